@@ -1,0 +1,60 @@
+"""The error tree that every Resolute process shares.
+
+    ResoluteError
+    ├── InvalidInput        the caller sent something wrong: says the key, the value and what to do
+    ├── NotFound            `<kind> '<id>' not found`
+    ├── AlreadyExists       the name or id is taken by something else
+    ├── Conflict            fenced: a report of an older run, a stale incarnation
+    ├── FailedPrecondition  right request, wrong state
+    ├── PermissionDenied    known caller, not allowed
+    ├── Unauthenticated     unknown caller
+    ├── LimitExceeded       a named limit was reached
+    └── Unavailable         try again later
+"""
+
+from __future__ import annotations
+
+
+class ResoluteError(Exception):
+    """Base of every error with a sentence for a person."""
+
+
+class InvalidInput(ResoluteError):
+    """The request or configuration is wrong; the text names the key, the value and what to do."""
+
+
+class NotFound(ResoluteError):
+    """`NotFound(kind, id)` reads "<kind> '<id>' not found"."""
+
+    def __init__(self, kind: str, key: object) -> None:
+        super().__init__(f"{kind} '{key}' not found")
+        self.kind = kind
+        self.key = key
+
+
+class AlreadyExists(ResoluteError):
+    """The name or id is taken."""
+
+
+class Conflict(ResoluteError):
+    """The caller acts for something that has been superseded."""
+
+
+class FailedPrecondition(ResoluteError):
+    """The request is well formed but the thing is not in a state that allows it."""
+
+
+class PermissionDenied(ResoluteError):
+    """The caller is known and may not do this."""
+
+
+class Unauthenticated(ResoluteError):
+    """The caller is not known, or the token is no longer valid."""
+
+
+class LimitExceeded(ResoluteError):
+    """A named limit was reached; the text names it."""
+
+
+class Unavailable(ResoluteError):
+    """Not now; the same request may succeed later."""

@@ -1,0 +1,43 @@
+"""Identity as an input: every process is given one `IdSource` by its composition root."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import uuid
+from typing import Protocol
+
+
+class IdSource(Protocol):
+    """Where new ids come from."""
+
+    def uuid(self) -> str:
+        """A version-4 UUID in its canonical text form."""
+        ...
+
+    def bits(self, count: int) -> int:
+        """A non-negative integer of at most `count` random bits."""
+        ...
+
+
+class SystemIds:
+    """Ids from the operating system's randomness."""
+
+    def uuid(self) -> str:
+        return str(uuid.UUID(int=secrets.randbits(128), version=4))
+
+    def bits(self, count: int) -> int:
+        return secrets.randbits(count)
+
+
+class SeededIds:
+    """Ids drawn from a seeded generator: the same seed gives the same ids. For replay and simulation."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def uuid(self) -> str:
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+
+    def bits(self, count: int) -> int:
+        return self._random.getrandbits(count)

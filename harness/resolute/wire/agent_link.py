@@ -1,0 +1,248 @@
+"""Messages between master and agent: one JSON object a WebSocket text frame, `{"type": ..., "body": {...}}`.
+
+Path `/agents/link` of the master. The agent speaks first (`Hello`); the master answers `Welcome` or
+`Refused` and closes. From then on both sides send in any order. Every message may arrive twice: an agent
+re-sends what was not acknowledged, a master re-sends `StartContainer` and `KillContainer` until the
+container's state shows that they were obeyed.
+
+`ContainerReport.sequence` grows with each report of an agent's state directory, also over restarts of the agent;
+`Acknowledged` names the last one that the master has stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from resolute.wire.states import ContainerState, FailureKind, NoticeKind, SlotKind, TaskType
+
+PROTOCOL_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One slot as the agent sees it. `index` is the slot's number on the agent and, for GPUs, the device index."""
+
+    index: int
+    kind: SlotKind
+    brand: str
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """How a container ended. A clean end has code 0 and no failure."""
+
+    code: int | None = None
+    failure: FailureKind | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerSpec:
+    """Everything an agent needs to run one container, complete: the agent adds only what its machine knows.
+
+    `environment` holds the master's variables of the task environment; the agent adds its own (`DET_MASTER*`,
+    `DET_AGENT_ID`, `DET_CLUSTER_ID`, `DET_CONTAINER_ID`, `DET_SLOT_IDS`, run directory). `command` is run by the
+    agent's supervisor; it is the launcher of our wheel for trials. `shared_directories` are host paths that must
+    stay visible inside a private mount namespace, as (host path, path in the container).
+    """
+
+    container_id: str
+    allocation_id: str
+    task_id: str
+    task_type: TaskType
+    description: str
+    slots: tuple[int, ...]
+    environment: Mapping[str, str]
+    command: tuple[str, ...]
+    image: str = ""
+    working_directory: str = ""
+    shared_directories: tuple[tuple[str, str], ...] = ()
+    shm_bytes: int = 0
+
+
+# ------------------------------------------------------------------------------------------------ agent -> master
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerReport:
+    """What became of one container; later reports never go back in state."""
+
+    container_id: str
+    allocation_id: str
+    state: ContainerState
+    sequence: int
+    at: datetime
+    address: str = ""
+    exit: Exit | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """First message of every connection.
+
+    `incarnation` is drawn anew by each agent process; reports of older incarnations of the same agent are fenced.
+    `containers` are all that the agent has or remembers and that the master has not yet acknowledged as ended.
+    `instance_id` and `join_token` are given by the machine's boot configuration on elastic pools.
+    """
+
+    protocol: int
+    version: str
+    agent_id: str
+    resource_pool: str
+    incarnation: str
+    devices: tuple[Device, ...]
+    address: str
+    join_token: str = ""
+    instance_id: str = ""
+    containers: tuple[ContainerReport, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerChanged:
+    report: ContainerReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    """One line of a task's output, keyed by (container_id, stdtype, offset): identical lines survive, repeats do not.
+
+    `offset` is the byte offset of the line's first byte in the container's output file.
+    """
+
+    task_id: str
+    allocation_id: str
+    container_id: str
+    stdtype: str
+    offset: int
+    at: datetime
+    log: str
+    level: str = "INFO"
+    rank: int | None = None
+    source: str = "task"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogBatch:
+    """Lines to store; the agent keeps them until `LogsStored` with the same number comes back."""
+
+    batch: int
+    lines: tuple[LogLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """Sent every `Welcome.heartbeat_s`; renews the leases of all containers of this agent."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """The machine will go away. Repeated on each connection until the machine is gone."""
+
+    kind: NoticeKind
+    deadline: datetime | None
+    reason: str
+    at: datetime
+
+
+# ------------------------------------------------------------------------------------------------ master -> agent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """The agent is accepted.
+
+    `expected` are the containers that the master believes to be this agent's; any other container of the agent is to be
+    killed and forgotten. `lease_s` is how long a task may go on without a heartbeat that the master answered.
+    """
+
+    cluster_id: str
+    cluster_name: str
+    master_id: str
+    heartbeat_s: float
+    lease_s: float
+    expected: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The agent is not accepted; `final` means that trying again is pointless and the machine should end itself."""
+
+    reason: str
+    final: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatAnswer:
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartContainer:
+    """Idempotent by container id. Always answered with a `ContainerChanged`, also when the start is refused."""
+
+    spec: ContainerSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillContainer:
+    """End it now. Already gone is success; an unknown container is answered as TERMINATED with RESTORE_ERROR."""
+
+    container_id: str
+    grace_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledged:
+    """The master has stored every report up to and including `sequence`."""
+
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogsStored:
+    batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shutdown:
+    """The machine is to end: kill everything, then exit (an elastic machine powers itself off)."""
+
+    reason: str
+
+
+AgentMessage = Hello | ContainerChanged | LogBatch | Heartbeat | Notice
+MasterMessage = (
+    Welcome | Refused | HeartbeatAnswer | StartContainer | KillContainer | Acknowledged | LogsStored | Shutdown
+)
+
+AGENT_MESSAGES: Mapping[str, type[AgentMessage]] = {
+    kind.__name__: kind for kind in (Hello, ContainerChanged, LogBatch, Heartbeat, Notice)
+}
+MASTER_MESSAGES: Mapping[str, type[MasterMessage]] = {
+    kind.__name__: kind
+    for kind in (Welcome, Refused, HeartbeatAnswer, StartContainer, KillContainer, Acknowledged, LogsStored, Shutdown)
+}
+
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+"""Larger frames are a protocol error: contexts travel over REST, never over the link."""
+
+LOG_BATCH_LINES = 1000
+"""At most this many lines a batch."""
+
+LOG_BATCHES_IN_FLIGHT = 4
+"""Batches sent and not yet stored; past that the agent reads no more output (the files keep it)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeFile:
+    """What a task finds as `notice.json` in its run directory when its machine is going away."""
+
+    kind: NoticeKind
+    deadline: datetime | None
+    reason: str
+    extra: Mapping[str, str] = field(default_factory=dict)

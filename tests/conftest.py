@@ -1,0 +1,67 @@
+"""System parts that tests need: listed when missing, a failure when `RESOLUTE_TEST_REQUIRE=all`.
+
+`@pytest.mark.needs("namespaces")` says that a test cannot run without that part of the machine. A test whose
+part is missing is not run and is named at the end together with what to install, so that nothing is skipped silently.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+COMPAT_PYTHON = Path(__file__).resolve().parent.parent / ".venv-compat" / "bin" / "python"
+
+
+def _namespaces() -> bool:
+    command = ["unshare", "--mount", "true"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount", "true"]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+PARTS: dict[str, tuple[Callable[[], bool], str]] = {
+    "namespaces": (_namespaces, "a kernel that allows mount namespaces (root, or user namespaces)"),
+    "torch": (lambda: importlib.util.find_spec("torch") is not None, "pip install 'resolute[torch]'"),
+    "determined": (COMPAT_PYTHON.exists, "make .venv-compat (installs the released client determined==0.38.1)"),
+}
+
+
+@cache
+def part_present(part: str) -> bool:
+    return PARTS[part][0]()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    missing: dict[str, list[str]] = defaultdict(list)
+    for item in items:
+        for mark in item.iter_markers("needs"):
+            for part in mark.args:
+                if not part_present(part):
+                    missing[part].append(item.nodeid)
+                    item.add_marker(pytest.mark.skip(reason=f"needs {part}"))
+    config.stash[_MISSING] = dict(missing)
+
+
+_MISSING = pytest.StashKey[dict[str, list[str]]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Iterator[None]:
+    yield
+    for part, names in sorted(config.stash.get(_MISSING, {}).items()):
+        terminalreporter.section(f"not run: {len(names)} tests need '{part}' ({PARTS[part][1]})")
+        for name in names:
+            terminalreporter.write_line(f"  {name}")
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if os.environ.get("RESOLUTE_TEST_REQUIRE") == "all" and session.config.stash.get(_MISSING, {}) and exitstatus == 0:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
