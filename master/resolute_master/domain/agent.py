@@ -1,0 +1,79 @@
+"""A machine that talks to us, and the slots it brings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from resolute.wire.agent_link import Device
+from resolute.wire.states import NoticeKind
+from resolute_master.domain.ids import AgentId, InstanceId, PoolName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class SlotRef:
+    """One slot of the cluster."""
+
+    agent: AgentId
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One device, or the CPU slot. Whether it is used is derived from the allocations, never stored."""
+
+    device: Device
+    enabled: bool = True
+    draining: bool = False
+
+    @property
+    def index(self) -> int:
+        return self.device.index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineNotice:
+    """The machine said that it will go away."""
+
+    kind: NoticeKind
+    deadline: datetime | None
+    reason: str
+    received_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """A registered agent.
+
+    `incarnation` changes with every start of the agent process; what an older one reports is fenced.
+    `disconnected_at` is set while the link is down: the agent is kept until the pool's reconnect wait is over.
+    """
+
+    id: AgentId
+    pool: PoolName
+    slots: tuple[Slot, ...]
+    incarnation: str
+    address: str
+    version: str
+    registered_at: datetime
+    connected_at: datetime
+    disconnected_at: datetime | None = None
+    enabled: bool = True
+    draining: bool = False
+    instance_id: InstanceId | None = None
+    notice: MachineNotice | None = None
+    last_sequence: int = 0
+    """Last report of this agent that is stored."""
+
+    @property
+    def connected(self) -> bool:
+        return self.disconnected_at is None
+
+    @property
+    def leaving(self) -> bool:
+        """Nothing new may be placed here because the machine is going away."""
+        return self.notice is not None and self.notice.kind is not NoticeKind.REBALANCE
+
+    @property
+    def placeable(self) -> bool:
+        return self.connected and self.enabled and not self.draining and not self.leaving

@@ -1,0 +1,107 @@
+"""One attempt at a task on exact slots, of one or several agents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from resolute.wire.agent_link import Exit
+from resolute.wire.states import AllocationState, ContainerState, FailureKind, NoticeKind, TaskType
+from resolute_master.domain.agent import SlotRef
+from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, JobId, PoolName, TaskId, TrialId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """One member of the gang: all slots that the allocation has on one agent. Rank 0 is the chief."""
+
+    id: ContainerId
+    rank: int
+    agent: AgentId
+    slots: tuple[int, ...]
+    state: ContainerState = ContainerState.ASSIGNED
+    address: str = ""
+    exit: Exit | None = None
+    daemon: bool = False
+    joined: bool = False
+    """It has asked for the rendezvous."""
+
+    @property
+    def ended(self) -> bool:
+        return self.state is ContainerState.TERMINATED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptRequest:
+    """The allocation was asked to save and end. `deadline` is when it is killed; a notice's deadline comes from its machine."""
+
+    reason: str
+    requested_at: datetime
+    deadline: datetime
+    notice: NoticeKind | None = None
+    acknowledged_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocationExit:
+    """How the allocation ended, decided once.
+
+    `failure` None means that it ended well: preempted, killed on request, or by its own decision (`finished`).
+    """
+
+    reason: str
+    failure: FailureKind | None = None
+    code: int | None = None
+    finished: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """What was asked for (`slots_needed`, ...), what was decided (`containers`), and what happened.
+
+    States only move forward. `history` keeps the last transitions for errors and people.
+    """
+
+    id: AllocationId
+    task_id: TaskId
+    task_type: TaskType
+    job_id: JobId
+    pool: PoolName
+    slots_needed: int
+    requested_at: datetime
+    trial_id: TrialId | None = None
+    run_id: int = 1
+    single_node: bool = False
+    preemptible: bool = True
+    preemption_timeout_s: float = 3600.0
+    blocked_agents: tuple[AgentId, ...] = ()
+    state: AllocationState = AllocationState.PENDING
+    containers: tuple[Container, ...] = ()
+    ports: Mapping[str, int] = field(default_factory=dict)
+    assigned_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    ready: bool = False
+    preempt: PreemptRequest | None = None
+    killed_at: datetime | None = None
+    kill_reason: str = ""
+    exit: AllocationExit | None = None
+    resumed_steps: int = 0
+    """Steps of the checkpoint that it started from."""
+    resumed_checkpoint: str | None = None
+    history: tuple[str, ...] = ()
+
+    @property
+    def ended(self) -> bool:
+        return self.state is AllocationState.TERMINATED
+
+    @property
+    def leaving(self) -> bool:
+        """It was asked to end, or is ending: its slots will be free without further decision."""
+        return self.preempt is not None or self.killed_at is not None or self.state is AllocationState.TERMINATING
+
+    @property
+    def held_slots(self) -> tuple[SlotRef, ...]:
+        """Slots that are occupied now: those of containers which have not ended."""
+        return tuple(SlotRef(agent=c.agent, index=i) for c in self.containers if not c.ended for i in c.slots)

@@ -1,0 +1,116 @@
+"""One committed step of the cluster: everything that a cycle stores, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from resolute_provisioner.model import OfferBelief
+
+from resolute_master.domain.agent import Agent
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.checkpoint import Checkpoint
+from resolute_master.domain.effects import Effect
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.instance import Instance
+from resolute_master.domain.job import Job
+from resolute_master.domain.metrics import LogRecord
+from resolute_master.domain.trial import Trial
+from resolute_master.domain.user import Session, User
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counter:
+    """The last number given out for a kind of id (`experiment`, `trial`, `user`)."""
+
+    id: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolBelief:
+    """What launches have taught us about one offer of one pool. `id` is `<pool>/<offer id>`."""
+
+    id: str
+    pool: str
+    belief: OfferBelief
+
+
+Entity = Experiment | Trial | Job | Allocation | Agent | Instance | Checkpoint | User | Session | Counter | PoolBelief
+
+KINDS: Mapping[str, type[Entity]] = {
+    "experiment": Experiment,
+    "trial": Trial,
+    "job": Job,
+    "allocation": Allocation,
+    "agent": Agent,
+    "instance": Instance,
+    "checkpoint": Checkpoint,
+    "user": User,
+    "session": Session,
+    "counter": Counter,
+    "belief": PoolBelief,
+}
+"""The nouns of the state, by the name of their table."""
+
+KIND_OF: Mapping[type[Entity], str] = {type_: kind for kind, type_ in KINDS.items()}
+
+EntityKey = int | str
+
+
+def key_of(entity: Entity) -> EntityKey:
+    """What identifies the entity within its kind."""
+    return entity.uuid if isinstance(entity, Checkpoint) else entity.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One decision in words, for people: what was done to whom and why."""
+
+    at: datetime
+    pool: str
+    kind: str
+    """place, preempt, launch, refused, terminate, notice, lost, end ..."""
+    subject: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """A cycle, so that it can be run again: its commands and everything that they could not derive.
+
+    `commands` and `adopted` are JSON; `entropy` seeds the cycle's ids; `digest` chains over the plans and changes of
+    all cycles up to this one.
+    """
+
+    sequence: int
+    at: datetime
+    entropy: str
+    commands: bytes
+    adopted: bytes
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """All or nothing. `journal.sequence` is one more than that of the change before."""
+
+    journal: JournalEntry
+    upserts: tuple[Entity, ...] = ()
+    deletes: tuple[tuple[str, EntityKey], ...] = ()
+    """(kind, key) of rows that are forgotten altogether."""
+    outbox_added: tuple[Effect, ...] = ()
+    outbox_removed: tuple[str, ...] = ()
+    logs: tuple[LogRecord, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What the engine wakes up with: everything that is not over, and where the journal stands."""
+
+    sequence: int
+    digest: str
+    entities: tuple[Entity, ...] = ()
+    outbox: tuple[Effect, ...] = field(default=())

@@ -1,0 +1,33 @@
+"""Saved state and its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from resolute.wire.states import CheckpointState
+from resolute_master.domain.ids import AllocationId, ExperimentId, TaskId, TrialId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """`resources` maps each file's relative path to its size in bytes; directories end with a slash and have size 0."""
+
+    uuid: str
+    task_id: TaskId
+    allocation_id: AllocationId
+    trial_id: TrialId
+    experiment_id: ExperimentId
+    run_id: int
+    state: CheckpointState
+    steps_completed: int
+    reported_at: datetime
+    resources: Mapping[str, int]
+    metadata: Mapping[str, Any]
+    storage_id: int | None = None
+
+    @property
+    def size(self) -> int:
+        return sum(self.resources.values())

@@ -1,0 +1,67 @@
+"""Our request for a machine, recorded before any cloud is called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from resolute_master.domain.agent import MachineNotice
+from resolute_master.domain.ids import AgentId, InstanceId, PoolName
+
+
+class Intent(StrEnum):
+    """What we want of the machine."""
+
+    RUN = "run"
+    STOP = "stop"
+
+
+class Observed(StrEnum):
+    """The cloud's word."""
+
+    UNKNOWN = "unknown"
+    """Asked for; the cloud has not answered."""
+    PENDING = "pending"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    GONE = "gone"
+    REFUSED = "refused"
+    """The cloud did not give it; nothing was paid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """Three facts are kept apart: what we intend, what the cloud reports, and whether its agent is connected.
+
+    `token` is the idempotency token of the launch: the cloud gives at most one machine for it. `gangs` are the waiting
+    allocations that the machine was launched for. `paid_from`/`paid_until` are the cloud's bill.
+    """
+
+    id: InstanceId
+    pool: PoolName
+    token: str
+    offer_id: str
+    slots: int
+    price_per_hour: float | None
+    requested_at: datetime
+    reason: str = ""
+    gangs: tuple[str, ...] = ()
+    intent: Intent = Intent.RUN
+    observed: Observed = Observed.UNKNOWN
+    observed_at: datetime | None = None
+    provider_id: str = ""
+    paid_from: datetime | None = None
+    paid_until: datetime | None = None
+    agent_id: AgentId | None = None
+    joined_at: datetime | None = None
+    idle_since: datetime | None = None
+    notice: MachineNotice | None = None
+    stop_reason: str = ""
+    stopped_at: datetime | None = None
+    draining: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Nothing is left of it and nothing will be paid any more."""
+        return self.observed in (Observed.GONE, Observed.REFUSED)

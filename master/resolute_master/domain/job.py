@@ -1,0 +1,33 @@
+"""The unit that scheduling policies apply to: an experiment, or a single interactive task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from resolute_master.domain.ids import ExperimentId, JobId, PoolName, UserId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Who asks, where, and how important it is. Priority 1 is the most important, 99 the least.
+
+    `queue_position` orders jobs of one priority; smaller is earlier. It starts as the submission time in seconds since
+    1970 and is reset when the priority changes.
+    """
+
+    id: JobId
+    kind: str
+    """`EXPERIMENT` or the task type of an interactive task."""
+    name: str
+    owner: UserId
+    workspace_id: int
+    project_id: int
+    pool: PoolName
+    priority: int
+    weight: float
+    max_slots: int | None
+    submitted_at: datetime
+    queue_position: float
+    experiment_id: ExperimentId | None = None
+    ended: bool = False

@@ -1,0 +1,39 @@
+"""Policy and capacity limits for one kind of work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from resolute_provisioner.model import PoolScaling
+
+from resolute_master.domain.ids import PoolName
+
+
+class SchedulerKind(StrEnum):
+    FAIR_SHARE = "fair_share"
+    PRIORITY = "priority"
+
+
+class Fitting(StrEnum):
+    """`best` packs agents full, `worst` spreads over the emptiest."""
+
+    BEST = "best"
+    WORST = "worst"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPolicy:
+    """How a pool decides; a value of the configuration, fixed while the master runs."""
+
+    name: PoolName
+    scheduler: SchedulerKind = SchedulerKind.PRIORITY
+    preemption: bool = False
+    default_priority: int = 42
+    fitting: Fitting = Fitting.BEST
+    heterogeneous_fits: bool = False
+    max_aux_containers_per_agent: int = 100
+    agent_reconnect_wait_s: float = 25.0
+    description: str = ""
+    scaling: PoolScaling | None = None
+    """Set when the pool is elastic."""

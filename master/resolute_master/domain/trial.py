@@ -1,0 +1,67 @@
+"""One point of a search: hyperparameters, and the runs that train them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from resolute.wire.states import ExperimentState
+from resolute_master.domain.ids import AgentId, ExperimentId, JobId, TaskId, TrialId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointRef:
+    """The checkpoint that the next run starts from."""
+
+    uuid: str
+    steps_completed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """One validation that holds the searcher's metric."""
+
+    steps_completed: int
+    metric: float
+    at: datetime
+    metrics: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """`run_id` counts allocations: +1 with each new one; reports of older runs are refused.
+
+    `steps_completed` is the largest step count of any report that still counts. `restarts` counts failures only.
+    `searcher_done` means that the search wants no more of it.
+    """
+
+    id: TrialId
+    experiment_id: ExperimentId
+    job_id: JobId
+    task_id: TaskId
+    request_id: str
+    state: ExperimentState
+    hparams: Mapping[str, Any]
+    seed: int
+    started_at: datetime
+    ended_at: datetime | None = None
+    run_id: int = 0
+    restarts: int = 0
+    steps_completed: int = 0
+    latest_checkpoint: CheckpointRef | None = None
+    latest_validation: Validation | None = None
+    best_validation: Validation | None = None
+    searched_steps: int = -1
+    """Step count of the last validation that the searcher was told; repeats below it are not news."""
+    searcher_done: bool = False
+    progress: float = 0.0
+    runner_state: str = ""
+    invalid_hparams: bool = False
+    kill_at: datetime | None = None
+    """When an ending trial is killed if it has not ended by itself (invalid hyperparameters)."""
+    warm_start_checkpoint: str | None = None
+    blocked_agents: tuple[AgentId, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    exit_message: str = ""

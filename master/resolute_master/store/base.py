@@ -1,0 +1,264 @@
+"""The port between the rules and whatever keeps them.
+
+Two kinds of data, two paths. *State* (experiments, trials, allocations, ...) is written by the engine alone, one `commit` a
+cycle. *Streams* (metrics, logs, step marks) are appended by their batched writers and paged by readers. Every method
+is one transaction. A method that raises has stored nothing.
+
+Ordering: every listing is sorted by what its docstring says, id last, so that pages do not overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypeVar
+
+from resolute.wire.states import CheckpointState, ExperimentState
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.change import Change, Decision, Entity, JournalEntry, Stored
+from resolute_master.domain.checkpoint import Checkpoint
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import AllocationId, ExperimentId, TaskId, TrialId
+from resolute_master.domain.instance import Instance
+from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
+from resolute_master.domain.trial import Trial
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[Row]):
+    """`total` counts all rows of the query; `offset` is where `rows` begin (never negative)."""
+
+    rows: tuple[Row, ...]
+    offset: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentQuery:
+    """`offset` < 0 counts from the end and is clamped; `limit` None is everything, 0 is none (counts only).
+
+    `name` and `description` are case-insensitive substrings; the collections are alternatives; empty ones do not filter.
+    """
+
+    offset: int = 0
+    limit: int | None = 100
+    archived: bool | None = None
+    states: tuple[ExperimentState, ...] = ()
+    owners: tuple[int, ...] = ()
+    labels: tuple[str, ...] = ()
+    name: str = ""
+    description: str = ""
+    project_id: int | None = None
+    ids: tuple[int, ...] = ()
+    exclude_ids: tuple[int, ...] = ()
+    sort_by: str = "id"
+    """id, name, description, start_time, end_time, state, progress, user, num_trials, resource_pool, project_id, workspace_id ..."""
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialQuery:
+    """Trials of one experiment."""
+
+    experiment_id: ExperimentId
+    offset: int = 0
+    limit: int | None = None
+    states: tuple[ExperimentState, ...] = ()
+    sort_by: str = "id"
+    """id, start_time, end_time, state, best_validation_metric, latest_validation_metric, batches_processed, duration, restarts, checkpoint_size"""
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointQuery:
+    """Checkpoints of an experiment or of a trial; DELETED ones only when asked for by state."""
+
+    experiment_id: ExperimentId | None = None
+    trial_id: TrialId | None = None
+    states: tuple[CheckpointState, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogQuery:
+    """Lines of some tasks in the order in which they were stored (`id`).
+
+    `after_id` continues a follow; `limit` None is everything. `levels` etc. are alternatives. Rank -1 means lines without a
+    rank. `text` is a case-insensitive substring, or with `regex` a regular expression.
+    """
+
+    task_ids: tuple[TaskId, ...]
+    after_id: int = 0
+    limit: int | None = None
+    descending: bool = False
+    allocation_ids: tuple[str, ...] = ()
+    agent_ids: tuple[str, ...] = ()
+    container_ids: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+    stdtypes: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
+    before: datetime | None = None
+    after: datetime | None = None
+    text: str = ""
+    regex: bool = False
+
+
+class MetricOutcome(StrEnum):
+    """What became of one report."""
+
+    STORED = "stored"
+    MERGED = "merged"
+    """The key existed; new names were added."""
+    REPEATED = "repeated"
+    """The key existed with the same values: nothing changed."""
+    CONFLICT = "conflict"
+    """The key existed with another value for the same name: nothing was stored of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The whole engine state after the cycle `sequence`, to replay a journal from."""
+
+    sequence: int
+    digest: str
+    body: bytes
+
+
+class Store(Protocol):
+    """Durable cluster state. Every method is one transaction."""
+
+    # -- state -------------------------------------------------------------------------------------------------
+
+    async def load(self) -> Stored:
+        """Everything the engine needs to go on, read at boot.
+
+        Experiments that are not gone (`ExperimentState.gone`), or are being deleted, with their jobs, trials and
+        checkpoints; allocations that have not ended; instances that are not over; all agents, users, sessions,
+        counters and beliefs; the whole outbox; the last journal sequence and digest (0 and "" in an empty store).
+        """
+        ...
+
+    async def commit(self, change: Change) -> None:
+        """Store it all or nothing.
+
+        Raises `Conflict` when `change.journal.sequence` is not exactly one more than the last one stored: then another
+        master has written, and this one must stop.
+        """
+        ...
+
+    async def experiment_entities(self, id_: ExperimentId) -> tuple[Entity, ...]:
+        """The experiment with its job, trials and checkpoints; empty when unknown. For the engine to take it up again."""
+        ...
+
+    async def save_snapshot(self, snapshot: Snapshot, *, retain: int) -> None:
+        """Keep it, and the `retain` newest snapshots before it; forget older ones and the journal before the oldest kept."""
+        ...
+
+    async def snapshots(self) -> tuple[Snapshot, ...]:
+        """Oldest first."""
+        ...
+
+    def journal(self, after: int) -> AsyncIterator[JournalEntry]:
+        """Entries with a sequence greater than `after`, in order."""
+        ...
+
+    # -- streams -----------------------------------------------------------------------------------------------
+
+    async def append_metrics(self, reports: Sequence[MetricReport]) -> tuple[MetricOutcome, ...]:
+        """Store a batch in order, one outcome a report.
+
+        The first report of a newer run archives the rows of older runs of that trial with a larger step count in any
+        group, or an equal or larger one in the same group (all groups but training and validation count as one here).
+        """
+        ...
+
+    async def append_logs(self, records: Sequence[LogRecord]) -> None:
+        """Store a batch; records whose key exists are left out."""
+        ...
+
+    async def append_step_marks(self, marks: Sequence[StepMark]) -> None:
+        """Keyed by (allocation, time): repeats are left out."""
+        ...
+
+    # -- reads -------------------------------------------------------------------------------------------------
+
+    async def experiment(self, id_: ExperimentId) -> Experiment | None: ...
+
+    async def page_experiments(self, query: ExperimentQuery) -> Page[Experiment]: ...
+
+    async def experiment_numbers(self, ids: Sequence[ExperimentId]) -> dict[ExperimentId, ExperimentNumbers]:
+        """Sums over trials and checkpoints, for listings."""
+        ...
+
+    async def trial(self, id_: TrialId) -> Trial | None: ...
+
+    async def page_trials(self, query: TrialQuery) -> Page[Trial]: ...
+
+    async def checkpoint(self, uuid: str) -> Checkpoint | None: ...
+
+    async def checkpoints(self, query: CheckpointQuery) -> tuple[Checkpoint, ...]:
+        """By trial id, then steps, then uuid."""
+        ...
+
+    async def allocation(self, id_: AllocationId) -> Allocation | None: ...
+
+    async def allocations_of_task(self, task: TaskId) -> tuple[Allocation, ...]:
+        """All attempts, the first one first."""
+        ...
+
+    async def allocations_on_agents(self, agents: Sequence[str]) -> tuple[Allocation, ...]:
+        """All attempts, ended or not, that have or had a container on one of these agents; by assignment time."""
+        ...
+
+    async def instances(self) -> tuple[Instance, ...]:
+        """All, also those that are over, by request time."""
+        ...
+
+    async def decisions(self, limit: int) -> tuple[Decision, ...]:
+        """The newest `limit`, oldest of them first."""
+        ...
+
+    async def metrics(
+        self, trial: TrialId, group: str | None = None, *, include_archived: bool = False
+    ) -> tuple[MetricReport, ...]:
+        """By step count, then run, then group; `group` None is every group but the system metrics."""
+        ...
+
+    async def logs(self, query: LogQuery) -> tuple[LogRecord, ...]: ...
+
+    async def step_marks(self, allocations: Sequence[AllocationId]) -> tuple[StepMark, ...]:
+        """By allocation, then time."""
+        ...
+
+    # -- contexts and settings ---------------------------------------------------------------------------------
+
+    async def put_context(self, digest: str, archive: bytes) -> None:
+        """Keep an uploaded archive under its sha256; again is a no-op."""
+        ...
+
+    async def get_context(self, digest: str) -> bytes | None: ...
+
+    async def setting(self, name: str) -> Any | None:
+        """A JSON value the master keeps for itself (cluster id, signing key)."""
+        ...
+
+    async def put_setting(self, name: str, value: Any) -> None: ...
+
+    async def ping(self) -> None:
+        """Raise when the store cannot answer."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentNumbers:
+    """Sums of one experiment over its trials and its checkpoints that are not DELETED."""
+
+    trials: int = 0
+    checkpoints: int = 0
+    checkpoint_bytes: int = 0
