@@ -1,0 +1,9 @@
+"""Machines on demand: which to add or remove, and the conversation with the clouds that own them.
+
+Knows instances, offers, prices, what refusals and interruptions taught, and how to speak with each cloud.
+Must not know jobs, allocations, experiments or SQL: waiting work arrives as opaque gangs, and what happened is
+told to a ledger port.
+
+`plan.plan_scale` decides (pure), `risk` learns (pure), `reconcile.Reconciler` carries out what was decided and
+recorded before, and `clouds` holds the port with its implementations.
+"""

@@ -1,0 +1,234 @@
+"""What a provisioning decision is made of: frozen values, so that a decision can be stored, compared and replayed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from resolute.wire.states import NoticeKind
+
+
+class Market(StrEnum):
+    """How a machine is bought."""
+
+    ON_DEMAND = "on_demand"
+    SPOT = "spot"
+    """Cheaper; the cloud may take it back."""
+
+
+class Intent(StrEnum):
+    """What we want of an instance. It only ever moves from RUN to STOP."""
+
+    RUN = "run"
+    STOP = "stop"
+
+
+class Observed(StrEnum):
+    """The cloud's word about an instance; UNKNOWN until it has said anything."""
+
+    UNKNOWN = "unknown"
+    PENDING = "pending"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    GONE = "gone"
+
+    @property
+    def order(self) -> int:
+        """Progress of a machine's life; later words never have a lower order."""
+        return _OBSERVED_ORDER[self]
+
+
+_OBSERVED_ORDER = {state: index for index, state in enumerate(Observed)}
+
+
+class RefusalKind(StrEnum):
+    """Why a cloud did not give a machine."""
+
+    NO_CAPACITY = "no_capacity"
+    """The cloud has none of these now; another zone or type may do."""
+    QUOTA_EXCEEDED = "quota_exceeded"
+    """A limit of the account; asking again soon is pointless."""
+    BAD_REQUEST = "bad_request"
+    """Our configuration is wrong; asking again is pointless until it changes."""
+    TRANSIENT = "transient"
+    """The cloud failed to answer, also when asked again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """Something a cloud may give: a machine type in a zone and market."""
+
+    offer_id: str
+    instance_type: str
+    zone: str
+    market: Market
+    slots: int
+    price_per_hour: float | None = None
+    """In the currency of the account; None when it is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferBelief:
+    """What we learnt of one offer. A fresh belief knows nothing and blocks nothing. Changed by `risk` only."""
+
+    offer_id: str
+    consecutive_refusals: int = 0
+    backoff_until: datetime | None = None
+    """Do not ask before: no capacity, a failing cloud, or machines that never join."""
+    quota_until: datetime | None = None
+    """Do not ask before: the account's quota is used up."""
+    misconfigured: str = ""
+    """What the cloud said of our request; non-empty stops asking until `risk.forget`."""
+    consecutive_boot_failures: int = 0
+    """Machines in a row that were paid for and never joined."""
+    launches: int = 0
+    interruptions: int = 0
+    last_refusal: RefusalKind | None = None
+    last_refusal_at: datetime | None = None
+    last_message: str = ""
+    join_time_s: float | None = None
+    """Moving average of seconds from the request to the agent's first connection."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolScaling:
+    """The elastic part of a resource pool's configuration."""
+
+    pool: str
+    offers: tuple[Offer, ...]
+    min_instances: int = 0
+    max_instances: int = 5
+    idle_timeout_s: float = 1200.0
+    """A machine without work for so long is given back (`max_idle_agent_period`)."""
+    boot_timeout_s: float = 1200.0
+    """A machine that has not joined so long after its launch is replaced (`max_agent_starting_period`)."""
+    reconnect_wait_s: float = 25.0
+    """A machine whose agent is out of contact counts as capacity for so long (`agent_reconnect_wait`)."""
+    disconnect_timeout_s: float = 600.0
+    """A machine whose agent is out of contact for so long is given back."""
+    drain_timeout_s: float = 600.0
+    """A machine that is being drained is given back after so long even when work remains on it."""
+    max_aux_per_instance: int = 100
+    """How many gangs without slots one machine takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceNotice:
+    """The machine said that it will go away. `deadline` None: soon, at an unknown time."""
+
+    kind: NoticeKind
+    deadline: datetime | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceView:
+    """One recorded machine as a decision sees it: what we intend, what the cloud says, whether its agent is there.
+
+    "Starting too long", "idle" and "lost" are derived from these and `now`; they are never stored. Instances whose
+    `observed` is GONE may be passed and are ignored.
+    """
+
+    instance_id: str
+    token: str
+    offer_id: str
+    slots: int
+    """What the offer promised; once the agent has joined, what it really brought (enabled slots only)."""
+    intent: Intent
+    observed: Observed
+    requested_at: datetime
+    """When the intent was recorded, before the cloud was called."""
+    launched_at: datetime | None = None
+    """When the cloud confirmed the launch."""
+    joined_at: datetime | None = None
+    """When its agent first connected."""
+    agent_connected: bool = False
+    disconnected_since: datetime | None = None
+    """Set while an agent that had joined is out of contact."""
+    slots_in_use: int = 0
+    aux_in_use: int = 0
+    """Running gangs that use no slot."""
+    occupants: tuple[str, ...] = ()
+    """Tokens of the gangs that run there."""
+    idle_since: datetime | None = None
+    """Since when nothing runs there; None while something does and before the agent joined."""
+    notice: InstanceNotice | None = None
+    draining_since: datetime | None = None
+    """Set while nothing new may be placed there because a plan asked for a drain (or a person disabled it)."""
+    reserved_for: tuple[str, ...] = ()
+    """Tokens of the gangs it was launched for: a preference, never a lock."""
+
+    @property
+    def occupied(self) -> bool:
+        return self.slots_in_use > 0 or self.aux_in_use > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """Work that waits for machines and starts on all of them or on none.
+
+    Only gangs that hold no slots belong into a `Demand`. Where it may run:
+
+    - `single_machine`, or `slots` not more than some machine has: on one machine with so many free slots;
+    - `slots_per_machine` set: exactly so many slots on each of `slots / slots_per_machine` machines;
+    - otherwise: on machines of one size that are free of other slot users and are used whole.
+
+    `slots` 0 takes one of the auxiliary places of one machine.
+    """
+
+    token: str
+    slots: int
+    submitted_at: datetime
+    single_machine: bool = False
+    slots_per_machine: int | None = None
+    priority: int = 42
+    """Smaller is more important."""
+    deadline: datetime | None = None
+    """When it should have started; orders gangs of one priority."""
+    excluded_instances: frozenset[str] = frozenset()
+    """Instances that it must not run on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """The waiting gangs of one pool, in any order."""
+
+    gangs: tuple[Gang, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One machine to ask for. `gang_tokens` is empty when it only keeps the pool at its minimum."""
+
+    offer_id: str
+    gang_tokens: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Termination:
+    """One machine to give back. With `drain`, its work is moved away first and the machine is named again, without
+    `drain`, once it is empty or `drain_timeout_s` has passed; until then it is reported as draining."""
+
+    instance_id: str
+    reason: str
+    drain: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Why something was not done, for the person who waits. `subject` is a gang's token, or "" for the pool."""
+
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalePlan:
+    """What to change now, and when to ask again if nothing happens before."""
+
+    launches: tuple[Launch, ...] = ()
+    terminations: tuple[Termination, ...] = ()
+    revisit_at: datetime | None = None
+    notes: tuple[Note, ...] = ()
