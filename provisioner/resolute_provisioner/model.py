@@ -75,13 +75,15 @@ class OfferBelief:
     offer_id: str
     consecutive_refusals: int = 0
     backoff_until: datetime | None = None
-    """Do not ask before: no capacity, a failing cloud, or machines that never join."""
+    """Do not ask before: no capacity, or a cloud that fails to answer."""
     quota_until: datetime | None = None
     """Do not ask before: the account's quota is used up."""
     misconfigured: str = ""
     """What the cloud said of our request; non-empty stops asking until `risk.forget`."""
     consecutive_boot_failures: int = 0
-    """Machines in a row that were paid for and never joined."""
+    """Machines in a row that were launched and never joined."""
+    boot_backoff_until: datetime | None = None
+    """Do not ask before: machines of this offer start and never join."""
     launches: int = 0
     interruptions: int = 0
     last_refusal: RefusalKind | None = None
