@@ -1,0 +1,227 @@
+"""Experiments: create, list, change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from resolute.wire.codec import Int64
+from resolute.wire.rest.enums import ExperimentSortBy, JobState, LaunchWarning, OrderBy, WireExperimentState
+from resolute.wire.rest.paging import Pagination
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """One entry of a context directory. `type` is the tar type flag (48 file, 53 directory), `mode` the full st_mode,
+    `mtime` unix seconds, `content` the bytes.
+    """
+
+    content: bytes
+    gid: int
+    mode: int
+    mtime: Int64
+    path: str
+    type: int
+    uid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateExperimentRequest:
+    """`config` is YAML text. `validate_only` checks and stores nothing."""
+
+    activate: bool = False
+    config: str = ""
+    model_definition: tuple[File, ...] = ()
+    parent_id: int | None = None
+    project_id: int | None = None
+    template: str | None = None
+    unmanaged: bool = False
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """An experiment as it is listed."""
+
+    archived: bool
+    config: Mapping[str, Any]
+    id: int
+    job_id: str
+    name: str
+    num_trials: int
+    original_config: str
+    project_id: int
+    project_owner_id: int
+    searcher_type: str
+    start_time: datetime
+    state: WireExperimentState
+    username: str
+    best_trial_id: int | None = None
+    best_trial_searcher_metric: float | None = None
+    checkpoint_count: int | None = None
+    checkpoint_size: Int64 | None = None
+    description: str | None = None
+    display_name: str | None = None
+    duration: int | None = None
+    end_time: datetime | None = None
+    external_experiment_id: str | None = None
+    external_trial_id: str | None = None
+    forked_from: int | None = None
+    hyperparameters: Mapping[str, Any] | None = None
+    labels: tuple[str, ...] = ()
+    model_definition_size: int | None = None
+    notes: str | None = None
+    pachyderm_integration: Mapping[str, Any] | None = None
+    parent_archived: bool = False
+    progress: float | None = None
+    project_name: str | None = None
+    resource_pool: str | None = None
+    searcher_metric: str | None = None
+    trial_ids: tuple[int, ...] = ()
+    unmanaged: bool = False
+    user_id: int | None = None
+    workspace_id: int | None = None
+    workspace_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateExperimentResponse:
+    """What was created, with the complete configuration."""
+
+    config: Mapping[str, Any]
+    experiment: Experiment
+    warnings: tuple[LaunchWarning, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetExperimentsResponse:
+    """A page of experiments."""
+
+    experiments: tuple[Experiment, ...]
+    pagination: Pagination
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSummary:
+    """Place in the queue; `jobs_ahead` -1 is unknown."""
+
+    jobs_ahead: int
+    state: JobState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetExperimentResponse:
+    """One experiment; `job_summary` only while it is active."""
+
+    experiment: Experiment
+    config: Mapping[str, Any] | None = None
+    job_summary: JobSummary | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchCheckpointStorage:
+    """How many checkpoints to keep."""
+
+    save_experiment_best: int | None = None
+    save_trial_best: int | None = None
+    save_trial_latest: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchResources:
+    """Changes of the live job."""
+
+    max_slots: int | None = None
+    priority: int | None = None
+    weight: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchExperiment:
+    """Changes of an experiment; None leaves a field as it is, `labels` replaces the whole list."""
+
+    id: int = 0
+    checkpoint_storage: PatchCheckpointStorage | None = None
+    description: str | None = None
+    labels: tuple[str, ...] | None = None
+    name: str | None = None
+    notes: str | None = None
+    resources: PatchResources | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchExperimentResponse:
+    """The changed experiment."""
+
+    experiment: Experiment | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetModelDefResponse:
+    """The model definition as a gzip tar."""
+
+    b64_tgz: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutExperimentLabelResponse:
+    """The labels after the change."""
+
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteExperimentLabelResponse:
+    """The labels after the change."""
+
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveExperimentRequest:
+    """Move to another project."""
+
+    destination_project_id: int
+    experiment_id: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutExperimentRetainLogsRequest:
+    """Days to keep the logs of all trials; -1 keeps them forever."""
+
+    experiment_id: int = 0
+    num_days: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdFilter:
+    """Bounds on an id; `incl` and `not_in` list ids."""
+
+    gt: int | None = None
+    gte: int | None = None
+    lt: int | None = None
+    lte: int | None = None
+    incl: tuple[int, ...] = ()
+    not_in: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetExperimentsQuery:
+    """Query of the experiment list. `limit` 0 means 100, -1 everything, -2 counts only."""
+
+    archived: bool | None = None
+    description: str | None = None
+    experiment_id_filter: IdFilter | None = None
+    labels: tuple[str, ...] = ()
+    limit: int = 0
+    name: str | None = None
+    offset: int = 0
+    order_by: OrderBy = OrderBy.UNSPECIFIED
+    project_id: int | None = None
+    show_trial_data: bool = False
+    sort_by: ExperimentSortBy = ExperimentSortBy.UNSPECIFIED
+    states: tuple[WireExperimentState, ...] = ()
+    user_ids: tuple[int, ...] = ()
+    users: tuple[str, ...] = ()

@@ -1,0 +1,204 @@
+"""What this master serves beyond the contract: new fields and new paths, never changed ones.
+
+    POST /api/v1/allocations/{allocationId}/step_marks      PostStepMarksRequest
+    GET  /api/v1/trials/{trialId}/allocations               GetTrialAllocationsResponse
+    GET  /api/v1/ledger                                     GetLedgerResponse
+    GET  /api/v1/instances                                  GetInstancesResponse
+    GET  /api/v1/decisions?limit=                           GetDecisionsResponse
+    GET  /api/v1/jobs/{jobId}/explain                       ExplainJobResponse
+
+Names are in the contract's style; money is in the currency of the pool's price list, durations are in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from resolute.wire.rest.enums import WireTaskState
+from resolute.wire.states import NoticeKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptionNotice:
+    """The machine under a task will go away; `deadline` None is an unknown moment."""
+
+    kind: NoticeKind
+    deadline: datetime | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepMark:
+    """At the time `at` a run had done `steps` steps; since the last mark it stood still `checkpointing_s` for saves."""
+
+    steps: int
+    at: datetime
+    checkpointing_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostStepMarksRequest:
+    """Progress of a run for the ledger, oldest first. Repeats are harmless."""
+
+    marks: tuple[StepMark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialAllocation:
+    """One attempt at a trial, as its history tells it.
+
+    `steps_at_start` is the step that it resumed from, `steps_at_end` the last step it is known to have done and
+    `steps_kept` the last one whose result was kept; None is unknown.
+    """
+
+    allocation_id: str
+    state: WireTaskState
+    agent_ids: tuple[str, ...] = ()
+    instance_ids: tuple[str, ...] = ()
+    slots: int = 0
+    run_id: int | None = None
+    start_time: datetime | None = None
+    end_time: datetime | None = None
+    exit_reason: str = ""
+    exit_code: int | None = None
+    preempted: bool = False
+    notice: PreemptionNotice | None = None
+    steps_at_start: int | None = None
+    steps_at_end: int | None = None
+    steps_kept: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetTrialAllocationsResponse:
+    """Every attempt at a trial, oldest first."""
+
+    allocations: tuple[TrialAllocation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRow:
+    """Where the paid slot-seconds of one machine, or of all, went.
+
+    `paid_s` is the sum of the five parts; `cost` is the price of all of them and `costs` of each part by its name.
+    `steps_lost` counts steps that were done again later.
+    """
+
+    paid_s: float = 0.0
+    useful_s: float = 0.0
+    starting_s: float = 0.0
+    checkpointing_s: float = 0.0
+    lost_s: float = 0.0
+    idle_s: float = 0.0
+    cost: float = 0.0
+    costs: Mapping[str, float] = field(default_factory=dict)
+    steps_lost: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceLedger:
+    """The ledger of one machine; `paid_until` None means that it is still being paid for."""
+
+    instance_id: str
+    pool: str
+    slots: int
+    price_per_hour: float
+    paid_from: datetime | None = None
+    paid_until: datetime | None = None
+    row: LedgerRow = field(default_factory=LedgerRow)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interruption:
+    """One loss of a machine under a trial: with a notice or without, and the steps that it cost."""
+
+    at: datetime
+    trial_id: int
+    allocation_id: str
+    instance_id: str
+    noticed: bool
+    steps_done: int | None = None
+    steps_saved: int | None = None
+    steps_lost: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetLedgerResponse:
+    """The books of the cluster: a row a machine, the sums, and what each interruption cost."""
+
+    instances: tuple[InstanceLedger, ...] = ()
+    totals: LedgerRow = field(default_factory=LedgerRow)
+    interruptions: tuple[Interruption, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """One machine of an elastic pool, from the intent to launch it to its end.
+
+    `token` is the client token of the launch and known before the cloud gave an `id`. `state` is what the provisioner
+    believes, `observed` what the cloud said last.
+    """
+
+    id: str
+    pool: str
+    token: str
+    state: str
+    offer: str = ""
+    observed: str = ""
+    agent_id: str = ""
+    slots: int = 0
+    price_per_hour: float = 0.0
+    requested_at: datetime | None = None
+    joined_at: datetime | None = None
+    paid_from: datetime | None = None
+    paid_until: datetime | None = None
+    end_reason: str = ""
+    notice: PreemptionNotice | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetInstancesResponse:
+    """All machines that the master remembers, oldest request first."""
+
+    instances: tuple[Instance, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Something the scheduler or the provisioner decided, or learnt, and why.
+
+    `kind` is one of place, preempt, launch, terminate, refused, notice or a later addition; `subject` names what it
+    is about: a job, an allocation or a machine.
+    """
+
+    at: datetime
+    cycle: int
+    kind: str
+    subject: str
+    reason: str
+    pool: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetDecisionsResponse:
+    """The last decisions, oldest first."""
+
+    decisions: tuple[Decision, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetDecisionsQuery:
+    """`limit` is how many of the last decisions to give; 0 is all that are remembered."""
+
+    limit: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainJobResponse:
+    """Why a job is where it is: one sentence, then the details behind it."""
+
+    job_id: str
+    state: str
+    reason: str
+    details: tuple[str, ...] = ()

@@ -1,0 +1,16 @@
+"""Pages of a list, in every answer that lists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pagination:
+    """Where a page lies: items `start_index` up to `end_index` of `total`. The next page begins at `end_index`."""
+
+    end_index: int
+    limit: int
+    offset: int
+    start_index: int
+    total: int
