@@ -1,0 +1,223 @@
+"""Values of the domain <-> canonical JSON bytes.
+
+Canonical: equal values give equal bytes (keys sorted, floats at float-typed places written as floats), because the
+engine chains digests over them and a replay must come to the same ones. Numbers that JSON cannot spell are kept as the
+strings `NaN`, `Infinity` and `-Infinity`: where a field is typed as a number they come back as numbers, inside free-form
+maps they come back as those strings, which is how the REST contract shows them.
+
+Free-form maps hold JSON: string keys, lists, no tuples. Other keys become strings, other sequences lists. Half of a
+surrogate pair, which no UTF-8 file or database can hold, becomes a question mark.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect as shapes
+
+from resolute.errors import ResoluteError
+from resolute_master.domain.change import KIND_OF, KINDS, Entity
+from resolute_master.domain.effects import EFFECT_TYPES, Effect
+
+T = TypeVar("T")
+
+Rewrite = Callable[[Any], Any]
+
+NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""How JSON text spells the numbers it has no notation for."""
+
+_EFFECTS: Mapping[str, type[Effect]] = {type_.__name__: type_ for type_ in EFFECT_TYPES}
+
+
+class UnreadableValue(ResoluteError):
+    """Stored bytes are not what this version writes: a damaged store, or one of another version."""
+
+
+# ---------------------------------------------------------------------------------------------- entities and effects
+
+
+def encode_entity(entity: Entity) -> bytes:
+    """The entity's canonical JSON object."""
+    return encode(entity)
+
+
+def decode_entity(kind: str, body: bytes | str) -> Entity:
+    """The entity of `kind` (a key of `domain.change.KINDS`). Raises `UnreadableValue`."""
+    return decode(KINDS[kind], body)
+
+
+def kind_of(entity: Entity) -> str:
+    """The name of the entity's kind in `domain.change.KINDS`."""
+    return KIND_OF[type(entity)]
+
+
+def encode_effect(effect: Effect) -> bytes:
+    """`{"type": <class name>, <fields>}`."""
+    return encode_plain({**to_plain(effect), "type": type(effect).__name__})
+
+
+def decode_effect(body: bytes | str) -> Effect:
+    """Raises `UnreadableValue`, also for a type that this version does not know."""
+    plain = decode_plain(body)
+    name = plain.pop("type", None) if isinstance(plain, dict) else None
+    if name not in _EFFECTS:
+        raise UnreadableValue(f"an effect of type {name!r} is stored; this version knows {', '.join(sorted(_EFFECTS))}")
+    return from_plain(_EFFECTS[name], plain)
+
+
+# ------------------------------------------------------------------------------------------------------- any dataclass
+
+
+def encode(value: Any) -> bytes:
+    """The canonical JSON of a dataclass (nested dataclasses, enums, times, mappings and sequences included)."""
+    return encode_plain(to_plain(value))
+
+
+def decode(type_: type[T], body: bytes | str) -> T:
+    """The reverse of `encode`. Raises `UnreadableValue`."""
+    try:
+        return _decoder(type_).decode(body)
+    except msgspec.DecodeError:
+        # Either damage, or a number that JSON cannot spell at a number's place; both are rare.
+        return from_plain(type_, decode_plain(body))
+
+
+def to_plain(value: Any) -> Any:
+    """Dicts, lists, strings, numbers, booleans and None: what `encode` writes, before it is text."""
+    plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_mapping)
+    rewrite = _rewriter(type(value), _number_out)
+    return plain if rewrite is None else rewrite(plain)
+
+
+def from_plain(type_: type[T], plain: Any) -> T:
+    """The reverse of `to_plain`. Raises `UnreadableValue`."""
+    rewrite = _rewriter(type_, _number_in)
+    try:
+        return msgspec.convert(plain if rewrite is None else rewrite(plain), type_)
+    except (msgspec.ValidationError, AttributeError, TypeError) as error:
+        raise UnreadableValue(f"a stored {type_.__name__} cannot be read: {error}") from error
+
+
+def encode_plain(plain: Any) -> bytes:
+    """Canonical JSON text of a JSON-like value."""
+    try:
+        text = _write(plain)
+    except ValueError:
+        text = _write(spell_not_finite(plain))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace")
+
+
+def decode_plain(body: bytes | str) -> Any:
+    """Any JSON text as builtins. Raises `UnreadableValue`."""
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise UnreadableValue(f"a stored value is not JSON: {error}") from error
+
+
+def spell_not_finite(plain: Any) -> Any:
+    """The same value with NaN and the infinities as strings; what is finite is left as it is."""
+    if isinstance(plain, float):
+        return _number_out(plain) if not math.isfinite(plain) else plain
+    if isinstance(plain, Mapping):
+        return {str(key): spell_not_finite(value) for key, value in plain.items()}
+    if isinstance(plain, (list, tuple)):
+        return [spell_not_finite(value) for value in plain]
+    return plain
+
+
+_writer = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+
+
+def _write(plain: Any) -> str:
+    return _writer.encode(plain)
+
+
+@cache
+def _decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(type_)
+
+
+def _plain_mapping(value: Any) -> Any:
+    """msgspec knows dicts; read-only views of them are as good."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise NotImplementedError(f"a {type(value).__name__} has no form in JSON")
+
+
+# ---------------------------------------------------------------------------------------- numbers at a number's place
+
+
+def _number_out(value: Any) -> Any:
+    """A float, so that 1 and 1.0 are written alike; a word for what JSON cannot spell."""
+    number = float(value)
+    if math.isfinite(number):
+        return number
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+
+
+def _number_in(value: Any) -> Any:
+    return NOT_FINITE.get(value, value) if isinstance(value, str) else value
+
+
+@cache
+def _rewriter(type_: type, leaf: Rewrite) -> Rewrite | None:
+    """Applies `leaf` to what sits at float-typed places of a plain value of `type_`; None when it has no such place."""
+    try:
+        shape = shapes.type_info(type_)
+    except TypeError:
+        return None
+    return _shape_rewriter(shape, leaf)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """Rewrites the named entries of a dict in place: the dict was made for this encoding alone."""
+
+    rewrites: tuple[tuple[str, Rewrite], ...]
+
+    def __call__(self, plain: Any) -> Any:
+        if isinstance(plain, dict):
+            for name, rewrite in self.rewrites:
+                if plain.get(name) is not None:
+                    plain[name] = rewrite(plain[name])
+        return plain
+
+
+def _shape_rewriter(shape: shapes.Type, leaf: Rewrite) -> Rewrite | None:
+    if isinstance(shape, shapes.FloatType):
+        return leaf
+    if isinstance(shape, shapes.DataclassType):
+        found = ((field.encode_name, _shape_rewriter(field.type, leaf)) for field in shape.fields)
+        rewrites = tuple((name, rewrite) for name, rewrite in found if rewrite is not None)
+        return _Fields(rewrites) if rewrites else None
+    if isinstance(shape, shapes.UnionType):
+        # Our unions are "this or None"; None never reaches a rewrite.
+        parts = [rewrite for part in shape.types if (rewrite := _shape_rewriter(part, leaf)) is not None]
+        return parts[0] if parts else None
+    if isinstance(shape, (shapes.VarTupleType, shapes.ListType)):
+        return _each(_shape_rewriter(shape.item_type, leaf))
+    if isinstance(shape, shapes.DictType):
+        return _each_value(_shape_rewriter(shape.value_type, leaf))
+    return None
+
+
+def _each(rewrite: Rewrite | None) -> Rewrite | None:
+    if rewrite is None:
+        return None
+    return lambda plain: [item if item is None else rewrite(item) for item in plain]
+
+
+def _each_value(rewrite: Rewrite | None) -> Rewrite | None:
+    if rewrite is None:
+        return None
+    return lambda plain: {key: item if item is None else rewrite(item) for key, item in plain.items()}
