@@ -3,6 +3,7 @@
     to_wire(message)            -> dicts, lists, strings, numbers, booleans and None: ready for any JSON writer
     from_wire(Message, data)    -> Message, or `InvalidInput` naming the key, the value and what to send
     from_query(Message, pairs)  -> the same for the text pairs of a query string
+    to_query(message)           -> those pairs, for every field that is not at its default
 
 Rules, all driven by the type hints of the dataclass:
 
@@ -91,6 +92,25 @@ def from_query(cls: type[T], pairs: Iterable[tuple[str, str]]) -> T:
     return from_wire(cls, _plan(cls).from_text(nested))
 
 
+def to_query(message: object) -> list[tuple[str, str]]:
+    """The query parameters of a message; fields at their default are left out, as absent means just that."""
+    pairs: list[tuple[str, str]] = []
+    for field in _plan(type(message)).fields:
+        value = getattr(message, field.name)
+        if not field.required and value == field.default:
+            continue
+        if dataclasses.is_dataclass(value):
+            pairs.extend((f"{field.key}.{key}", text) for key, text in to_query(value))
+            continue
+        sent = field.encode(value)
+        pairs.extend((field.key, _query_text(item)) for item in (sent if isinstance(sent, list) else [sent]))
+    return pairs
+
+
+def _query_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def wire_names(cls: type) -> Mapping[str, str]:
     """Field name -> name on the wire, in the order of the fields."""
     return {field.name: field.key for field in _plan(cls).fields}
@@ -107,6 +127,7 @@ class _Field:
     encode: Encode
     decode: Decode
     required: bool
+    default: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +206,7 @@ def _make_plan(cls: type) -> _Plan:
             encode=encode,
             decode=decode,
             required=not has_default,
+            default=field.default,
         )
         fields.append(planned)
         accepted[planned.key] = planned

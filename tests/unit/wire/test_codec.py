@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resolute.errors import InvalidInput
-from resolute.wire.codec import Int64, Key, from_query, from_wire, to_wire
+from resolute.wire.codec import Int64, Key, from_query, from_wire, to_query, to_wire
 
 
 class Colour(StrEnum):
@@ -237,9 +237,15 @@ def test_a_query_is_read_from_repeated_and_dotted_keys() -> None:
     ]
     with pytest.raises(InvalidInput, match="given twice"):
         from_query(Query, pairs)
-    assert from_query(Query, pairs[:-2]) == Query(
+    query = Query(
         states=(Colour.RED, Colour.BLUE), archived=False, limit=-1, name="true", id_filter=Bounds(gte=3, not_in=(5,))
     )
+    assert from_query(Query, pairs[:-2]) == query
+    assert to_query(query) == pairs[:-2]
+
+
+def test_a_query_says_nothing_of_fields_at_their_default() -> None:
+    assert to_query(Query()) == []
 
 
 @pytest.mark.parametrize(

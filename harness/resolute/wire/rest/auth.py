@@ -36,7 +36,7 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginRequest:
-    """`is_hashed`: the password went through the transformation of `resolute.client.passwords`."""
+    """`is_hashed`: `password` is the result of `resolute.wire.rest.passwords.hash_password`."""
 
     password: str
     username: str
