@@ -1,6 +1,7 @@
 """Durable cluster state behind one port.
 
-Knows tables, transactions and queries. Must not know a rule: it stores what the engine decided and pages what people read.
+Knows tables, transactions and queries. Must not know a rule: it stores what the engine decided and pages what people
+read.
 
 - `base`    the port, in domain verbs
 - `memory`  for simulation and tests; passes the same conformance suite

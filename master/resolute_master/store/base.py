@@ -1,8 +1,8 @@
 """The port between the rules and whatever keeps them.
 
-Two kinds of data, two paths. *State* (experiments, trials, allocations, ...) is written by the engine alone, one `commit` a
-cycle. *Streams* (metrics, logs, step marks) are appended by their batched writers and paged by readers. Every method
-is one transaction. A method that raises has stored nothing.
+Two kinds of data, two paths. *State* (experiments, trials, allocations, ...) is written by the engine alone, one
+`commit` a cycle. *Streams* (metrics, logs, step marks) are appended by their batched writers and paged by readers.
+Every method is one transaction. A method that raises has stored nothing.
 
 Ordering: every listing is sorted by what its docstring says, id last, so that pages do not overlap.
 """
@@ -41,7 +41,8 @@ class Page(Generic[Row]):
 class ExperimentQuery:
     """`offset` < 0 counts from the end and is clamped; `limit` None is everything, 0 is none (counts only).
 
-    `name` and `description` are case-insensitive substrings; the collections are alternatives; empty ones do not filter.
+    `name` and `description` are case-insensitive substrings; the collections are alternatives; empty ones do not
+    filter. Rows without the value that is sorted by come last in either direction.
     """
 
     offset: int = 0
@@ -56,7 +57,7 @@ class ExperimentQuery:
     ids: tuple[int, ...] = ()
     exclude_ids: tuple[int, ...] = ()
     sort_by: str = "id"
-    """id, name, description, start_time, end_time, state, progress, user, num_trials, resource_pool, project_id, workspace_id ..."""
+    """One of `listing.EXPERIMENT_SORTS`; anything else is `InvalidInput`."""
     descending: bool = False
 
 
@@ -69,7 +70,7 @@ class TrialQuery:
     limit: int | None = None
     states: tuple[ExperimentState, ...] = ()
     sort_by: str = "id"
-    """id, start_time, end_time, state, best_validation_metric, latest_validation_metric, batches_processed, duration, restarts, checkpoint_size"""
+    """One of `listing.TRIAL_SORTS`; anything else is `InvalidInput`."""
     descending: bool = False
 
 
@@ -86,8 +87,9 @@ class CheckpointQuery:
 class LogQuery:
     """Lines of some tasks in the order in which they were stored (`id`).
 
-    `after_id` continues a follow; `limit` None is everything. `levels` etc. are alternatives. Rank -1 means lines without a
-    rank. `text` is a case-insensitive substring, or with `regex` a regular expression.
+    `after_id` continues a follow; `limit` None is everything. `levels` etc. are alternatives. Rank -1 means lines
+    without a rank. `before` includes its moment, `after` does not. `text` is a case-insensitive
+    substring, or with `regex` a regular expression.
     """
 
     task_ids: tuple[TaskId, ...]
@@ -151,11 +153,14 @@ class Store(Protocol):
         ...
 
     async def experiment_entities(self, id_: ExperimentId) -> tuple[Entity, ...]:
-        """The experiment with its job, trials and checkpoints; empty when unknown. For the engine to take it up again."""
+        """The experiment with its job, trials and checkpoints; empty when unknown. For the engine to take it up."""
         ...
 
     async def save_snapshot(self, snapshot: Snapshot, *, retain: int) -> None:
-        """Keep it, and the `retain` newest snapshots before it; forget older ones and the journal before the oldest kept."""
+        """Keep it, and the `retain` newest before it; forget older ones and the journal before the oldest kept.
+
+        Raises `Conflict` when it is of a change that is not stored.
+        """
         ...
 
     async def snapshots(self) -> tuple[Snapshot, ...]:
@@ -171,8 +176,9 @@ class Store(Protocol):
     async def append_metrics(self, reports: Sequence[MetricReport]) -> tuple[MetricOutcome, ...]:
         """Store a batch in order, one outcome a report.
 
-        The first report of a newer run archives the rows of older runs of that trial with a larger step count in any
-        group, or an equal or larger one in the same group (all groups but training and validation count as one here).
+        A report of a newer run archives the rows of older runs of that trial with a larger step count in any group, or
+        an equal or larger one in the same group (all groups but training and validation count as one here). Reports
+        without a step count and those of system groups neither archive nor are archived.
         """
         ...
 

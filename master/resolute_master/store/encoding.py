@@ -2,8 +2,8 @@
 
 Canonical: equal values give equal bytes (keys sorted, floats at float-typed places written as floats), because the
 engine chains digests over them and a replay must come to the same ones. Numbers that JSON cannot spell are kept as the
-strings `NaN`, `Infinity` and `-Infinity`: where a field is typed as a number they come back as numbers, inside free-form
-maps they come back as those strings, which is how the REST contract shows them.
+strings `NaN`, `Infinity` and `-Infinity`: where a field is typed as a number they come back as numbers, inside
+free-form maps they come back as those strings, which is how the REST contract shows them.
 
 Free-form maps hold JSON: string keys, lists, no tuples. Other keys become strings, other sequences lists. Half of a
 surrogate pair, which no UTF-8 file or database can hold, becomes a question mark.
@@ -66,7 +66,7 @@ def decode_effect(body: bytes | str) -> Effect:
     """Raises `UnreadableValue`, also for a type that this version does not know."""
     plain = decode_plain(body)
     name = plain.pop("type", None) if isinstance(plain, dict) else None
-    if name not in _EFFECTS:
+    if not isinstance(name, str) or name not in _EFFECTS:
         raise UnreadableValue(f"an effect of type {name!r} is stored; this version knows {', '.join(sorted(_EFFECTS))}")
     return from_plain(_EFFECTS[name], plain)
 
@@ -82,7 +82,8 @@ def encode(value: Any) -> bytes:
 def decode(type_: type[T], body: bytes | str) -> T:
     """The reverse of `encode`. Raises `UnreadableValue`."""
     try:
-        return _decoder(type_).decode(body)
+        decoded: T = _decoder(type_).decode(body)
+        return decoded
     except msgspec.DecodeError:
         # Either damage, or a number that JSON cannot spell at a number's place; both are rare.
         return from_plain(type_, decode_plain(body))
@@ -142,9 +143,7 @@ def _write(plain: Any) -> str:
     return _writer.encode(plain)
 
 
-@cache
-def _decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
-    return msgspec.json.Decoder(type_)
+_decoder: Callable[[Any], msgspec.json.Decoder[Any]] = cache(msgspec.json.Decoder)
 
 
 def _plain_mapping(value: Any) -> Any:
@@ -169,14 +168,16 @@ def _number_in(value: Any) -> Any:
     return NOT_FINITE.get(value, value) if isinstance(value, str) else value
 
 
-@cache
-def _rewriter(type_: type, leaf: Rewrite) -> Rewrite | None:
+def _make_rewriter(type_: Any, leaf: Rewrite) -> Rewrite | None:
     """Applies `leaf` to what sits at float-typed places of a plain value of `type_`; None when it has no such place."""
     try:
         shape = shapes.type_info(type_)
     except TypeError:
         return None
     return _shape_rewriter(shape, leaf)
+
+
+_rewriter: Callable[[Any, Rewrite], Rewrite | None] = cache(_make_rewriter)
 
 
 @dataclass(frozen=True, slots=True)
