@@ -38,6 +38,10 @@ class Observed(StrEnum):
         """Progress of a machine's life; later words never have a lower order."""
         return _OBSERVED_ORDER[self]
 
+    @property
+    def final(self) -> bool:
+        return self is Observed.GONE
+
 
 _OBSERVED_ORDER = {state: index for index, state in enumerate(Observed)}
 
@@ -157,7 +161,8 @@ class InstanceView:
     """Since when nothing runs there; None while something does and before the agent joined."""
     notice: InstanceNotice | None = None
     draining_since: datetime | None = None
-    """Set while nothing new may be placed there because a plan asked for a drain (or a person disabled it)."""
+    """Set while nothing new may be placed there because a plan asked for a drain. (A machine that a person disabled is
+    not draining: it has fewer `slots`.)"""
     reserved_for: tuple[str, ...] = ()
     """Tokens of the gangs it was launched for: a preference, never a lock."""
 
@@ -208,12 +213,28 @@ class Launch:
     reason: str
 
 
+class Cause(StrEnum):
+    """Why a machine is given back, for those who act on it; the sentence for people is `Termination.reason`."""
+
+    IDLE = "idle"
+    MAKE_ROOM = "make_room"
+    """Idle, and a machine of another kind is needed while the pool is at its maximum."""
+    NEVER_JOINED = "never_joined"
+    LOST = "lost"
+    """Its agent has been out of contact for too long."""
+    NOTICE = "notice"
+    """It is going away by itself; paying on for it has no use."""
+    OVER_MAXIMUM = "over_maximum"
+    DRAINED = "drained"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Termination:
     """One machine to give back. With `drain`, its work is moved away first and the machine is named again, without
     `drain`, once it is empty or `drain_timeout_s` has passed; until then it is reported as draining."""
 
     instance_id: str
+    cause: Cause
     reason: str
     drain: bool = False
 

@@ -1,0 +1,103 @@
+"""The sentences that tell a person what the provisioner does for waiting work, and why it does nothing. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from resolute_provisioner.model import Gang, InstanceView, Note, Offer, PoolScaling
+from resolute_provisioner.packing import Packing, Unserved, fits_one_machine, needs_whole_machines
+from resolute_provisioner.risk import Block
+from resolute_provisioner.standing import Standing, seconds_between
+
+
+def why_launch(offer: Offer, tokens: Sequence[str]) -> str:
+    price = "" if offer.price_per_hour is None else f" at {offer.price_per_hour:g} an hour"
+    work = "1 waiting task" if len(tokens) == 1 else f"{len(tokens)} waiting tasks"
+    where = f"{offer.instance_type} ({offer.slots} slots, {offer.market.value}, {offer.zone}){price}"
+    return f"{work} cannot use the machines that are there or coming; {where} is the cheapest that can be had"
+
+
+def why_blocked(blocks: Mapping[str, Block]) -> str:
+    """All obstacles of a pool whose offers are all blocked."""
+    if not blocks:
+        return "the pool has no offers"
+    return "; ".join(f"offer {offer_id}: {_obstacle(each)}" for offer_id, each in sorted(blocks.items()))
+
+
+def for_pool(pool: PoolScaling, standings: Sequence[Standing], blocks: Mapping[str, Block]) -> list[Note]:
+    """What concerns the pool as a whole."""
+    found: list[Note] = []
+    final = [offer_id for offer_id, each in sorted(blocks.items()) if each.until is None]
+    if final and len(final) == len(pool.offers):
+        found.append(
+            Note(subject="", text=f"the pool is misconfigured and asks for no machines: {why_blocked(blocks)}")
+        )
+    else:
+        found.extend(Note(subject="", text=f"offer {each} is not used: {_obstacle(blocks[each])}") for each in final)
+    suspects = [each.view.instance_id for each in standings if each.suspect]
+    if suspects:
+        names = ", ".join(suspects)
+        text = (
+            f"{names} are out of contact at the same time: nothing is given back, the master's network is the suspect"
+        )
+        found.append(Note(subject="", text=text))
+    return found
+
+
+def for_waiting(packing: Packing, machines: Mapping[str, InstanceView], now: datetime) -> list[Note]:
+    """Gangs whose machines are on the way."""
+    found: list[Note] = []
+    for name, tokens in sorted(packing.on_machines.items()):
+        view = machines[name]
+        if view.joined_at is None:
+            asked_s = seconds_between(view.requested_at, now)
+            text = f"waits for {name}, which was asked for {asked_s:.0f} s ago and has not joined yet"
+            found.extend(Note(subject=token, text=text) for token in tokens)
+    return found
+
+
+def for_unserved(
+    pool: PoolScaling, unserved: Sequence[Unserved], blocks: Mapping[str, Block], alive: int
+) -> list[Note]:
+    """Gangs that get nothing now. `alive` machines count against the pool's maximum."""
+    return [Note(subject=each.gang.token, text=_why_unserved(pool, each, blocks, alive)) for each in unserved]
+
+
+def _why_unserved(pool: PoolScaling, each: Unserved, blocks: Mapping[str, Block], alive: int) -> str:
+    gang = each.gang
+    if gang.slots == 0 and pool.max_aux_per_instance == 0:
+        return "needs no slots, and this pool takes no such work (max_aux_containers_per_agent is 0)"
+    suited = {offer.offer_id: count for offer in pool.offers if (count := _machines_of(gang, offer)) is not None}
+    if not suited:
+        return _impossible(pool, gang)
+    fewest = min(suited.values())
+    if fewest > pool.max_instances:
+        return f"needs {fewest} machines and the pool may have {pool.max_instances} (max_instances)"
+    if each.machines_missing is not None:
+        more = "1 more machine" if each.machines_missing == 1 else f"{each.machines_missing} more machines"
+        return f"needs {more}; {alive} of at most {pool.max_instances} (max_instances) are in use, starting or ending"
+    return why_blocked({offer_id: blocks[offer_id] for offer_id in sorted(suited) if offer_id in blocks})
+
+
+def _machines_of(gang: Gang, offer: Offer) -> int | None:
+    if fits_one_machine(gang, offer.slots):
+        return 1
+    return needs_whole_machines(gang, offer.slots)
+
+
+def _impossible(pool: PoolScaling, gang: Gang) -> str:
+    sizes = ", ".join(str(size) for size in sorted({offer.slots for offer in pool.offers})) or "none"
+    if gang.slots_per_machine is not None and not gang.single_machine:
+        need = f"{gang.slots} slots as {gang.slots_per_machine} on each machine"
+    elif gang.single_machine:
+        need = f"{gang.slots} slots on one machine"
+    else:
+        need = f"{gang.slots} slots on one machine, or on whole machines of one size"
+    return f"needs {need}; no offer of this pool can give that (slots of its machines: {sizes})"
+
+
+def _obstacle(each: Block) -> str:
+    if each.until is None:
+        return f"{each.reason}; not asked again until the configuration changes"
+    return f"{each.reason}; asked again at {each.until:%H:%M:%S} UTC"
