@@ -1,0 +1,49 @@
+"""What user code calls: report, save, restore, ask whether to stop, talk to the other ranks.
+
+Knows how to talk to a master, or to nobody. Must not know schedulers, clouds or frameworks; the standard library only.
+"""
+
+from resolute.core.checkpoint import CheckpointContext, DownloadMode
+from resolute.core.context import Context, InvalidHP, init, task_storage
+from resolute.core.distributed import DistributedContext, PeerLost
+from resolute.core.preempt import PreemptContext, PreemptMode
+from resolute.core.searcher import SearcherContext, SearcherMode, SearcherOperation, Unit, parse_length
+from resolute.core.session import RetryPolicy, Session, StaleRun
+from resolute.core.train import EarlyExitReason, TrainContext
+from resolute.launch.task_info import RendezvousInfo, TaskInfo, TrialInfo, environment
+from resolute.storage import CheckpointStorage, CorruptCheckpoint, StorageUnavailable
+
+__all__ = [
+    "CheckpointContext",
+    "CheckpointStorage",
+    "Context",
+    "CorruptCheckpoint",
+    "DistributedContext",
+    "DownloadMode",
+    "EarlyExitReason",
+    "InvalidHP",
+    "PeerLost",
+    "PreemptContext",
+    "PreemptMode",
+    "RendezvousInfo",
+    "RetryPolicy",
+    "SearcherContext",
+    "SearcherMode",
+    "SearcherOperation",
+    "Session",
+    "StaleRun",
+    "StorageUnavailable",
+    "TaskInfo",
+    "TrainContext",
+    "TrialInfo",
+    "Unit",
+    "get_cluster_info",
+    "init",
+    "parse_length",
+    "task_storage",
+]
+
+
+def get_cluster_info() -> TaskInfo | None:
+    """The task that this process belongs to; None off-cluster."""
+    return TaskInfo.from_env(environment())

@@ -1,0 +1,433 @@
+"""Saving and restoring checkpoints: staged, hashed, published with a manifest, then reported to the master.
+
+The order of a save is what makes it safe: metadata is checked before a byte is written, files are durable before the
+manifest, the manifest before the name; the metrics reported so far are stored before the master learns of the
+checkpoint, because a run that resumes from it will not report them again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from pathlib import Path
+from typing import Any, Protocol
+
+from resolute.clock import Clock
+from resolute.core.distributed import DistributedContext
+from resolute.core.merge import Contribution, agree
+from resolute.core.sender import monotonic
+from resolute.core.session import MissingAtMaster, Session, StaleRun
+from resolute.core.train import TrainContext
+from resolute.core.values import encodable, rfc3339
+from resolute.errors import FailedPrecondition, InvalidInput, NotFound, ResoluteError
+from resolute.ids import IdSource
+from resolute.launch.task_info import TaskInfo
+from resolute.storage.base import CheckpointStorage
+from resolute.storage.manifest import (
+    MANIFEST_NAME,
+    CorruptCheckpoint,
+    FileEntry,
+    Manifest,
+    Verify,
+    describe_file,
+    files_below,
+    resources,
+    verify,
+)
+
+logger = logging.getLogger("resolute.core.checkpoint")
+
+METADATA_NAME = "metadata.json"
+CODE_DIRECTORY = "code"
+CONFIG_NAME = "trial_config.json"
+RESERVED_NAMES = (MANIFEST_NAME, METADATA_NAME)
+ABANDONED_AFTER = timedelta(hours=24)
+"""An unfinished checkpoint that nobody has touched for so long has lost its writer."""
+
+Selector = Callable[[str], bool]
+
+
+class DownloadMode(Enum):
+    """Whether the ranks of a job restore together."""
+
+    LocalWorkersShareDownload = "LOCAL_WORKERS_SHARE_DOWNLOAD"
+    """All ranks call in step; the chief checks the files for everybody."""
+    NoSharedDownload = "NO_SHARED_DOWNLOAD"
+    """Each rank restores and checks for itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What is stored with every checkpoint of a run: who wrote it, its code and its configuration."""
+
+    trial_id: int | None = None
+    trial_run_id: int | None = None
+    code: Path | None = None
+    config: Mapping[str, Any] | None = None
+
+
+class Registry(Protocol):
+    """Where checkpoints are made known."""
+
+    def report(self, manifest: Manifest, metadata: Mapping[str, Any], files: Mapping[str, int]) -> None: ...
+
+    def metadata(self, uuid: str) -> dict[str, Any]: ...
+
+    def forget(self, uuid: str) -> None: ...
+
+    def candidates(self) -> tuple[str, ...]: ...
+
+
+class CheckpointContext:
+    """Checkpoints of one run, on any storage, reported to any registry."""
+
+    def __init__(
+        self,
+        *,
+        storage: CheckpointStorage,
+        registry: Registry,
+        distributed: DistributedContext,
+        train: TrainContext,
+        clock: Clock,
+        ids: IdSource,
+        origin: Origin,
+        parent: str | None = None,
+        verify_mode: Verify = Verify.FULL,
+    ) -> None:
+        self.storage = storage
+        self._registry = registry
+        self._distributed = distributed
+        self._train = train
+        self._clock = clock
+        self._ids = ids
+        self._origin = origin
+        self._parent = parent
+        self._verify_mode = verify_mode
+
+    def upload(
+        self,
+        ckpt_dir: str | Path | None,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        shard: bool = False,
+        selector: Selector | None = None,
+    ) -> str:
+        """Save the files of a directory and return the checkpoint's uuid.
+
+        `metadata` must contain `steps_completed`. With `shard`, every rank calls with a directory of its own or None;
+        without, only the chief does. `selector(relative path)` says which files to take.
+        """
+        if selector is not None and ckpt_dir is None:
+            raise InvalidInput("a selector needs a directory to select from")
+        if ckpt_dir is not None and not Path(ckpt_dir).is_dir():
+            raise InvalidInput(f"the checkpoint directory {str(ckpt_dir)!r} does not exist")
+        self._check_nobody_or_all(ckpt_dir, shard)
+        with self.store_path(metadata, shard=shard) as (path, uuid):
+            if ckpt_dir is not None:
+                _copy_selected(Path(ckpt_dir), path, selector)
+        return uuid
+
+    @contextmanager
+    def store_path(
+        self, metadata: Mapping[str, Any] | None = None, *, shard: bool = False
+    ) -> Iterator[tuple[Path, str]]:
+        """Yield (an empty directory to write to, the checkpoint's uuid); leaving the context saves and reports.
+
+        With `shard`, every rank enters, writes files of its own into its own directory, and leaves; the files are
+        merged. A name written by several ranks must have the same content. An exception inside saves nothing.
+        """
+        started = monotonic()
+        wanted = _checked_metadata(metadata)
+        if not shard and self._distributed.rank != 0:
+            raise FailedPrecondition("without shard=True only the chief (rank 0) saves checkpoints")
+        together = shard and self._distributed.size > 1
+        uuid = self._distributed.broadcast(self._ids.uuid()) if together else self._ids.uuid()
+        part = f"rank-{self._distributed.rank}"
+        staged = self.storage.stage(uuid, part)
+        try:
+            yield staged, uuid
+            self._save(uuid, part, staged, wanted, together)
+        except BaseException:
+            if not together:
+                self.storage.abort(uuid)  # of a shared save, others may still be writing: the sweep removes it
+            raise
+        finally:
+            self._train.add_blocked_by_save(monotonic() - started)
+
+    @contextmanager
+    def restore_path(
+        self,
+        storage_id: str,
+        download_mode: DownloadMode = DownloadMode.LocalWorkersShareDownload,
+        *,
+        selector: Selector | None = None,
+    ) -> Iterator[Path]:
+        """Yield a directory with the files of a checkpoint, verified; read them, do not change them.
+
+        Raises `NotFound`, or `CorruptCheckpoint` naming what is wrong. `selector` limits what is verified.
+        """
+        shared = download_mode is DownloadMode.LocalWorkersShareDownload and self._distributed.size > 1
+        with self.storage.restore(storage_id) as path:
+            problem: dict[str, Any] | None = None
+            if not shared or self._distributed.rank == 0:
+                problem = self._problem_of(storage_id, path, selector)
+            if shared:
+                problem = self._distributed.broadcast(problem)
+            if problem is not None:
+                raise CorruptCheckpoint(storage_id, problem["problem"], parent=problem["parent"])
+            yield path
+
+    def download(
+        self,
+        storage_id: str,
+        ckpt_dir: str | Path,
+        download_mode: DownloadMode = DownloadMode.LocalWorkersShareDownload,
+        *,
+        selector: Selector | None = None,
+    ) -> None:
+        """Copy a verified checkpoint's files into a directory."""
+        with self.restore_path(storage_id, download_mode, selector=selector) as path:
+            if download_mode is DownloadMode.NoSharedDownload or self._distributed.local_rank == 0:
+                target = Path(ckpt_dir)
+                target.mkdir(parents=True, exist_ok=True)
+                _copy_selected(path, target, selector)
+            if download_mode is DownloadMode.LocalWorkersShareDownload:
+                self._distributed.barrier()
+
+    def get_metadata(self, storage_id: str) -> dict[str, Any]:
+        """The metadata the checkpoint was saved with, as the master (off-cluster: the storage) knows it."""
+        return self._registry.metadata(storage_id)
+
+    def manifest(self, storage_id: str) -> Manifest:
+        """What a stored checkpoint consists of. Raises `NotFound` or `CorruptCheckpoint`."""
+        return Manifest.from_bytes(storage_id, self.storage.manifest(storage_id))
+
+    def delete(self, storage_id: str) -> None:
+        """Remove the files, then tell the registry."""
+        self.storage.delete(storage_id)
+        self._registry.forget(storage_id)
+
+    def earlier(self, storage_id: str) -> tuple[str, ...]:
+        """Checkpoints of this trial to fall back on when `storage_id` is corrupt, the most advanced first."""
+        known = self._registry.candidates()
+        behind = known[known.index(storage_id) + 1 :] if storage_id in known else known
+        return tuple(uuid for uuid in behind if uuid != storage_id)
+
+    def sweep_abandoned(self) -> None:
+        """Remove what writers left behind that died long ago."""
+        removed = self.storage.sweep(self._clock.now() - ABANDONED_AFTER)
+        if removed:
+            logger.info("removed %d unfinished checkpoints: %s", len(removed), ", ".join(removed))
+
+    def started_from(self, storage_id: str) -> None:
+        """Say which checkpoint this run continues: the parent of the next one."""
+        self._parent = storage_id
+
+    # ------------------------------------------------------------------------------------------------- internals
+
+    def _save(self, uuid: str, part: str, staged: Path, metadata: dict[str, Any], together: bool) -> None:
+        chief = self._distributed.rank == 0
+        contribution = self._contribution(staged, metadata)
+        if together:
+            outcome = agree(self._distributed, contribution)
+            files, metadata, mine = outcome.files, outcome.metadata, outcome.mine
+        else:
+            files, mine = dict(contribution.files), tuple(contribution.files)
+        error = _attempt(lambda: self.storage.put(uuid, part, mine))
+        if together:
+            errors = [text for text in self._distributed.allgather(None if error is None else str(error)) if text]
+            if errors and error is None:
+                error = ResoluteError(f"another rank could not store its part of checkpoint {uuid}: {errors[0]}")
+        if error is not None:
+            raise error
+        if chief:
+            error = _attempt(lambda: self._publish(uuid, files, metadata))
+        if together:
+            text = self._distributed.broadcast(None if error is None else str(error))
+            if text and error is None:
+                error = ResoluteError(f"the chief could not publish checkpoint {uuid}: {text}")
+        if error is not None:
+            raise error
+        self._parent = uuid
+
+    def _contribution(self, staged: Path, metadata: dict[str, Any]) -> Contribution:
+        for name in RESERVED_NAMES:
+            if (staged / name).exists():
+                raise InvalidInput(f"a checkpoint must not contain a file of its own named {name}")
+        if self._distributed.rank == 0:
+            self._add_origin(staged)
+        files = {name: describe_file(path) for name, path in files_below(staged).items()}
+        return Contribution(files=files, metadata=metadata)
+
+    def _add_origin(self, staged: Path) -> None:
+        code = self._origin.code
+        if code is not None and code.is_dir() and not (staged / CODE_DIRECTORY).exists():
+            shutil.copytree(code, staged / CODE_DIRECTORY, ignore=shutil.ignore_patterns("__pycache__"))
+        if self._origin.config is not None and not (staged / CONFIG_NAME).exists():
+            (staged / CONFIG_NAME).write_text(json.dumps(self._origin.config, indent=2))
+
+    def _publish(self, uuid: str, files: dict[str, FileEntry], metadata: dict[str, Any]) -> None:
+        staged = self.storage.stage(uuid, "metadata")
+        path = staged / METADATA_NAME
+        path.write_text(json.dumps(metadata, indent=2))
+        files = {**files, METADATA_NAME: describe_file(path)}
+        self.storage.put(uuid, "metadata", [METADATA_NAME])
+        manifest = Manifest(
+            uuid=uuid,
+            steps_completed=metadata["steps_completed"],
+            trial_id=self._origin.trial_id,
+            trial_run_id=self._origin.trial_run_id,
+            world_size=self._distributed.size,
+            created=rfc3339(self._clock.now()),
+            parent=self._parent,
+            files=files,
+        )
+        self._train.flush()
+        data = manifest.to_bytes()
+        self.storage.commit(uuid, data)
+        try:
+            self._registry.report(manifest, metadata, resources(manifest, data))
+        except StaleRun:
+            self.storage.delete(uuid)  # refused for good: nobody will ever resume from it
+            raise
+
+    def _check_nobody_or_all(self, ckpt_dir: str | Path | None, shard: bool) -> None:
+        if not shard or self._distributed.size == 1:
+            if ckpt_dir is None:
+                raise InvalidInput("ckpt_dir is None; name the directory to save")
+        elif not any(self._distributed.allgather(ckpt_dir is not None)):
+            raise InvalidInput("ckpt_dir is None on every rank; at least one must have files to save")
+
+    def _problem_of(self, uuid: str, path: Path, selector: Selector | None) -> dict[str, Any] | None:
+        try:
+            manifest = self.manifest(uuid)
+            if selector is not None:
+                chosen = {name: entry for name, entry in manifest.files.items() if selector(name)}
+                manifest = _with_files(manifest, chosen)
+            verify(manifest, path, self._verify_mode)
+        except CorruptCheckpoint as error:
+            return {"problem": error.problem, "parent": error.parent}
+        return None
+
+
+class MasterRegistry:
+    """Checkpoints as the master knows them."""
+
+    def __init__(self, *, session: Session, info: TaskInfo, storage_id: int | None, clock: Clock) -> None:
+        self._session = session
+        self._info = info
+        self._storage_id = storage_id
+        self._clock = clock
+
+    def report(self, manifest: Manifest, metadata: Mapping[str, Any], files: Mapping[str, int]) -> None:
+        body = {
+            "uuid": manifest.uuid,
+            "taskId": self._info.task_id,
+            "allocationId": self._info.allocation_id,
+            "reportTime": rfc3339(self._clock.now()),
+            "resources": {path: str(size) for path, size in files.items()},
+            "metadata": dict(metadata),
+            "state": "STATE_COMPLETED",
+            "storageId": self._storage_id,
+            "training": {},
+        }
+        self._session.post("/api/v1/checkpoints", body)
+
+    def metadata(self, uuid: str) -> dict[str, Any]:
+        return dict(self._session.get(f"/api/v1/checkpoints/{uuid}")["checkpoint"].get("metadata") or {})
+
+    def forget(self, uuid: str) -> None:
+        body = {"checkpoints": [{"uuid": uuid, "resources": {"resources": {}}}]}
+        self._session.patch("/api/v1/checkpoints", body)
+
+    def candidates(self) -> tuple[str, ...]:
+        if self._info.trial is None:
+            return ()
+        try:
+            answer = self._session.get(f"/api/v1/trials/{self._info.trial.trial_id}/checkpoints")
+        except MissingAtMaster:
+            return ()
+        found = [
+            (int((entry.get("metadata") or {}).get("steps_completed", 0)), str(entry["uuid"]))
+            for entry in answer.get("checkpoints", [])
+            if entry.get("state") == "STATE_COMPLETED"
+        ]
+        return tuple(uuid for _, uuid in sorted(found, reverse=True))
+
+
+class StorageRegistry:
+    """The twin without a master: what the storage itself tells."""
+
+    def __init__(self, storage: CheckpointStorage) -> None:
+        self._storage = storage
+
+    def report(self, manifest: Manifest, metadata: Mapping[str, Any], files: Mapping[str, int]) -> None:
+        logger.info("saved checkpoint %s at step %d", manifest.uuid, manifest.steps_completed)
+
+    def metadata(self, uuid: str) -> dict[str, Any]:
+        with self._storage.restore(uuid) as path:
+            body: dict[str, Any] = json.loads((path / METADATA_NAME).read_text())
+        return body
+
+    def forget(self, uuid: str) -> None:
+        """The storage has already forgotten it."""
+
+    def candidates(self) -> tuple[str, ...]:
+        """All checkpoints of the storage, the most advanced first."""
+        found = []
+        for uuid in self._storage.list():
+            try:
+                manifest = Manifest.from_bytes(uuid, self._storage.manifest(uuid))
+            except (CorruptCheckpoint, NotFound):
+                continue
+            found.append((manifest.steps_completed, manifest.created, uuid))
+        return tuple(uuid for _, _, uuid in sorted(found, reverse=True))
+
+
+def _attempt(action: Callable[[], None]) -> Exception | None:
+    """Run and return what went wrong, to be told to the other ranks before it is raised."""
+    try:
+        action()
+    except Exception as error:
+        return error
+    return None
+
+
+def _checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    kept = dict(metadata or {})
+    steps = kept.get("steps_completed")
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
+        raise InvalidInput(
+            f"metadata must contain steps_completed, a whole number of at least 0; it has {steps!r}. "
+            "Nothing was written."
+        )
+    checked: dict[str, Any] = encodable(kept, "metadata")
+    return checked
+
+
+def _copy_selected(source: Path, target: Path, selector: Selector | None) -> None:
+    for name, path in files_below(source).items():
+        if name == MANIFEST_NAME or (selector is not None and not selector(name)):
+            continue
+        copy = target / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+
+
+def _with_files(manifest: Manifest, files: Mapping[str, FileEntry]) -> Manifest:
+    return Manifest(
+        uuid=manifest.uuid,
+        steps_completed=manifest.steps_completed,
+        trial_id=manifest.trial_id,
+        trial_run_id=manifest.trial_run_id,
+        world_size=manifest.world_size,
+        created=manifest.created,
+        parent=manifest.parent,
+        files=files,
+    )

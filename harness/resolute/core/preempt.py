@@ -1,0 +1,339 @@
+"""Learning that the run should stop, from the master's long poll and from the notice file of the machine.
+
+Asking is meant to be done at every step: it reads a flag and looks at one file's modification time.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import threading
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any, Protocol
+
+from resolute.core.distributed import DistributedContext
+from resolute.core.session import Session
+from resolute.core.values import parse_time, rfc3339
+from resolute.errors import FailedPrecondition, PermissionDenied, ResoluteError, Unauthenticated
+from resolute.wire.states import NoticeKind
+
+logger = logging.getLogger("resolute.core.preempt")
+
+POLL_S = 60
+"""How long one poll is held by the master."""
+FIRST_ANSWER_WAIT_S = 10.0
+"""How long the first question waits for the master's first answer before it goes on without."""
+PAUSE_AFTER_ERROR_S = 2.0
+NOTICE_FILE = "notice.json"
+PID_FILE = "notice.pid"
+
+
+class PreemptMode(Enum):
+    """Who asks in a job of several processes."""
+
+    WorkersAskChief = "WORKERS_ASK_CHIEF"
+    """Every rank asks, in step; the chief's answer is everybody's."""
+    ChiefOnly = "CHIEF_ONLY"
+    """Only rank 0 asks and tells the others by its own means."""
+    WorkersAskMaster = "WORKERS_ASK_MASTER"
+    """Each rank asks for itself; answers may differ for a moment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopSignal:
+    """What is known: whether to stop, until when, why; and whether a checkpoint is wanted without stopping."""
+
+    preempt: bool = False
+    checkpoint_wanted: bool = False
+    deadline: datetime | None = None
+    reason: str = ""
+
+    def merged(self, other: StopSignal) -> StopSignal:
+        """Both facts together: the earlier deadline, the first reason."""
+        deadlines = [moment for moment in (self.deadline, other.deadline) if moment is not None]
+        return StopSignal(
+            preempt=self.preempt or other.preempt,
+            checkpoint_wanted=self.checkpoint_wanted or other.checkpoint_wanted,
+            deadline=min(deadlines, default=None),
+            reason=self.reason or other.reason,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "preempt": self.preempt,
+            "checkpoint_wanted": self.checkpoint_wanted,
+            "deadline": None if self.deadline is None else rfc3339(self.deadline),
+            "reason": self.reason,
+        }
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> StopSignal:
+        return cls(
+            preempt=bool(body["preempt"]),
+            checkpoint_wanted=bool(body["checkpoint_wanted"]),
+            deadline=None if body["deadline"] is None else parse_time(body["deadline"]),
+            reason=str(body["reason"]),
+        )
+
+
+def signal_of_notice(notice: dict[str, Any]) -> StopSignal:
+    """A notice `{kind, deadline, reason}`. A rebalance asks for a checkpoint only: nothing is certain yet."""
+    kind = str(notice.get("kind") or "")
+    deadline = notice.get("deadline")
+    rebalance = kind == NoticeKind.REBALANCE
+    return StopSignal(
+        preempt=not rebalance,
+        checkpoint_wanted=rebalance,
+        deadline=parse_time(deadline) if deadline else None,
+        reason=str(notice.get("reason") or kind),
+    )
+
+
+def signal_of_poll(answer: dict[str, Any]) -> StopSignal:
+    """The master's answer: `preempt`, and our own `reason` and `notice`."""
+    own = StopSignal(preempt=bool(answer.get("preempt")), reason=str(answer.get("reason") or ""))
+    notice = answer.get("notice")
+    return own.merged(signal_of_notice(notice)) if isinstance(notice, dict) else own
+
+
+class PreemptContext(Protocol):
+    """Whether to stop, and saying that one will."""
+
+    def should_preempt(self, auto_ack: bool = True) -> bool: ...
+
+    def should_checkpoint(self) -> bool: ...
+
+    def acknowledge_preemption_signal(self) -> None: ...
+
+    @property
+    def deadline(self) -> datetime | None: ...
+
+    @property
+    def reason(self) -> str: ...
+
+    def start(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class NoticeFileReader:
+    """Reads `notice.json` when it has changed; a look costs one `stat`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = str(path)
+        self._seen: tuple[int, int] | None = None
+        self._signal = StopSignal()
+
+    def read(self) -> StopSignal:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return self._signal
+        stamp = (found.st_mtime_ns, found.st_ino)
+        if stamp != self._seen:
+            try:
+                with open(self._path, encoding="utf-8") as file:
+                    self._signal = self._signal.merged(signal_of_notice(json.load(file)))
+                self._seen = stamp
+            except (OSError, ValueError, AttributeError, TypeError) as error:
+                # Leave `_seen` alone, so that a file that was caught half written is read again.
+                logger.warning("the notice file %s cannot be read: %s", self._path, error)
+        return self._signal
+
+
+class PreemptWatcher:
+    """Long-polls the master in a thread and keeps what it says."""
+
+    def __init__(self, session: Session, allocation_id: str) -> None:
+        self._session = session
+        self._path = f"/api/v1/allocations/{allocation_id}/signals/preemption"
+        self._signal = StopSignal()
+        self._answered = threading.Event()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="resolute-preemption", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def read(self) -> StopSignal:
+        if not self._answered.is_set():
+            self._answered.wait(FIRST_ANSWER_WAIT_S)
+            self._answered.set()
+        return self._signal
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _run(self) -> None:
+        hold_s = 0
+        while not self._closed.is_set() and not self._signal.preempt:
+            try:
+                answer = self._session.get(self._path, {"timeout_seconds": hold_s}, timeout_s=hold_s + 10.0)
+                self._signal = self._signal.merged(signal_of_poll(answer))
+                hold_s = POLL_S
+                # A rebalance notice stays in the master's answers, which then come at once: do not spin on it.
+                pause_s = PAUSE_AFTER_ERROR_S if self._signal.checkpoint_wanted else 0.0
+            except (Unauthenticated, PermissionDenied) as error:
+                logger.error("the master no longer knows this task; preemption is not watched any more: %s", error)
+                return
+            except ResoluteError as error:
+                if self._closed.is_set():
+                    return
+                logger.warning("asking the master about preemption failed: %s", error)
+                pause_s = PAUSE_AFTER_ERROR_S
+            finally:
+                self._answered.set()
+            if pause_s:
+                self._closed.wait(pause_s)
+
+
+class ManagedPreempt:
+    """Preemption of a task that a master runs."""
+
+    def __init__(
+        self,
+        *,
+        session: Session,
+        allocation_id: str,
+        run_dir: Path,
+        distributed: DistributedContext,
+        mode: PreemptMode,
+        sigterm_on_notice: bool = False,
+    ) -> None:
+        self._session = session
+        self._allocation_id = allocation_id
+        self._distributed = distributed
+        self._mode = mode
+        watching = mode is PreemptMode.WorkersAskMaster or distributed.rank == 0
+        self._watcher = PreemptWatcher(session, allocation_id) if watching else None
+        self._notice = NoticeFileReader(run_dir / NOTICE_FILE)
+        self._pid_file = run_dir / PID_FILE if sigterm_on_notice else None
+        self._terminated = False
+        self._started = False
+        self._acknowledged = False
+        self._checkpoint_given = False
+        self._known = StopSignal()
+
+    def start(self) -> None:
+        if self._watcher is not None:
+            self._watcher.start()
+        if self._pid_file is not None:
+            self._register_for_sigterm(self._pid_file)
+        self._started = True
+
+    def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.close()
+        if self._pid_file is not None:
+            self._pid_file.unlink(missing_ok=True)
+
+    def should_preempt(self, auto_ack: bool = True) -> bool:
+        """Whether to save and end now. With `auto_ack` the first True is acknowledged to the master.
+
+        Without it, call `acknowledge_preemption_signal` before exiting with code 0: an unacknowledged clean exit
+        means that the trial is complete.
+        """
+        if not self._started:
+            raise FailedPrecondition("should_preempt() works inside `with resolute.core.init() as context:` only")
+        self._known = self._ask()
+        if self._known.preempt and auto_ack:
+            self.acknowledge_preemption_signal()
+        return self._known.preempt
+
+    def should_checkpoint(self) -> bool:
+        """True once after a notice that asks for a checkpoint without stopping. Says what `should_preempt` last saw."""
+        if self._known.checkpoint_wanted and not self._checkpoint_given:
+            self._checkpoint_given = True
+            return True
+        return False
+
+    def acknowledge_preemption_signal(self) -> None:
+        """Promise to end because of the preemption. Sent once, by one process of the job."""
+        if self._acknowledged or not self._speaks_for_all():
+            return
+        body = {"allocationId": self._allocation_id}
+        self._session.post(f"/api/v1/allocations/{self._allocation_id}/signals/ack_preemption", body)
+        self._acknowledged = True
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the machine goes away, if that is known."""
+        return self._known.deadline
+
+    @property
+    def reason(self) -> str:
+        return self._known.reason
+
+    def _speaks_for_all(self) -> bool:
+        return self._distributed.rank == 0 or self._mode is PreemptMode.WorkersAskMaster
+
+    def _ask(self) -> StopSignal:
+        if self._mode is PreemptMode.ChiefOnly and self._distributed.rank != 0:
+            raise FailedPrecondition("with PreemptMode.ChiefOnly only the chief (rank 0) calls should_preempt()")
+        if self._distributed.size == 1 or self._mode is not PreemptMode.WorkersAskChief:
+            return self._look()
+        # A notice reaches the one machine that goes away, which need not be the chief's: every rank says what it sees.
+        answers = self._distributed.allgather(self._look().to_json())
+        merged = StopSignal()
+        for answer in answers:
+            merged = merged.merged(StopSignal.from_json(answer))
+        return merged
+
+    def _look(self) -> StopSignal:
+        found = self._notice.read()
+        if self._watcher is not None:
+            found = found.merged(self._watcher.read())
+        if self._terminated:
+            found = found.merged(StopSignal(preempt=True, reason="the agent sent SIGTERM after a notice"))
+        return found
+
+    def _register_for_sigterm(self, pid_file: Path) -> None:
+        previous = signal.getsignal(signal.SIGTERM)
+
+        def remember(number: int, frame: Any) -> None:
+            self._terminated = True
+            if callable(previous):
+                previous(number, frame)
+
+        signal.signal(signal.SIGTERM, remember)
+        pid_file.write_text(f"{os.getpid()}\n")
+
+
+class LocalPreempt:
+    """The twin without a master: never preempts, but keeps the collective so that mismatched calls still show up."""
+
+    def __init__(self, distributed: DistributedContext, mode: PreemptMode = PreemptMode.WorkersAskChief) -> None:
+        self._distributed = distributed
+        self._mode = mode
+
+    def start(self) -> None:
+        """Nothing to watch."""
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+    def should_preempt(self, auto_ack: bool = True) -> bool:
+        if self._mode is PreemptMode.ChiefOnly and self._distributed.rank != 0:
+            raise FailedPrecondition("with PreemptMode.ChiefOnly only the chief (rank 0) calls should_preempt()")
+        if self._mode is PreemptMode.WorkersAskChief:
+            self._distributed.broadcast(False)
+        return False
+
+    def should_checkpoint(self) -> bool:
+        return False
+
+    def acknowledge_preemption_signal(self) -> None:
+        """Nobody to tell."""
+
+    @property
+    def deadline(self) -> datetime | None:
+        return None
+
+    @property
+    def reason(self) -> str:
+        return ""

@@ -1,0 +1,9 @@
+"""Entry of every task: from the environment that master and agent prepared to the user's program.
+
+Knows the task environment (variables, run directory, info files) and how processes are started in a container.
+Must not know frameworks, schedulers or clouds; the standard library only.
+
+- `task_info`         what the environment says; the only place that reads it
+- `__main__`          `python -m resolute.launch`, the command of every container
+- `process_per_slot`  `python -m resolute.launch.process_per_slot -- CMD`, one process per slot
+"""

@@ -1,0 +1,199 @@
+"""`python -m resolute.launch`: the command of every container.
+
+First stage: fetch the context, write the info files, report the accelerators. Then `startup-hook.sh`, if the context
+has one, is sourced by a shell that turns into the second stage, so that what it exports is there afterwards. Second
+stage: meet the other containers, prove that checkpoints can be stored, run the entrypoint and end with its exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import shutil
+import sys
+from typing import Any
+
+from resolute.core.context import task_storage
+from resolute.core.session import Session, TimedOut
+from resolute.errors import InvalidInput, ResoluteError
+from resolute.launch import child, context_dir, info_files
+from resolute.launch.entrypoint import command_of, uses_released_harness
+from resolute.launch.task_info import LOG_FORMAT, RendezvousInfo, TaskInfo, environment
+from resolute.wire.states import TaskType
+
+logger = logging.getLogger("resolute.launch")
+
+EXIT_FAILED = 1
+EXIT_REFUSED = 78
+"""The task can never run here as it is; trying again is pointless."""
+RENDEZVOUS_WAIT_S = 120.0
+HOOK_NAME = "startup-hook.sh"
+_SECRET_WORDS = ("secret", "password", "token", "credential", "access_key", "connection_string")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one task to its end and return its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m resolute.launch", description="Start the task of this container.")
+    parser.add_argument("--after-hook", action="store_true", help="continue after the startup hook")
+    parser.add_argument("command", nargs="*", help="what to run; default: the entrypoint of the configuration")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    try:
+        info = TaskInfo.from_env(environment())
+        if info is None:
+            raise InvalidInput("this is no task environment: DET_ALLOCATION_ID and DET_MASTER are not set")
+        if not options.after_hook:
+            prepare(info)
+            become_hook(info, options.command)
+        return start(info, options.command)
+    except Refused as error:
+        logger.error("%s", error)
+        return EXIT_REFUSED
+    except ResoluteError as error:
+        logger.error("%s", error)
+        return EXIT_FAILED
+
+
+class Refused(ResoluteError):
+    """The task can never run on this machine."""
+
+
+def prepare(info: TaskInfo) -> None:
+    """Everything before the user's hook: code, info files, accelerators. Ends in the working directory."""
+    with_default = info.workdir == info.run_dir / "workdir"
+    if with_default:
+        info.workdir.mkdir(parents=True, exist_ok=True)
+    try:
+        os.chdir(info.workdir)
+    except OSError as error:
+        raise InvalidInput(f"the working directory {info.workdir} cannot be entered: {error}") from None
+    info_files.write_identity(info)
+    session = Session.for_task(info)
+    try:
+        answer = session.get(f"/api/v1/tasks/{info.task_id}/context_directory", timeout_s=600.0)
+        count = context_dir.unpack(answer.get("b64Tgz") or "", (info.workdir, info.model_dir))
+        logger.info("%s of %s: %d files of code", info.task_type.lower(), info.task_id, count)
+        if info.task_type is TaskType.TRIAL:
+            gpu_uuids = visible_gpus(environment())
+            info_files.write_resources(info, gpu_uuids)
+            report_accelerators(session, info, gpu_uuids)
+    finally:
+        session.close()
+
+
+def become_hook(info: TaskInfo, command: list[str]) -> None:
+    """Source `startup-hook.sh` in a shell that then runs our second stage. Returns only when there is no hook."""
+    if not (info.workdir / HOOK_NAME).is_file():
+        return
+    shell = shutil.which("bash") or "/bin/sh"
+    script = f'set -e; . ./{HOOK_NAME}; set +e; exec "$@"'
+    # -P: the working directory holds the user's code by now, whose modules must not shadow ours.
+    again = [sys.executable, "-P", "-m", "resolute.launch", "--after-hook", *(["--", *command] if command else [])]
+    logger.info("sourcing %s", HOOK_NAME)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(shell, [shell, "-c", script, shell, *again], environment())
+
+
+def start(info: TaskInfo, given: list[str]) -> int:
+    """Meet the gang, check the storage, run the program."""
+    if info.task_type is TaskType.TRIAL:
+        session = Session.for_task(info)
+        try:
+            gang = rendezvous(session, info)
+        finally:
+            session.close()
+        info_files.write_rendezvous(info, gang)
+        processes = sum(gang.container_slot_counts)
+    else:
+        processes = 1
+    command = given or command_of(_entrypoint(info), processes=processes)
+    refuse_released_harness(info, command)
+    if info.trial is not None:
+        logger.info("configuration: %s", json.dumps(masked(info.trial.config)))
+        task_storage(info, info.trial.config.get("checkpoint_storage") or {}).check_writable()
+    os.chdir(info.workdir)
+    return child.run(command, task_environment(info))
+
+
+def refuse_released_harness(info: TaskInfo, command: list[str]) -> None:
+    """The released harness reads fixed paths: without a private root it would take another task's identity."""
+    if info.private_root:
+        return
+    where = uses_released_harness(command, info.model_dir)
+    if where is not None:
+        raise Refused(
+            f"this task uses the package `determined` ({where}), which needs /run/determined for itself alone, and "
+            "this machine does not allow mount namespaces. Run the agent where namespaces are allowed, or port the "
+            "task to `import resolute`."
+        )
+
+
+def rendezvous(session: Session, info: TaskInfo) -> RendezvousInfo:
+    """Wait until every container of the allocation is up. Waits as long as it takes: the master decides otherwise."""
+    path = f"/api/v1/allocations/{info.allocation_id}/resources/{info.resources_id}/rendezvous"
+    while True:
+        try:
+            answer: dict[str, Any] = session.get(path, timeout_s=RENDEZVOUS_WAIT_S)["rendezvousInfo"]
+        except TimedOut:
+            logger.info("still waiting for the other containers of this allocation")
+            continue
+        return RendezvousInfo(
+            container_addrs=tuple(answer["addresses"]),
+            container_rank=int(answer["rank"]),
+            container_slot_counts=tuple(int(count) for count in answer["slots"]),
+        )
+
+
+def report_accelerators(session: Session, info: TaskInfo, gpu_uuids: list[str]) -> None:
+    body = {
+        "allocationId": info.allocation_id,
+        "acceleratorData": {
+            "containerId": info.container_id,
+            "allocationId": info.allocation_id,
+            "taskId": info.task_id,
+            "nodeName": info.agent_id,
+            "acceleratorType": "cuda" if gpu_uuids else "cpu",
+            "acceleratorUuids": gpu_uuids,
+        },
+    }
+    session.post(f"/api/v1/allocations/{info.allocation_id}/acceleratorData", body)
+
+
+def visible_gpus(environ: dict[str, str]) -> list[str]:
+    """The GPUs that this container was given by uuid; the agent names them, so nothing is probed here."""
+    listed = environ.get("NVIDIA_VISIBLE_DEVICES") or environ.get("CUDA_VISIBLE_DEVICES") or ""
+    return [name.strip() for name in listed.split(",") if name.strip().startswith(("GPU-", "MIG-"))]
+
+
+def task_environment(info: TaskInfo) -> dict[str, str]:
+    """The program's environment: ours, with the model code importable from anywhere."""
+    environ = environment()
+    paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    code = str(info.workdir)
+    if code not in paths:
+        environ["PYTHONPATH"] = os.pathsep.join([code, *paths])
+    return environ
+
+
+def masked(value: Any, key: str = "") -> Any:
+    """A configuration that may be shown: values of keys that sound secret are replaced."""
+    if isinstance(value, dict):
+        return {name: masked(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [masked(item, key) for item in value]
+    if value is not None and any(word in key.lower() for word in _SECRET_WORDS):
+        return "********"
+    return value
+
+
+def _entrypoint(info: TaskInfo) -> Any:
+    if info.trial is None:
+        raise InvalidInput("this task was started without a command; give one after `python -m resolute.launch --`")
+    return info.trial.config.get("entrypoint")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

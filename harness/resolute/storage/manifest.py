@@ -1,0 +1,162 @@
+"""The manifest of a checkpoint: written last, so that a checkpoint exists if and only if its manifest does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from resolute.errors import InvalidInput, ResoluteError
+
+MANIFEST_NAME = "manifest.json"
+MANIFEST_VERSION = 1
+_CHUNK_BYTES = 1 << 20
+
+
+class CorruptCheckpoint(ResoluteError):
+    """A stored checkpoint is not what was saved. `parent` is the one saved before it, where that is known."""
+
+    def __init__(self, uuid: str, problem: str, *, parent: str | None = None) -> None:
+        super().__init__(f"checkpoint {uuid} is corrupt: {problem}")
+        self.uuid = uuid
+        self.problem = problem
+        self.parent = parent
+
+
+class Verify(StrEnum):
+    """How much of a checkpoint is checked before it is used."""
+
+    OFF = "off"
+    SIZES = "sizes"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEntry:
+    """One file: its size in bytes and the hexadecimal SHA-256 of its content."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a checkpoint consists of and where it comes from. `files` maps POSIX paths below the checkpoint."""
+
+    uuid: str
+    steps_completed: int
+    trial_id: int | None
+    trial_run_id: int | None
+    world_size: int
+    created: str
+    parent: str | None
+    files: Mapping[str, FileEntry]
+
+    def to_bytes(self) -> bytes:
+        body = {
+            "version": MANIFEST_VERSION,
+            "uuid": self.uuid,
+            "steps_completed": self.steps_completed,
+            "trial_id": self.trial_id,
+            "trial_run_id": self.trial_run_id,
+            "world_size": self.world_size,
+            "created": self.created,
+            "parent": self.parent,
+            "files": {path: {"size": entry.size, "sha256": entry.sha256} for path, entry in sorted(self.files.items())},
+        }
+        return json.dumps(body, indent=2).encode()
+
+    @classmethod
+    def from_bytes(cls, uuid: str, data: bytes) -> Manifest:
+        """Raises `CorruptCheckpoint` when the bytes are no manifest of this checkpoint."""
+        try:
+            body = json.loads(data)
+            if body["version"] != MANIFEST_VERSION:
+                raise CorruptCheckpoint(
+                    uuid, f"its manifest has version {body['version']}, known is {MANIFEST_VERSION}"
+                )
+            if body["uuid"] != uuid:
+                raise CorruptCheckpoint(uuid, f"its manifest belongs to checkpoint {body['uuid']}")
+            return cls(
+                uuid=body["uuid"],
+                steps_completed=int(body["steps_completed"]),
+                trial_id=body["trial_id"],
+                trial_run_id=body["trial_run_id"],
+                world_size=int(body["world_size"]),
+                created=str(body["created"]),
+                parent=body["parent"],
+                files={
+                    checked_path(path): FileEntry(size=int(entry["size"]), sha256=str(entry["sha256"]))
+                    for path, entry in body["files"].items()
+                },
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, InvalidInput) as error:
+            raise CorruptCheckpoint(uuid, f"its manifest cannot be read ({error!r})") from None
+
+
+def checked_path(path: str) -> str:
+    """`path` if it stays below its checkpoint. Raises `InvalidInput` otherwise."""
+    parts = PurePosixPath(path).parts
+    if not parts or path.startswith("/") or ".." in parts or "\0" in path:
+        raise InvalidInput(f"the file name {path!r} does not stay inside its checkpoint")
+    return path
+
+
+def describe_file(path: Path) -> FileEntry:
+    """Size and hash of one file."""
+    digest = hashlib.sha256()
+    size = 0
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+    return FileEntry(size=size, sha256=digest.hexdigest())
+
+
+def files_below(directory: Path) -> dict[str, Path]:
+    """Every regular file below `directory`, by POSIX path, sorted. Links to files count as files."""
+    found = {}
+    for path in sorted(directory.rglob("*")):
+        if path.is_file():
+            found[path.relative_to(directory).as_posix()] = path
+    return found
+
+
+def verify(manifest: Manifest, directory: Path, how: Verify) -> None:
+    """Compare the files of a restored checkpoint with its manifest. Raises `CorruptCheckpoint` naming the file."""
+    if how is Verify.OFF:
+        return
+    for name, entry in sorted(manifest.files.items()):
+        path = directory / name
+        try:
+            size = path.stat().st_size
+        except OSError:
+            raise CorruptCheckpoint(manifest.uuid, f"{name} is missing", parent=manifest.parent) from None
+        if size != entry.size:
+            problem = f"{name} has {size} bytes, {entry.size} were saved"
+            raise CorruptCheckpoint(manifest.uuid, problem, parent=manifest.parent)
+    if how is Verify.FULL:
+        for name, entry in sorted(manifest.files.items()):
+            if describe_file(directory / name).sha256 != entry.sha256:
+                problem = f"the content of {name} is not what was saved"
+                raise CorruptCheckpoint(manifest.uuid, problem, parent=manifest.parent)
+
+
+def resources(manifest: Manifest, manifest_bytes: bytes) -> dict[str, int]:
+    """The file map of the REST contract: path -> bytes, directories with a trailing slash and size 0."""
+    sizes: dict[str, int] = {MANIFEST_NAME: len(manifest_bytes)}
+    for name, entry in manifest.files.items():
+        sizes[name] = entry.size
+        for parent in PurePosixPath(name).parents:
+            if parent.parts:
+                sizes[f"{parent.as_posix()}/"] = 0
+    return dict(sorted(sizes.items()))
+
+
+def manifest_body(data: bytes) -> Any:
+    """The raw JSON of a manifest, for tools that only show it."""
+    return json.loads(data)
