@@ -49,8 +49,8 @@ CONTRACT_NAMES = {
 }
 """Names here that are not `v1<Name>` or `<Name>` there."""
 
-PLAIN = {"Info"}
-"""Answers of plain routes, which the contract lists without a message name."""
+PLAIN = {"Info", "Empty"}
+"""Answers that the contract lists without a message name."""
 
 ADDED_FIELDS = {"AllocationPreemptionSignalResponse": {"reason", "notice"}}
 

@@ -1,0 +1,35 @@
+"""Speaking to a master from Python: sessions, typed calls, and objects for scripts.
+
+    from resolute.client import Resolute
+
+    master = Resolute("http://localhost:8080", user="determined", password="...")
+    master.create_experiment("const.yaml", ".").wait()
+
+Knows HTTP, tokens and the wire shapes. Must not know how anything is shown to a person, nor the master's insides.
+
+- `address`         canonical form of a master's address
+- `session`         requests, retries, errors, streams
+- `token_cache`, `authentication`   who the caller is
+- `context`         packing of a directory for upload
+- `archive`         safe unpacking of what is downloaded
+- `users`, `experiments`, `trials`, `checkpoints`, `agents`, `queue`, `cluster`   typed calls, one module a resource
+- `sdk`             `Resolute`, `Experiment`, `Trial`, `Checkpoint`
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from resolute.client.sdk import Checkpoint, Experiment, Resolute, Trial
+
+__all__ = ["Checkpoint", "Experiment", "Resolute", "Trial"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads the objects on first use: the command line needs parts of this package without an HTTP client."""
+    if name in __all__:
+        from resolute.client import sdk
+
+        return getattr(sdk, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

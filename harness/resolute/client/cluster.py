@@ -1,0 +1,77 @@
+"""The master itself, its machines, its books and its decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from resolute.client.session import NO_RETRY, Session
+from resolute.wire.codec import from_wire
+from resolute.wire.rest.extensions import (
+    Decision,
+    GetDecisionsQuery,
+    GetDecisionsResponse,
+    GetInstancesResponse,
+    GetLedgerResponse,
+    Instance,
+)
+from resolute.wire.rest.master import (
+    GetMasterConfigResponse,
+    GetMasterResponse,
+    Info,
+    LogEntry,
+    MasterLogsQuery,
+    MasterLogsResponse,
+)
+from resolute.wire.rest.workspaces import (
+    GetWorkspaceProjectsQuery,
+    GetWorkspaceProjectsResponse,
+    GetWorkspacesQuery,
+    GetWorkspacesResponse,
+    Project,
+    Workspace,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Calls about the cluster as a whole."""
+
+    session: Session
+
+    def info(self) -> Info:
+        """Who answers at this address; asked once, without a login."""
+        return from_wire(Info, self.session.request("GET", "info", retry=NO_RETRY))
+
+    def master(self) -> GetMasterResponse:
+        return self.session.get("api/v1/master", GetMasterResponse)
+
+    def config(self) -> Mapping[str, Any]:
+        """The effective configuration of the master, secrets masked."""
+        return self.session.get("api/v1/master/config", GetMasterConfigResponse).config
+
+    def logs(self, query: MasterLogsQuery) -> Iterator[LogEntry]:
+        for item in self.session.stream("api/v1/master/logs", MasterLogsResponse, query):
+            yield item.log_entry
+
+    def instances(self) -> tuple[Instance, ...]:
+        """Every machine that the master remembers, oldest first."""
+        return self.session.get("api/v1/instances", GetInstancesResponse).instances
+
+    def ledger(self) -> GetLedgerResponse:
+        """Where the paid time went."""
+        return self.session.get("api/v1/ledger", GetLedgerResponse)
+
+    def decisions(self, limit: int = 0) -> tuple[Decision, ...]:
+        """The last decisions of scheduler and provisioner, oldest first; 0 is all that are remembered."""
+        return self.session.get("api/v1/decisions", GetDecisionsResponse, GetDecisionsQuery(limit=limit)).decisions
+
+    def workspaces(self, query: GetWorkspacesQuery | None = None) -> tuple[Workspace, ...]:
+        asked = query or GetWorkspacesQuery()
+        return self.session.get("api/v1/workspaces", GetWorkspacesResponse, asked).workspaces
+
+    def projects(self, workspace_id: int, query: GetWorkspaceProjectsQuery | None = None) -> tuple[Project, ...]:
+        asked = query or GetWorkspaceProjectsQuery()
+        path = f"api/v1/workspaces/{workspace_id}/projects"
+        return self.session.get(path, GetWorkspaceProjectsResponse, asked).projects

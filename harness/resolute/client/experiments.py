@@ -1,0 +1,100 @@
+"""Experiments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from resolute.client.paging import all_pages, segment
+from resolute.client.session import Progress, Session
+from resolute.wire.rest.checkpoints import Checkpoint, GetCheckpointsQuery, GetExperimentCheckpointsResponse
+from resolute.wire.rest.empty import Empty
+from resolute.wire.rest.experiments import (
+    CreateExperimentRequest,
+    CreateExperimentResponse,
+    DeleteExperimentLabelResponse,
+    Experiment,
+    GetExperimentResponse,
+    GetExperimentsQuery,
+    GetExperimentsResponse,
+    GetModelDefResponse,
+    PatchExperiment,
+    PatchExperimentResponse,
+    PutExperimentLabelResponse,
+)
+from resolute.wire.rest.paging import Pagination
+from resolute.wire.rest.trials import GetExperimentTrialsQuery, GetExperimentTrialsResponse, Trial
+
+VERBS = ("activate", "pause", "cancel", "kill", "archive", "unarchive")
+
+
+@dataclass(frozen=True, slots=True)
+class Experiments:
+    """Calls about experiments."""
+
+    session: Session
+
+    def create(self, request: CreateExperimentRequest, progress: Progress | None = None) -> CreateExperimentResponse:
+        """`progress` hears of the upload."""
+        return self.session.post("api/v1/experiments", CreateExperimentResponse, request, progress)
+
+    def get(self, experiment_id: int) -> GetExperimentResponse:
+        return self.session.get(_path(experiment_id), GetExperimentResponse)
+
+    def page(self, query: GetExperimentsQuery) -> GetExperimentsResponse:
+        """One page, as asked for."""
+        return self.session.get("api/v1/experiments", GetExperimentsResponse, query)
+
+    def list(self, query: GetExperimentsQuery) -> tuple[Experiment, ...]:
+        """Every experiment that matches, from the query's offset on; its limit is the size of the pages."""
+
+        def fetch(offset: int) -> tuple[tuple[Experiment, ...], Pagination]:
+            answer = self.page(replace(query, offset=offset))
+            return answer.experiments, answer.pagination
+
+        return tuple(all_pages(fetch, query.offset))
+
+    def act(self, experiment_id: int, verb: str) -> None:
+        """`verb` is one of `VERBS`."""
+        self.session.post(f"{_path(experiment_id)}/{verb}", Empty)
+
+    def delete(self, experiment_id: int) -> None:
+        """Begins the deletion; it goes on after the answer."""
+        self.session.delete(_path(experiment_id), Empty)
+
+    def patch(self, patch: PatchExperiment) -> Experiment | None:
+        return self.session.patch(_path(patch.id), PatchExperimentResponse, patch).experiment
+
+    def add_label(self, experiment_id: int, label: str) -> tuple[str, ...]:
+        path = f"{_path(experiment_id)}/labels/{segment(label)}"
+        return self.session.put(path, PutExperimentLabelResponse).labels
+
+    def remove_label(self, experiment_id: int, label: str) -> tuple[str, ...]:
+        path = f"{_path(experiment_id)}/labels/{segment(label)}"
+        return self.session.delete(path, DeleteExperimentLabelResponse).labels
+
+    def trials_page(self, experiment_id: int, query: GetExperimentTrialsQuery) -> GetExperimentTrialsResponse:
+        """One page, as asked for."""
+        return self.session.get(f"{_path(experiment_id)}/trials", GetExperimentTrialsResponse, query)
+
+    def trials(self, experiment_id: int, query: GetExperimentTrialsQuery | None = None) -> tuple[Trial, ...]:
+        """Every trial, by id unless the query says otherwise."""
+        asked = query or GetExperimentTrialsQuery()
+
+        def fetch(offset: int) -> tuple[tuple[Trial, ...], Pagination]:
+            answer = self.trials_page(experiment_id, replace(asked, offset=offset))
+            return answer.trials, answer.pagination
+
+        return tuple(all_pages(fetch, asked.offset))
+
+    def checkpoints(self, experiment_id: int, query: GetCheckpointsQuery) -> tuple[Checkpoint, ...]:
+        """One page of checkpoints: all of them unless the query limits it."""
+        path = f"{_path(experiment_id)}/checkpoints"
+        return self.session.get(path, GetExperimentCheckpointsResponse, query).checkpoints
+
+    def model_definition(self, experiment_id: int) -> bytes:
+        """The model definition as a gzip tar; empty when there is none."""
+        return self.session.get(f"{_path(experiment_id)}/model_def", GetModelDefResponse).b64_tgz
+
+
+def _path(experiment_id: int) -> str:
+    return f"api/v1/experiments/{experiment_id}"

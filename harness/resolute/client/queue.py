@@ -1,0 +1,43 @@
+"""The job queue and the resource pools."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from resolute.client.paging import all_pages, segment
+from resolute.client.session import Session
+from resolute.wire.rest.empty import Empty
+from resolute.wire.rest.extensions import ExplainJobResponse
+from resolute.wire.rest.jobs import GetJobsQuery, GetJobsV2Response, QueueControl, RBACJob, UpdateJobQueueRequest
+from resolute.wire.rest.paging import Pagination
+from resolute.wire.rest.pools import GetResourcePoolsResponse, ResourcePool
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Calls about waiting and running jobs."""
+
+    session: Session
+
+    def page(self, query: GetJobsQuery) -> GetJobsV2Response:
+        """One page, as asked for."""
+        return self.session.get("api/v1/job-queues-v2", GetJobsV2Response, query)
+
+    def list(self, query: GetJobsQuery) -> tuple[RBACJob, ...]:
+        """Jobs from the query's offset on; its limit is the size of the pages."""
+
+        def fetch(offset: int) -> tuple[tuple[RBACJob, ...], Pagination]:
+            answer = self.page(replace(query, offset=offset))
+            return answer.jobs, answer.pagination
+
+        return tuple(all_pages(fetch, query.offset))
+
+    def update(self, *changes: QueueControl) -> None:
+        self.session.post("api/v1/job-queues", Empty, UpdateJobQueueRequest(updates=changes))
+
+    def explain(self, job_id: str) -> ExplainJobResponse:
+        """Why the job is where it is."""
+        return self.session.get(f"api/v1/jobs/{segment(job_id)}/explain", ExplainJobResponse)
+
+    def pools(self) -> tuple[ResourcePool, ...]:
+        return self.session.get("api/v1/resource-pools", GetResourcePoolsResponse).resource_pools

@@ -1,0 +1,244 @@
+"""Requests to one master: headers, retries, decoding, streams."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+from urllib.parse import urlencode
+
+import httpx
+
+from resolute.client.errors import MasterUnreachable, ServerError, error_of, error_of_stream
+from resolute.errors import InvalidInput
+from resolute.wire.codec import from_wire, to_query, to_wire
+
+T = TypeVar("T")
+
+Progress = Callable[[int, int], None]
+"""Told (bytes done, bytes in all); the second is 0 while it is not known."""
+
+_IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE", "OPTIONS"})
+_PIECE = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How often to try again, for verbs that may be repeated. The n-th pause is `backoff_s * 2**n`, at most 30 s."""
+
+    total: int = 5
+    backoff_s: float = 0.5
+    statuses: frozenset[int] = frozenset({502, 503, 504})
+
+    def pause_s(self, failures: int) -> float:
+        """Seconds to wait after so many failures; the first repeat comes at once."""
+        return 0.0 if failures <= 1 else min(30.0, self.backoff_s * float(2 ** (failures - 1)))
+
+
+NO_RETRY = Retry(total=0)
+
+
+def retry_from(environ: Mapping[str, str]) -> Retry:
+    """What `DET_RETRY_CONFIG` says (JSON: `total`, `backoff_factor`, `status_forcelist`), else the default."""
+    text = environ.get("DET_RETRY_CONFIG")
+    if not text:
+        return Retry()
+    try:
+        given = json.loads(text)
+        return Retry(
+            total=int(given.get("total", 5)),
+            backoff_s=float(given.get("backoff_factor", 0.5)),
+            statuses=frozenset(int(status) for status in given.get("status_forcelist", (502, 503, 504))),
+        )
+    except (ValueError, TypeError, AttributeError):
+        raise InvalidInput(
+            f"DET_RETRY_CONFIG: {text!r} is not right here; send JSON like "
+            '{"total": 5, "backoff_factor": 0.5, "status_forcelist": [502, 503, 504]}'
+        ) from None
+
+
+class Session:
+    """One caller's connection to one master. Not for several threads at once.
+
+    `token` goes out as a bearer token. `verify` is what httpx takes: False, or a path of trusted certificates.
+    `transport` and `pause` replace the network and the sleeping between attempts.
+    """
+
+    def __init__(
+        self,
+        master: str,
+        *,
+        token: str | None = None,
+        retry: Retry | None = None,
+        verify: bool | str = True,
+        transport: httpx.BaseTransport | None = None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.master = master
+        self.token = token
+        self.retry = retry if retry is not None else Retry()
+        self._pause = pause
+        self._http = httpx.Client(
+            base_url=master + "/",
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            timeout=httpx.Timeout(60.0, connect=10.0, write=300.0),
+            verify=verify,
+            transport=transport,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def with_token(self, token: str | None) -> None:
+        """From now on act as the owner of this token; None is nobody."""
+        self.token = token
+        self._http.headers.pop("Authorization", None)
+        if token is not None:
+            self._http.headers["Authorization"] = f"Bearer {token}"
+
+    # ------------------------------------------------------------------------------------------------- single answers
+
+    def get(self, path: str, answer: type[T], query: object = None) -> T:
+        return self._decode(answer, self.request("GET", path, query=query))
+
+    def post(self, path: str, answer: type[T], body: object = None, progress: Progress | None = None) -> T:
+        return self._decode(answer, self.request("POST", path, body=body, progress=progress))
+
+    def put(self, path: str, answer: type[T], body: object = None) -> T:
+        return self._decode(answer, self.request("PUT", path, body=body))
+
+    def patch(self, path: str, answer: type[T], body: object = None) -> T:
+        return self._decode(answer, self.request("PATCH", path, body=body))
+
+    def delete(self, path: str, answer: type[T], body: object = None) -> T:
+        return self._decode(answer, self.request("DELETE", path, body=body))
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: object = None,
+        body: object = None,
+        progress: Progress | None = None,
+        retry: Retry | None = None,
+    ) -> Any:
+        """The parsed JSON of the answer. `query` and `body` are wire messages; `progress` hears of the upload.
+
+        Raises the errors of `resolute.errors`; `MasterUnreachable` when nobody answers.
+        """
+        content = None if body is None else json.dumps(to_wire(body), allow_nan=False).encode()
+        policy = retry if retry is not None else self.retry
+        tries = 1 + (policy.total if method in _IDEMPOTENT else 0)
+        for failures in range(1, tries + 1):
+            final = failures == tries
+            try:
+                response = self._send(method, path, query, content, progress)
+            except MasterUnreachable:
+                if final:
+                    raise
+            else:
+                if response.status_code == 200:
+                    return self._json(response)
+                if final or response.status_code not in policy.statuses:
+                    raise error_of(response.status_code, response.content, str(response.request.url))
+            self._pause(policy.pause_s(failures))
+        raise AssertionError("the last attempt returns or raises")
+
+    def _send(
+        self, method: str, path: str, query: object, content: bytes | None, progress: Progress | None
+    ) -> httpx.Response:
+        headers = {} if content is None else {"Content-Type": "application/json"}
+        sent: bytes | Iterator[bytes] | None = content
+        if content is not None and progress is not None:
+            headers["Content-Length"] = str(len(content))
+            sent = _in_pieces(content, progress)
+        with self._connection():
+            return self._http.request(method, path, params=_params(query), content=sent, headers=headers)
+
+    def _decode(self, answer: type[T], data: Any) -> T:
+        try:
+            return from_wire(answer, data)
+        except InvalidInput as error:
+            raise ServerError(
+                f"the answer of {self.master} is not a {answer.__name__} ({error}); is it a master of this version?"
+            ) from None
+
+    def _json(self, response: httpx.Response) -> Any:
+        try:
+            return json.loads(response.content) if response.content else {}
+        except ValueError:
+            raise ServerError(f"the answer of {response.request.url} is not JSON; is {self.master} a master?") from None
+
+    # -------------------------------------------------------------------------------------------------------- streams
+
+    def stream(self, path: str, item: type[T], query: object = None) -> Iterator[T]:
+        """The items of a stream of JSON lines, as they arrive. Waits without limit for the next one."""
+        for line in self._lines(path, query):
+            try:
+                data = json.loads(line)
+            except ValueError:
+                raise ServerError(f"a line of {path} is not JSON; is {self.master} a master?") from None
+            if "error" in data:
+                raise error_of_stream(data["error"] or {})
+            yield self._decode(item, data.get("result"))
+
+    def _lines(self, path: str, query: object) -> Iterator[bytes]:
+        """Lines end at `\\n` alone: log text may hold other characters that some libraries split at."""
+        timeout = httpx.Timeout(None, connect=10.0)
+        with self._connection(), self._http.stream("GET", path, params=_params(query), timeout=timeout) as response:
+            self._check(response)
+            rest = b""
+            for piece in response.iter_bytes():
+                *lines, rest = (rest + piece).split(b"\n")
+                yield from (line for line in lines if line)
+            if rest:
+                yield rest
+
+    def download(self, path: str, write: Callable[[bytes], object], progress: Progress | None = None) -> None:
+        """Hands the raw body to `write`, piece by piece. Raises `MasterUnreachable` when it ends too early."""
+        with self._connection(), self._http.stream("GET", path, headers={"Accept": "application/gzip"}) as response:
+            self._check(response)
+            total = int(response.headers.get("Content-Length") or 0)
+            done = 0
+            for piece in response.iter_raw():
+                write(piece)
+                done += len(piece)
+                if progress is not None:
+                    progress(done, total)
+
+    def _check(self, response: httpx.Response) -> None:
+        if response.status_code != 200:
+            response.read()
+            raise error_of(response.status_code, response.content, str(response.request.url))
+
+    @contextmanager
+    def _connection(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.TransportError as error:
+            raise MasterUnreachable(self.master, _cause(error)) from error
+
+
+def _params(query: object) -> httpx.QueryParams | None:
+    return None if query is None else httpx.QueryParams(urlencode(to_query(query)))
+
+
+def _in_pieces(content: bytes, progress: Progress) -> Iterator[bytes]:
+    for start in range(0, len(content), _PIECE):
+        yield content[start : start + _PIECE]
+        progress(min(start + _PIECE, len(content)), len(content))
+
+
+def _cause(error: httpx.TransportError) -> str:
+    text = str(error).removeprefix("[Errno 111] ").strip()
+    return text[:1].lower() + text[1:] if text else type(error).__name__

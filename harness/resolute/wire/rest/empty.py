@@ -1,0 +1,10 @@
+"""The message without fields: the answer of calls that only do something."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Empty:
+    """`{}`"""
