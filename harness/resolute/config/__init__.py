@@ -1,0 +1,67 @@
+"""User-written configuration: of experiments, the master and the agent.
+
+Knows every key, its type, default and rules, how layers are merged, and which keys are not acted on yet. Must not
+know how anything is run, stored or sent: it reads the one file it is told and looks at nothing else. This package
+alone uses pydantic; code inside a training container never imports it.
+
+    config = parse_experiment(raw, defaults=experiment_defaults(master, raw, ids=ids, clock=clock))
+"""
+
+from __future__ import annotations
+
+from resolute.config.agent import DEFAULT_AGENT_CONFIG_PATH, AgentConfig, load_agent_config, parse_agent_config
+from resolute.config.checkpoint_storage import DirectoryStorage, SharedFsStorage
+from resolute.config.defaults import experiment_defaults, generated_name
+from resolute.config.durations import format_duration, parse_duration
+from resolute.config.errors import InvalidConfig, Problem
+from resolute.config.experiment import ExperimentConfig, mask_experiment, parse_experiment
+from resolute.config.lengths import Length
+from resolute.config.master import (
+    DEFAULT_MASTER_CONFIG_PATH,
+    MasterConfig,
+    PostgresDatabase,
+    SqliteDatabase,
+    load_master_config,
+    parse_master_config,
+)
+from resolute.config.merging import merge
+from resolute.config.not_acted_on import runtime_warnings
+from resolute.config.pools import ResourceManager, ResourcePool, Scheduler
+from resolute.config.providers import AwsProvider, GcpProvider, Interruption, LaunchRefusal, LocalProvider
+from resolute.config.yaml_text import load_yaml
+
+__all__ = [
+    "DEFAULT_AGENT_CONFIG_PATH",
+    "DEFAULT_MASTER_CONFIG_PATH",
+    "AgentConfig",
+    "AwsProvider",
+    "DirectoryStorage",
+    "ExperimentConfig",
+    "GcpProvider",
+    "Interruption",
+    "InvalidConfig",
+    "LaunchRefusal",
+    "Length",
+    "LocalProvider",
+    "MasterConfig",
+    "PostgresDatabase",
+    "Problem",
+    "ResourceManager",
+    "ResourcePool",
+    "Scheduler",
+    "SharedFsStorage",
+    "SqliteDatabase",
+    "experiment_defaults",
+    "format_duration",
+    "generated_name",
+    "load_agent_config",
+    "load_master_config",
+    "load_yaml",
+    "mask_experiment",
+    "merge",
+    "parse_agent_config",
+    "parse_duration",
+    "parse_experiment",
+    "parse_master_config",
+    "runtime_warnings",
+]

@@ -1,0 +1,188 @@
+"""What all configuration models share: frozen, no unknown keys, null is the same as absent, strict scalars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self, get_args
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    SerializerFunctionWrapHandler,
+    Strict,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from resolute.config.errors import MISSING_TAG, RULE, UNKNOWN_KEY, nearest, show_value, suggestion, tag_of
+
+MASK = "********"
+
+
+class ConfigModel(BaseModel):
+    """Base of all configuration models.
+
+    `hints` answers for keys that people write although they are not keys (any more). `omitted_when_null` leaves
+    keys out of the serialised form while they are null. `dropped` keys are accepted with any value and forgotten.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False, protected_namespaces=()
+    )
+    hints: ClassVar[Mapping[str, str]] = {}
+    omitted_when_null: ClassVar[frozenset[str]] = frozenset()
+    keeps_null: ClassVar[frozenset[str]] = frozenset()
+    dropped: ClassVar[frozenset[str]] = frozenset()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Apply the null rule, and answer each unknown key with the nearest name that exists here."""
+        if isinstance(data, Mapping):
+            data = {
+                key: value
+                for key, value in data.items()
+                if (value is not None or key in cls.keeps_null) and key not in cls.dropped
+            }
+        try:
+            return handler(data)
+        except ValidationError as error:
+            raise ValidationError.from_exception_data(
+                cls.__name__, [cls._explained(details) for details in error.errors(include_url=False)]
+            ) from None
+
+    @classmethod
+    def _explained(cls, details: Any) -> InitErrorDetails:
+        kind, location, context = details["type"], details["loc"], details.get("ctx")
+        if kind == "extra_forbidden" and len(location) == 1:
+            key = str(location[0])
+            hint = cls.hints.get(key) or suggestion(key, cls.key_names())
+            custom = PydanticCustomError(UNKNOWN_KEY, "is not a known key; {hint}", {"hint": hint})
+            return InitErrorDetails(type=custom, loc=location, input=details["input"])
+        if kind in (UNKNOWN_KEY, MISSING_TAG, RULE):
+            custom = PydanticCustomError(kind, "{text}", {**(context or {}), "text": details["msg"]})
+            return InitErrorDetails(type=custom, loc=location, input=details["input"])
+        return InitErrorDetails(type=kind, loc=location, input=details["input"], ctx=context or {})
+
+    @model_serializer(mode="wrap")
+    def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = handler(self)
+        return {
+            key: value for key, value in written.items() if not (value is None and key in type(self).omitted_when_null)
+        }
+
+    @classmethod
+    def key_names(cls) -> tuple[str, ...]:
+        """The keys that may be written here."""
+        return tuple(sorted(field.alias or name for name, field in cls.model_fields.items()))
+
+
+def broken_rule(text: str) -> PydanticCustomError:
+    """An error of our own at the place of the value that is being read: "what is wrong; what to do"."""
+    return PydanticCustomError(RULE, "{text}", {"text": text})
+
+
+def broken_at(*found: tuple[tuple[str | int, ...], str, object]) -> ValidationError:
+    """Errors of our own below the place that is being read: (path, text, value) of each."""
+    return ValidationError.from_exception_data(
+        "configuration",
+        [InitErrorDetails(type=broken_rule(text), loc=path, input=value) for path, text, value in found],
+    )
+
+
+class TaggedUnion:
+    """Picks the member of a union by the value of the key `key`, so that errors are those of one member.
+
+    `members` are the known tags, `refused` the tags that are known but not possible, each with its reason.
+    A union is written `Annotated[A | B, Discriminator(UNION.member), BeforeValidator(UNION.check)]`, each member
+    tagged with `Tag(tag_of(...))`.
+    """
+
+    def __init__(self, key: str, members: tuple[str, ...], refused: Mapping[str, str] | None = None) -> None:
+        self.key = key
+        self.members = members
+        self._refused = refused or {}
+
+    def member(self, value: Any) -> str:
+        """The tag's mark in the union; empty where `check` has refused the value."""
+        name = value.get(self.key) if isinstance(value, Mapping) else getattr(value, self.key, None)
+        return tag_of(str(name))
+
+    def check(self, value: Any) -> Any:
+        """Refuse a value without a tag or with one that is not known, at the path of the tag."""
+        if isinstance(value, BaseModel):
+            return value
+        if not isinstance(value, Mapping):
+            raise broken_rule(f"must be a mapping with the key '{self.key}'")
+        name = value.get(self.key)
+        if name is None:
+            raise self._wrong(f"is a required property; use one of: {', '.join(self.members)}")
+        if name in self.members:
+            return value
+        if not isinstance(name, str):
+            raise self._wrong(f"must be a string (value {show_value(name)}); use one of: {', '.join(self.members)}")
+        if name in self._refused:
+            raise self._wrong(f"{self._refused[name]} (value {show_value(name)})")
+        match = nearest(name, self.members)
+        then = f"did you mean '{match}'?" if match else f"use one of: {', '.join(self.members)}"
+        raise self._wrong(f"is not known (value {show_value(name)}); {then}")
+
+    def _wrong(self, text: str) -> PydanticCustomError:
+        return PydanticCustomError(MISSING_TAG, "{text}", {"key": self.key, "text": text})
+
+
+def _integral(value: object) -> object:
+    """JSON knows one kind of number: 3.0 is an integer."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class SecretMark:
+    """Marks a field whose value is never shown (`masked`)."""
+
+
+Integer = Annotated[int, Strict(), BeforeValidator(_integral)]
+Count = Annotated[Integer, Field(ge=0)]
+PositiveInteger = Annotated[Integer, Field(ge=1)]
+Port = Annotated[Integer, Field(ge=1, le=65535)]
+Number = Annotated[float, Strict()]
+Text = Annotated[str, Strict()]
+NonEmptyText = Annotated[Text, Field(min_length=1)]
+Flag = Annotated[bool, Strict()]
+Secret = Annotated[Text, SecretMark()]
+FreeMap = dict[str, Any]
+
+
+def masked(model: BaseModel) -> dict[str, Any]:
+    """The model as JSON values with every secret replaced by a fixed mask."""
+    written: dict[str, Any] = model.model_dump(mode="json")
+    return _mask(model, written)
+
+
+def _mask(model: BaseModel, written: dict[str, Any]) -> dict[str, Any]:
+    fields = type(model).model_fields
+    shown: dict[str, Any] = {}
+    for name, value in written.items():
+        if value and _is_secret(fields[name]):
+            value = MASK
+        shown[fields[name].alias or name] = _mask_value(getattr(model, name), value)
+    return shown
+
+
+def _is_secret(field: FieldInfo) -> bool:
+    """Whether the field, or the text beside null in it, is marked."""
+    marks = [mark for one in get_args(field.annotation) for mark in getattr(one, "__metadata__", ())]
+    return any(isinstance(mark, SecretMark) for mark in (*field.metadata, *marks))
+
+
+def _mask_value(value: Any, written: Any) -> Any:
+    if isinstance(value, BaseModel) and isinstance(written, dict):
+        return _mask(value, written)
+    if isinstance(value, tuple) and isinstance(written, list):
+        return [_mask_value(one, shown) for one, shown in zip(value, written, strict=True)]
+    return written

@@ -1,0 +1,66 @@
+"""Durations as people write them: `25s`, `1h30m`, `500ms`, or a number of seconds."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic_core import PydanticCustomError
+
+from resolute.config.errors import RULE
+
+_UNITS: dict[str, float] = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+_WHOLE = re.compile(rf"(?:{_PART.pattern})+")
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a text such as `1h30m`; `0` needs no unit. Raises ValueError for anything else."""
+    text = text.strip()
+    if text == "0":
+        return 0.0
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(f"'{text}' is not a duration; write it like 30s, 1m30s, 2h or 500ms")
+    return math.fsum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(text))
+
+
+def format_duration(seconds: float) -> str:
+    """The shortest text of whole units that `parse_duration` reads back as the same number of seconds."""
+    if seconds != int(seconds):
+        milliseconds = seconds * 1000
+        return f"{int(milliseconds)}ms" if milliseconds == int(milliseconds) else f"{seconds:.9f}".rstrip("0") + "s"
+    hours, rest = divmod(int(seconds), 3600)
+    minutes, left = divmod(rest, 60)
+    text = (f"{hours}h" if hours else "") + (f"{minutes}m" if minutes else "") + (f"{left}s" if left else "")
+    return text or "0s"
+
+
+def _seconds(value: object) -> object:
+    if isinstance(value, bool):
+        raise PydanticCustomError(RULE, "must be a duration; write it like 30s, 1m30s, 2h or a number of seconds")
+    if isinstance(value, str):
+        try:
+            return parse_duration(value)
+        except ValueError:
+            raise PydanticCustomError(
+                RULE, "must be a duration; write it like 30s, 1m30s, 2h or a number of seconds"
+            ) from None
+    return value
+
+
+_NOT_NEGATIVE = Field(ge=0, allow_inf_nan=False)
+
+Duration = Annotated[
+    float, _NOT_NEGATIVE, BeforeValidator(_seconds), PlainSerializer(format_duration, when_used="json")
+]
+"""Seconds, not negative; read from a Go-style text or a number, shown as a text."""
+
+PositiveDuration = Annotated[
+    float,
+    Field(gt=0, allow_inf_nan=False),
+    BeforeValidator(_seconds),
+    PlainSerializer(format_duration, when_used="json"),
+]
+"""Seconds, more than zero."""

@@ -1,0 +1,214 @@
+"""The configuration of an experiment: every key, and the way from what was submitted to what is run.
+
+`parse_experiment` merges, validates and completes. Three keys have no default of their own and come from the
+cluster when the user leaves them out: `name`, `reproducibility.experiment_seed` and `checkpoint_storage`
+(`resolute.config.defaults.experiment_defaults`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError
+
+from resolute.config.base import MASK, ConfigModel, Count, Flag, FreeMap, Integer, NonEmptyText, PositiveInteger, Text
+from resolute.config.checkpoint_storage import CheckpointStorage, TensorboardStorage
+from resolute.config.environment import BindMount, Environment
+from resolute.config.errors import InvalidConfig, Problem, is_secret_key, problems_of, show_value
+from resolute.config.hyperparameters import Hyperparameter, without_count
+from resolute.config.lengths import Length
+from resolute.config.log_policies import BUILT_IN_LOG_POLICIES, LogPolicies
+from resolute.config.merging import merge
+from resolute.config.not_acted_on import not_acted_on
+from resolute.config.resources import Resources
+from resolute.config.searcher import AdaptiveAshaSearcher, AsyncHalvingSearcher, GridSearcher, Searcher
+from resolute.config.training import (
+    ExperimentSecurity,
+    Integrations,
+    Optimizations,
+    Pbs,
+    Profiling,
+    Reproducibility,
+    RetentionPolicy,
+    Slurm,
+)
+from resolute.config.yaml_text import as_json
+
+
+def _label_set(value: Any) -> Any:
+    """Labels are a set; an old form is a map from label to whether it is set."""
+    if isinstance(value, Mapping):
+        value = [label for label, is_set in value.items() if is_set]
+    if isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(one, str) for one in value):
+        return sorted(set(value))
+    return value
+
+
+def _entrypoint_form(value: Any) -> str:
+    return "<list>" if isinstance(value, (list, tuple)) else "<string>"
+
+
+Labels = Annotated[tuple[NonEmptyText, ...], BeforeValidator(_label_set)]
+Entrypoint = Annotated[
+    Annotated[NonEmptyText, Tag("<string>")] | Annotated[tuple[Text, ...], Field(min_length=1), Tag("<list>")],
+    Discriminator(_entrypoint_form),
+]
+
+
+class ExperimentConfig(ConfigModel):
+    """A complete configuration. Made by `parse_experiment`; the attributes are the keys."""
+
+    dropped: ClassVar[frozenset[str]] = frozenset({"data_layer"})
+    omitted_when_null: ClassVar[frozenset[str]] = frozenset(
+        {"retention_policy", "security", "tensorboard_storage", "slurm", "pbs"}
+    )
+    hints: ClassVar[Mapping[str, str]] = {
+        "internal": "only null may be given for it; remove it",
+        "batches_per_step": "it belongs to old releases; use 'scheduling_unit'",
+    }
+
+    name: NonEmptyText
+    """What lists call it; generated when left out."""
+    description: Text | None = None
+    """A sentence for other people."""
+    labels: Labels = ()
+    """A set of words to find it by."""
+    data: FreeMap = Field(default_factory=dict)
+    """Free-form, for the training code; what is under `data.secrets` is masked on display."""
+    workspace: Text = ""
+    """Name of the workspace; only together with `project`."""
+    project: Text = ""
+    """Name of the project; only together with `workspace`."""
+    entrypoint: Entrypoint | None = None
+    """What a trial runs: a shell command, a list of arguments, or `module:Class`."""
+    hyperparameters: dict[str, Hyperparameter] = Field(default_factory=dict)
+    """The search space."""
+    searcher: Searcher
+    """How trials are chosen."""
+    resources: Resources = Resources()
+    """Slots and their pool."""
+    environment: Environment = Environment()
+    """Image, variables, ports."""
+    bind_mounts: tuple[BindMount, ...] = ()
+    """Directories of the machine."""
+    checkpoint_storage: CheckpointStorage
+    """Where checkpoints are kept; usually the cluster's."""
+    checkpoint_policy: Literal["best", "all", "none"] = "best"
+    """Which checkpoints the training library makes after a validation."""
+    max_restarts: Count = 5
+    """How often a failed trial is started again."""
+    preemption_timeout: Count | None = None
+    """Seconds that a preempted trial has to end; the cluster's default is 3600."""
+    log_policies: LogPolicies = ()
+    """What follows when a line of the log matches; two built-in ones are added."""
+    retention_policy: RetentionPolicy | None = None
+    """How long logs are kept."""
+    profiling: Profiling = Profiling()
+    """System metrics of trials."""
+    reproducibility: Reproducibility
+    """Seeds."""
+    integrations: Integrations | None = None
+    """Other systems that hear of this experiment."""
+    perform_initial_validation: Flag = False
+    """Validate before the first batch."""
+    min_validation_period: Length = Length(batches=0)
+    """Validate at least so often; zero means only at the end."""
+    min_checkpoint_period: Length = Length(batches=0)
+    """Save at least so often; zero means only at the end."""
+    scheduling_unit: PositiveInteger = 100
+    """Batches between reports of training metrics."""
+    records_per_epoch: Integer = 0
+    """Records of an epoch, where the training code does not know."""
+    optimizations: Optimizations = Optimizations()
+    """Old switches of distributed training."""
+    slurm: Slurm | None = None
+    """For HPC schedulers only."""
+    pbs: Pbs | None = None
+    """For HPC schedulers only."""
+    debug: Flag = False
+    """Verbose logs of the platform's own code in tasks."""
+    security: ExperimentSecurity | None = None
+    """Has no effect; accepted for old configurations."""
+    tensorboard_storage: TensorboardStorage | None = None
+    """Old place for TensorBoard files."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The complete configuration as JSON values; `parse_experiment` accepts it again and gives an equal value."""
+        return self.model_dump(mode="json")
+
+
+def parse_experiment(
+    raw: Mapping[str, Any], *, defaults: Mapping[str, Any] | None = None, managed: bool = True
+) -> ExperimentConfig:
+    """Read what a user submitted, with `defaults` merged under it.
+
+    A managed experiment needs an entrypoint; one that reports from elsewhere does not. Raises InvalidConfig with
+    every problem: unknown keys, wrong types and ranges, missing keys, broken rules, keys not acted on yet.
+    """
+    subject = "the experiment configuration"
+    given = as_json(raw, what=subject)
+    version = given.pop("version", None)
+    if version not in (None, 0):
+        message = f"must be left out or 0 (value {show_value(version)}); there is one version only"
+        raise InvalidConfig(subject, [Problem(path=("version",), message=message)])
+    below = merge(as_json(defaults or {}, what="the defaults"), {"log_policies": as_json(BUILT_IN_LOG_POLICIES)})
+    merged = merge(given, below)
+    try:
+        config = ExperimentConfig.model_validate(merged)
+    except ValidationError as error:
+        raise InvalidConfig(subject, problems_of(error)) from None
+    problems = [*_cross_checks(config, managed=managed), *not_acted_on(config.to_json())]
+    if problems:
+        raise InvalidConfig(subject, problems)
+    return config
+
+
+def _cross_checks(config: ExperimentConfig, *, managed: bool) -> list[Problem]:
+    """Rules between different parts of the configuration."""
+    problems = []
+    if managed and config.entrypoint is None:
+        message = "is a required property; managed experiments require entrypoint"
+        problems.append(Problem(path=("entrypoint",), message=message))
+    if bool(config.workspace) != bool(config.project):
+        missing, given = ("project", "workspace") if config.workspace else ("workspace", "project")
+        problems.append(Problem(path=(missing,), message=f"is a required property when {given} is given; give both"))
+    searcher = config.searcher
+    if isinstance(searcher, GridSearcher):
+        written = config.to_json()["hyperparameters"]
+        message = "grid search is in use but count was not provided; add count"
+        problems += [Problem(path=path, message=message) for path in without_count(written, ("hyperparameters",))]
+    if isinstance(searcher, (AsyncHalvingSearcher, AdaptiveAshaSearcher)):
+        problems += [
+            Problem(path=("searcher", key), message=f"is a required property of the searcher {searcher.name}")
+            for key in ("max_time", "time_metric")
+            if getattr(searcher, key) is None
+        ]
+    return problems
+
+
+def mask_experiment(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration for display, resolved or as submitted: values of secrets are replaced by a fixed mask."""
+    shown: dict[str, Any] = as_json(config)
+    data = shown.get("data")
+    secrets = data.get("secrets") if isinstance(data, dict) else None
+    if isinstance(data, dict) and isinstance(secrets, dict):
+        data["secrets"] = dict.fromkeys(secrets, MASK)
+    environment = shown.get("environment")
+    for block in (shown.get("checkpoint_storage"), shown.get("tensorboard_storage"), environment):
+        _mask_named(block)
+    return shown
+
+
+def _mask_named(block: Any) -> None:
+    """Mask the values of secret keys of a block, `environment.registry_auth` included."""
+    if not isinstance(block, dict):
+        return
+    for key, value in block.items():
+        if key == "registry_auth":
+            _mask_named(value)
+        elif is_secret_key(key) and isinstance(value, str) and value:
+            block[key] = MASK
+
+
+__all__ = ["ExperimentConfig", "mask_experiment", "parse_experiment"]

@@ -1,0 +1,324 @@
+"""Smaller blocks of the master's configuration."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from resolute.config.base import (
+    ConfigModel,
+    Count,
+    Flag,
+    Integer,
+    NonEmptyText,
+    Port,
+    PositiveInteger,
+    Secret,
+    Text,
+    broken_rule,
+)
+from resolute.config.durations import parse_duration
+
+LogLevel = Literal["trace", "debug", "info", "warn", "error", "fatal"]
+INFINITE_LIFESPAN_DAYS = 106751  # how "no end" is stored: the longest that fits nanoseconds in 64 bits
+
+
+class Log(ConfigModel):
+    """The process's own log."""
+
+    level: LogLevel = "info"
+    """Least important level that is written."""
+    color: Flag = True
+    """Colours on a terminal."""
+
+
+class Journal(ConfigModel):
+    """The record of decisions, from which a master can be replayed."""
+
+    retain_snapshots: PositiveInteger = 3
+    """Snapshots to keep, with all that followed the oldest of them."""
+
+
+class DefaultTask(ConfigModel):
+    """The system user that tasks run as."""
+
+    uid: Count = 0
+    """User number."""
+    gid: Count = 0
+    """Group number."""
+    user: NonEmptyText = "root"
+    """User name."""
+    group: NonEmptyText = "root"
+    """Group name."""
+
+
+class MasterTls(ConfigModel):
+    """Certificate of the API."""
+
+    cert: Text = ""
+    """File of the certificate."""
+    key: Text = ""
+    """File of its key."""
+
+    @model_validator(mode="after")
+    def _both(self) -> Self:
+        if bool(self.cert) != bool(self.key):
+            raise broken_rule("cert and key must both be set, or none of them")
+        return self
+
+
+class Ssh(ConfigModel):
+    """Keys of shells."""
+
+    rsa_key_size: Annotated[Integer, Field(ge=1, le=16384)] = 1024
+    """Bits, for RSA."""
+    key_type: Literal["ED25519", "RSA", "ECDSA"] = "ED25519"
+    """Kind of key."""
+
+
+class AssignRole(ConfigModel):
+    """Role of somebody who makes a workspace."""
+
+    enabled: Flag = True
+    """Give it."""
+    role_id: Integer = 2
+    """Which."""
+
+
+class Authorization(ConfigModel):
+    """Who may do what."""
+
+    type: Literal["basic"] = "basic"
+    """Kind of rules."""
+    fallback: Literal["basic"] = "basic"
+    """Rules where the others say nothing."""
+    rbac_ui_enabled: Flag | None = None
+    """Show roles in the web interface."""
+    workspace_creator_assign_role: AssignRole = AssignRole()
+    """Role of somebody who makes a workspace."""
+    strict_job_queue_control: Flag = False
+    """Only administrators may reorder the queue."""
+
+
+class Tokens(ConfigModel):
+    """Access tokens."""
+
+    default_lifespan_days: Annotated[Integer, Field(ge=-1)] = 30
+    """Days of a token that asks for nothing else; -1 means no end."""
+    max_lifespan_days: Annotated[Integer, Field(ge=-1)] = 30
+    """Most days; -1 means no end."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        default, most = (
+            INFINITE_LIFESPAN_DAYS if days == -1 else days
+            for days in (self.default_lifespan_days, self.max_lifespan_days)
+        )
+        if default > most:
+            raise broken_rule("default_lifespan_days must not be greater than max_lifespan_days")
+        return self
+
+
+class MasterSecurity(ConfigModel):
+    """Passwords, TLS, tokens."""
+
+    initial_user_password: Secret = ""
+    """Password of the first users, for a new cluster only; empty generates one at first start."""
+    allow_blank_password: Flag = False
+    """Let the first users in without a password; only on a loopback address."""
+    default_task: DefaultTask = DefaultTask()
+    """The system user that tasks run as."""
+    tls: MasterTls = MasterTls()
+    """Certificate of the API."""
+    ssh: Ssh = Ssh()
+    """Keys of shells."""
+    authz: Authorization = Authorization()
+    """Who may do what."""
+    token: Tokens = Tokens()
+    """Access tokens."""
+
+
+class Cache(ConfigModel):
+    """Files that may be lost."""
+
+    cache_dir: NonEmptyText = "/var/cache/determined"
+    """Where they are."""
+
+
+class LogoPaths(ConfigModel):
+    """Logos of the web interface; all four, or none."""
+
+    dark_horizontal: Text = ""
+    """For dark pages, wide."""
+    dark_vertical: Text = ""
+    """For dark pages, high."""
+    light_horizontal: Text = ""
+    """For light pages, wide."""
+    light_vertical: Text = ""
+    """For light pages, high."""
+
+    @model_validator(mode="after")
+    def _all(self) -> Self:
+        paths = (self.dark_horizontal, self.dark_vertical, self.light_horizontal, self.light_vertical)
+        if any(paths) and not all(paths):
+            raise broken_rule("all four logos must be set, or none of them")
+        return self
+
+
+class UiCustomization(ConfigModel):
+    """Looks of the web interface."""
+
+    logo_paths: LogoPaths | None = None
+    """Logos."""
+
+
+class Webhooks(ConfigModel):
+    """Outgoing notifications."""
+
+    signing_key: Secret = ""
+    """Key of their signature; empty draws one at each start."""
+    base_url: Text = ""
+    """Address of this cluster in their links."""
+
+
+class Telemetry(ConfigModel):
+    """Usage reports and traces; nothing leaves the cluster unless it is switched on."""
+
+    enabled: Flag = False
+    """Report usage."""
+    segment_master_key: Secret = ""
+    """Key of the master's reports."""
+    segment_webui_key: Secret = ""
+    """Key of the web interface's reports."""
+    otel_enabled: Flag = False
+    """Send traces."""
+    otel_endpoint: Text = "localhost:4317"
+    """Where to."""
+
+
+class Observability(ConfigModel):
+    """Metrics for monitoring."""
+
+    enable_prometheus: Flag = True
+    """Offer them to Prometheus."""
+
+
+class ElasticTls(ConfigModel):
+    """How the connection is protected."""
+
+    enabled: Flag = False
+    """Use TLS."""
+    skip_verify: Flag = False
+    """Trust any certificate."""
+    certificate: Text = ""
+    """File of the authority of its certificate."""
+
+
+class ElasticSecurity(ConfigModel):
+    """Access to the search server."""
+
+    username: Text | None = None
+    """User."""
+    password: Secret | None = None
+    """Password."""
+    tls: ElasticTls = ElasticTls()
+    """TLS."""
+
+    @model_validator(mode="after")
+    def _both(self) -> Self:
+        if (self.username is None) != (self.password is None):
+            raise broken_rule("username and password must both be set, or none of them")
+        return self
+
+
+class Logging(ConfigModel):
+    """Where logs of tasks are kept."""
+
+    type: Literal["default", "elastic"] = "default"
+    """`default` is the database."""
+    host: Text | None = None
+    """Elastic only: its host."""
+    port: Port | None = None
+    """Elastic only: its port."""
+    security: ElasticSecurity | None = None
+    """Elastic only: access to it."""
+
+    @model_validator(mode="after")
+    def _of_its_type(self) -> Self:
+        given = (self.host, self.port, self.security)
+        if self.type == "default" and any(one is not None for one in given):
+            raise broken_rule("host, port and security belong to the type elastic; remove them")
+        if self.type == "elastic" and (self.host is None or self.port is None):
+            raise broken_rule("the type elastic needs host and port")
+        return self
+
+
+CRON_FIELDS = 5
+
+
+def _schedule(value: Any) -> Any:
+    if isinstance(value, str) and len(value.split()) != CRON_FIELDS:
+        try:
+            parse_duration(value)
+        except ValueError:
+            raise broken_rule("must be a duration such as 24h, or a cron line of five fields") from None
+    return value
+
+
+class Retention(ConfigModel):
+    """How long logs of tasks are kept."""
+
+    log_retention_days: Annotated[Integer, Field(ge=-1, le=32767)] = -1
+    """Days after the end of a task; -1 keeps logs for ever, 0 removes them with the next sweep."""
+    schedule: Annotated[Text | None, BeforeValidator(_schedule)] = None
+    """How often to sweep; null means only when asked."""
+
+
+class PachydermAddress(ConfigModel):
+    """Data versioning."""
+
+    address: Text = ""
+    """Where its server is."""
+
+
+class Integrations(ConfigModel):
+    """Other systems."""
+
+    pachyderm: PachydermAddress = PachydermAddress()
+    """Data versioning."""
+
+
+class Switched(ConfigModel):
+    """A feature of the original's enterprise edition."""
+
+    model_config = ConfigDict(extra="ignore")  # whatever is there while it is off
+
+    enabled: Flag = False
+    """Must be false."""
+
+
+class ProxiedServer(ConfigModel):
+    """A server behind the master."""
+
+    path_prefix: NonEmptyText
+    """Path on the master."""
+    destination: NonEmptyText
+    """Address with port."""
+
+    @model_validator(mode="after")
+    def _has_port(self) -> Self:
+        if not self.destination.rpartition(":")[2].rstrip("/").isdecimal():
+            raise broken_rule("destination must end with a port, as in http://host:8000")
+        return self
+
+
+class Internal(ConfigModel):
+    """Not for users."""
+
+    audit_logging_enabled: Flag = False
+    """Write who did what to the log."""
+    external_sessions: dict[str, Any] = Field(default_factory=dict)
+    """Sessions of another system."""
+    proxied_servers: tuple[ProxiedServer, ...] = ()
+    """Servers behind the master."""

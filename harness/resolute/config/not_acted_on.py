@@ -1,0 +1,236 @@
+"""Keys that are understood and not acted on yet: the one table, which shrinks.
+
+A value other than the default of such a key is refused by name, so that nobody waits for something that will not
+happen. The default itself is always accepted: it is what the cluster returns. Keys that a process on the machine
+cannot honour, or that only keep old configurations readable, are accepted with a warning in the task's log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from resolute.config.checkpoint_storage import STORAGE_TYPES
+from resolute.config.environment import Images
+from resolute.config.errors import Location, Problem, show_value
+from resolute.config.log_policies import BUILT_IN_LOG_POLICIES
+from resolute.config.searcher import SEARCHER_NAMES
+from resolute.config.training import Optimizations
+
+if TYPE_CHECKING:
+    from resolute.config.experiment import ExperimentConfig
+
+ACTED_ON_SEARCHERS = ("single", "random")
+RETIRED_SEARCHERS = ("sync_halving", "adaptive", "adaptive_simple")
+ACTED_ON_STORAGES = ("shared_fs", "directory")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotActedOn:
+    """One key: `accepted` are the values that mean nothing special, `reason` says what to do about others."""
+
+    path: str
+    accepted: tuple[Any, ...]
+    reason: str
+
+
+def _searcher_row() -> Iterable[NotActedOn]:
+    retired = ", ".join(RETIRED_SEARCHERS)
+    others = ", ".join(name for name in SEARCHER_NAMES if name not in (*ACTED_ON_SEARCHERS, *RETIRED_SEARCHERS))
+    reason = f"use single or random ({others} are not available yet; {retired} were retired)"
+    yield NotActedOn(path="searcher.name", accepted=ACTED_ON_SEARCHERS, reason=reason)
+
+
+def _optimization_rows() -> Iterable[NotActedOn]:
+    for key, value in Optimizations().model_dump(mode="json").items():
+        yield NotActedOn(
+            path=f"optimizations.{key}", accepted=(value,), reason="do it in the training code, and remove the key"
+        )
+
+
+_UNCATEGORIZED = ("", "Uncategorized")
+
+EXPERIMENT_KEYS: tuple[NotActedOn, ...] = (
+    *_searcher_row(),
+    NotActedOn(
+        path="checkpoint_storage.type",
+        accepted=ACTED_ON_STORAGES,
+        reason=f"use shared_fs or directory ({', '.join(STORAGE_TYPES[2:])} are not available yet)",
+    ),
+    NotActedOn(path="workspace", accepted=_UNCATEGORIZED, reason="other workspaces are not available yet; remove it"),
+    NotActedOn(path="project", accepted=_UNCATEGORIZED, reason="other projects are not available yet; remove it"),
+    NotActedOn(
+        path="bind_mounts",
+        accepted=([],),
+        reason="put the data in a directory that tasks can reach, and remove the key",
+    ),
+    NotActedOn(path="resources.devices", accepted=([],), reason="tasks see the machine's devices; remove the key"),
+    NotActedOn(path="environment.ports", accepted=({},), reason="the task opens its ports itself; remove the key"),
+    NotActedOn(path="environment.proxy_ports", accepted=([],), reason="the proxy is not available yet; remove the key"),
+    NotActedOn(
+        path="environment.add_capabilities", accepted=([],), reason="tasks run as ordinary processes; remove the key"
+    ),
+    NotActedOn(
+        path="environment.drop_capabilities", accepted=([],), reason="tasks run as ordinary processes; remove the key"
+    ),
+    NotActedOn(
+        path="log_policies",
+        accepted=([dict(policy) for policy in BUILT_IN_LOG_POLICIES],),
+        reason="only the two built-in policies are available yet; remove the key",
+    ),
+    NotActedOn(path="integrations", accepted=(None,), reason="webhooks are not available yet; remove the key"),
+    NotActedOn(path="tensorboard_storage", accepted=(None,), reason="TensorBoard is not available yet; remove the key"),
+    NotActedOn(path="profiling.enabled", accepted=(False,), reason="profiling is not available yet; remove the key"),
+    *_optimization_rows(),
+)
+
+WARNED_KEYS: tuple[NotActedOn, ...] = (
+    NotActedOn(
+        path="environment.image",
+        accepted=(Images().model_dump(mode="json"),),
+        reason="the task runs as a process in the machine's own environment, not in this image",
+    ),
+    NotActedOn(
+        path="environment.force_pull_image", accepted=(False,), reason="the task runs as a process; no image is pulled"
+    ),
+    NotActedOn(
+        path="environment.registry_auth", accepted=(None,), reason="the task runs as a process; no image is pulled"
+    ),
+    NotActedOn(path="environment.pod_spec", accepted=(None,), reason="this cluster does not use Kubernetes"),
+    NotActedOn(
+        path="resources.shm_size", accepted=(None,), reason="the task runs as a process and shares the machine's memory"
+    ),
+    NotActedOn(path="resources.native_parallel", accepted=(False,), reason="it is kept for old configurations only"),
+    NotActedOn(
+        path="checkpoint_storage.save_experiment_best",
+        accepted=(0,),
+        reason="every checkpoint is kept; none is removed by itself yet",
+    ),
+    NotActedOn(
+        path="checkpoint_storage.save_trial_best",
+        accepted=(1,),
+        reason="every checkpoint is kept; none is removed by itself yet",
+    ),
+    NotActedOn(
+        path="checkpoint_storage.save_trial_latest",
+        accepted=(1,),
+        reason="every checkpoint is kept; none is removed by itself yet",
+    ),
+    NotActedOn(
+        path="retention_policy.log_retention_days", accepted=(None, -1), reason="logs are kept; none is removed yet"
+    ),
+    NotActedOn(path="slurm", accepted=(None,), reason="this cluster does not use it"),
+    NotActedOn(path="pbs", accepted=(None,), reason="this cluster does not use it"),
+    NotActedOn(path="security", accepted=(None, {"kerberos": None}), reason="it is kept for old configurations only"),
+)
+
+_OFF: tuple[Any, ...] = ({"enabled": False}, {})
+
+MASTER_KEYS: tuple[NotActedOn, ...] = (
+    NotActedOn(path="db.type", accepted=("sqlite",), reason="PostgreSQL is not available yet; use sqlite"),
+    NotActedOn(
+        path="resource_manager.scheduler.type",
+        accepted=("priority",),
+        reason="fair sharing is not available yet; use priority",
+    ),
+    NotActedOn(
+        path="resource_pools[].scheduler.type",
+        accepted=(None, "priority"),
+        reason="fair sharing is not available yet; use priority",
+    ),
+    NotActedOn(
+        path="resource_pools[].provider.type",
+        accepted=(None, "local"),
+        reason="this cloud is not available yet; use local, or start agents yourself",
+    ),
+    NotActedOn(
+        path="resource_manager.require_authentication",
+        accepted=(False,),
+        reason="certificates of agents are not available yet; remove the key",
+    ),
+    NotActedOn(
+        path="resource_manager.client_ca",
+        accepted=("",),
+        reason="certificates of agents are not available yet; remove the key",
+    ),
+    NotActedOn(
+        path="security.tls.cert",
+        accepted=("",),
+        reason="the master does not serve TLS yet; put a TLS proxy before it and remove the key",
+    ),
+    NotActedOn(path="logging.type", accepted=("default",), reason="logs are kept in the database; remove the key"),
+    NotActedOn(path="telemetry.enabled", accepted=(False,), reason="there is no telemetry; remove the key"),
+    NotActedOn(path="telemetry.otel_enabled", accepted=(False,), reason="traces are not available yet; remove the key"),
+    NotActedOn(
+        path="retention_policy.log_retention_days",
+        accepted=(-1,),
+        reason="logs are kept; none is removed yet; remove the key",
+    ),
+    NotActedOn(path="retention_policy.schedule", accepted=(None,), reason="logs are kept; remove the key"),
+    NotActedOn(
+        path="checkpoint_storage.type",
+        accepted=(None, *ACTED_ON_STORAGES),
+        reason=f"use shared_fs or directory ({', '.join(STORAGE_TYPES[2:])} are not available yet)",
+    ),
+    *(
+        NotActedOn(path=name, accepted=_OFF, reason="it belongs to the original's enterprise edition; remove it")
+        for name in ("scim", "saml", "oidc", "det_cloud")
+    ),
+    *(
+        NotActedOn(path=f"{block}.{key}", accepted=accepted, reason=f"{reason}; remove the key")
+        for block in ("task_container_defaults", "resource_pools[].task_container_defaults")
+        for key, accepted, reason in (
+            ("bind_mounts", (None, []), "tasks run as processes and see the machine's directories"),
+            ("devices", (None, []), "tasks see the machine's devices"),
+            ("add_capabilities", (None, []), "tasks run as ordinary processes"),
+            ("drop_capabilities", (None, []), "tasks run as ordinary processes"),
+            ("log_policies", (None, []), "only the two built-in policies are available yet"),
+            ("startup_hook", (None,), "it is not available yet"),
+        )
+    ),
+)
+
+AGENT_KEYS: tuple[NotActedOn, ...] = (
+    NotActedOn(
+        path="container_runtime",
+        accepted=("process", "scripted"),
+        reason="the docker runtime is not available yet; use process",
+    ),
+    NotActedOn(path="api_enabled", accepted=(False,), reason="the agent has no endpoint yet; remove the key"),
+)
+
+
+def look_up(value: Any, path: str) -> list[tuple[Location, Any]]:
+    """What a serialised configuration has at a dotted path, `[]` meaning each entry of a list; None for nothing."""
+    found: list[tuple[Location, Any]] = [((), value)]
+    for part in path.split("."):
+        key = part.removesuffix("[]")
+        found = [((*at, key), one.get(key) if isinstance(one, Mapping) else None) for at, one in found]
+        if part.endswith("[]"):
+            found = [((*at, index), inner) for at, one in found for index, inner in enumerate(one or ())]
+    return found
+
+
+def not_acted_on(config: Mapping[str, Any], table: tuple[NotActedOn, ...] = EXPERIMENT_KEYS) -> list[Problem]:
+    """What a serialised complete configuration asks for that will not be done."""
+    return [
+        Problem(path=path, message=f"this value is not acted on yet (value {show_value(value)}); {row.reason}")
+        for row in table
+        for path, value in look_up(config, row.path)
+        if value not in row.accepted
+    ]
+
+
+def runtime_warnings(config: ExperimentConfig) -> tuple[str, ...]:
+    """Sentences for the task's log about what a process on the machine cannot honour."""
+    return tuple(problem.line("config") for problem in _warned(config.to_json()))
+
+
+def _warned(written: Mapping[str, Any]) -> list[Problem]:
+    return [
+        Problem(path=path, message=f"has no effect here; {row.reason}")
+        for row in WARNED_KEYS
+        for path, value in look_up(written, row.path)
+        if value is not None and value not in row.accepted
+    ]

@@ -1,0 +1,133 @@
+"""Resource pools, their scheduler, and the manager that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from resolute.config.base import ConfigModel, Count, Flag, FreeMap, NonEmptyText, Text, broken_at, broken_rule
+from resolute.config.durations import Duration
+from resolute.config.providers import Provider
+from resolute.config.resources import Priority
+from resolute.config.task_defaults import TaskContainerDefaults
+
+DEFAULT_POOL = "default"
+DEFAULT_PRIORITY = 42
+DEFAULT_RECONNECT_WAIT_S = 25.0  # five attempts, five seconds apart
+
+
+def _not_round_robin(name: str) -> str:
+    if name == "round_robin":
+        raise broken_rule("round_robin is not supported; use the priority scheduler with equal priorities")
+    return name
+
+
+class Scheduler(ConfigModel):
+    """How a pool decides who runs."""
+
+    type: Annotated[Literal["priority", "fair_share", "round_robin"], AfterValidator(_not_round_robin)] = "priority"
+    """`priority` or `fair_share`."""
+    preemption: Flag = False
+    """Priority only: more important work may stop less important work."""
+    default_priority: Priority = DEFAULT_PRIORITY
+    """Priority only: of work that names none."""
+    fitting_policy: Literal["best", "worst"] = "best"
+    """Fill machines (`best`) or spread over them (`worst`)."""
+    allow_heterogeneous_fits: Flag = False
+    """Work of several machines may use machines of different sizes."""
+
+    @model_validator(mode="after")
+    def _of_its_type(self) -> Self:
+        found = [
+            ((name,), "belongs to the priority scheduler; remove it", getattr(self, name))
+            for name in ("preemption", "default_priority")
+            if self.type != "priority" and name in self.model_fields_set
+        ]
+        if found:
+            raise broken_at(*found)
+        return self
+
+
+class ResourcePool(ConfigModel):
+    """Machines of one kind, with one queue."""
+
+    dropped: ClassVar[frozenset[str]] = frozenset({"agent_reattach_enabled"})
+
+    pool_name: NonEmptyText
+    """Its name, unique in the cluster."""
+    description: Text = ""
+    """A sentence for people."""
+    max_aux_containers_per_agent: Count = 100
+    """Tasks without slots that a machine may run at a time."""
+    agent_reconnect_wait: Duration = DEFAULT_RECONNECT_WAIT_S
+    """How long an agent may be silent before its work is started elsewhere."""
+    scheduler: Scheduler | None = None
+    """Its scheduler; null takes the manager's."""
+    task_container_defaults: TaskContainerDefaults | None = None
+    """Over the cluster's block of that name."""
+    provider: Provider | None = None
+    """Makes the pool elastic."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _old_names(cls, value: Any) -> Any:
+        return renamed(value, {"max_cpu_containers_per_agent": "max_aux_containers_per_agent"})
+
+
+class ResourceManager(ConfigModel):
+    """What all pools share."""
+
+    type: Literal["agent"] = "agent"
+    """Tag of the manager."""
+    cluster_name: NonEmptyText = "default"
+    """Name of the manager (old name: name)."""
+    scheduler: Scheduler = Scheduler()
+    """Of pools that have none of their own."""
+    default_aux_resource_pool: Text = DEFAULT_POOL
+    """Pool of tasks without slots that name none."""
+    default_compute_resource_pool: Text = DEFAULT_POOL
+    """Pool of tasks with slots that name none."""
+    no_default_resource_pools: Flag = False
+    """Every task must name its pool."""
+    require_authentication: Flag = False
+    """Agents must show a certificate."""
+    client_ca: Text = ""
+    """File of the authority of those certificates."""
+    metadata: FreeMap = Field(default_factory=dict)
+    """Free-form, shown by the API."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _old_names(cls, value: Any) -> Any:
+        value = renamed(
+            value,
+            {
+                "name": "cluster_name",
+                "default_cpu_resource_pool": "default_aux_resource_pool",
+                "default_gpu_resource_pool": "default_compute_resource_pool",
+            },
+        )
+        if isinstance(value, Mapping) and value.get("no_default_resource_pools") is True:
+            pools = ("default_aux_resource_pool", "default_compute_resource_pool")
+            given = [
+                ((name,), "must be empty with no_default_resource_pools", value[name])
+                for name in pools
+                if value.get(name)
+            ]
+            if given:
+                raise broken_at(*given)
+            return {**value, **dict.fromkeys(pools, "")}
+        return value
+
+
+def renamed(value: Any, old_names: Mapping[str, str]) -> Any:
+    """Read old names of keys; where both are given the old one wins, as it always did."""
+    if not isinstance(value, Mapping):
+        return value
+    read = {key: inner for key, inner in value.items() if key not in old_names}
+    for old, new in old_names.items():
+        if value.get(old) is not None:
+            read[new] = value[old]
+    return read

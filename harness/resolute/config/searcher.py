@@ -1,0 +1,205 @@
+"""How the trials of an experiment are chosen."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag
+
+from resolute.config.base import (
+    ConfigModel,
+    Count,
+    Flag,
+    Integer,
+    NonEmptyText,
+    Number,
+    PositiveInteger,
+    TaggedUnion,
+    Text,
+)
+from resolute.config.lengths import PositiveLength, SearcherLength, Unit
+
+Mode = Literal["aggressive", "standard", "conservative"]
+Divisor = Annotated[Number, Field(gt=1)]
+
+SEARCHER_NAMES = (
+    "single",
+    "random",
+    "grid",
+    "async_halving",
+    "adaptive_asha",
+    "custom",
+    "sync_halving",
+    "adaptive",
+    "adaptive_simple",
+)
+
+
+class _Searcher(ConfigModel):
+    """What every search method has."""
+
+    omitted_when_null: ClassVar[frozenset[str]] = frozenset({"max_length"})
+
+    metric: NonEmptyText
+    """The validation metric that says how good a trial is."""
+    smaller_is_better: Flag = True
+    """Whether a smaller metric is a better one."""
+    source_trial_id: Integer | None = None
+    """Start from the newest checkpoint of this trial; beats `source_checkpoint_uuid`."""
+    source_checkpoint_uuid: Text | None = None
+    """Start from this checkpoint."""
+
+
+class SingleSearcher(_Searcher):
+    """One trial."""
+
+    name: Literal["single"] = "single"
+    """Tag of the search method."""
+    max_length: SearcherLength | None = None
+    """How long a trial trains; its script may also decide that alone."""
+
+
+class RandomSearcher(_Searcher):
+    """Trials drawn at random."""
+
+    name: Literal["random"] = "random"
+    """Tag of the search method."""
+    max_trials: PositiveInteger
+    """How many trials."""
+    max_concurrent_trials: Count = 16
+    """How many at a time; 0 means all."""
+    max_length: SearcherLength | None = None
+    """How long a trial trains."""
+
+
+class GridSearcher(_Searcher):
+    """Every point of the grid."""
+
+    name: Literal["grid"] = "grid"
+    """Tag of the search method."""
+    max_concurrent_trials: Count = 16
+    """How many at a time; 0 means all."""
+    max_length: SearcherLength | None = None
+    """How long a trial trains."""
+
+
+class _Halving(_Searcher):
+    time_metric: Text | None = None
+    """The reported metric that measures training time."""
+    max_time: Integer | None = None
+    """The longest a trial trains, in units of `time_metric`."""
+    max_length: SearcherLength | None = None
+    """The longest a trial trains, for scripts that ask for their length."""
+    stop_once: Flag | None = None
+    """Stop trials instead of pausing and promoting them."""
+    divisor: Divisor = 4.0
+    """One in so many trials goes on from a rung."""
+    max_concurrent_trials: Count = 16
+    """How many at a time; 0 lets the searcher choose."""
+
+
+class AsyncHalvingSearcher(_Halving):
+    """Asynchronous successive halving."""
+
+    name: Literal["async_halving"] = "async_halving"
+    """Tag of the search method."""
+    num_rungs: PositiveInteger
+    """How many rungs."""
+    max_trials: PositiveInteger
+    """How many trials."""
+
+
+class AdaptiveAshaSearcher(_Halving):
+    """Several brackets of successive halving."""
+
+    name: Literal["adaptive_asha"] = "adaptive_asha"
+    """Tag of the search method."""
+    max_trials: PositiveInteger
+    """How many trials in all brackets together."""
+    mode: Mode = "standard"
+    """How early bad trials are stopped."""
+    max_rungs: PositiveInteger = 5
+    """Rungs of the longest bracket."""
+    bracket_rungs: tuple[Integer, ...] = ()
+    """Rungs of each bracket, instead of those that `mode` gives."""
+
+
+class CustomSearcher(_Searcher):
+    """A search driven by a program outside; kept so that old configurations can be read."""
+
+    name: Literal["custom"] = "custom"
+    """Tag of the search method."""
+    unit: Unit | None = None
+    """Unit of the lengths."""
+
+
+class SyncHalvingSearcher(_Searcher):
+    """Retired; kept so that old configurations can be read."""
+
+    name: Literal["sync_halving"] = "sync_halving"
+    """Tag of the search method."""
+    num_rungs: PositiveInteger
+    """How many rungs."""
+    budget: PositiveLength
+    """Training length of all trials together."""
+    divisor: Divisor = 4.0
+    """One in so many trials goes on from a rung."""
+    train_stragglers: Flag = True
+    """Train trials that fell behind."""
+    max_length: SearcherLength | None = None
+    """The longest a trial trains."""
+
+
+class AdaptiveSearcher(_Searcher):
+    """Retired; kept so that old configurations can be read."""
+
+    name: Literal["adaptive"] = "adaptive"
+    """Tag of the search method."""
+    budget: PositiveLength
+    """Training length of all trials together."""
+    bracket_rungs: tuple[Integer, ...] = ()
+    """Rungs of each bracket."""
+    mode: Mode = "standard"
+    """How early bad trials are stopped."""
+    divisor: Divisor = 4.0
+    """One in so many trials goes on from a rung."""
+    max_rungs: PositiveInteger = 5
+    """Rungs of the longest bracket."""
+    train_stragglers: Flag = True
+    """Train trials that fell behind."""
+    max_length: SearcherLength | None = None
+    """The longest a trial trains."""
+
+
+class AdaptiveSimpleSearcher(_Searcher):
+    """Retired; kept so that old configurations can be read."""
+
+    name: Literal["adaptive_simple"] = "adaptive_simple"
+    """Tag of the search method."""
+    max_trials: Annotated[PositiveInteger, Field(le=2000)]
+    """How many trials."""
+    mode: Mode = "standard"
+    """How early bad trials are stopped."""
+    divisor: Divisor = 4.0
+    """One in so many trials goes on from a rung."""
+    max_rungs: PositiveInteger = 5
+    """Rungs of the longest bracket."""
+    max_length: SearcherLength | None = None
+    """The longest a trial trains."""
+
+
+_NAMES = TaggedUnion("name", SEARCHER_NAMES)
+
+Searcher = Annotated[
+    Annotated[SingleSearcher, Tag("<single>")]
+    | Annotated[RandomSearcher, Tag("<random>")]
+    | Annotated[GridSearcher, Tag("<grid>")]
+    | Annotated[AsyncHalvingSearcher, Tag("<async_halving>")]
+    | Annotated[AdaptiveAshaSearcher, Tag("<adaptive_asha>")]
+    | Annotated[CustomSearcher, Tag("<custom>")]
+    | Annotated[SyncHalvingSearcher, Tag("<sync_halving>")]
+    | Annotated[AdaptiveSearcher, Tag("<adaptive>")]
+    | Annotated[AdaptiveSimpleSearcher, Tag("<adaptive_simple>")],
+    Discriminator(_NAMES.member),
+    BeforeValidator(_NAMES.check),
+]
