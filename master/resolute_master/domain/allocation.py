@@ -86,6 +86,8 @@ class Allocation:
     preempt: PreemptRequest | None = None
     killed_at: datetime | None = None
     kill_reason: str = ""
+    first_failure: ContainerId | None = None
+    """The container whose failure came before any kill: it decides the exit."""
     exit: AllocationExit | None = None
     resumed_steps: int = 0
     """Steps of the checkpoint that it started from."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-
-from resolute_provisioner.model import OfferBelief
+from typing import Any
 
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
@@ -18,6 +17,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.metrics import LogRecord
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import Session, User
+from resolute_provisioner.model import OfferBelief
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +57,12 @@ KINDS: Mapping[str, type[Entity]] = {
 KIND_OF: Mapping[type[Entity], str] = {type_: kind for kind, type_ in KINDS.items()}
 
 EntityKey = int | str
+
+
+def kind_name(type_: type[Any]) -> str:
+    """The name of the kind that `type_` is."""
+    name: str = KIND_OF[type_]
+    return name
 
 
 def key_of(entity: Entity) -> EntityKey:

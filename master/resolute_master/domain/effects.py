@@ -1,15 +1,17 @@
 """What is to be done in the world once the decision is stored: rows of the outbox.
 
 Every effect is idempotent and has a key; storing it again under the same key changes nothing. A row leaves the outbox in
-the commit that records that the world has obeyed (the container's report, the cloud's answer), so a master that
-was killed in between acts again after its restart.
+the commit that records that the world has obeyed (the container's report, the removed files), so a master that was
+killed in between acts again after its restart.
+
+Machines need no rows here: an `Instance` that is to run or to stop is its own order to the cloud.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, ExperimentId, InstanceId
+from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, ExperimentId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,28 +42,6 @@ class KillContainer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchInstance:
-    """Ask the cloud for the machine, with the instance's token. Obeyed when the cloud gave or refused it."""
-
-    instance: InstanceId
-
-    @property
-    def key(self) -> str:
-        return f"launch:{self.instance}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TerminateInstance:
-    """Ask the cloud to end the machine, again and again. Obeyed when the cloud's list no longer shows it."""
-
-    instance: InstanceId
-
-    @property
-    def key(self) -> str:
-        return f"terminate:{self.instance}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveCheckpoint:
     """Remove the checkpoint's files from its storage. Obeyed when the checkpoint is DELETED."""
 
@@ -73,11 +53,5 @@ class RemoveCheckpoint:
         return f"remove-checkpoint:{self.uuid}"
 
 
-Effect = StartContainer | KillContainer | LaunchInstance | TerminateInstance | RemoveCheckpoint
-EFFECT_TYPES: tuple[type[Effect], ...] = (
-    StartContainer,
-    KillContainer,
-    LaunchInstance,
-    TerminateInstance,
-    RemoveCheckpoint,
-)
+Effect = StartContainer | KillContainer | RemoveCheckpoint
+EFFECT_TYPES: tuple[type[Effect], ...] = (StartContainer, KillContainer, RemoveCheckpoint)

@@ -10,6 +10,9 @@ from typing import Any
 from resolute.wire.states import ExperimentState
 from resolute_master.domain.ids import ExperimentId, JobId, UserId
 
+DEFAULT_PREEMPTION_TIMEOUT_S = 3600.0
+"""How long a task may take to save and end when nothing else is said."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
@@ -40,3 +43,29 @@ class Experiment:
     progress: float = 0.0
     best_validation: float | None = None
     shutdown_reason: str = ""
+
+    @property
+    def slots_per_trial(self) -> int:
+        return int(self.config["resources"]["slots_per_trial"])
+
+    @property
+    def single_node(self) -> bool:
+        return bool(self.config["resources"].get("is_single_node"))
+
+    @property
+    def max_restarts(self) -> int:
+        return int(self.config["max_restarts"])
+
+    @property
+    def preemption_timeout_s(self) -> float:
+        timeout = self.config.get("preemption_timeout")
+        return DEFAULT_PREEMPTION_TIMEOUT_S if timeout is None else float(timeout)
+
+    @property
+    def metric(self) -> str:
+        """The searcher's metric."""
+        return str(self.config["searcher"]["metric"])
+
+    @property
+    def smaller_is_better(self) -> bool:
+        return bool(self.config["searcher"]["smaller_is_better"])

@@ -4,30 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
 from resolute_master.domain.agent import MachineNotice
 from resolute_master.domain.ids import AgentId, InstanceId, PoolName
-
-
-class Intent(StrEnum):
-    """What we want of the machine."""
-
-    RUN = "run"
-    STOP = "stop"
-
-
-class Observed(StrEnum):
-    """The cloud's word."""
-
-    UNKNOWN = "unknown"
-    """Asked for; the cloud has not answered."""
-    PENDING = "pending"
-    RUNNING = "running"
-    STOPPING = "stopping"
-    GONE = "gone"
-    REFUSED = "refused"
-    """The cloud did not give it; nothing was paid."""
+from resolute_provisioner.model import Intent, Observed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +37,15 @@ class Instance:
     joined_at: datetime | None = None
     idle_since: datetime | None = None
     notice: MachineNotice | None = None
+    launched_at: datetime | None = None
+    """When the cloud confirmed it."""
+    refused: str = ""
+    """What the cloud said when it did not give it; nothing was paid then."""
     stop_reason: str = ""
     stopped_at: datetime | None = None
-    draining: bool = False
+    draining_since: datetime | None = None
 
     @property
     def over(self) -> bool:
         """Nothing is left of it and nothing will be paid any more."""
-        return self.observed in (Observed.GONE, Observed.REFUSED)
+        return self.observed is Observed.GONE

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from resolute_provisioner.model import PoolScaling
-
 from resolute_master.domain.ids import PoolName
+from resolute_provisioner.model import PoolScaling
 
 
 class SchedulerKind(StrEnum):

@@ -1,0 +1,9 @@
+"""The door for agents: WebSocket messages on one side, engine commands on the other.
+
+Knows the link's protocol and which agent is connected. Must not know a rule: what a report means is decided by the engine.
+
+- `session`  one connection, from Hello to its end, over any transport
+- `hub`      all connections: deliver effects, notice silence
+- `container_spec`  what an agent is told to run, rendered from the state when it is sent
+- `websocket`  the aiohttp transport
+"""

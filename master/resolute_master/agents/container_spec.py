@@ -1,0 +1,112 @@
+"""What an agent is told to run, rendered from the committed state at the moment of sending: tokens are never stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from resolute.wire.agent_link import ContainerSpec
+from resolute_master.domain.allocation import Allocation, Container
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import AllocationId, ContainerId, UserId
+from resolute_master.domain.trial import Trial
+from resolute_master.domain.user import User
+from resolute_master.lifecycle.cluster import ClusterState
+
+LAUNCHER = ("python3", "-m", "resolute.launch")
+"""Our launcher runs every task: it fetches the context, meets its peers and runs the entrypoint."""
+
+SHARED_FS_IN_CONTAINER = "/determined_shared_fs"
+
+TaskToken = Callable[[AllocationId, UserId], str]
+"""Signs a token that is good as long as the allocation lives."""
+
+UserToken = Callable[[UserId], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecRenderer:
+    """Needs only how to sign."""
+
+    task_token: TaskToken
+    inter_node_network_interface: str = ""
+
+    def render(self, state: ClusterState, allocation: Allocation, container: ContainerId) -> ContainerSpec | None:
+        """None when there is nothing to start any more."""
+        member = next((c for c in allocation.containers if c.id == container), None)
+        trial = state.get(Trial, allocation.trial_id) if allocation.trial_id is not None else None
+        if member is None or member.ended or trial is None:
+            return None
+        experiment = state.get(Experiment, trial.experiment_id)
+        if experiment is None:
+            return None
+        owner = state.get(User, experiment.owner)
+        assert owner is not None
+        return ContainerSpec(
+            container_id=member.id,
+            allocation_id=allocation.id,
+            task_id=allocation.task_id,
+            task_type=allocation.task_type,
+            description=f"exp-{experiment.id}-trial-{trial.id}-rank-{member.rank}",
+            slots=member.slots,
+            environment=self._environment(allocation, member, trial, experiment, owner),
+            command=LAUNCHER,
+            image=_image(experiment.config, "cpu"),
+            shared_directories=_shared_directories(experiment.config),
+        )
+
+    def _environment(
+        self, allocation: Allocation, member: Container, trial: Trial, experiment: Experiment, owner: User
+    ) -> Mapping[str, str]:
+        variables = {
+            "DET_TASK_ID": allocation.task_id,
+            "DET_ALLOCATION_ID": allocation.id,
+            "DET_TASK_TYPE": allocation.task_type.value,
+            "DET_RESOURCES_ID": member.id,
+            "DET_RESOURCES_TYPE": "docker-container",
+            "DET_SESSION_TOKEN": self.task_token(allocation.id, owner.id),
+            "DET_USER": owner.username,
+            "DET_USE_TLS": "false",
+            "DET_SEGMENT_ENABLED": "false",
+            "DET_TASK_LOGGING_METADATA": json.dumps(
+                {"task_id": allocation.task_id, "allocation_id": allocation.id, "container_id": member.id}
+            ),
+            "DET_EXPERIMENT_ID": str(experiment.id),
+            "DET_TRIAL_ID": str(trial.id),
+            "DET_TRIAL_RUN_ID": str(allocation.run_id),
+            "DET_TRIAL_SEED": str(trial.seed),
+            "DET_EXPERIMENT_CONFIG": json.dumps(experiment.config),
+            "DET_HPARAMS": json.dumps(trial.hparams),
+            "DET_STEPS_COMPLETED": str(allocation.resumed_steps),
+            **{name: str(port) for name, port in allocation.ports.items()},
+        }
+        if allocation.resumed_checkpoint is not None:
+            variables["DET_LATEST_CHECKPOINT"] = allocation.resumed_checkpoint
+        if self.inter_node_network_interface:
+            variables["DET_INTER_NODE_NETWORK_INTERFACE"] = self.inter_node_network_interface
+        return {**variables, **user_variables(experiment.config, "cpu")}
+
+
+def user_variables(config: Mapping[str, Any], device: str) -> dict[str, str]:
+    """`environment.environment_variables` for one kind of device; `NAME` without a value is an empty one."""
+    variables = (config.get("environment") or {}).get("environment_variables") or []
+    if isinstance(variables, Mapping):
+        variables = variables.get(device) or []
+    return {name: value for name, _, value in (str(entry).partition("=") for entry in variables)}
+
+
+def _image(config: Mapping[str, Any], device: str) -> str:
+    image = (config.get("environment") or {}).get("image") or ""
+    return str(image.get(device) or "") if isinstance(image, Mapping) else str(image)
+
+
+def _shared_directories(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    storage = config.get("checkpoint_storage") or {}
+    if storage.get("type") == "shared_fs":
+        return ((str(storage["host_path"]), SHARED_FS_IN_CONTAINER),)
+    if storage.get("type") == "directory":
+        path = str(storage["container_path"])
+        return ((path, path),)
+    return ()

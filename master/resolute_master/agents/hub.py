@@ -1,0 +1,147 @@
+"""All agent connections: one session an agent, effects delivered after each commit, the link's end made known."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from resolute.clock import Clock
+from resolute.errors import FailedPrecondition, PermissionDenied, ResoluteError
+from resolute.wire.agent_link import Hello, Welcome
+from resolute_master.agents.container_spec import SpecRenderer
+from resolute_master.agents.session import AgentSession, Closed, Transport
+from resolute_master.domain import effects as fx
+from resolute_master.domain.change import Change
+from resolute_master.domain.commands import LoseAgentLink
+from resolute_master.domain.ids import AgentId, PoolName
+from resolute_master.engine.engine import Engine
+from resolute_master.engine.reporting import Reporting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterIdentity:
+    """Who we are, as agents and clients are told."""
+
+    cluster_id: str
+    cluster_name: str
+    master_id: str
+    version: str
+
+
+class AgentHub:
+    """Sessions by agent id. `serve` runs one connection; everything else follows from commits."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        reporting: Reporting,
+        renderer: SpecRenderer,
+        identity: ClusterIdentity,
+        clock: Clock,
+        heartbeat_s: float,
+        join_key: bytes,
+        static_join_token: str = "",
+    ) -> None:
+        self._engine = engine
+        self._reporting = reporting
+        self._renderer = renderer
+        self._identity = identity
+        self._clock = clock
+        self._heartbeat_s = heartbeat_s
+        self._join_key = join_key
+        self._static_join_token = static_join_token
+        self._sessions: dict[AgentId, AgentSession] = {}
+        self._deliveries: set[asyncio.Task[None]] = set()
+        engine.on_commit(self._deliver)
+
+    # -- connections -------------------------------------------------------------------------------------------
+
+    async def serve(self, transport: Transport) -> None:
+        """Until the connection ends. Two living connections of one agent are not possible: the second is refused."""
+        session = AgentSession(
+            transport,
+            engine=self._engine,
+            reporting=self._reporting,
+            renderer=self._renderer,
+            welcome=self._welcome,
+            admit=self._admit,
+            clock=self._clock,
+        )
+        try:
+            if not await session.register():
+                return
+        except Closed:
+            return
+        finally:
+            if not session.agent_id:
+                await transport.close()
+        self._sessions[session.agent_id] = session
+        try:
+            await session.obey(self._outstanding(session.agent_id))
+            await session.run()
+        finally:
+            if self._sessions.get(session.agent_id) is session:
+                del self._sessions[session.agent_id]
+            await self._lost(session)
+
+    async def _lost(self, session: AgentSession) -> None:
+        try:
+            await self._engine.submit(LoseAgentLink(agent=session.agent_id, incarnation=session.incarnation))
+        except ResoluteError:
+            pass  # the engine has stopped: its next start disconnects every agent
+
+    def _admit(self, hello: Hello) -> None:
+        if AgentId(hello.agent_id) in self._sessions:
+            raise FailedPrecondition(
+                f"an agent '{hello.agent_id}' is connected already; give this one another agent_id, or end the other"
+            )
+        expected = self.join_token(hello.instance_id) if hello.instance_id else self._static_join_token
+        if expected and not hmac.compare_digest(expected, hello.join_token):
+            raise PermissionDenied(
+                "join_token: not the one that this master gave; take it from the master's configuration"
+            )
+
+    def join_token(self, instance_id: str) -> str:
+        """The one-machine token that proves that a machine is the one that was launched for `instance_id`."""
+        return hmac.new(self._join_key, instance_id.encode(), "sha256").hexdigest()
+
+    def _welcome(self, agent: AgentId, pool: PoolName, expected: Sequence[str]) -> Welcome:
+        return Welcome(
+            cluster_id=self._identity.cluster_id,
+            cluster_name=self._identity.cluster_name,
+            master_id=self._identity.master_id,
+            heartbeat_s=self._heartbeat_s,
+            lease_s=self._engine.pools[pool].agent_reconnect_wait_s,
+            expected=tuple(expected),
+        )
+
+    # -- effects -----------------------------------------------------------------------------------------------
+
+    def _outstanding(self, agent: AgentId) -> tuple[fx.Effect, ...]:
+        return tuple(e for e in self._engine.outstanding() if _agent_of(e) == agent)
+
+    def _deliver(self, change: Change) -> None:
+        by_agent: Mapping[AgentId, list[fx.Effect]] = defaultdict(list)
+        for effect in change.outbox_added:
+            agent = _agent_of(effect)
+            if agent is not None:
+                by_agent[agent].append(effect)
+        for agent, effects in by_agent.items():
+            session = self._sessions.get(agent)
+            if session is not None:
+                delivery = asyncio.create_task(session.obey(effects))
+                self._deliveries.add(delivery)
+                delivery.add_done_callback(self._deliveries.discard)
+
+    async def close(self) -> None:
+        """Drop every link; agents connect again to whoever is master next."""
+        for session in tuple(self._sessions.values()):
+            await session.close()
+
+
+def _agent_of(effect: fx.Effect) -> AgentId | None:
+    return effect.agent if isinstance(effect, fx.StartContainer | fx.KillContainer) else None

@@ -1,0 +1,62 @@
+"""The link over aiohttp: JSON text frames `{"type": ..., "body": {...}}` on `/agents/link`."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from aiohttp import WSMsgType, web
+
+from resolute.wire.agent_link import AGENT_MESSAGES, MAX_FRAME_BYTES, AgentMessage, MasterMessage
+from resolute_master.agents.hub import AgentHub
+from resolute_master.agents.session import Closed
+
+SEND_TIMEOUT_S = 30.0
+"""An agent that takes nothing for so long is treated as gone."""
+
+
+class WebSocketTransport:
+    """One accepted socket."""
+
+    def __init__(self, socket: web.WebSocketResponse) -> None:
+        self._socket = socket
+
+    async def receive(self) -> AgentMessage:
+        message = await self._socket.receive()
+        if message.type is not WSMsgType.TEXT:
+            raise Closed(f"socket {message.type.name.lower()}")
+        return decode(message.data)
+
+    async def send(self, message: MasterMessage) -> None:
+        try:
+            async with asyncio.timeout(SEND_TIMEOUT_S):
+                await self._socket.send_str(encode(message))
+        except (ConnectionError, TimeoutError, RuntimeError) as error:
+            raise Closed(f"cannot send: {error or type(error).__name__}") from error
+
+    async def close(self) -> None:
+        await self._socket.close()
+
+
+def decode(frame: str) -> AgentMessage:
+    """Raises `Closed` for what is not a message of the protocol: the agent has to begin anew."""
+    try:
+        envelope = msgspec.json.decode(frame)
+        return msgspec.convert(envelope["body"], AGENT_MESSAGES[envelope["type"]])
+    except (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError) as error:
+        raise Closed(f"not a message of the agent link: {error}") from error
+
+
+def encode(message: MasterMessage) -> str:
+    return msgspec.json.encode({"type": type(message).__name__, "body": message}).decode()
+
+
+def add_agent_link(app: web.Application, hub: AgentHub) -> None:
+    async def link(request: web.Request) -> web.WebSocketResponse:
+        # Heartbeats of our own, so no pings: those are answered only while somebody reads the socket.
+        socket = web.WebSocketResponse(max_msg_size=MAX_FRAME_BYTES, compress=False)
+        await socket.prepare(request)
+        await hub.serve(WebSocketTransport(socket))
+        return socket
+
+    app.router.add_get("/agents/link", link)

@@ -1,0 +1,411 @@
+"""Everything that may be asked of the engine: typed values, journaled as they are.
+
+A command carries facts and wishes, never secrets (passwords are hashed before they become a command) and never files (they
+are stored by their hash first).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from resolute.wire.agent_link import ContainerReport, Device
+from resolute.wire.states import NoticeKind
+from resolute_master.domain.ids import (
+    AgentId,
+    AllocationId,
+    ContainerId,
+    ExperimentId,
+    InstanceId,
+    JobId,
+    PoolName,
+    SessionId,
+    TrialId,
+    UserId,
+)
+from resolute_provisioner.model import Observed, RefusalKind
+
+# ---------------------------------------------------------------------------------------------------------- master
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterStarted:
+    """First command of every master process: no link survives a restart, so every agent is disconnected now."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconsider:
+    """The slow safety pass: look at every pool again, although nothing is known to have changed."""
+
+
+# ----------------------------------------------------------------------------------------------------------- users
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateUser:
+    """Replies with the `UserId`."""
+
+    username: str
+    password_hash: str
+    admin: bool = False
+    active: bool = True
+    display_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeUser:
+    """None leaves a field as it is."""
+
+    user: UserId
+    password_hash: str | None = None
+    admin: bool | None = None
+    active: bool | None = None
+    display_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartSession:
+    session: SessionId
+    user: UserId
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndSession:
+    session: SessionId
+
+
+# ----------------------------------------------------------------------------------------------------- experiments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateExperiment:
+    """Replies with the `ExperimentId`. `config` is complete, defaulted and validated."""
+
+    owner: UserId
+    config: Mapping[str, Any]
+    original_config: str
+    context_hash: str
+    pool: PoolName
+    priority: int
+    weight: float
+    max_slots: int | None
+    seed: int
+    activate: bool
+    workspace_id: int = 1
+    project_id: int = 1
+    parent: ExperimentId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivateExperiment:
+    experiment: ExperimentId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseExperiment:
+    experiment: ExperimentId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelExperiment:
+    experiment: ExperimentId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillExperiment:
+    experiment: ExperimentId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveExperiment:
+    experiment: ExperimentId
+    archived: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteExperiment:
+    experiment: ExperimentId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchExperiment:
+    """None leaves a field as it is."""
+
+    experiment: ExperimentId
+    name: str | None = None
+    description: str | None = None
+    notes: str | None = None
+    labels: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillTrial:
+    trial: TrialId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateJob:
+    """None leaves a field as it is. Moving to another pool preempts what runs, so that it moves."""
+
+    job: JobId
+    priority: int | None = None
+    weight: float | None = None
+    max_slots: int | None = None
+    pool: PoolName | None = None
+
+
+# ------------------------------------------------------------------------------------------------ from inside tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRendezvous:
+    allocation: AllocationId
+    container: ContainerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcknowledgePreemption:
+    allocation: AllocationId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestPreemption:
+    """The task asks to be preempted, because something outside told it to stop."""
+
+    allocation: AllocationId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkReady:
+    allocation: AllocationId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkDaemon:
+    allocation: AllocationId
+    container: ContainerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportEarlyExit:
+    trial: TrialId
+    invalid_hparams: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportProgress:
+    trial: TrialId
+    progress: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportRunnerState:
+    trial: TrialId
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetRunMetadata:
+    trial: TrialId
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredReport:
+    """What one durable metric report means for its trial."""
+
+    trial: TrialId
+    run_id: int
+    steps_completed: int
+    validation: Mapping[str, Any] | None
+    """The metrics of a validation report, else None."""
+    reported_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordReports:
+    """Metric reports that are durable already."""
+
+    reports: tuple[StoredReport, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportCheckpoint:
+    """A checkpoint that is complete in its storage. Keyed by uuid, fenced by the allocation."""
+
+    uuid: str
+    allocation: AllocationId
+    steps_completed: int
+    resources: Mapping[str, int]
+    metadata: Mapping[str, Any]
+    storage_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetCheckpointMetadata:
+    uuid: str
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetCheckpointResources:
+    """What is left of a checkpoint's files: nothing means DELETED, less than before PARTIALLY_DELETED."""
+
+    uuid: str
+    resources: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteCheckpoints:
+    uuids: tuple[str, ...]
+
+
+# ---------------------------------------------------------------------------------------------------------- agents
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterAgent:
+    """A new link. Replies with the ids of the containers that are expected on the agent."""
+
+    agent: AgentId
+    pool: PoolName
+    incarnation: str
+    devices: tuple[Device, ...]
+    address: str
+    version: str
+    instance: InstanceId | None
+    reports: tuple[ContainerReport, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoseAgentLink:
+    agent: AgentId
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportContainer:
+    agent: AgentId
+    incarnation: str
+    report: ContainerReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportNotice:
+    agent: AgentId
+    incarnation: str
+    kind: NoticeKind
+    deadline: datetime | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAgentEnabled:
+    """Disabling without drain ends what runs there; draining lets it finish; enabling clears both."""
+
+    agent: AgentId
+    enabled: bool
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetSlotEnabled:
+    agent: AgentId
+    index: int
+    enabled: bool
+    draining: bool = False
+
+
+# ------------------------------------------------------------------------------------------------------- instances
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordLaunch:
+    """The cloud confirmed the machine."""
+
+    instance: InstanceId
+    provider_id: str
+    observed: Observed
+    paid_from: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordRefusal:
+    """The cloud gave no machine for this instance: its row is over, a new try is a new row."""
+
+    instance: InstanceId
+    kind: RefusalKind
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordObservation:
+    """The cloud's word about a machine has changed. GONE is final."""
+
+    instance: InstanceId
+    provider_id: str
+    observed: Observed
+    paid_from: datetime | None
+    paid_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordStray:
+    """A machine with our cluster's tag that no row accounts for was found and ended."""
+
+    pool: PoolName
+    provider_id: str
+    token: str
+
+
+Command = (
+    MasterStarted
+    | Reconsider
+    | CreateUser
+    | ChangeUser
+    | StartSession
+    | EndSession
+    | CreateExperiment
+    | ActivateExperiment
+    | PauseExperiment
+    | CancelExperiment
+    | KillExperiment
+    | ArchiveExperiment
+    | DeleteExperiment
+    | PatchExperiment
+    | KillTrial
+    | UpdateJob
+    | JoinRendezvous
+    | AcknowledgePreemption
+    | RequestPreemption
+    | MarkReady
+    | MarkDaemon
+    | ReportEarlyExit
+    | ReportProgress
+    | ReportRunnerState
+    | SetRunMetadata
+    | RecordReports
+    | ReportCheckpoint
+    | SetCheckpointMetadata
+    | SetCheckpointResources
+    | DeleteCheckpoints
+    | RegisterAgent
+    | LoseAgentLink
+    | ReportContainer
+    | ReportNotice
+    | SetAgentEnabled
+    | SetSlotEnabled
+    | RecordLaunch
+    | RecordRefusal
+    | RecordObservation
+    | RecordStray
+)
+
+COMMANDS: Mapping[str, type[Command]] = {kind.__name__: kind for kind in Command.__args__}  # type: ignore[attr-defined]
+"""By the name under which the journal keeps them."""

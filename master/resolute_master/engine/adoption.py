@@ -1,0 +1,67 @@
+"""Ended experiments leave the memory; a command that concerns one takes it up again for its cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from resolute_master.domain import commands as c
+from resolute_master.domain.change import Entity
+from resolute_master.domain.checkpoint import Checkpoint
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import ExperimentId, TrialId
+from resolute_master.domain.trial import Trial
+from resolute_master.lifecycle.cluster import ClusterState
+from resolute_master.store.base import Store
+
+
+async def entities_for(store: Store, state: ClusterState, commands: Iterable[c.Command]) -> tuple[Entity, ...]:
+    """What the commands need and the memory does not have; unknown ids are left to the rules to refuse."""
+    wanted: set[ExperimentId] = set()
+    for command in commands:
+        wanted |= await _experiments_of(store, state, command)
+    found: list[Entity] = []
+    for id_ in sorted(wanted):
+        if state.get(Experiment, id_) is None:
+            found += await store.experiment_entities(id_)
+    return tuple(found)
+
+
+async def _experiments_of(store: Store, state: ClusterState, command: c.Command) -> set[ExperimentId]:
+    match command:
+        case c.CreateExperiment(parent=parent):
+            return set() if parent is None else {parent}
+        case (
+            c.ActivateExperiment()
+            | c.PauseExperiment()
+            | c.CancelExperiment()
+            | c.KillExperiment()
+            | c.ArchiveExperiment()
+            | c.DeleteExperiment()
+            | c.PatchExperiment()
+        ):
+            return {command.experiment}
+        case c.KillTrial() | c.SetRunMetadata() | c.ReportRunnerState() | c.ReportProgress() | c.ReportEarlyExit():
+            return await _of_trial(store, state, command.trial)
+        case c.SetCheckpointMetadata() | c.SetCheckpointResources():
+            return await _of_checkpoint(store, state, command.uuid)
+        case c.DeleteCheckpoints():
+            found: set[ExperimentId] = set()
+            for uuid in command.uuids:
+                found |= await _of_checkpoint(store, state, uuid)
+            return found
+        case _:
+            return set()
+
+
+async def _of_trial(store: Store, state: ClusterState, id_: TrialId) -> set[ExperimentId]:
+    if state.get(Trial, id_) is not None:
+        return set()
+    trial = await store.trial(id_)
+    return set() if trial is None else {trial.experiment_id}
+
+
+async def _of_checkpoint(store: Store, state: ClusterState, uuid: str) -> set[ExperimentId]:
+    if state.get(Checkpoint, uuid) is not None:
+        return set()
+    checkpoint = await store.checkpoint(uuid)
+    return set() if checkpoint is None else {checkpoint.experiment_id}

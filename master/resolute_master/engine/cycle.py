@@ -1,0 +1,246 @@
+"""One cycle, as a deterministic function of memory, commands, time and entropy.
+
+    commands -> rules -> what is due -> scheduler -> planner -> one change
+
+The engine commits the change and only then lets the memory absorb it; replay does the same without a store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from resolute.errors import ResoluteError
+from resolute.ids import SeededIds
+from resolute_master.domain.agent import Agent
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.change import KINDS, Change, Entity, JournalEntry
+from resolute_master.domain.commands import Command, MasterStarted, Reconsider
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.instance import Instance
+from resolute_master.domain.job import Job
+from resolute_master.engine import supply
+from resolute_master.engine.journal import chain, encode_commands, encode_entities
+from resolute_master.engine.memory import Memory, pool_of
+from resolute_master.lifecycle import allocations, deadlines, instances
+from resolute_master.lifecycle.apply import apply, settle
+from resolute_master.lifecycle.step import Step
+from resolute_master.scheduler.plan import Plan
+from resolute_master.scheduler.schedule import schedule
+from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_provisioner.model import Demand, ScalePlan
+from resolute_provisioner.plan import plan_scale
+
+SNAPSHOT_EVERY = 1000
+"""Cycles between journal snapshots. After each, every pool is looked at again, so that a replay may start there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """`replies` has one entry a command: its reply, or the error that refused it.
+
+    `change` is None when no command was accepted, nothing changed and no pool was looked at: then there is nothing to keep.
+    """
+
+    change: Change | None
+    replies: tuple[Any | ResoluteError, ...]
+    snapshots: dict[PoolName, PoolSnapshot]
+    digest: str
+
+
+class Cycle:
+    """`run` once, then commit `Outcome.change` and call `Memory.absorb`."""
+
+    def __init__(self, memory: Memory, *, now: datetime, entropy: str, adopted: Sequence[Entity] = ()) -> None:
+        self._memory = memory
+        self._now = now
+        self._entropy = entropy
+        self._adopted = tuple(adopted)
+        memory.state.adopt(self._adopted)  # durable already; `Memory.absorb` lets go of what is over
+        self._step = Step(memory.state, now=now, ids=self._ids("cycle"), sequence=memory.sequence + 1)
+        self._snapshots = dict(memory.snapshots)
+        self._accepted: list[Command] = []
+        self._plans: list[object] = []
+        self._stale: set[PoolName] = set()
+        """Pools to look at in this cycle."""
+        self._known_waiting: set[str] = set()
+        """Allocations that waited already when the pools were looked at."""
+
+    def run(self, commands: Iterable[Command]) -> Outcome:
+        replies = tuple(self._carry_out(command) for command in commands)
+        self._expire()
+        self._refresh_idle()
+        self._choose_pools()
+        for pool in sorted(self._stale):
+            self._decide(pool)
+        settle(self._step)
+        self._refresh_idle()
+        self._update_snapshots()
+        return self._outcome(replies)
+
+    def _ids(self, label: object) -> SeededIds:
+        return SeededIds(int.from_bytes(hashlib.sha256(f"{self._entropy}/{label}".encode()).digest()[:16]))
+
+    # -- commands and time -------------------------------------------------------------------------------------
+
+    def _carry_out(self, command: Command) -> Any | ResoluteError:
+        """On a copy that is thrown away when the command is refused; only accepted commands are journaled."""
+        attempt = self._step.attempt(self._ids(len(self._accepted)))
+        try:
+            reply = apply(attempt, command)
+        except ResoluteError as error:
+            return error
+        self._step.keep(attempt)
+        self._accepted.append(command)
+        if isinstance(command, MasterStarted | Reconsider):
+            self._stale.update(self._memory.pools)
+        return reply
+
+    def _expire(self) -> None:
+        for kind, key in self._memory.take_due(self._now):
+            entity = self._step.get(KINDS[kind], key)
+            due = None if entity is None else deadlines.deadline(entity, self._memory.pools)
+            if entity is not None and due is not None and due <= self._now:
+                deadlines.expire(self._step, entity)
+                settle(self._step)
+
+    def _refresh_idle(self) -> None:
+        """Machines whose agent or whose agent's work was touched may have become idle or busy."""
+        touched: dict[str, Instance] = {}
+        for entity in self._step.written():
+            agents = {entity.id} if isinstance(entity, Agent) else set()
+            if isinstance(entity, Allocation):
+                agents = {c.agent for c in entity.containers}
+            for id_ in sorted(agents):
+                agent = self._step.get(Agent, id_)
+                instance = self._step.get(Instance, agent.instance_id) if agent and agent.instance_id else None
+                if instance is not None:
+                    touched[instance.id] = instance
+        instances.refresh_idle(self._step, [touched[id_] for id_ in sorted(touched)])
+
+    # -- decisions ---------------------------------------------------------------------------------------------
+
+    def _choose_pools(self) -> None:
+        memory = self._memory
+        self._stale |= memory.due_pools
+        self._stale |= {pool for pool, at in memory.revisit.items() if at <= self._now}
+        if memory.sequence and memory.sequence % SNAPSHOT_EVERY == 0:
+            self._stale.update(memory.pools)
+        self._stale |= self._update_snapshots()
+        self._stale &= set(memory.pools)
+        self._known_waiting = {a.id for a in self._waiting()}
+
+    def _update_snapshots(self) -> set[PoolName]:
+        """Bring the pools' snapshots up to date with the working copy; answers which pools changed."""
+        changed: set[PoolName] = set()
+        for kind, key in self._step.written_keys():
+            before = self._memory.state.get(KINDS[kind], key)
+            after = self._step.get(KINDS[kind], key)
+            for entity in (before, after):
+                pool = pool_of(entity) if entity is not None else None
+                if pool in self._snapshots:
+                    changed.add(pool)
+            self._move(before, after)
+        return changed
+
+    def _move(self, before: Entity | None, after: Entity | None) -> None:
+        old, new = (pool_of(before) if before else None), (pool_of(after) if after else None)
+        if before is not None and old in self._snapshots and (after is None or old != new):
+            self._snapshots[old] = _without(self._snapshots[old], before)
+        if after is not None and new in self._snapshots:
+            self._snapshots[new] = _with(self._snapshots[new], after)
+
+    def _decide(self, pool: PoolName) -> None:
+        policy = self._memory.pools[pool]
+        machines = instances.views(self._step, pool)
+        beliefs = instances.beliefs(self._step, pool)
+        snapshot = self._snapshots[pool].at(self._now)
+        if policy.scaling is not None:
+            snapshot = snapshot.with_supply(supply.of(policy.scaling, machines, beliefs, self._now))
+        plan = schedule(snapshot)
+        self._apply(plan)
+        wakes = [plan.revisit_at]
+        scale = ScalePlan()
+        if policy.scaling is not None:
+            returning = instances.returning_gangs(self._step, pool)
+            demand = Demand(gangs=(*plan.demand.gangs, *returning))
+            scale = plan_scale(policy.scaling, instances.views(self._step, pool), demand, beliefs, self._now)
+            instances.apply_plan(self._step, policy.scaling, scale)
+            wakes.append(scale.revisit_at)
+        self._plans.append([pool, plan, scale])
+        self._snapshots[pool] = snapshot
+        self._schedule_revisit(pool, [wake for wake in wakes if wake is not None])
+
+    def _apply(self, plan: Plan) -> None:
+        for preemption in plan.preempt:
+            allocations.preempt(self._step, preemption.allocation, preemption.reason)
+        for placement in plan.place:
+            allocations.assign(self._step, placement.allocation, placement.slots, placement.agents, placement.reason)
+
+    def _schedule_revisit(self, pool: PoolName, wakes: list[datetime]) -> None:
+        self._memory.revisit.pop(pool, None)
+        if wakes:
+            self._memory.revisit[pool] = min(wakes)
+
+    # -- the result --------------------------------------------------------------------------------------------
+
+    def _outcome(self, replies: tuple[Any | ResoluteError, ...]) -> Outcome:
+        step = self._step
+        self._memory.due_pools = self._left_over()
+        upserts, deletes = step.upserts(), step.deletes()
+        draft = Change(
+            journal=JournalEntry(
+                sequence=step.sequence,
+                at=self._now,
+                entropy=self._entropy,
+                commands=encode_commands(self._accepted),
+                adopted=encode_entities(self._adopted),
+                digest="",
+            ),
+            upserts=upserts,
+            deletes=deletes,
+            outbox_added=step.outbox_added(),
+            outbox_removed=step.outbox_removed(),
+            logs=tuple(step.logs),
+            decisions=tuple(step.decisions),
+        )
+        if not (self._accepted or self._plans or upserts or deletes):
+            return Outcome(change=None, replies=replies, snapshots=self._snapshots, digest=self._memory.digest)
+        digest = chain(self._memory.digest, draft, self._plans)
+        change = replace(draft, journal=replace(draft.journal, digest=digest))
+        return Outcome(change=change, replies=replies, snapshots=self._snapshots, digest=digest)
+
+    def _waiting(self) -> list[Allocation]:
+        written = self._step.written()
+        return [e for e in written if isinstance(e, Allocation) and e.assigned_at is None and not e.ended]
+
+    def _left_over(self) -> set[PoolName]:
+        """Pools where carrying out the plans has made new work wait: they are looked at again at once."""
+        return {a.pool for a in self._waiting() if a.id not in self._known_waiting}
+
+
+def _with(snapshot: PoolSnapshot, entity: Entity) -> PoolSnapshot:
+    match entity:
+        case Agent():
+            return snapshot.with_agent(entity)
+        case Job():
+            return snapshot.with_job(entity)
+        case Allocation():
+            return snapshot.with_allocation(entity)
+        case _:
+            return snapshot
+
+
+def _without(snapshot: PoolSnapshot, entity: Entity) -> PoolSnapshot:
+    match entity:
+        case Agent():
+            return snapshot.without_agent(entity.id)
+        case Job():
+            return snapshot.without_job(entity.id)
+        case Allocation():
+            return snapshot.without_allocation(entity.id)
+        case _:
+            return snapshot

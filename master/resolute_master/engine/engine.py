@@ -1,0 +1,260 @@
+"""The task around the cycles: inbox, commit, replies, effects, news.
+
+Everybody else only submits commands and may wait for the reply, which comes when it is durable. A commit that fails stops the
+engine: nothing is half stored, the callers are told, and the next start goes on from what is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from resolute.clock import Clock
+from resolute.errors import LimitExceeded, ResoluteError, Unavailable
+from resolute.ids import IdSource
+from resolute_master.domain.change import KIND_OF, Change, EntityKey, key_of
+from resolute_master.domain.commands import Command, MasterStarted, Reconsider
+from resolute_master.domain.effects import Effect
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.pool import PoolPolicy
+from resolute_master.engine.adoption import entities_for
+from resolute_master.engine.cycle import SNAPSHOT_EVERY, Cycle
+from resolute_master.engine.journal import encode_state
+from resolute_master.engine.memory import Memory
+from resolute_master.lifecycle.cluster import ClusterState
+from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_master.store.base import Snapshot, Store
+
+log = logging.getLogger(__name__)
+
+INBOX_LIMIT = 10_000
+"""Commands that wait for a cycle; past that callers are told to try again."""
+
+BATCH_LIMIT = 200
+"""Commands a cycle: a thousand would make cycles of 20 ms (docs/adr)."""
+
+SAFETY_PASS_S = 60.0
+"""Every pool is looked at so often, although each change is followed by a cycle of its own."""
+
+NOTHING_CHANGED = Unavailable("the engine has stopped")
+
+
+@dataclass(slots=True)
+class _Waiting:
+    command: Command
+    reply: asyncio.Future[Any]
+
+
+class Watch:
+    """Wakes when something was committed. `with engine.watch(...) as watch: await watch.changed(5.0)`."""
+
+    def __init__(self, watchers: dict[Any, set[Watch]], keys: Sequence[Any]) -> None:
+        self._watchers = watchers
+        self._keys = tuple(keys)
+        self._event = asyncio.Event()
+
+    def __enter__(self) -> Watch:
+        for key in self._keys:
+            self._watchers.setdefault(key, set()).add(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        for key in self._keys:
+            watchers = self._watchers.get(key, set())
+            watchers.discard(self)
+            if not watchers:
+                self._watchers.pop(key, None)
+
+    def wake(self) -> None:
+        self._event.set()
+
+    async def changed(self, timeout_s: float | None = None) -> bool:
+        """True after a change since the last call (or since the watch began), False when the time is up."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        self._event.clear()
+        return True
+
+
+class Engine:
+    """`await start()`, then `run()` as a task; `submit` from anywhere."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        ids: IdSource,
+        pools: Mapping[PoolName, PoolPolicy],
+        version: str,
+        retain_snapshots: int = 3,
+        safety_pass_s: float = SAFETY_PASS_S,
+    ) -> None:
+        self.pools = pools
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._version = version
+        self._retain_snapshots = retain_snapshots
+        self._safety_pass_s = safety_pass_s
+        self._memory: Memory | None = None
+        self._inbox: asyncio.Queue[_Waiting] = asyncio.Queue(INBOX_LIMIT)
+        self._watchers: dict[Any, set[Watch]] = {}
+        self._on_commit: list[Callable[[Change], None]] = []
+        self._stopped: ResoluteError | None = None
+        self.cycles = 0
+
+    # -- for others --------------------------------------------------------------------------------------------
+
+    @property
+    def memory(self) -> Memory:
+        assert self._memory is not None, "the engine has not been started"
+        return self._memory
+
+    @property
+    def state(self) -> ClusterState:
+        """Committed state; what is over is in the store only."""
+        return self.memory.state
+
+    def snapshot(self, pool: PoolName) -> PoolSnapshot:
+        return self.memory.snapshots[pool].at(self._clock.now())
+
+    async def submit(self, command: Command) -> Any:
+        """Carry it out; returns its reply when it is durable, raises the `ResoluteError` that refused it."""
+        if self._stopped is not None:
+            raise self._stopped
+        waiting = _Waiting(command, asyncio.get_running_loop().create_future())
+        try:
+            self._inbox.put_nowait(waiting)
+        except asyncio.QueueFull:
+            raise LimitExceeded(f"the master's inbox holds {INBOX_LIMIT} commands; try again in a moment") from None
+        return await waiting.reply
+
+    def watch(self, kind: str, key: EntityKey) -> Watch:
+        """Wakes after each commit that touched this entity; kind "" and key "" for any commit at all."""
+        return Watch(self._watchers, [(kind, key)])
+
+    def outstanding(self) -> tuple[Effect, ...]:
+        """Effects that the world has not obeyed yet, by key."""
+        return tuple(self.state.outbox[key] for key in sorted(self.state.outbox))
+
+    def on_commit(self, listener: Callable[[Change], None]) -> None:
+        """Called after each commit, in order, with what was stored; must not block."""
+        self._on_commit.append(listener)
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Load what is stored and commit the first cycle: boot is an ordinary one."""
+        stored = await self._store.load()
+        self._memory = Memory(
+            ClusterState(stored.entities, stored.outbox),
+            self.pools,
+            sequence=stored.sequence,
+            digest=stored.digest,
+            now=self._clock.now(),
+        )
+        await self._save_snapshot()
+        boot = _Waiting(MasterStarted(version=self._version), asyncio.get_running_loop().create_future())
+        await self._cycle([boot])
+
+    async def run(self) -> None:
+        """Cycles until cancelled, or until the store fails."""
+        try:
+            next_pass = self._clock.monotonic() + self._safety_pass_s
+            while True:
+                batch = await self._gather(next_pass)
+                if self._clock.monotonic() >= next_pass:
+                    next_pass = self._clock.monotonic() + self._safety_pass_s
+                    batch.append(_Waiting(Reconsider(), asyncio.get_running_loop().create_future()))
+                await self._cycle(batch)
+        finally:
+            self._stop(self._stopped or NOTHING_CHANGED)
+
+    async def _gather(self, next_pass: float) -> list[_Waiting]:
+        """Wait for commands, or for the next deadline; take all that are there, up to the limit."""
+        batch: list[_Waiting] = []
+        timeout = max(0.0, next_pass - self._clock.monotonic())
+        wake = self.memory.next_wake()
+        if wake is not None:
+            timeout = max(0.0, min(timeout, (wake - self._clock.now()).total_seconds()) if wake.year > 1 else 0.0)
+        try:
+            async with asyncio.timeout(timeout):
+                batch.append(await self._inbox.get())
+        except TimeoutError:
+            pass
+        while len(batch) < BATCH_LIMIT and not self._inbox.empty():
+            batch.append(self._inbox.get_nowait())
+        return batch
+
+    # -- one cycle ---------------------------------------------------------------------------------------------
+
+    async def _cycle(self, batch: Sequence[_Waiting]) -> None:
+        memory = self.memory
+        commands = [waiting.command for waiting in batch]
+        try:
+            adopted = await entities_for(self._store, memory.state, commands)
+            cycle = Cycle(memory, now=self._clock.now(), entropy=f"{self._ids.bits(128):032x}", adopted=adopted)
+            outcome = cycle.run(commands)
+            if outcome.change is not None:
+                await self._store.commit(outcome.change)
+                memory.absorb(outcome.change, outcome.snapshots, outcome.digest)
+            memory.let_go(adopted)
+        except BaseException as error:
+            self._fail(batch, error)
+            raise
+        self.cycles += 1
+        for waiting, reply in zip(batch, outcome.replies, strict=True):
+            _answer(waiting, reply)
+        if outcome.change is not None:
+            self._publish(outcome.change)
+            if memory.sequence % SNAPSHOT_EVERY == 0:
+                await self._save_snapshot()
+
+    async def _save_snapshot(self) -> None:
+        memory = self.memory
+        snapshot = Snapshot(sequence=memory.sequence, digest=memory.digest, body=encode_state(memory.state))
+        await self._store.save_snapshot(snapshot, retain=self._retain_snapshots)
+
+    def _publish(self, change: Change) -> None:
+        touched = {(KIND_OF[type(entity)], key_of(entity)) for entity in change.upserts}
+        touched |= set(change.deletes)
+        touched.add(("", ""))
+        for key in touched:
+            for watch in tuple(self._watchers.get(key, ())):
+                watch.wake()
+        for listener in self._on_commit:
+            listener(change)
+
+    # -- failure -----------------------------------------------------------------------------------------------
+
+    def _fail(self, batch: Sequence[_Waiting], error: BaseException) -> None:
+        """What was asked may or may not be stored; the caller has to ask again."""
+        if not isinstance(error, asyncio.CancelledError):
+            log.error("the engine stops: %s: %s", type(error).__name__, error)
+        self._stopped = Unavailable(f"the master could not store the change: {error}")
+        for waiting in batch:
+            _answer(waiting, self._stopped)
+
+    def _stop(self, reason: ResoluteError) -> None:
+        self._stopped = reason
+        while not self._inbox.empty():
+            _answer(self._inbox.get_nowait(), reason)
+
+
+def _answer(waiting: _Waiting, reply: Any | ResoluteError) -> None:
+    if waiting.reply.done():
+        return
+    if isinstance(reply, ResoluteError):
+        waiting.reply.set_exception(reply)
+        # A caller that no longer waits must not make the loop complain about an exception nobody has seen.
+        waiting.reply.add_done_callback(lambda future: future.exception())
+    else:
+        waiting.reply.set_result(reply)

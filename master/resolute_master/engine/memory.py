@@ -1,0 +1,120 @@
+"""What a cycle works on: the committed state, and what is derived from it incrementally.
+
+The derived parts (pool snapshots, the heap of deadlines) are functions of the state: a replay that starts from a journal snapshot
+builds them afresh and decides the same.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from resolute_master.domain.agent import Agent
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.change import KIND_OF, Change, Entity, EntityKey, PoolBelief, key_of
+from resolute_master.domain.checkpoint import Checkpoint
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.instance import Instance
+from resolute_master.domain.job import Job
+from resolute_master.domain.pool import PoolPolicy
+from resolute_master.domain.trial import Trial
+from resolute_master.lifecycle.cluster import ClusterState
+from resolute_master.lifecycle.deadlines import deadline
+from resolute_master.scheduler.snapshot import PoolSnapshot
+
+Pools = Mapping[PoolName, PoolPolicy]
+
+
+def pool_of(entity: Entity) -> PoolName | None:
+    """The pool whose decisions the entity takes part in."""
+    match entity:
+        case Agent() | Allocation() | Instance() | Job():
+            return entity.pool
+        case PoolBelief():
+            return PoolName(entity.pool)
+        case _:
+            return None
+
+
+class Memory:
+    """State plus derived indexes; changed by `absorb` only."""
+
+    def __init__(self, state: ClusterState, pools: Pools, *, sequence: int, digest: str, now: datetime) -> None:
+        self.state = state
+        self.pools = pools
+        self.sequence = sequence
+        self.digest = digest
+        self.snapshots: dict[PoolName, PoolSnapshot] = {}
+        self.due_pools: set[PoolName] = set(pools)
+        """To be looked at in the next cycle, whatever changes."""
+        self.revisit: dict[PoolName, datetime] = {}
+        self._deadlines: list[tuple[datetime, str, str, EntityKey]] = []
+        for name, policy in sorted(pools.items()):
+            self.snapshots[name] = PoolSnapshot.build(
+                policy,
+                [a for a in state.all(Agent) if a.pool == name],
+                [j for j in state.all(Job) if j.pool == name],
+                [a for a in state.all(Allocation) if a.pool == name],
+                now=now,
+            )
+        self._watch_deadlines(state.entities())
+
+    # -- deadlines ---------------------------------------------------------------------------------------------
+
+    def _watch_deadlines(self, entities: Iterable[Entity]) -> None:
+        for entity in entities:
+            due = deadline(entity, self.pools)
+            if due is not None:
+                key = key_of(entity)
+                heapq.heappush(self._deadlines, (due, KIND_OF[type(entity)], str(key), key))
+
+    def take_due(self, now: datetime) -> tuple[tuple[str, EntityKey], ...]:
+        """(kind, key) of what may be due, each once, in order; the caller checks that it still is."""
+        due: dict[tuple[str, EntityKey], None] = {}
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, kind, _, key = heapq.heappop(self._deadlines)
+            due[(kind, key)] = None
+        return tuple(sorted(due, key=lambda slot: (slot[0], str(slot[1]))))
+
+    def next_wake(self) -> datetime | None:
+        """When a cycle is to run even if no command comes."""
+        times = list(self.revisit.values())
+        if self.due_pools:
+            return datetime.min.replace(tzinfo=UTC)
+        if self._deadlines:
+            times.append(self._deadlines[0][0])
+        return min(times, default=None)
+
+    # -- commits -----------------------------------------------------------------------------------------------
+
+    def absorb(self, change: Change, snapshots: Mapping[PoolName, PoolSnapshot], digest: str) -> None:
+        """Take over a committed cycle, and let go of what is over."""
+        self.state.absorb(change)
+        self.snapshots.update(snapshots)
+        self.sequence = change.journal.sequence
+        self.digest = digest
+        self._watch_deadlines(change.upserts)
+        self.let_go(change.upserts)
+
+    def let_go(self, entities: Iterable[Entity]) -> None:
+        """Ended things stay in the store only, so that the memory is as large as what is alive."""
+        for entity in entities:
+            match entity:
+                case Allocation(ended=True):
+                    self.state.forget("allocation", entity.id)
+                case Instance(over=True):
+                    self.state.forget("instance", entity.id)
+                case Experiment() if entity.state.terminal:
+                    self._forget_experiment(entity)
+                case _:
+                    pass
+
+    def _forget_experiment(self, experiment: Experiment) -> None:
+        for trial in self.state.find(Trial, "trials_of_experiment", experiment.id):
+            self.state.forget("trial", trial.id)
+        for checkpoint in self.state.find(Checkpoint, "checkpoints_of_experiment", experiment.id):
+            self.state.forget("checkpoint", checkpoint.uuid)
+        self.state.forget("job", experiment.job_id)
+        self.state.forget("experiment", experiment.id)

@@ -1,0 +1,63 @@
+"""Run a recorded journal again, from its snapshot, and compare every digest.
+
+    python -m resolute_master.engine.replay <database>
+
+needs the store's journal and snapshots, nothing else: no master, no agents, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+
+from resolute_master.domain.change import JournalEntry
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.pool import PoolPolicy
+from resolute_master.engine.cycle import Cycle
+from resolute_master.engine.journal import decode_commands, decode_entities, decode_state
+from resolute_master.engine.memory import Memory
+from resolute_master.store.base import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divergence:
+    """The first cycle that did not come out as recorded."""
+
+    sequence: int
+    recorded: str
+    replayed: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """`cycles` were run again; `divergence` is None when all came out as recorded."""
+
+    first: int
+    cycles: int
+    digest: str
+    divergence: Divergence | None
+
+
+async def replay(
+    snapshot: Snapshot, journal: AsyncIterator[JournalEntry], pools: Mapping[PoolName, PoolPolicy]
+) -> Replay:
+    """Run the entries after the snapshot. `pools` is the configuration under which they were recorded."""
+    memory: Memory | None = None
+    cycles = 0
+    async for entry in journal:
+        if memory is None:
+            memory = Memory(
+                decode_state(snapshot.body), pools, sequence=snapshot.sequence, digest=snapshot.digest, now=entry.at
+            )
+        adopted = decode_entities(entry.adopted)
+        cycle = Cycle(memory, now=entry.at, entropy=entry.entropy, adopted=adopted)
+        outcome = cycle.run(decode_commands(entry.commands))
+        replayed = outcome.change.journal.digest if outcome.change else "(nothing changed)"
+        if outcome.change is None or replayed != entry.digest:
+            found = Divergence(sequence=entry.sequence, recorded=entry.digest, replayed=replayed)
+            return Replay(first=snapshot.sequence + 1, cycles=cycles, digest=memory.digest, divergence=found)
+        memory.absorb(outcome.change, outcome.snapshots, outcome.digest)
+        memory.let_go(adopted)
+        cycles += 1
+    digest = memory.digest if memory is not None else snapshot.digest
+    return Replay(first=snapshot.sequence + 1, cycles=cycles, digest=digest, divergence=None)

@@ -1,0 +1,102 @@
+"""Metrics, logs and step marks: batched to the store, acknowledged when they are durable, then made known to the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from resolute.errors import Conflict, NotFound
+from resolute_master.domain.commands import RecordReports, StoredReport
+from resolute_master.domain.ids import TaskId
+from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
+from resolute_master.domain.trial import Trial
+from resolute_master.engine.engine import Engine, Watch
+from resolute_master.store.base import MetricOutcome, Store
+from resolute_master.store.writers import BatchedWriter
+
+VALIDATION_GROUP = "validation"
+
+
+class Reporting:
+    """One batched writer a stream. Runs inside `run`; every method returns when its rows are durable."""
+
+    def __init__(self, store: Store, engine: Engine) -> None:
+        self._store = store
+        self._engine = engine
+        self._metrics: BatchedWriter[MetricReport, MetricOutcome] = BatchedWriter(self._store_metrics)
+        self._logs: BatchedWriter[LogRecord, None] = BatchedWriter(self._store_logs)
+        self._marks: BatchedWriter[StepMark, None] = BatchedWriter(self._store_marks)
+        self._log_watchers: dict[Any, set[Watch]] = {}
+        engine.on_commit(lambda change: self._wake(record.task_id for record in change.logs))
+
+    async def close(self) -> None:
+        """Everything that was accepted is stored first."""
+        for writer in (self._metrics, self._logs, self._marks):
+            await writer.close()
+
+    # -- for the doors -----------------------------------------------------------------------------------------
+
+    async def metrics(self, report: MetricReport) -> MetricOutcome:
+        """Raises `NotFound` for an unknown trial and `Conflict` for a run that a newer one has replaced."""
+        self.check_run(report)
+        (outcome,) = await self._metrics.append([report])
+        return outcome
+
+    async def logs(self, records: Sequence[LogRecord]) -> None:
+        await self._logs.append(records)
+
+    async def step_marks(self, marks: Sequence[StepMark]) -> None:
+        await self._marks.append(marks)
+
+    def check_run(self, report: MetricReport) -> None:
+        """Fence: only the newest run of a trial reports."""
+        trial = self._engine.state.get(Trial, report.trial_id)
+        if trial is None:
+            raise NotFound("trial", report.trial_id)
+        if report.run_id < trial.run_id:
+            raise Conflict(
+                f"run {report.run_id} of trial {trial.id} is over: run {trial.run_id} has begun; its reports are refused"
+            )
+
+    def watch_logs(self, task_ids: Sequence[TaskId]) -> Watch:
+        """Wakes when lines of these tasks were stored."""
+        return Watch(self._log_watchers, task_ids)
+
+    # -- flushes -----------------------------------------------------------------------------------------------
+
+    async def _store_metrics(self, reports: Sequence[MetricReport]) -> Sequence[MetricOutcome]:
+        """A report is known to the rules before its sender is told that it is stored, so a repeat makes up for any crash."""
+        outcomes = await self._store.append_metrics(reports)
+        kept = tuple(
+            _stored(report)
+            for report, outcome in zip(reports, outcomes, strict=True)
+            if outcome is not MetricOutcome.CONFLICT and report.steps_completed is not None
+        )
+        if kept:
+            await self._engine.submit(RecordReports(reports=kept))
+        return outcomes
+
+    async def _store_logs(self, records: Sequence[LogRecord]) -> Sequence[None]:
+        await self._store.append_logs(records)
+        self._wake(record.task_id for record in records)
+        return [None] * len(records)
+
+    async def _store_marks(self, marks: Sequence[StepMark]) -> Sequence[None]:
+        await self._store.append_step_marks(marks)
+        return [None] * len(marks)
+
+    def _wake(self, tasks: Iterable[TaskId]) -> None:
+        for task in set(tasks):
+            for watch in tuple(self._log_watchers.get(task, ())):
+                watch.wake()
+
+
+def _stored(report: MetricReport) -> StoredReport:
+    assert report.steps_completed is not None
+    return StoredReport(
+        trial=report.trial_id,
+        run_id=report.run_id,
+        steps_completed=report.steps_completed,
+        validation=report.metrics if report.group == VALIDATION_GROUP else None,
+        reported_at=report.reported_at,
+    )

@@ -1,0 +1,12 @@
+"""Which moves are legal, and what follows from each.
+
+Knows the states and their consequences, as pure functions of a working copy of the cluster (`step.Step`): a command goes in,
+changed values, effects for the outbox and words for people come out. Must not know asyncio, the store, a clock or a log.
+
+- `cluster`      the state of the cluster, with its indexes
+- `step`         a working copy: reads through to the cluster, collects what changed
+- `allocation`   one allocation by itself: (allocation, event) -> (allocation, effects)
+- `allocations`, `trials`, `experiments`, `agents`, `instances`, `reports`, `users`   what a change of one means for the others
+- `apply`        command -> function
+- `deadlines`    what is due when nobody says anything
+"""

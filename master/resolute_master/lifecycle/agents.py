@@ -1,0 +1,223 @@
+"""Agents: registration, what they report, and their loss.
+
+An agent whose link is down keeps its containers for the pool's reconnect wait, because they go on running; after that, or on the
+cloud's word that the machine is gone, everything on it has failed with the machine and is placed elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from resolute.errors import Conflict, FailedPrecondition, NotFound
+from resolute.wire.agent_link import ContainerReport, Device, Exit
+from resolute.wire.states import ContainerState, FailureKind, NoticeKind
+from resolute_master.domain.agent import Agent, MachineNotice, Slot
+from resolute_master.domain.allocation import Allocation, Container
+from resolute_master.domain.commands import RegisterAgent, ReportNotice
+from resolute_master.domain.ids import AgentId, ContainerId
+from resolute_master.domain.instance import Instance
+from resolute_master.lifecycle import allocation as machine
+from resolute_master.lifecycle import allocations, instances
+from resolute_master.lifecycle.step import Step
+
+
+def containers_on(step: Step, agent: AgentId) -> tuple[tuple[Allocation, Container], ...]:
+    """What has not ended there, with its allocation."""
+    return tuple(
+        (allocation, container)
+        for allocation in step.find(Allocation, "allocations_on_agent", agent)
+        for container in allocation.containers
+        if container.agent == agent and not container.ended
+    )
+
+
+def need(step: Step, id_: AgentId) -> Agent:
+    agent = step.get(Agent, id_)
+    if agent is None:
+        raise NotFound("agent", id_)
+    return agent
+
+
+# ---------------------------------------------------------------------------------------------------- registration
+
+
+def register(step: Step, command: RegisterAgent) -> tuple[ContainerId, ...]:
+    """Take the agent in, believe its reports, and answer which containers it is expected to have.
+
+    Raises `FailedPrecondition` when the machine is not (or no longer) wanted, or when it came back with other devices while
+    work of ours is on it.
+    """
+    before = step.get(Agent, command.agent)
+    instance = _instance_of(step, command)
+    if before is not None and _devices(before) != command.devices:
+        _fail_all(step, command.agent, FailureKind.AGENT_FAILED, "the agent came back with other devices")
+    agent = Agent(
+        id=command.agent,
+        pool=command.pool,
+        slots=_slots(before, command.devices),
+        incarnation=command.incarnation,
+        address=command.address,
+        version=command.version,
+        registered_at=before.registered_at if before else step.now,
+        connected_at=step.now,
+        enabled=before.enabled if before else True,
+        draining=before.draining if before else False,
+        instance_id=command.instance,
+        notice=before.notice if before else None,
+        last_sequence=before.last_sequence if before else 0,
+    )
+    step.put(agent)
+    if instance is not None:
+        instances.joined(step, instance, agent)
+    for report in sorted(command.reports, key=lambda r: r.sequence):
+        _believe(step, agent.id, report)
+    _fail_missing(step, agent.id, {r.container_id for r in command.reports})
+    if before is None:
+        step.decide("join", pool=agent.pool, subject=agent.id, reason=f"agent joined with {len(agent.slots)} slot(s)")
+    return tuple(container.id for _, container in containers_on(step, agent.id))
+
+
+def _instance_of(step: Step, command: RegisterAgent) -> Instance | None:
+    if command.instance is None:
+        return None
+    instance = step.get(Instance, command.instance)
+    if instance is None or instance.over:
+        raise FailedPrecondition(f"instance '{command.instance}' is not one of this cluster's machines any more")
+    return instance
+
+
+def _devices(agent: Agent) -> tuple[Device, ...]:
+    return tuple(slot.device for slot in agent.slots)
+
+
+def _slots(before: Agent | None, devices: tuple[Device, ...]) -> tuple[Slot, ...]:
+    """Flags set by operators stay with the device."""
+    known = {slot.device: slot for slot in before.slots} if before else {}
+    return tuple(known.get(device, Slot(device=device)) for device in sorted(devices, key=lambda d: d.index))
+
+
+def _fail_missing(step: Step, agent: AgentId, reported: set[str]) -> None:
+    """Containers that the agent had once reported, and has no more."""
+    for allocation, container in containers_on(step, agent):
+        if container.id not in reported and not step.outstanding(f"start:{container.id}"):
+            _fail(step, allocation, container, FailureKind.RESTORE_ERROR, "")
+
+
+# --------------------------------------------------------------------------------------------------------- reports
+
+
+def report(step: Step, id_: AgentId, incarnation: str, report_: ContainerReport) -> None:
+    _fence(step, id_, incarnation)
+    _believe(step, id_, report_)
+
+
+def _fence(step: Step, id_: AgentId, incarnation: str) -> Agent:
+    agent = need(step, id_)
+    if agent.incarnation != incarnation:
+        raise Conflict(f"agent '{id_}' has registered again since: this connection is outdated")
+    return agent
+
+
+def _believe(step: Step, id_: AgentId, report_: ContainerReport) -> None:
+    agent = need(step, id_)
+    if report_.sequence <= agent.last_sequence:
+        return
+    step.put(replace(agent, last_sequence=report_.sequence))
+    container = ContainerId(report_.container_id)
+    for key in sorted(step.keys("allocation_of_container", container), key=str):
+        allocation = step.get(Allocation, key)
+        if allocation is None or all(c.agent != id_ for c in allocation.containers if c.id == container):
+            continue
+        step.done(f"start:{container}")
+        allocations.move(
+            step,
+            allocation.id,
+            machine.ContainerMoved(
+                container=container, state=report_.state, address=report_.address or agent.address, exit=report_.exit
+            ),
+        )
+
+
+def notice(step: Step, command: ReportNotice) -> None:
+    """The machine will go away: place nothing there, ask for checkpoints with the deadline, get a replacement."""
+    agent = _fence(step, command.agent, command.incarnation)
+    if agent.notice is not None and (agent.notice.kind, agent.notice.deadline) == (command.kind, command.deadline):
+        return
+    told = MachineNotice(kind=command.kind, deadline=command.deadline, reason=command.reason, received_at=step.now)
+    step.put(replace(agent, notice=told))
+    instance = step.get(Instance, agent.instance_id) if agent.instance_id else None
+    if instance is not None:
+        step.put(replace(instance, notice=told))
+    until = f" at {command.deadline.isoformat(timespec='seconds')}" if command.deadline else ""
+    reason = f"{command.kind} of {agent.id}{until}: {command.reason}"
+    step.decide("notice", pool=agent.pool, subject=agent.id, reason=reason)
+    if command.kind is NoticeKind.REBALANCE:
+        return
+    for allocation, _ in containers_on(step, agent.id):
+        allocations.preempt(step, allocation.id, reason, deadline=command.deadline, notice=command.kind)
+
+
+# ------------------------------------------------------------------------------------------------------------ loss
+
+
+def disconnect(step: Step, id_: AgentId, incarnation: str) -> None:
+    """The link is down; the agent may come back."""
+    agent = step.get(Agent, id_)
+    if agent is not None and agent.incarnation == incarnation and agent.connected:
+        step.put(replace(agent, disconnected_at=step.now))
+
+
+def disconnect_all(step: Step) -> None:
+    """No link survives a restart of the master; everyone gets a full reconnect wait."""
+    for agent in step.all(Agent):
+        step.put(replace(agent, disconnected_at=step.now))
+
+
+def lose(step: Step, id_: AgentId, reason: str) -> None:
+    """It is gone for good, with everything on it."""
+    agent = step.get(Agent, id_)
+    if agent is None:
+        return
+    step.decide("lost", pool=agent.pool, subject=id_, reason=reason)
+    _fail_all(step, id_, FailureKind.AGENT_FAILED, reason)
+    step.delete(need(step, id_))
+
+
+def _fail_all(step: Step, id_: AgentId, failure: FailureKind, message: str) -> None:
+    for allocation, container in containers_on(step, id_):
+        _fail(step, allocation, container, failure, message)
+
+
+def _fail(step: Step, allocation: Allocation, container: Container, failure: FailureKind, message: str) -> None:
+    allocations.move(
+        step,
+        allocation.id,
+        machine.ContainerMoved(
+            container=container.id, state=ContainerState.TERMINATED, exit=Exit(failure=failure, message=message)
+        ),
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- operators
+
+
+def set_enabled(step: Step, id_: AgentId, *, enabled: bool, draining: bool) -> None:
+    agent = need(step, id_)
+    step.put(replace(agent, enabled=enabled or draining, draining=draining))
+    if not enabled and not draining:
+        for allocation, _ in containers_on(step, id_):
+            allocations.kill(step, allocation.id, f"agent {id_} was disabled")
+
+
+def set_slot_enabled(step: Step, id_: AgentId, index: int, *, enabled: bool, draining: bool) -> None:
+    agent = need(step, id_)
+    if all(slot.index != index for slot in agent.slots):
+        raise NotFound(f"slot of agent '{id_}'", index)
+    slots = tuple(
+        replace(s, enabled=enabled or draining, draining=draining) if s.index == index else s for s in agent.slots
+    )
+    step.put(replace(agent, slots=slots))
+    if not enabled and not draining:
+        for allocation, container in containers_on(step, id_):
+            if index in container.slots:
+                allocations.kill(step, allocation.id, f"slot {index} of agent {id_} was disabled")

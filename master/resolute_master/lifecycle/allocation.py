@@ -1,0 +1,308 @@
+"""One allocation by itself: which moves are legal, and what each asks of the world.
+
+    PENDING -> ASSIGNED -> PULLING -> STARTING -> RUNNING -> TERMINATING -> TERMINATED
+
+The state is the most advanced one over all containers and only moves forward. Any container's end moves the allocation to
+TERMINATING; the end of the last one to TERMINATED, with the exit decided once:
+
+- the first failure of a container that is no daemon kills the rest and is the allocation's failure;
+- what was killed on request ends without failure, whatever the codes;
+- a clean end after an acknowledged preemption is a preemption, one without it is the task's own decision to stop;
+- a non-zero end after an acknowledged preemption is a failure, unless the machine itself went away.
+
+Repeated and late reports are normal and change nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from resolute.wire.agent_link import Exit
+from resolute.wire.states import AllocationState, ContainerState, FailureKind, NoticeKind
+from resolute_master.domain.allocation import Allocation, AllocationExit, Container, PreemptRequest
+from resolute_master.domain.effects import Effect, KillContainer, StartContainer
+from resolute_master.domain.ids import AgentId, ContainerId
+
+HISTORY_LIMIT = 20
+"""Transitions kept with an allocation, for errors and people."""
+
+KILL_AGAIN_S = 30.0
+"""A kill that has shown no effect is repeated after so long."""
+
+
+class InvalidTransition(Exception):
+    """A rule asked for a move that does not exist; carries the story of the allocation."""
+
+    def __init__(self, allocation: Allocation, event: object) -> None:
+        super().__init__(
+            f"{type(event).__name__} in {allocation.state} of {allocation.id}: {'; '.join(allocation.history)}"
+        )
+
+
+# ---------------------------------------------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned:
+    containers: tuple[Container, ...]
+    ports: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerMoved:
+    """An agent's report, or the news that the container is lost with its agent."""
+
+    container: ContainerId
+    state: ContainerState
+    address: str = ""
+    exit: Exit | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptionAsked:
+    reason: str
+    deadline: datetime | None = None
+    notice: NoticeKind | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptionAcknowledged:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillAsked:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    container: ContainerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonMarked:
+    container: ContainerId
+
+
+AllocationEvent = (
+    Assigned | ContainerMoved | PreemptionAsked | PreemptionAcknowledged | KillAsked | Joined | Ready | DaemonMarked
+)
+
+Outcome = tuple[Allocation, tuple[Effect, ...]]
+
+
+# ------------------------------------------------------------------------------------------------------------ moves
+
+
+def step(allocation: Allocation, event: AllocationEvent, now: datetime) -> Outcome:
+    """The allocation after the event, and what is to be done about it."""
+    if allocation.ended:
+        return allocation, ()
+    match event:
+        case Assigned():
+            return _assign(allocation, event, now)
+        case ContainerMoved():
+            return _container_moved(allocation, event, now)
+        case PreemptionAsked():
+            return _ask_preemption(allocation, event, now)
+        case PreemptionAcknowledged():
+            return _acknowledge(allocation, now), ()
+        case KillAsked():
+            return _kill(allocation, event.reason, now)
+        case Joined(container=container):
+            found = container_of(allocation, container)
+            return (allocation if found is None else _with_container(allocation, replace(found, joined=True))), ()
+        case Ready():
+            return replace(allocation, ready=True), ()
+        case DaemonMarked(container=container):
+            found = container_of(allocation, container)
+            return (allocation if found is None else _with_container(allocation, replace(found, daemon=True))), ()
+
+
+def kill_again(allocation: Allocation, now: datetime) -> Outcome:
+    """Repeat a kill that has shown no effect."""
+    return replace(allocation, killed_at=now), _kills(allocation)
+
+
+def _assign(allocation: Allocation, event: Assigned, now: datetime) -> Outcome:
+    if allocation.state is not AllocationState.PENDING:
+        raise InvalidTransition(allocation, event)
+    assigned = replace(
+        _enter(allocation, AllocationState.ASSIGNED, now),
+        containers=event.containers,
+        ports=event.ports,
+        assigned_at=now,
+    )
+    return assigned, tuple(
+        StartContainer(container=c.id, allocation=allocation.id, agent=c.agent) for c in event.containers
+    )
+
+
+def _container_moved(allocation: Allocation, event: ContainerMoved, now: datetime) -> Outcome:
+    container = container_of(allocation, event.container)
+    if container is None or container.ended or event.state.order < container.state.order:
+        return allocation, ()
+    moved = replace(
+        container,
+        state=event.state,
+        address=event.address or container.address,
+        exit=event.exit if event.state is ContainerState.TERMINATED else None,
+    )
+    changed = _with_container(allocation, moved)
+    if moved.ended:
+        return _container_ended(changed, moved, now)
+    if changed.started_at is None and event.state is not ContainerState.ASSIGNED:
+        changed = replace(changed, started_at=now)
+    return _advance(changed, AllocationState(event.state.value), now), ()
+
+
+def _container_ended(allocation: Allocation, container: Container, now: datetime) -> Outcome:
+    failed = _failure_of(container) is not None and not container.daemon
+    if failed and allocation.first_failure is None and allocation.killed_at is None:
+        allocation = replace(allocation, first_failure=container.id)
+    if all(c.ended for c in allocation.containers):
+        return _terminate(allocation, now), ()
+    allocation = _advance(allocation, AllocationState.TERMINATING, now)
+    only_daemons = all(c.ended or c.daemon for c in allocation.containers)
+    if (failed or only_daemons) and allocation.killed_at is None:
+        return _kill(allocation, "a member of the gang failed" if failed else "only daemons are left", now)
+    return allocation, ()
+
+
+def _terminate(allocation: Allocation, now: datetime) -> Allocation:
+    ended = _enter(allocation, AllocationState.TERMINATED, now)
+    return replace(ended, ended_at=now, exit=_decide_exit(allocation))
+
+
+def _ask_preemption(allocation: Allocation, event: PreemptionAsked, now: datetime) -> Outcome:
+    if allocation.state is AllocationState.PENDING:
+        return _withdraw(allocation, event.reason, now), ()
+    if not allocation.preemptible:
+        return _kill(allocation, event.reason, now)
+    patience = now + timedelta(seconds=allocation.preemption_timeout_s)
+    deadline = min(patience, event.deadline) if event.deadline else patience
+    before = allocation.preempt
+    if before is None:
+        request = PreemptRequest(reason=event.reason, requested_at=now, deadline=deadline, notice=event.notice)
+        asked = _remember(replace(allocation, preempt=request), f"asked to end: {event.reason}", now)
+        return asked, ()
+    if deadline < before.deadline or (event.notice and not before.notice):
+        sooner = replace(before, reason=event.reason, deadline=min(deadline, before.deadline), notice=event.notice)
+        return replace(allocation, preempt=sooner), ()
+    return allocation, ()
+
+
+def _acknowledge(allocation: Allocation, now: datetime) -> Allocation:
+    if allocation.preempt is None or allocation.preempt.acknowledged_at is not None:
+        return allocation
+    return _remember(replace(allocation, preempt=replace(allocation.preempt, acknowledged_at=now)), "acknowledged", now)
+
+
+def _kill(allocation: Allocation, reason: str, now: datetime) -> Outcome:
+    if allocation.state is AllocationState.PENDING:
+        return _withdraw(allocation, reason, now), ()
+    if allocation.killed_at is not None:
+        return allocation, ()
+    killed = _remember(replace(allocation, killed_at=now, kill_reason=reason), f"killed: {reason}", now)
+    return killed, _kills(allocation)
+
+
+def _withdraw(allocation: Allocation, reason: str, now: datetime) -> Allocation:
+    """It never got slots: nothing ran, nothing is paid."""
+    ended = _enter(allocation, AllocationState.TERMINATED, now)
+    return replace(ended, ended_at=now, exit=AllocationExit(reason=f"ended before it started: {reason}"))
+
+
+# ------------------------------------------------------------------------------------------------------------- exit
+
+
+def _decide_exit(allocation: Allocation) -> AllocationExit:
+    """What ended first decides: a failure before any kill, else the kill, else the tasks' own clean end."""
+    request = allocation.preempt
+    acknowledged = request is not None and request.acknowledged_at is not None
+    if allocation.first_failure is not None:
+        failed = container_of(allocation, allocation.first_failure)
+        assert failed is not None
+        kind = _failure_of(failed) or FailureKind.TASK_ERROR
+        text = _failure_text(failed, kind)
+        if acknowledged and kind is not FailureKind.AGENT_FAILED:
+            text += ", after it had acknowledged the preemption"
+        return AllocationExit(reason=text, failure=kind, code=failed.exit.code if failed.exit else None)
+    if allocation.killed_at is not None and allocation.kill_reason != "only daemons are left":
+        return AllocationExit(reason=allocation.kill_reason)
+    if request is not None and acknowledged:
+        return AllocationExit(reason=f"preempted: {request.reason}", code=0)
+    return AllocationExit(reason="finished", code=0, finished=True)
+
+
+def _failure_of(container: Container) -> FailureKind | None:
+    if container.exit is None:
+        return FailureKind.TASK_ERROR if container.ended else None
+    if container.exit.failure is not None:
+        return container.exit.failure
+    return FailureKind.CONTAINER_FAILED if container.exit.code else None
+
+
+def _failure_text(container: Container, kind: FailureKind) -> str:
+    assert container.exit is not None
+    detail = f": {container.exit.message}" if container.exit.message else ""
+    match kind:
+        case FailureKind.CONTAINER_FAILED:
+            return f"rank {container.rank} on {container.agent} exited with code {container.exit.code}{detail}"
+        case FailureKind.AGENT_FAILED:
+            return f"agent {container.agent} went away{detail}"
+        case FailureKind.RESTORE_ERROR:
+            return f"agent {container.agent} came back without the container{detail}"
+        case FailureKind.LAUNCH_REFUSED:
+            return f"agent {container.agent} cannot run this task{detail}"
+        case FailureKind.AGENT_ERROR:
+            return f"agent {container.agent} could not start it{detail}"
+        case FailureKind.ABORTED:
+            return f"aborted before it started{detail}"
+        case FailureKind.TASK_ERROR:
+            return f"rank {container.rank} on {container.agent} ended without an exit code{detail}"
+
+
+# ---------------------------------------------------------------------------------------------------------- helpers
+
+
+def container_of(allocation: Allocation, container: ContainerId) -> Container | None:
+    return next((c for c in allocation.containers if c.id == container), None)
+
+
+def containers_on(allocation: Allocation, agent: AgentId) -> tuple[Container, ...]:
+    return tuple(c for c in allocation.containers if c.agent == agent)
+
+
+def _kills(allocation: Allocation) -> tuple[Effect, ...]:
+    return tuple(
+        KillContainer(container=c.id, allocation=allocation.id, agent=c.agent)
+        for c in allocation.containers
+        if not c.ended
+    )
+
+
+def _with_container(allocation: Allocation, container: Container) -> Allocation:
+    return replace(
+        allocation, containers=tuple(container if c.id == container.id else c for c in allocation.containers)
+    )
+
+
+def _advance(allocation: Allocation, state: AllocationState, now: datetime) -> Allocation:
+    return _enter(allocation, state, now) if state.order > allocation.state.order else allocation
+
+
+def _enter(allocation: Allocation, state: AllocationState, now: datetime) -> Allocation:
+    return _remember(replace(allocation, state=state), state.value, now)
+
+
+def _remember(allocation: Allocation, what: str, now: datetime) -> Allocation:
+    history = (*allocation.history, f"{now.isoformat(timespec='milliseconds')} {what}")
+    return replace(allocation, history=history[-HISTORY_LIMIT:])

@@ -1,0 +1,124 @@
+"""What a change of one allocation means for its slots, its trial and its machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from resolute.errors import FailedPrecondition, NotFound
+from resolute.wire.states import NoticeKind, TaskType
+from resolute_master.domain.agent import SlotRef
+from resolute_master.domain.allocation import Allocation, Container
+from resolute_master.domain.ids import AgentId, AllocationId, ContainerId
+from resolute_master.lifecycle import allocation as machine
+from resolute_master.lifecycle.step import Step
+
+PORT_BASES = {
+    "DTRAIN_SSH_PORT": 12350,
+    "INTER_TRAIN_PROCESS_COMM_PORT_1": 12360,
+    "INTER_TRAIN_PROCESS_COMM_PORT_2": 12365,
+    "C10D_PORT": 29400,
+}
+"""Ports that every allocation gets for itself; they count up from here, past those of the agents' other allocations."""
+
+
+def move(step: Step, id_: AllocationId, event: machine.AllocationEvent) -> Allocation | None:
+    """Apply the event and all that follows from it. An unknown allocation is one that ended long ago: None."""
+    before = step.get(Allocation, id_)
+    if before is None:
+        return None
+    after, effects = machine.step(before, event, step.now)
+    step.put(after)
+    step.emit(effects)
+    for container in after.containers:
+        if container.ended:
+            step.done(f"start:{container.id}")
+            step.done(f"kill:{container.id}")
+    if after.ended and not before.ended:
+        _ended(step, after)
+    return after
+
+
+def _ended(step: Step, allocation: Allocation) -> None:
+    assert allocation.exit is not None
+    level = "ERROR" if allocation.exit.failure else "INFO"
+    step.log(
+        allocation.task_id, allocation.id, f"Allocation {allocation.id} ended: {allocation.exit.reason}", level=level
+    )
+    step.decide("end", pool=allocation.pool, subject=allocation.id, reason=allocation.exit.reason)
+    step.ended_allocations.append(allocation.id)
+
+
+def assign(step: Step, id_: AllocationId, slots: Sequence[SlotRef], agents: Sequence[AgentId], reason: str) -> None:
+    """Give it exactly these slots; `agents` in rank order, one container each (a zero-slot task names its agent only)."""
+    allocation = step.need(Allocation, id_)
+    containers = tuple(
+        Container(
+            id=ContainerId(step.ids.uuid()),
+            rank=rank,
+            agent=agent,
+            slots=tuple(sorted(s.index for s in slots if s.agent == agent)),
+        )
+        for rank, agent in enumerate(agents)
+    )
+    ports = _free_ports(step, agents) if allocation.task_type is TaskType.TRIAL else {}
+    move(step, id_, machine.Assigned(containers=containers, ports=ports))
+    places = ", ".join(f"{c.agent} (slots {', '.join(map(str, c.slots)) or 'none'})" for c in containers)
+    step.log(allocation.task_id, id_, f"Allocation {id_} placed on {places}")
+    step.decide("place", pool=allocation.pool, subject=id_, reason=f"on {places}: {reason}")
+
+
+def _free_ports(step: Step, agents: Sequence[AgentId]) -> dict[str, int]:
+    used = {
+        port
+        for agent in agents
+        for other in step.find(Allocation, "allocations_on_agent", agent)
+        if not other.ended
+        for port in other.ports.values()
+    }
+    chosen: dict[str, int] = {}
+    for name, base in PORT_BASES.items():
+        port = base
+        while port in used:
+            port += 1
+        chosen[name] = port
+        used.add(port)
+    return chosen
+
+
+def preempt(
+    step: Step,
+    id_: AllocationId,
+    reason: str,
+    *,
+    deadline: datetime | None = None,
+    notice: NoticeKind | None = None,
+) -> None:
+    """Ask it to save and end."""
+    before = step.need(Allocation, id_)
+    after = move(step, id_, machine.PreemptionAsked(reason=reason, deadline=deadline, notice=notice))
+    if after is not None and before.preempt is None and after.preempt is not None:
+        step.log(before.task_id, id_, f"Allocation {id_} is asked to save and end: {reason}")
+        step.decide("preempt", pool=before.pool, subject=id_, reason=reason)
+
+
+def kill(step: Step, id_: AllocationId, reason: str) -> None:
+    move(step, id_, machine.KillAsked(reason=reason))
+
+
+def from_task(step: Step, id_: AllocationId, event: machine.AllocationEvent) -> None:
+    """Something that the task itself says."""
+    if move(step, id_, event) is None:
+        raise NotFound("allocation", id_)
+
+
+def join_rendezvous(step: Step, id_: AllocationId, container: ContainerId) -> None:
+    allocation = step.get(Allocation, id_)
+    if allocation is None or allocation.ended:
+        raise NotFound("allocation", id_)
+    if machine.container_of(allocation, container) is None:
+        raise FailedPrecondition(f"container '{container}' is no member of allocation '{id_}'")
+    joined = move(step, id_, machine.Joined(container=container))
+    assert joined is not None
+    if all(c.joined for c in joined.containers):
+        move(step, id_, machine.Ready())

@@ -1,0 +1,197 @@
+"""A command, carried out on a working copy; the reply is what the caller gets once it is stored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from resolute.errors import FailedPrecondition, InvalidInput, NotFound
+from resolute.wire.states import ExperimentState as S
+from resolute_master.domain import commands as c
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.job import Job
+from resolute_master.lifecycle import agents, allocations, experiments, instances, reports, trials, users
+from resolute_master.lifecycle import allocation as machine
+from resolute_master.lifecycle.step import Step
+
+
+def apply(step: Step, command: c.Command) -> Any:
+    """Raises a `ResoluteError` when the command is refused; the copy is to be thrown away then."""
+    reply = _apply(step, command)
+    settle(step)
+    return reply
+
+
+def settle(step: Step) -> None:
+    """Make ends known to those who wait for them, until nothing is left to tell."""
+    while step.ended_allocations or step.ended_trials:
+        if step.ended_allocations:
+            trials.allocation_ended(step, step.ended_allocations.pop(0))
+        else:
+            experiments.trial_ended(step, step.ended_trials.pop(0))
+
+
+def _apply(step: Step, command: c.Command) -> Any:
+    match command:
+        case c.MasterStarted():
+            return agents.disconnect_all(step)
+        case c.Reconsider():
+            return None
+        case c.CreateUser() | c.ChangeUser() | c.StartSession() | c.EndSession():
+            return _user(step, command)
+        case c.RegisterAgent():
+            return agents.register(step, command)
+        case c.LoseAgentLink():
+            return agents.disconnect(step, command.agent, command.incarnation)
+        case c.ReportContainer():
+            return agents.report(step, command.agent, command.incarnation, command.report)
+        case c.ReportNotice():
+            return agents.notice(step, command)
+        case c.SetAgentEnabled():
+            return agents.set_enabled(step, command.agent, enabled=command.enabled, draining=command.draining)
+        case c.SetSlotEnabled():
+            return agents.set_slot_enabled(
+                step, command.agent, command.index, enabled=command.enabled, draining=command.draining
+            )
+        case c.RecordLaunch():
+            return instances.launched(step, command)
+        case c.RecordRefusal():
+            return instances.refused(step, command)
+        case c.RecordObservation():
+            return instances.observed(step, command)
+        case c.RecordStray():
+            return instances.stray(step, command.pool, command.provider_id)
+        case c.UpdateJob():
+            return _update_job(step, command)
+        case c.KillTrial():
+            return trials.kill(step, command.trial)
+        case _:
+            return _experiment(step, command) if _about_experiments(command) else _task(step, command)
+
+
+def _user(step: Step, command: c.CreateUser | c.ChangeUser | c.StartSession | c.EndSession) -> Any:
+    match command:
+        case c.CreateUser():
+            return users.create(step, command)
+        case c.ChangeUser():
+            return users.change(step, command)
+        case c.StartSession():
+            return users.start_session(step, command)
+        case c.EndSession():
+            return users.end_session(step, command.session)
+
+
+def _about_experiments(command: c.Command) -> bool:
+    return isinstance(command, c.CreateExperiment) or hasattr(command, "experiment")
+
+
+def _experiment(step: Step, command: c.Command) -> Any:
+    match command:
+        case c.CreateExperiment():
+            return experiments.create(step, command)
+        case c.ActivateExperiment():
+            return experiments.set_state(step, experiments.need(step, command.experiment), S.ACTIVE)
+        case c.PauseExperiment():
+            return experiments.set_state(step, experiments.need(step, command.experiment), S.PAUSED)
+        case c.CancelExperiment():
+            return experiments.cancel(step, command.experiment)
+        case c.KillExperiment():
+            return experiments.kill(step, command.experiment)
+        case c.ArchiveExperiment():
+            return experiments.archive(step, command.experiment, command.archived)
+        case c.DeleteExperiment():
+            return experiments.delete(step, command.experiment)
+        case c.PatchExperiment():
+            return experiments.patch(step, command)
+        case _:
+            raise AssertionError(f"no rule for {type(command).__name__}")
+
+
+def _task(step: Step, command: c.Command) -> Any:
+    match command:
+        case c.JoinRendezvous():
+            return allocations.join_rendezvous(step, command.allocation, command.container)
+        case c.AcknowledgePreemption():
+            return allocations.from_task(step, command.allocation, machine.PreemptionAcknowledged())
+        case c.RequestPreemption():
+            if step.get(Allocation, command.allocation) is None:
+                raise NotFound("allocation", command.allocation)
+            return allocations.preempt(step, command.allocation, command.reason)
+        case c.MarkReady():
+            return allocations.from_task(step, command.allocation, machine.Ready())
+        case c.MarkDaemon():
+            return allocations.from_task(step, command.allocation, machine.DaemonMarked(container=command.container))
+        case c.ReportEarlyExit():
+            return trials.report_early_exit(step, command.trial, invalid_hparams=command.invalid_hparams)
+        case c.ReportProgress():
+            return reports.progress(step, command.trial, command.progress)
+        case c.ReportRunnerState():
+            return reports.runner_state(step, command.trial, command.state)
+        case c.SetRunMetadata():
+            return reports.metadata(step, command.trial, command.metadata)
+        case c.RecordReports():
+            for report in command.reports:
+                reports.record(step, report)
+            return None
+        case c.ReportCheckpoint():
+            return reports.checkpoint(step, command)
+        case c.SetCheckpointMetadata():
+            return reports.checkpoint_metadata(step, command.uuid, command.metadata)
+        case c.SetCheckpointResources():
+            return reports.checkpoint_resources(step, command.uuid, command.resources)
+        case c.DeleteCheckpoints():
+            return reports.delete_checkpoints(step, command.uuids)
+        case _:
+            raise AssertionError(f"no rule for {type(command).__name__}")
+
+
+def _update_job(step: Step, command: c.UpdateJob) -> None:
+    job = step.get(Job, command.job)
+    if job is None or job.ended:
+        raise NotFound("job", command.job)
+    if command.priority is not None:
+        if not 1 <= command.priority <= 99:
+            raise InvalidInput(
+                f"priority: {command.priority} is out of range; give a number from 1 (first) to 99 (last)"
+            )
+        job = replace(job, priority=command.priority, queue_position=job.submitted_at.timestamp())
+    if command.weight is not None:
+        if command.weight <= 0:
+            raise InvalidInput(f"weight: {command.weight} must be greater than 0")
+        job = replace(job, weight=command.weight)
+    if command.max_slots is not None:
+        job = replace(job, max_slots=command.max_slots)
+    if command.pool is not None and command.pool == job.pool:
+        raise FailedPrecondition(f"job '{job.id}' is in pool '{job.pool}' already")
+    step.put(job if command.pool is None else replace(job, pool=command.pool))
+    _keep_in_config(step, job, command)
+    if command.pool is not None:
+        _move_pool(step, job, command)
+
+
+def _keep_in_config(step: Step, job: Job, command: c.UpdateJob) -> None:
+    """The experiment's configuration shows what is in force."""
+    if job.experiment_id is None:
+        return
+    experiment = step.need(Experiment, job.experiment_id)
+    changed = {
+        "priority": command.priority,
+        "weight": command.weight,
+        "max_slots": command.max_slots,
+        "resource_pool": command.pool,
+    }
+    resources = {**experiment.config["resources"], **{k: v for k, v in changed.items() if v is not None}}
+    step.put(replace(experiment, config={**experiment.config, "resources": resources}))
+
+
+def _move_pool(step: Step, job: Job, command: c.UpdateJob) -> None:
+    """What runs is preempted and asks again in the new pool; what waits moves as it is."""
+    assert command.pool is not None
+    for allocation in step.find(Allocation, "allocations_of_job", job.id):
+        if allocation.ended:
+            continue
+        if allocation.assigned_at is None:
+            step.put(replace(allocation, pool=command.pool))
+        else:
+            allocations.preempt(step, allocation.id, f"its job moves to pool {command.pool}")

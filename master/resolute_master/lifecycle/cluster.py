@@ -1,0 +1,123 @@
+"""The state of the cluster: one table a noun, and the indexes that the rules look things up by."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar, cast
+
+from resolute_master.domain.agent import Agent
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.change import KIND_OF, KINDS, Change, Entity, EntityKey, PoolBelief, key_of, kind_name
+from resolute_master.domain.checkpoint import Checkpoint
+from resolute_master.domain.effects import Effect
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.instance import Instance
+from resolute_master.domain.trial import Trial
+from resolute_master.domain.user import Session, User
+
+E = TypeVar("E", bound=Entity)
+
+IndexValue = int | str | None
+
+
+def _allocation_agents(entity: Entity) -> tuple[IndexValue, ...]:
+    assert isinstance(entity, Allocation)
+    return tuple(c.agent for c in entity.containers)
+
+
+def _allocation_containers(entity: Entity) -> tuple[IndexValue, ...]:
+    assert isinstance(entity, Allocation)
+    return tuple(c.id for c in entity.containers)
+
+
+INDEXES: Mapping[str, tuple[str, Callable[[Entity], tuple[IndexValue, ...]]]] = {
+    "trials_of_experiment": ("trial", lambda e: (cast(Trial, e).experiment_id,)),
+    "trial_of_request": ("trial", lambda e: (cast(Trial, e).request_id,)),
+    "checkpoints_of_experiment": ("checkpoint", lambda e: (cast(Checkpoint, e).experiment_id,)),
+    "experiment_of_job": ("experiment", lambda e: (cast(Experiment, e).job_id,)),
+    "allocations_of_task": ("allocation", lambda e: (cast(Allocation, e).task_id,)),
+    "allocations_of_job": ("allocation", lambda e: (cast(Allocation, e).job_id,)),
+    "allocations_on_agent": ("allocation", _allocation_agents),
+    "allocation_of_container": ("allocation", _allocation_containers),
+    "agent_of_instance": ("agent", lambda e: (cast(Agent, e).instance_id,)),
+    "agents_of_pool": ("agent", lambda e: (cast(Agent, e).pool,)),
+    "instances_of_pool": ("instance", lambda e: (cast(Instance, e).pool,)),
+    "user_by_name": ("user", lambda e: (cast(User, e).username,)),
+    "sessions_of_user": ("session", lambda e: (cast(Session, e).user_id,)),
+    "beliefs_of_pool": ("belief", lambda e: (cast(PoolBelief, e).pool,)),
+}
+"""name -> (kind, values under which an entity of that kind is found)."""
+
+_INDEXES_OF_KIND: dict[str, list[str]] = defaultdict(list)
+for _name, (_kind, _) in INDEXES.items():
+    _INDEXES_OF_KIND[_kind].append(_name)
+
+
+class ClusterState:
+    """What is durable, in memory. Only `absorb`, `adopt` and `forget` change it, and only the engine calls them."""
+
+    def __init__(self, entities: Iterable[Entity] = (), outbox: Iterable[Effect] = ()) -> None:
+        self._tables: dict[str, dict[EntityKey, Entity]] = {kind: {} for kind in KINDS}
+        self._indexes: dict[str, dict[IndexValue, set[EntityKey]]] = {name: {} for name in INDEXES}
+        self.outbox: dict[str, Effect] = {}
+        self.adopt(entities)
+        for effect in outbox:
+            self.outbox[effect.key] = effect
+
+    def get(self, type_: type[E], key: EntityKey) -> E | None:
+        return cast("E | None", self._tables[kind_name(type_)].get(key))
+
+    def all(self, type_: type[E]) -> tuple[E, ...]:
+        """Every entity of the kind, by key."""
+        table = self._tables[kind_name(type_)]
+        return tuple(cast(E, table[key]) for key in sorted(table, key=_sortable))
+
+    def keys(self, index: str, value: IndexValue) -> frozenset[EntityKey]:
+        return frozenset(self._indexes[index].get(value, ()))
+
+    def find(self, type_: type[E], index: str, value: IndexValue) -> tuple[E, ...]:
+        """Entities which the index lists under the value, by key."""
+        table = self._tables[kind_name(type_)]
+        return tuple(cast(E, table[key]) for key in sorted(self.keys(index, value), key=_sortable))
+
+    def entities(self) -> tuple[Entity, ...]:
+        """Everything, by kind and key."""
+        return tuple(self._tables[kind][key] for kind in KINDS for key in sorted(self._tables[kind], key=_sortable))
+
+    def absorb(self, change: Change) -> None:
+        """Take over what has been committed."""
+        self.adopt(change.upserts)
+        for kind, key in change.deletes:
+            self.forget(kind, key)
+        for effect in change.outbox_added:
+            self.outbox[effect.key] = effect
+        for effect_key in change.outbox_removed:
+            self.outbox.pop(effect_key, None)
+
+    def adopt(self, entities: Iterable[Entity]) -> None:
+        """Take durable entities into memory."""
+        for entity in entities:
+            kind, key = KIND_OF[type(entity)], key_of(entity)
+            self.forget(kind, key)
+            self._tables[kind][key] = entity
+            for name in _INDEXES_OF_KIND[kind]:
+                for value in INDEXES[name][1](entity):
+                    self._indexes[name].setdefault(value, set()).add(key)
+
+    def forget(self, kind: str, key: EntityKey) -> None:
+        """Drop it from memory; unknown is fine."""
+        entity = self._tables[kind].pop(key, None)
+        if entity is None:
+            return
+        for name in _INDEXES_OF_KIND[kind]:
+            for value in INDEXES[name][1](entity):
+                keys = self._indexes[name].get(value)
+                if keys is not None:
+                    keys.discard(key)
+                    if not keys:
+                        del self._indexes[name][value]
+
+
+def _sortable(key: EntityKey) -> tuple[int, str]:
+    return (key, "") if isinstance(key, int) else (0, key)

@@ -1,0 +1,62 @@
+"""What becomes due when nobody says anything: the time of each deadline, and what happens then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from resolute.wire.states import ExperimentState
+from resolute_master.domain.agent import Agent
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.change import Entity
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.pool import PoolPolicy
+from resolute_master.domain.trial import Trial
+from resolute_master.domain.user import Session
+from resolute_master.lifecycle import agents, allocations, trials
+from resolute_master.lifecycle.allocation import KILL_AGAIN_S, kill_again
+from resolute_master.lifecycle.step import Step
+
+LEASE_MARGIN_S = 5.0
+"""The master waits so much longer than the tasks' own lease, so that a task has ended itself before its successor starts."""
+
+Pools = Mapping[PoolName, PoolPolicy]
+
+
+def deadline(entity: Entity, pools: Pools) -> datetime | None:
+    """When something is due about it, None when nothing is."""
+    match entity:
+        case Agent(disconnected_at=datetime() as since):
+            return since + timedelta(seconds=pools[entity.pool].agent_reconnect_wait_s + LEASE_MARGIN_S)
+        case Allocation(ended=False, killed_at=datetime() as killed):
+            return killed + timedelta(seconds=KILL_AGAIN_S)
+        case Allocation(ended=False) if entity.preempt is not None and entity.preempt.notice is None:
+            return entity.preempt.deadline
+        case Trial(kill_at=datetime() as kill_at):
+            return kill_at
+        case Session():
+            return entity.expires_at
+        case _:
+            return None
+
+
+def expire(step: Step, entity: Entity) -> None:
+    """Its deadline has passed."""
+    match entity:
+        case Agent():
+            wait = (step.now - entity.disconnected_at).total_seconds() if entity.disconnected_at else 0.0
+            agents.lose(step, entity.id, f"agent {entity.id} has been out of contact for {wait:.0f} s")
+        case Allocation(killed_at=datetime()):
+            again, effects = kill_again(entity, step.now)
+            step.put(again)
+            step.emit(effects)
+        case Allocation():
+            allocations.kill(step, entity.id, "it did not save and end before its preemption timeout")
+        case Trial():
+            step.put(replace(entity, kill_at=None))
+            trials.set_state(step, step.need(Trial, entity.id), ExperimentState.STOPPING_KILLED)
+        case Session():
+            step.delete(entity)
+        case _:
+            pass

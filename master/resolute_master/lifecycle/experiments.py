@@ -1,0 +1,244 @@
+"""Experiments: from creation to deletion, and the conversation with their search method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from resolute.errors import FailedPrecondition, InvalidInput, NotFound
+from resolute.wire.states import STOPPING_ENDS, CheckpointState, ExperimentState
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.checkpoint import Checkpoint
+from resolute_master.domain.commands import CreateExperiment, PatchExperiment
+from resolute_master.domain.effects import RemoveCheckpoint
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import ExperimentId, JobId, TaskId, TrialId
+from resolute_master.domain.job import Job
+from resolute_master.domain.trial import Trial
+from resolute_master.lifecycle import trials
+from resolute_master.lifecycle.moves import check_experiment_move
+from resolute_master.lifecycle.step import Step
+from resolute_master.searcher import base as search
+
+S = ExperimentState
+
+
+def need(step: Step, id_: ExperimentId) -> Experiment:
+    experiment = step.get(Experiment, id_)
+    if experiment is None or experiment.state is S.DELETED:
+        raise NotFound("experiment", id_)
+    return experiment
+
+
+def trials_of(step: Step, experiment: Experiment) -> tuple[Trial, ...]:
+    return step.find(Trial, "trials_of_experiment", experiment.id)
+
+
+# ----------------------------------------------------------------------------------------------------------- birth
+
+
+def create(step: Step, command: CreateExperiment) -> ExperimentId:
+    """Store it PAUSED with its first trials, then activate it if that was asked for."""
+    id_ = ExperimentId(step.next_number("experiment"))
+    config = command.config
+    job = Job(
+        id=JobId(step.ids.uuid()),
+        kind="EXPERIMENT",
+        name=str(config["name"]),
+        owner=command.owner,
+        workspace_id=command.workspace_id,
+        project_id=command.project_id,
+        pool=command.pool,
+        priority=command.priority,
+        weight=command.weight,
+        max_slots=command.max_slots,
+        submitted_at=step.now,
+        queue_position=step.now.timestamp(),
+        experiment_id=id_,
+    )
+    state, actions = search.make(config["searcher"], config["hyperparameters"]).start(command.seed)
+    experiment = Experiment(
+        id=id_,
+        job_id=job.id,
+        owner=command.owner,
+        workspace_id=command.workspace_id,
+        project_id=command.project_id,
+        name=str(config["name"]),
+        description=str(config.get("description") or ""),
+        labels=tuple(sorted(config.get("labels") or ())),
+        config=config,
+        original_config=command.original_config,
+        context_hash=command.context_hash,
+        state=S.PAUSED,
+        started_at=step.now,
+        searcher=state,
+        parent_id=command.parent,
+    )
+    step.put(job)
+    step.put(experiment)
+    _act(step, experiment, actions)
+    if command.activate:
+        set_state(step, need(step, id_), S.ACTIVE)
+    return id_
+
+
+# ---------------------------------------------------------------------------------------------------------- states
+
+
+def set_state(step: Step, experiment: Experiment, wanted: ExperimentState) -> None:
+    """Move the experiment and its trials; raises `FailedPrecondition` when the move does not exist."""
+    if not check_experiment_move(experiment.id, experiment.state, wanted):
+        return
+    step.put(replace(experiment, state=wanted))
+    for trial in trials_of(step, experiment):
+        trials.set_state(step, trial, wanted)
+    finish_if_done(step, experiment.id)
+
+
+def cancel(step: Step, id_: ExperimentId) -> None:
+    experiment = need(step, id_)
+    if not (experiment.state.stopping or experiment.state.gone):
+        set_state(step, experiment, S.STOPPING_CANCELED)
+
+
+def kill(step: Step, id_: ExperimentId) -> None:
+    experiment = need(step, id_)
+    if not experiment.state.gone and experiment.state is not S.STOPPING_KILLED:
+        set_state(step, experiment, S.STOPPING_KILLED)
+
+
+def finish_if_done(step: Step, id_: ExperimentId) -> None:
+    """A stopping experiment ends when its last trial has ended."""
+    experiment = need(step, id_)
+    if not experiment.state.stopping or any(not t.state.gone for t in trials_of(step, experiment)):
+        return
+    end = STOPPING_ENDS[experiment.state]
+    progress = 1.0 if end is S.COMPLETED else experiment.progress
+    step.put(replace(experiment, state=end, ended_at=step.now, progress=progress))
+    step.put(replace(step.need(Job, experiment.job_id), ended=True))
+    step.decide(
+        "end", pool=step.need(Job, experiment.job_id).pool, subject=f"experiment {id_}", reason=f"{end}".lower()
+    )
+
+
+def archive(step: Step, id_: ExperimentId, archived: bool) -> None:
+    experiment = need(step, id_)
+    if not experiment.state.terminal:
+        raise FailedPrecondition(f"experiment {id_} is {experiment.state}: only an ended experiment can be archived")
+    if experiment.archived == archived:
+        raise FailedPrecondition(f"experiment {id_} is {'already' if archived else 'not'} archived")
+    step.put(replace(experiment, archived=archived))
+
+
+def patch(step: Step, command: PatchExperiment) -> None:
+    experiment = need(step, command.experiment)
+    if command.name is not None:
+        if not command.name.strip():
+            raise InvalidInput("name: must not be blank; give the experiment a name")
+        experiment = replace(experiment, name=command.name)
+        step.put(replace(step.need(Job, experiment.job_id), name=command.name))
+    if command.description is not None:
+        experiment = replace(experiment, description=command.description)
+    if command.notes is not None:
+        experiment = replace(experiment, notes=command.notes)
+    if command.labels is not None:
+        experiment = replace(experiment, labels=tuple(sorted(set(command.labels))))
+    step.put(experiment)
+
+
+# -------------------------------------------------------------------------------------------------------- deletion
+
+
+def delete(step: Step, id_: ExperimentId) -> None:
+    """Order the removal of every checkpoint; the experiment is DELETED when the last one is."""
+    experiment = need(step, id_)
+    check_experiment_move(experiment.id, experiment.state, S.DELETING)
+    step.put(replace(experiment, state=S.DELETING))
+    for checkpoint in step.find(Checkpoint, "checkpoints_of_experiment", id_):
+        if checkpoint.state is not CheckpointState.DELETED:
+            step.emit([RemoveCheckpoint(uuid=checkpoint.uuid, experiment=id_)])
+    deleted_if_done(step, id_)
+
+
+def deleted_if_done(step: Step, id_: ExperimentId) -> None:
+    experiment = step.get(Experiment, id_)
+    if experiment is None or experiment.state is not S.DELETING:
+        return
+    left = step.find(Checkpoint, "checkpoints_of_experiment", id_)
+    if any(c.state is not CheckpointState.DELETED for c in left):
+        return
+    for trial in trials_of(step, experiment):
+        for allocation in step.find(Allocation, "allocations_of_task", trial.task_id):
+            step.delete(allocation)
+        step.delete(trial)
+    for checkpoint in left:
+        step.delete(checkpoint)
+    step.delete(step.need(Job, experiment.job_id))
+    step.delete(experiment)
+
+
+# ---------------------------------------------------------------------------------------------------------- search
+
+
+def tell_search(step: Step, id_: ExperimentId, event: search.SearchEvent) -> None:
+    """One event of the search; its new state is saved in the same commit as what it asks for."""
+    experiment = need(step, id_)
+    method = search.make(experiment.config["searcher"], experiment.config["hyperparameters"])
+    state, actions = method.on(experiment.searcher, event)
+    experiment = replace(experiment, searcher=state, progress=method.progress(state))
+    step.put(experiment)
+    _act(step, experiment, actions)
+
+
+def _act(step: Step, experiment: Experiment, actions: Iterable[search.SearchAction]) -> None:
+    for action in actions:
+        match action:
+            case search.Create():
+                if not (experiment.state.stopping or experiment.state.gone):
+                    _create_trial(step, experiment, action)
+            case search.Stop(request_id=request_id):
+                for trial in step.find(Trial, "trial_of_request", request_id):
+                    if not trial.state.gone:
+                        step.put(replace(trial, searcher_done=True))
+                        trials.set_state(step, step.need(Trial, trial.id), S.STOPPING_COMPLETED)
+            case search.Shutdown(cancel=cancel_, failure=failure):
+                _shut_down(step, experiment.id, cancel=cancel_, failure=failure)
+
+
+def _create_trial(step: Step, experiment: Experiment, action: search.Create) -> None:
+    id_ = TrialId(step.next_number("trial"))
+    trial = Trial(
+        id=id_,
+        experiment_id=experiment.id,
+        job_id=experiment.job_id,
+        task_id=TaskId(f"{experiment.id}.{action.request_id}"),
+        request_id=action.request_id,
+        state=S.PAUSED if experiment.state is S.PAUSED else S.ACTIVE,
+        hparams=action.hparams,
+        seed=action.seed,
+        started_at=step.now,
+        warm_start_checkpoint=experiment.config["searcher"].get("source_checkpoint_uuid"),
+    )
+    step.put(trial)
+    trials.ask(step, trial)
+
+
+def _shut_down(step: Step, id_: ExperimentId, *, cancel: bool, failure: bool) -> None:
+    experiment = need(step, id_)
+    if experiment.state.stopping or experiment.state.gone:
+        return
+    if failure:
+        step.put(replace(experiment, shutdown_reason="every trial failed"))
+        set_state(step, need(step, id_), S.STOPPING_ERROR)
+    else:
+        set_state(step, experiment, S.STOPPING_CANCELED if cancel else S.STOPPING_COMPLETED)
+
+
+def trial_ended(step: Step, id_: TrialId) -> None:
+    """Tell the search, and end the experiment when nothing is left to do."""
+    trial = step.need(Trial, id_)
+    reason = {S.ERROR: search.ExitReason.ERRORED, S.CANCELED: search.ExitReason.USER_CANCELED}.get(trial.state)
+    if trial.invalid_hparams:
+        reason = search.ExitReason.INVALID_HPARAMS
+    tell_search(step, trial.experiment_id, search.TrialExited(request_id=trial.request_id, reason=reason))
+    finish_if_done(step, trial.experiment_id)

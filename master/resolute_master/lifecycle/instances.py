@@ -1,0 +1,261 @@
+"""Machines of elastic pools: from the recorded intent to the end of the bill.
+
+The row comes first: an instance that is to RUN is the order to launch it, one that is to STOP the order to end it, repeated by
+the reconciler until the cloud agrees. `apply_plan` writes what `plan_scale` decided; the other functions record the cloud's word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from resolute_master.domain.agent import Agent
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.change import PoolBelief
+from resolute_master.domain.commands import RecordLaunch, RecordObservation, RecordRefusal
+from resolute_master.domain.ids import InstanceId, PoolName, allocation_id
+from resolute_master.domain.instance import Instance
+from resolute_master.lifecycle import agents
+from resolute_master.lifecycle.step import Step
+from resolute_provisioner import risk
+from resolute_provisioner.model import (
+    Gang,
+    InstanceNotice,
+    InstanceView,
+    Intent,
+    Launch,
+    Observed,
+    Offer,
+    OfferBelief,
+    PoolScaling,
+    ScalePlan,
+    Termination,
+)
+
+# -------------------------------------------------------------------------------------------------- for the planner
+
+
+def views(step: Step, pool: PoolName) -> tuple[InstanceView, ...]:
+    """The pool's machines as a scaling decision sees them."""
+    return tuple(_view(step, i) for i in step.find(Instance, "instances_of_pool", pool) if not i.over)
+
+
+def _view(step: Step, instance: Instance) -> InstanceView:
+    agent = _agent_of(step, instance)
+    held = (
+        [a for a in step.find(Allocation, "allocations_on_agent", agent.id) if not a.ended] if agent is not None else []
+    )
+    here = [c for a in held for c in a.containers if agent is not None and c.agent == agent.id and not c.ended]
+    notice = instance.notice
+    return InstanceView(
+        instance_id=instance.id,
+        token=instance.token,
+        offer_id=instance.offer_id,
+        slots=sum(s.enabled for s in agent.slots) if agent is not None else instance.slots,
+        intent=instance.intent,
+        observed=instance.observed,
+        requested_at=instance.requested_at,
+        launched_at=instance.launched_at,
+        joined_at=instance.joined_at,
+        agent_connected=agent is not None and agent.connected,
+        disconnected_since=agent.disconnected_at if agent is not None else None,
+        slots_in_use=sum(len(c.slots) for c in here),
+        aux_in_use=sum(not c.slots for c in here),
+        occupants=tuple(sorted(a.id for a in held)),
+        idle_since=instance.idle_since,
+        notice=InstanceNotice(kind=notice.kind, deadline=notice.deadline, reason=notice.reason) if notice else None,
+        draining_since=instance.draining_since,
+        reserved_for=instance.gangs,
+    )
+
+
+def beliefs(step: Step, pool: PoolName) -> dict[str, OfferBelief]:
+    return {b.belief.offer_id: b.belief for b in step.find(PoolBelief, "beliefs_of_pool", pool)}
+
+
+def returning_gangs(step: Step, pool: PoolName) -> tuple[Gang, ...]:
+    """Work that must leave its machine soon and will ask for slots again: its replacement is to start at once."""
+    leaving = {agent.id for agent in step.find(Agent, "agents_of_pool", pool) if agent.leaving}
+    gangs: dict[str, Gang] = {}
+    for agent in sorted(leaving):
+        for allocation, _ in agents.containers_on(step, agent):
+            if allocation.trial_id is not None and allocation.killed_at is None:
+                successor = allocation_id(allocation.task_id, allocation.run_id + 1)
+                gangs[successor] = Gang(
+                    token=successor,
+                    slots=allocation.slots_needed,
+                    submitted_at=allocation.requested_at,
+                    single_machine=allocation.single_node,
+                )
+    return tuple(gangs[token] for token in sorted(gangs))
+
+
+def apply_plan(step: Step, scaling: PoolScaling, plan: ScalePlan) -> None:
+    offers = {offer.offer_id: offer for offer in scaling.offers}
+    for launch in plan.launches:
+        _record_launch(step, PoolName(scaling.pool), offers[launch.offer_id], launch)
+    for termination in plan.terminations:
+        _record_termination(step, termination)
+
+
+def _record_launch(step: Step, pool: PoolName, offer: Offer, launch: Launch) -> None:
+    number = step.next_number(f"instance:{pool}")
+    id_ = InstanceId(f"{pool}-{number}-{step.ids.uuid()[:8]}")
+    step.put(
+        Instance(
+            id=id_,
+            pool=pool,
+            token=step.ids.uuid(),
+            offer_id=offer.offer_id,
+            slots=offer.slots,
+            price_per_hour=offer.price_per_hour,
+            requested_at=step.now,
+            reason=launch.reason,
+            gangs=launch.gang_tokens,
+        )
+    )
+    step.decide("launch", pool=pool, subject=id_, reason=launch.reason)
+
+
+def _record_termination(step: Step, termination: Termination) -> None:
+    instance = step.need(Instance, InstanceId(termination.instance_id))
+    if termination.drain:
+        if instance.draining_since is None:
+            step.put(replace(instance, draining_since=step.now))
+            _stop_placing(step, instance)
+            step.decide("drain", pool=instance.pool, subject=instance.id, reason=termination.reason)
+        return
+    stop(step, instance, termination.reason)
+
+
+def stop(step: Step, instance: Instance, reason: str) -> None:
+    """It is to end, whatever is on it."""
+    if instance.intent is Intent.STOP:
+        return
+    step.put(replace(instance, intent=Intent.STOP, stop_reason=reason, stopped_at=step.now))
+    if instance.joined_at is None and instance.launched_at is not None:
+        _learn(step, instance, lambda belief: risk.never_joined(belief, now=step.now))
+    _stop_placing(step, instance)
+    step.decide("terminate", pool=instance.pool, subject=instance.id, reason=reason)
+
+
+def _stop_placing(step: Step, instance: Instance) -> None:
+    agent = _agent_of(step, instance)
+    if agent is not None:
+        step.put(replace(agent, draining=True))
+
+
+# ------------------------------------------------------------------------------------------------ the cloud's word
+
+
+def launched(step: Step, command: RecordLaunch) -> None:
+    instance = step.get(Instance, command.instance)
+    if instance is None or instance.over:
+        return
+    if instance.launched_at is None:
+        _learn(step, instance, risk.launched)
+    step.put(
+        replace(
+            instance,
+            provider_id=command.provider_id,
+            launched_at=instance.launched_at or step.now,
+            observed=max(instance.observed, command.observed, key=lambda o: o.order),
+            observed_at=step.now,
+            paid_from=command.paid_from or instance.paid_from,
+        )
+    )
+
+
+def refused(step: Step, command: RecordRefusal) -> None:
+    """Nothing was given and nothing is paid; the next plan asks again when the offer may be asked."""
+    instance = step.get(Instance, command.instance)
+    if instance is None or instance.over:
+        return
+    _learn(
+        step,
+        instance,
+        lambda b: risk.refused(b, command.kind, command.message, asked_at=instance.requested_at, now=step.now),
+    )
+    step.put(
+        replace(
+            instance,
+            observed=Observed.GONE,
+            observed_at=step.now,
+            intent=Intent.STOP,
+            refused=command.message or command.kind,
+        )
+    )
+    step.decide("refused", pool=instance.pool, subject=instance.id, reason=f"{command.kind}: {command.message}")
+
+
+def observed(step: Step, command: RecordObservation) -> None:
+    instance = step.get(Instance, command.instance)
+    if instance is None or instance.over:
+        return
+    seen = replace(
+        instance,
+        provider_id=command.provider_id or instance.provider_id,
+        observed=max(instance.observed, command.observed, key=lambda o: o.order),
+        observed_at=step.now,
+        paid_from=command.paid_from or instance.paid_from,
+        paid_until=command.paid_until or instance.paid_until,
+    )
+    step.put(seen)
+    if seen.over:
+        _gone(step, seen)
+
+
+def _gone(step: Step, instance: Instance) -> None:
+    if instance.intent is Intent.RUN:
+        _learn(step, instance, risk.interrupted)
+        reason = instance.notice.reason if instance.notice else "the machine vanished without notice"
+        step.put(replace(instance, intent=Intent.STOP, stop_reason=reason, stopped_at=step.now))
+    agent = _agent_of(step, instance)
+    if agent is not None:
+        agents.lose(step, agent.id, f"the cloud says that instance {instance.id} is gone")
+    else:
+        step.decide("gone", pool=instance.pool, subject=instance.id, reason="the cloud says that it is gone")
+
+
+def stray(step: Step, pool: PoolName, provider_id: str) -> None:
+    step.decide(
+        "stray", pool=pool, subject=provider_id, reason="a machine with our tag that nobody asked for was ended"
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ its agent
+
+
+def joined(step: Step, instance: Instance, agent: Agent) -> None:
+    if instance.joined_at is None:
+        took_s = (step.now - instance.requested_at).total_seconds()
+        _learn(step, instance, lambda belief: risk.joined(belief, join_time_s=took_s))
+        instance = replace(instance, joined_at=step.now, agent_id=agent.id, idle_since=step.now)
+        step.put(instance)
+    if instance.intent is Intent.STOP or instance.draining_since is not None:
+        _stop_placing(step, instance)
+
+
+def refresh_idle(step: Step, touched: Iterable[Instance]) -> None:
+    """Start or end the idle time of machines whose occupation may have changed."""
+    for instance in touched:
+        agent = _agent_of(step, instance)
+        if instance.over or instance.joined_at is None:
+            continue
+        busy = agent is not None and bool(agents.containers_on(step, agent.id))
+        if busy and instance.idle_since is not None:
+            step.put(replace(instance, idle_since=None))
+        elif not busy and instance.idle_since is None:
+            step.put(replace(instance, idle_since=step.now))
+
+
+def _agent_of(step: Step, instance: Instance) -> Agent | None:
+    found = step.find(Agent, "agent_of_instance", instance.id)
+    return found[0] if found else None
+
+
+def _learn(step: Step, instance: Instance, lesson: Callable[[OfferBelief], OfferBelief]) -> None:
+    key = f"{instance.pool}/{instance.offer_id}"
+    known = step.get(PoolBelief, key)
+    belief = known.belief if known is not None else OfferBelief(offer_id=instance.offer_id)
+    step.put(PoolBelief(id=key, pool=instance.pool, belief=lesson(belief)))

@@ -1,0 +1,200 @@
+"""What training code reports: metrics that are durable already, checkpoints, progress, metadata. Older runs are refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from resolute.errors import AlreadyExists, Conflict, FailedPrecondition, NotFound
+from resolute.wire.states import CheckpointState
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.checkpoint import Checkpoint
+from resolute_master.domain.commands import ReportCheckpoint, StoredReport
+from resolute_master.domain.effects import RemoveCheckpoint
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import AllocationId, TrialId, task_of
+from resolute_master.domain.trial import CheckpointRef, Trial, Validation
+from resolute_master.lifecycle import experiments
+from resolute_master.lifecycle.step import Step
+from resolute_master.searcher import base as search
+
+
+def need_trial(step: Step, id_: TrialId) -> Trial:
+    trial = step.get(Trial, id_)
+    if trial is None:
+        raise NotFound("trial", id_)
+    return trial
+
+
+# --------------------------------------------------------------------------------------------------------- metrics
+
+
+def record(step: Step, report: StoredReport) -> None:
+    """Advance the trial; a validation that is news is told to the search. Repeats change nothing."""
+    trial = step.get(Trial, report.trial)
+    if trial is None or report.run_id < trial.run_id:
+        return
+    if report.steps_completed > trial.steps_completed:
+        step.put(replace(trial, steps_completed=report.steps_completed))
+    if report.validation is not None:
+        _validated(step, need_trial(step, report.trial), report, report.validation)
+
+
+def _validated(step: Step, trial: Trial, report: StoredReport, metrics: Mapping[str, Any]) -> None:
+    experiment = step.need(Experiment, trial.experiment_id)
+    metric = number(metrics.get(experiment.metric))
+    if metric is None:
+        return
+    validation = Validation(
+        steps_completed=report.steps_completed, metric=metric, at=report.reported_at, metrics=metrics
+    )
+    best = trial.best_validation
+    if best is None or better(metric, best.metric, smaller=experiment.smaller_is_better):
+        best = validation
+    news = report.steps_completed > trial.searched_steps
+    step.put(
+        replace(
+            trial,
+            latest_validation=validation,
+            best_validation=best,
+            searched_steps=max(trial.searched_steps, report.steps_completed),
+        )
+    )
+    top = experiment.best_validation
+    if top is None or better(metric, top, smaller=experiment.smaller_is_better):
+        step.put(replace(experiment, best_validation=metric))
+    if news and not experiment.state.gone:
+        event = search.ValidationCompleted(
+            request_id=trial.request_id, metric=metric, steps_completed=report.steps_completed
+        )
+        experiments.tell_search(step, experiment.id, event)
+
+
+def number(value: object) -> float | None:
+    """A metric's value as a number: reports spell what JSON cannot as NaN, Infinity, -Infinity."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return float(value)
+    if isinstance(value, str) and value.lower() in ("nan", "infinity", "-infinity"):
+        return float(value)
+    return None
+
+
+def better(new: float, old: float, *, smaller: bool) -> bool:
+    if math.isnan(old):
+        return not math.isnan(new)
+    return new < old if smaller else new > old
+
+
+def progress(step: Step, id_: TrialId, value: float) -> None:
+    trial = need_trial(step, id_)
+    if trial.state.gone:
+        return
+    step.put(replace(trial, progress=value))
+    event = search.ProgressReported(request_id=trial.request_id, progress=value)
+    experiments.tell_search(step, trial.experiment_id, event)
+
+
+def runner_state(step: Step, id_: TrialId, state: str) -> None:
+    step.put(replace(need_trial(step, id_), runner_state=state))
+
+
+def metadata(step: Step, id_: TrialId, value: Mapping[str, Any]) -> None:
+    step.put(replace(need_trial(step, id_), metadata=value))
+
+
+# ----------------------------------------------------------------------------------------------------- checkpoints
+
+
+def checkpoint(step: Step, command: ReportCheckpoint) -> None:
+    """Keyed by uuid; only the trial's newest run may report.
+
+    The task may report after it was asked to end, up to its last breath; once a newer run exists its checkpoints are refused.
+    """
+    run_id = _run_of(command.allocation)
+    trial = next((t for t in _trials_of_task(step, command.allocation)), None)
+    if trial is None:
+        raise NotFound("trial of allocation", command.allocation)
+    before = step.get(Checkpoint, command.uuid)
+    if before is not None:
+        if (before.allocation_id, dict(before.resources)) == (command.allocation, dict(command.resources)):
+            return
+        raise AlreadyExists(f"checkpoint '{command.uuid}' was reported before, with other content")
+    if run_id < trial.run_id:
+        raise Conflict(
+            f"run {run_id} of trial {trial.id} is over: run {trial.run_id} has begun; its reports are refused"
+        )
+    step.put(
+        Checkpoint(
+            uuid=command.uuid,
+            task_id=trial.task_id,
+            allocation_id=command.allocation,
+            trial_id=trial.id,
+            experiment_id=trial.experiment_id,
+            run_id=run_id,
+            state=CheckpointState.COMPLETED,
+            steps_completed=command.steps_completed,
+            reported_at=step.now,
+            resources=command.resources,
+            metadata=command.metadata,
+            storage_id=command.storage_id,
+        )
+    )
+    latest = trial.latest_checkpoint
+    if latest is None or command.steps_completed >= latest.steps_completed:
+        ref = CheckpointRef(uuid=command.uuid, steps_completed=command.steps_completed)
+        step.put(replace(trial, latest_checkpoint=ref))
+
+
+def _run_of(allocation: AllocationId) -> int:
+    number_ = allocation.rpartition(".")[2]
+    if not number_.isdigit():
+        raise NotFound("allocation", allocation)
+    return int(number_)
+
+
+def _trials_of_task(step: Step, allocation: AllocationId) -> tuple[Trial, ...]:
+    found = step.get(Allocation, allocation)
+    if found is not None:
+        return (need_trial(step, found.trial_id),) if found.trial_id is not None else ()
+    request_id = task_of(allocation).partition(".")[2]
+    return tuple(t for t in step.find(Trial, "trial_of_request", request_id) if t.task_id == task_of(allocation))
+
+
+def checkpoint_metadata(step: Step, uuid: str, value: Mapping[str, Any]) -> None:
+    step.put(replace(need_checkpoint(step, uuid), metadata=value))
+
+
+def need_checkpoint(step: Step, uuid: str) -> Checkpoint:
+    found = step.get(Checkpoint, uuid)
+    if found is None:
+        raise NotFound("checkpoint", uuid)
+    return found
+
+
+def checkpoint_resources(step: Step, uuid: str, resources: Mapping[str, int]) -> None:
+    """What is left of its files."""
+    before = need_checkpoint(step, uuid)
+    state = before.state
+    if not resources:
+        state = CheckpointState.DELETED
+        step.done(f"remove-checkpoint:{uuid}")
+    elif set(resources) - {"metadata.json"} < set(before.resources) - {"metadata.json"}:
+        state = CheckpointState.PARTIALLY_DELETED
+    step.put(replace(before, resources=resources, state=state))
+    experiments.deleted_if_done(step, before.experiment_id)
+
+
+def delete_checkpoints(step: Step, uuids: tuple[str, ...]) -> None:
+    for uuid in uuids:
+        found = need_checkpoint(step, uuid)
+        trial = need_trial(step, found.trial_id)
+        if not trial.state.gone and trial.latest_checkpoint and trial.latest_checkpoint.uuid == uuid:
+            raise FailedPrecondition(
+                f"checkpoint '{uuid}' is where trial {trial.id} would resume; pause or end the trial first"
+            )
+        if found.state is not CheckpointState.DELETED:
+            step.emit([RemoveCheckpoint(uuid=uuid, experiment=found.experiment_id)])

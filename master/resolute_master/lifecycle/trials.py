@@ -1,0 +1,164 @@
+"""Trials: which state asks for slots, and what the end of an allocation means.
+
+A trial asks for an allocation whenever it is ACTIVE and has none. How an allocation ends decides what becomes of the trial:
+
+1. a stopping trial ends in the terminal state of its stopping state, or in ERROR when the allocation failed;
+2. a trial that the search has stopped completes, or ends in ERROR when the allocation failed;
+3. a failure that is the machine's (agent lost, not restored, not launched) costs no restart: it runs again;
+4. any other failure costs a restart; past `max_restarts` the trial ends in ERROR, before that it runs again;
+5. a clean end by its own decision completes it; so does a clean end after invalid hyperparameters were reported;
+6. otherwise (preempted, paused) it runs again as soon as it is ACTIVE.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from resolute.errors import NotFound
+from resolute.wire.states import STOPPING_ENDS, ExperimentState, FailureKind, TaskType
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import AllocationId, TrialId, allocation_id
+from resolute_master.domain.job import Job
+from resolute_master.domain.trial import Trial
+from resolute_master.lifecycle import allocations
+from resolute_master.lifecycle.moves import SEVERITY
+from resolute_master.lifecycle.step import Step
+
+INVALID_HPARAMS_GRACE_S = 10.0
+"""How long a trial with invalid hyperparameters may take to leave by itself."""
+
+S = ExperimentState
+
+
+def open_allocation(step: Step, trial: Trial) -> Allocation | None:
+    return next((a for a in step.find(Allocation, "allocations_of_task", trial.task_id) if not a.ended), None)
+
+
+def set_state(step: Step, trial: Trial, wanted: ExperimentState) -> None:
+    """Move the trial where its experiment, its search or its user wants it. Late and lesser requests are no-ops."""
+    if trial.state.gone or wanted.gone or SEVERITY.get(wanted, 0) < SEVERITY.get(trial.state, 0):
+        return
+    moved = replace(trial, state=wanted)
+    step.put(moved)
+    allocation = open_allocation(step, moved)
+    if allocation is None:
+        if wanted in STOPPING_ENDS:
+            _end(step, moved, STOPPING_ENDS[wanted], "")
+        else:
+            ask(step, moved)
+        return
+    match wanted:
+        case S.PAUSED:
+            allocations.preempt(step, allocation.id, "the experiment was paused")
+        case S.STOPPING_CANCELED:
+            allocations.preempt(step, allocation.id, "the experiment was canceled")
+        case S.STOPPING_COMPLETED:
+            allocations.preempt(step, allocation.id, "the search needs no more of this trial")
+        case S.STOPPING_KILLED:
+            allocations.kill(step, allocation.id, "killed by the user")
+        case S.STOPPING_ERROR:
+            allocations.kill(step, allocation.id, "the experiment failed")
+        case _:
+            pass
+
+
+def ask(step: Step, trial: Trial) -> None:
+    """Ask for slots for the next run, if the trial wants to run and has none."""
+    if trial.state is not S.ACTIVE or trial.searcher_done or open_allocation(step, trial) is not None:
+        return
+    experiment = step.need(Experiment, trial.experiment_id)
+    job = step.need(Job, trial.job_id)
+    run_id = trial.run_id + 1
+    start = trial.latest_checkpoint
+    step.put(replace(trial, run_id=run_id))
+    step.put(
+        Allocation(
+            id=allocation_id(trial.task_id, run_id),
+            task_id=trial.task_id,
+            task_type=TaskType.TRIAL,
+            job_id=job.id,
+            pool=job.pool,
+            slots_needed=experiment.slots_per_trial,
+            single_node=experiment.single_node,
+            preemption_timeout_s=experiment.preemption_timeout_s,
+            requested_at=step.now,
+            trial_id=trial.id,
+            run_id=run_id,
+            blocked_agents=trial.blocked_agents,
+            resumed_steps=start.steps_completed if start else 0,
+            resumed_checkpoint=start.uuid if start else trial.warm_start_checkpoint,
+            history=(f"{step.now.isoformat(timespec='milliseconds')} PENDING",),
+        )
+    )
+    resume = f", to go on from step {start.steps_completed}" if start else ""
+    step.log(
+        trial.task_id,
+        allocation_id(trial.task_id, run_id),
+        f"Trial {trial.id} run {run_id} waits for {experiment.slots_per_trial} slot(s) of pool {job.pool}{resume}",
+    )
+
+
+def allocation_ended(step: Step, id_: AllocationId) -> None:
+    """Decide what becomes of its trial; see the module's list."""
+    allocation = step.need(Allocation, id_)
+    assert allocation.exit is not None
+    if allocation.trial_id is None:
+        return
+    trial = step.need(Trial, allocation.trial_id)
+    failure, reason = allocation.exit.failure, allocation.exit.reason
+    if trial.state in STOPPING_ENDS:
+        _end(step, trial, S.ERROR if failure and failure.counts_as_restart else STOPPING_ENDS[trial.state], reason)
+    elif trial.searcher_done:
+        _end(step, trial, S.ERROR if failure and failure.counts_as_restart else S.COMPLETED, reason)
+    elif failure is not None:
+        _failed(step, trial, failure, reason)
+    elif allocation.exit.finished or trial.invalid_hparams:
+        _end(step, trial, S.COMPLETED, reason)
+    else:
+        ask(step, trial)
+
+
+def _failed(step: Step, trial: Trial, failure: FailureKind, reason: str) -> None:
+    if not failure.counts_as_restart:
+        ask(step, trial)
+        return
+    experiment = step.need(Experiment, trial.experiment_id)
+    restarts = trial.restarts + 1
+    trial = replace(trial, restarts=restarts, exit_message=reason)
+    step.put(trial)
+    if failure is FailureKind.LAUNCH_REFUSED:
+        _end(step, trial, S.ERROR, reason)
+    elif restarts > experiment.max_restarts:
+        step.log(trial.task_id, None, f"Trial {trial.id} failed {restarts} times: no restart is left", level="ERROR")
+        _end(step, trial, S.ERROR, reason)
+    else:
+        step.log(trial.task_id, None, f"Trial {trial.id} restarts ({restarts} of {experiment.max_restarts}): {reason}")
+        ask(step, trial)
+
+
+def _end(step: Step, trial: Trial, state: ExperimentState, reason: str) -> None:
+    step.put(
+        replace(trial, state=state, ended_at=step.now, exit_message=reason if state is S.ERROR else "", kill_at=None)
+    )
+    step.ended_trials.append(trial.id)
+
+
+def kill(step: Step, id_: TrialId) -> None:
+    """One trial alone; the others go on."""
+    trial = step.get(Trial, id_)
+    if trial is None:
+        raise NotFound("trial", id_)
+    set_state(step, trial, S.STOPPING_KILLED)
+
+
+def report_early_exit(step: Step, id_: TrialId, *, invalid_hparams: bool) -> None:
+    trial = step.get(Trial, id_)
+    if trial is None:
+        raise NotFound("trial", id_)
+    if trial.state.gone or trial.invalid_hparams or not invalid_hparams:
+        return
+    kill_at = step.now + timedelta(seconds=INVALID_HPARAMS_GRACE_S)
+    step.put(replace(trial, invalid_hparams=True, kill_at=kill_at))
+    step.log(trial.task_id, None, f"Trial {trial.id} reports invalid hyperparameters", level="WARNING")

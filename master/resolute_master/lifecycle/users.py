@@ -1,0 +1,62 @@
+"""Users and their logins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from resolute.errors import AlreadyExists, NotFound
+from resolute_master.domain.commands import ChangeUser, CreateUser, StartSession
+from resolute_master.domain.ids import SessionId, UserId
+from resolute_master.domain.user import Session, User
+from resolute_master.lifecycle.step import Step
+
+
+def create(step: Step, command: CreateUser) -> UserId:
+    if step.find(User, "user_by_name", command.username):
+        raise AlreadyExists(f"user '{command.username}' exists already")
+    id_ = UserId(step.next_number("user"))
+    step.put(
+        User(
+            id=id_,
+            username=command.username,
+            password_hash=command.password_hash,
+            admin=command.admin,
+            active=command.active,
+            display_name=command.display_name,
+            modified_at=step.now,
+        )
+    )
+    return id_
+
+
+def change(step: Step, command: ChangeUser) -> None:
+    """A new password ends every session of the user, so that a stolen login dies with it."""
+    user = step.get(User, command.user)
+    if user is None:
+        raise NotFound("user", command.user)
+    changed = replace(
+        user,
+        password_hash=user.password_hash if command.password_hash is None else command.password_hash,
+        admin=user.admin if command.admin is None else command.admin,
+        active=user.active if command.active is None else command.active,
+        display_name=user.display_name if command.display_name is None else command.display_name,
+        modified_at=step.now,
+    )
+    step.put(changed)
+    if not changed.active or command.password_hash is not None:
+        for session in step.find(Session, "sessions_of_user", user.id):
+            step.delete(session)
+
+
+def start_session(step: Step, command: StartSession) -> None:
+    user = step.get(User, command.user)
+    if user is None:
+        raise NotFound("user", command.user)
+    step.put(replace(user, last_login_at=step.now))
+    step.put(Session(id=command.session, user_id=user.id, created_at=step.now, expires_at=command.expires_at))
+
+
+def end_session(step: Step, id_: SessionId) -> None:
+    session = step.get(Session, id_)
+    if session is not None:
+        step.delete(session)
