@@ -1,0 +1,343 @@
+"""The cloud on this computer: each machine is a directory and a detached process, found again by what is on disk.
+
+    python -m resolute_provisioner.clouds.local list <root>
+    python -m resolute_provisioner.clouds.local interrupt <root> <instance id> [--notice SECONDS] [--reason TEXT]
+    python -m resolute_provisioner.clouds.local stop-all <root>
+
+Boot delay, price, refusals and interruptions can be scripted, so that a whole elastic cluster with all of its
+misfortunes runs on a laptop. The machine's name here is the instance id of the request.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+from resolute.clock import Clock, SystemClock
+from resolute.errors import InvalidInput, NotFound
+from resolute_provisioner.bootstrap import render_agent_settings
+from resolute_provisioner.clouds.base import (
+    CLOUD_ERRORS,
+    BadRequest,
+    CloudCapabilities,
+    CloudInstance,
+    Launched,
+    LaunchRequest,
+    Transient,
+)
+from resolute_provisioner.clouds.local_files import (
+    MachineFiles,
+    Record,
+    claim_json,
+    control_directory,
+    create_machine,
+    instances_directory,
+    locked,
+    machines,
+    parse_time,
+    process_lives,
+    read_json,
+    time_text,
+    write_json,
+)
+from resolute_provisioner.model import Observed, RefusalKind
+
+MACHINE_COMMAND = (sys.executable, "-m", "resolute_agent.machine")
+
+FORGET_AFTER_S = 24 * 3600.0
+"""A machine that has been gone for so long is deleted with all that was on it, as its disk would be elsewhere."""
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
+
+PASSED_ON = re.compile(
+    r"PATH|HOME|LANG|LC_.*|TZ|TMPDIR|USER|PYTHON.*|VIRTUAL_ENV|LD_LIBRARY_PATH|CUDA_.*|OMP_.*|MKL_.*"
+)
+"""Variables that a machine inherits. A real one would inherit nothing, and the master's secrets are not for it."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptedRefusal:
+    """The `launch`-th request for a machine is refused. The first is 1; repetitions of a launched token do not count."""
+
+    launch: int
+    error: RefusalKind = RefusalKind.NO_CAPACITY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptedInterruption:
+    """The `instance`-th launched machine (the first is 1) is taken back.
+
+    `after_s` counts from the start of its process and is carried out by the machine's host. `after_steps` is for a
+    caller who watches the training and then calls `interrupt`. `notice_s` None: without a word.
+    """
+
+    instance: int
+    after_s: float | None = None
+    after_steps: int | None = None
+    notice_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.after_s is None) == (self.after_steps is None):
+            raise InvalidInput(
+                f"interruption of instance {self.instance}: give exactly one of after (seconds) and after_steps"
+            )
+
+
+def machine_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What of our environment the machines get."""
+    return {name: value for name, value in sorted(environ.items()) if PASSED_ON.fullmatch(name)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalCloudSettings:
+    root: Path
+    environment: Mapping[str, str]
+    """Of the machine processes; see `machine_environment`."""
+    boot_delay_s: float = 0.0
+    """From the launch to the start of the machine process, from which on the machine is paid."""
+    refuse: tuple[ScriptedRefusal, ...] = ()
+    interruptions: tuple[ScriptedInterruption, ...] = ()
+    machine_command: tuple[str, ...] = field(default=MACHINE_COMMAND)
+    """Called with the machine's directory as its only further argument."""
+
+
+class LocalCloud:
+    """Obeys the `Cloud` contract. Holds no state but its settings: several processes may use one root at once."""
+
+    def __init__(self, settings: LocalCloudSettings, *, clock: Clock) -> None:
+        self._settings = settings
+        self._root = settings.root.absolute()
+        self._clock = clock
+
+    @property
+    def capabilities(self) -> CloudCapabilities:
+        return CloudCapabilities(name="local", gives_notice=True, listing_lag_s=0.0, poll_s=0.5)
+
+    async def launch(self, request: LaunchRequest) -> Launched:
+        return await _in_thread(lambda: self._launch(request))
+
+    async def terminate(self, provider_ids: Collection[str]) -> None:
+        await _in_thread(lambda: order_end(self._root, sorted(provider_ids), self._clock))
+
+    async def list(self, cluster: str) -> tuple[CloudInstance, ...]:
+        return await _in_thread(lambda: self.list_now(cluster))
+
+    async def interrupt(self, provider_id: str, *, notice_s: float | None, reason: str = "") -> None:
+        """Take a machine back: `notice_s` after its `notice.json` appeared, or at once and without a word."""
+        await _in_thread(lambda: order_interruption(self._root, provider_id, notice_s=notice_s, reason=reason))
+
+    def list_now(self, cluster: str | None) -> tuple[CloudInstance, ...]:
+        """The listing, in the calling thread; None lists the machines of every cluster."""
+        listed = []
+        for files, record in machines(self._root):
+            if cluster is None or record["cluster"] == cluster:
+                self._carry_on(files)
+                machine = _as_listed(files, record, self._clock)
+                if machine.observed is Observed.GONE and self._forgotten(files):
+                    continue
+                listed.append(machine)
+        return tuple(listed)
+
+    def _launch(self, request: LaunchRequest) -> Launched:
+        if NAME.fullmatch(request.instance_id) is None:
+            raise BadRequest(f"instance id {request.instance_id!r}: use letters, digits, '.', '_' and '-'")
+        with locked(self._root):
+            known = machines(self._root)
+            found = next((each for each in known if each[1]["token"] == request.token), None)
+            if found is None:
+                if any(record["instance_id"] == request.instance_id for _, record in known):
+                    raise BadRequest(f"instance {request.instance_id} was already launched with another token")
+                self._count_and_refuse()
+                found = self._create(request)
+            files, record = found
+            self._carry_on(files)
+        machine = _as_listed(files, record, self._clock)
+        return Launched(provider_id=machine.provider_id, observed=machine.observed, paid_from=machine.paid_from)
+
+    def _count_and_refuse(self) -> None:
+        book = read_json(self._root / "cloud.json") or {}
+        number = int(book.get("launch_requests", 0)) + 1
+        write_json(self._root / "cloud.json", {**book, "launch_requests": number})
+        for refusal in self._settings.refuse:
+            if refusal.launch == number:
+                raise CLOUD_ERRORS[refusal.error](f"scripted: launch request {number} is refused")
+
+    def _create(self, request: LaunchRequest) -> tuple[MachineFiles, Record]:
+        book = read_json(self._root / "cloud.json") or {}
+        ordinal = int(book.get("machines", 0)) + 1
+        final = MachineFiles(instances_directory(self._root) / request.instance_id)
+        record: Record = {
+            "instance_id": request.instance_id,
+            "token": request.token,
+            "cluster": request.cluster,
+            "pool": request.pool,
+            "tags": dict(sorted(request.tags.items())),
+            "offer_id": request.offer.offer_id,
+            "slots": request.offer.slots,
+            "price_per_hour": request.offer.price_per_hour,
+            "ordinal": ordinal,
+            "requested_at": time_text(self._clock.now()),
+            "boot_delay_s": self._settings.boot_delay_s,
+            "command": list(self._settings.machine_command),
+            "interruptions": [
+                {"after_s": each.after_s, "notice_s": each.notice_s}
+                for each in self._settings.interruptions
+                if each.instance == ordinal and each.after_s is not None
+            ],
+        }
+        agent_json = render_agent_settings(
+            request.boot, state_dir=str(final.directory / "state"), notice_file=str(final.notice)
+        )
+        # Counted before it exists: a kill in between skips a number, the other order would give one out twice.
+        write_json(self._root / "cloud.json", {**book, "machines": ordinal})
+        return create_machine(self._root, request.instance_id, record, agent_json), record
+
+    def _carry_on(self, files: MachineFiles) -> None:
+        """Start the machine's host unless that was done: the launch may have been cut off between record and start."""
+        if files.host.exists() or files.stop.exists() or files.gone.exists():
+            return
+        with (files.directory / "host.log").open("ab") as output:
+            subprocess.run(
+                [sys.executable, "-m", "resolute_provisioner.clouds.local_host", str(files.directory)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=dict(self._settings.environment),
+                start_new_session=True,
+                check=True,
+            )
+
+    def _forgotten(self, files: MachineFiles) -> bool:
+        gone_at = parse_time((read_json(files.gone) or {}).get("at"))
+        if gone_at is None or gone_at + timedelta(seconds=FORGET_AFTER_S) > self._clock.now():
+            return False
+        shutil.rmtree(files.directory, ignore_errors=True)
+        return True
+
+
+def _as_listed(files: MachineFiles, record: Record, clock: Clock) -> CloudInstance:
+    started = read_json(files.started)
+    gone = _end_of(files, started, clock)
+    if gone is not None:
+        observed = Observed.GONE
+    elif files.stop.exists():
+        observed = Observed.STOPPING
+    else:
+        observed = Observed.RUNNING if started is not None else Observed.PENDING
+    return CloudInstance(
+        provider_id=record["instance_id"],
+        token=record["token"],
+        instance_id=record["instance_id"],
+        pool=record["pool"],
+        observed=observed,
+        requested_at=parse_time(record["requested_at"]),
+        paid_from=parse_time((started or {}).get("paid_from")),
+        paid_until=parse_time((gone or {}).get("at")) if started is not None else None,
+        message=str((gone or {}).get("reason", "")),
+    )
+
+
+def _end_of(files: MachineFiles, started: Record | None, clock: Clock) -> Record | None:
+    """What is known of the machine's end; None while it lives. A host that was killed could not write it: then the end
+    is written here, with the time of the discovery, which is the best that can be known."""
+    gone = read_json(files.gone)
+    host = read_json(files.host)
+    if gone is not None or host is None or process_lives(host):
+        return gone
+    if started is not None and process_lives(started):
+        return None  # dying with its host at this moment
+    claim_json(files.gone, {"at": time_text(clock.now()), "reason": "its host process was found dead"})
+    return read_json(files.gone)
+
+
+def order_end(root: Path, provider_ids: Sequence[str], clock: Clock) -> None:
+    """Leave the order where the machines' hosts find it."""
+    for provider_id in provider_ids:
+        files = MachineFiles(instances_directory(root) / provider_id)
+        if NAME.fullmatch(provider_id) is None or not files.instance.exists():
+            continue
+        files.stop.touch()
+        # Claimed by nobody, so that a host that was just being started leaves the machine alone.
+        if not files.host.exists() and claim_json(files.host, {"pid": 0}):
+            claim_json(files.gone, {"at": time_text(clock.now()), "reason": "ended before it had booted"})
+
+
+async def _in_thread(work: Callable[[], Result]) -> Result:
+    try:
+        return await asyncio.to_thread(work)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise Transient(f"the local cloud's folder could not be used: {error}") from error
+
+
+def order_interruption(root: Path, instance_id: str, *, notice_s: float | None, reason: str = "") -> None:
+    """Leave the order where the machine's host finds it. Raises `NotFound` for a machine that is not there or gone."""
+    files = MachineFiles(instances_directory(root) / instance_id)
+    if NAME.fullmatch(instance_id) is None or not files.instance.exists() or files.gone.exists():
+        raise NotFound("running instance", instance_id)
+    control_directory(root).mkdir(exist_ok=True)
+    write_json(files.interrupt_order, {"notice_s": notice_s, "reason": reason})
+
+
+def stop_all(root: Path, *, clock: Clock, wait_s: float = 60.0) -> tuple[str, ...]:
+    """End every machine under the root and wait for it. Returns the ids of those that are still there."""
+    give_up_at = clock.monotonic() + wait_s
+    while True:
+        known = machines(root)
+        order_end(root, [record["instance_id"] for _, record in known], clock)
+        listed = [_as_listed(files, record, clock) for files, record in known]
+        living = tuple(each.provider_id for each in listed if each.observed is not Observed.GONE)
+        if not living or clock.monotonic() >= give_up_at:
+            return living
+        time.sleep(0.1)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m resolute_provisioner.clouds.local", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, text in (
+        ("list", "show every machine"),
+        ("interrupt", "take a machine back"),
+        ("stop-all", "end every machine and wait for it"),
+    ):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("root", type=Path)
+        if name == "interrupt":
+            command.add_argument("instance_id")
+            command.add_argument("--notice", type=float, default=None, metavar="SECONDS")
+            command.add_argument("--reason", default="")
+    given = parser.parse_args(arguments)
+    clock = SystemClock()
+    match given.command:
+        case "interrupt":
+            try:
+                order_interruption(given.root, given.instance_id, notice_s=given.notice, reason=given.reason)
+            except NotFound as error:
+                print(error, file=sys.stderr)
+                return 1
+        case "stop-all":
+            left = stop_all(given.root, clock=clock)
+            if left:
+                print(f"still there: {', '.join(left)}", file=sys.stderr)
+                return 1
+        case _:
+            for files, record in machines(given.root):
+                each = _as_listed(files, record, clock)
+                since = each.paid_from.isoformat(timespec="seconds") if each.paid_from else "-"
+                print(f"{each.provider_id}\t{each.pool}\t{each.observed.value}\t{since}\t{each.message}".rstrip())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
