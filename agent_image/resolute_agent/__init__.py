@@ -1,0 +1,18 @@
+"""The node agent: containers and devices on one machine.
+
+Knows how to run, watch, adopt and end containers, what slots the machine has, and how to keep a master informed
+over a link that may break. Must not know jobs, experiments, users or scheduling.
+
+- `state`       pure: (what the agent knows, event) -> (what it knows now, effects)
+- `agent`       the loop that feeds events into `state` and carries its effects out, over injected ports
+- `link`        the port to the master, its framing and back-off; `websocket` is the real one
+- `runtimes`    how containers are run: `process`, `scripted`
+- `supervisor`  the small process that owns one task and outlives the agent
+- `logs`        task output to log batches
+- `devices`     slots of this machine
+- `notices`     where a machine learns that it will be taken away
+- `memory`      what survives a restart of the agent
+- `machine`     the init process of one machine on the local cloud
+"""
+
+from __future__ import annotations

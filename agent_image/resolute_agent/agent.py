@@ -1,0 +1,403 @@
+"""The agent: feeds events into `state.step` and carries its effects out, over injected ports.
+
+One task owns the state and handles events in order; everything that takes time runs beside it and comes back as an
+event. The simulator builds this very class over an in-memory link and the scripted runtime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from resolute.clock import Clock
+from resolute.ids import IdSource
+from resolute.wire.agent_link import (
+    AgentMessage,
+    Device,
+    Exit,
+    Heartbeat,
+    HeartbeatAnswer,
+    LogBatch,
+    LogsStored,
+    Refused,
+    Welcome,
+)
+from resolute.wire.states import ContainerState, FailureKind
+from resolute_agent import state as core
+from resolute_agent.link import BACKOFF_CAP_S, Backoff, Connection, Connector, LinkClosed
+from resolute_agent.logs import LogShipper
+from resolute_agent.memory import Memory
+from resolute_agent.notices import NoticeSource
+from resolute_agent.runtimes.base import LaunchAborted, LaunchFailed, LaunchRefused, Runtime, TaskContext
+
+log = logging.getLogger(__name__)
+
+DRAIN_LIMIT_S = 30.0
+"""An end is reported at the latest after this much time with a link, also when its last lines are not stored."""
+
+FORGET_LIMIT_S = 600.0
+"""Output that no master takes for this much time with a link is given up."""
+
+FLUSH_LIMIT_S = 3.0
+"""An ending agent tries for this long to get its last reports out."""
+
+SILENCE_HEARTBEATS = 4
+"""A master that misses this many answers is gone, whatever the socket says; at least `SILENCE_LEAST_S`."""
+SILENCE_LEAST_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSetup:
+    """What an agent is told about itself. `environment` are its machine's variables for every task.
+
+    `master_timeout_s` is how long an elastic machine waits for a master before it ends itself; `None`: for ever.
+    """
+
+    agent_id: str
+    resource_pool: str
+    version: str
+    devices: tuple[Device, ...]
+    join_token: str = ""
+    instance_id: str = ""
+    address: str = ""
+    master_timeout_s: float | None = None
+    reconnect_cap_s: float = BACKOFF_CAP_S
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Agent:
+    """One agent process. `run` returns why the machine is to end; `stop` detaches and leaves the containers running."""
+
+    def __init__(
+        self,
+        setup: AgentSetup,
+        *,
+        connector: Connector,
+        runtime: Runtime,
+        memory: Memory,
+        clock: Clock,
+        ids: IdSource,
+        rng: random.Random,
+        notices: NoticeSource | None = None,
+    ) -> None:
+        self._setup = setup
+        self._connector = connector
+        self._runtime = runtime
+        self._memory = memory
+        self._clock = clock
+        self._notices = notices
+        self._backoff = Backoff(rng, cap_s=setup.reconnect_cap_s)
+        identity = core.Identity(
+            agent_id=setup.agent_id,
+            resource_pool=setup.resource_pool,
+            incarnation=ids.uuid(),
+            version=setup.version,
+            devices=setup.devices,
+            join_token=setup.join_token,
+            instance_id=setup.instance_id,
+        )
+        self._state = core.initial(identity, memory.load())
+        self._events: asyncio.Queue[core.Event | None] = asyncio.Queue()
+        self._outgoing: asyncio.Queue[AgentMessage] = asyncio.Queue()
+        self._asked: deque[tuple[float, datetime]] = deque()
+        self._lease_from: tuple[float, datetime] = (clock.monotonic(), clock.now())
+        self._heard = clock.monotonic()
+        self._link_is_up = False
+        self._close_link = asyncio.Event()
+        self._shipper = LogShipper(runtime=runtime, clock=clock, send=self._send_logs)
+        self._watched: set[str] = set()
+        self._work: set[asyncio.Task[None]] = set()
+        self._services: list[asyncio.Task[None]] = []
+        self._failure: BaseException | None = None
+
+    @property
+    def state(self) -> core.AgentState:
+        """What the agent knows now; for observers."""
+        return self._state
+
+    def stop(self) -> None:
+        """Detach: `run` returns `None` soon, containers go on."""
+        self._events.put_nowait(None)
+
+    async def run(self) -> str | None:
+        """Serve until stopped (`None`) or until the machine is to end (the reason). Raises what broke the agent."""
+        try:
+            found = await self._runtime.adopt()
+            self._handle(core.Booted(found=found))
+            self._serve("log shipper", self._shipper.run())
+            self._serve("link", self._keep_link())
+            if self._setup.master_timeout_s is not None:
+                self._serve("master watch", self._watch_master(self._setup.master_timeout_s))
+            if self._notices is not None:
+                self._serve("notice watch", self._watch_notices(self._notices))
+            while not self._state.over:
+                event = await self._events.get()
+                if self._failure is not None:
+                    raise self._failure
+                if event is None:
+                    return None
+                self._handle(event)
+            await self._flush()
+            return self._state.ending
+        finally:
+            await self._stop_all()
+
+    # ------------------------------------------------------------------------------------------ events and effects
+
+    def _handle(self, event: core.Event) -> None:
+        self._state, effects = core.step(self._state, event, self._clock.now())
+        for effect in effects:
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: core.Effect) -> None:
+        match effect:
+            case core.Save():
+                self._memory.save(effect.durable)
+            case core.Send():
+                self._outgoing.put_nowait(effect.message)
+            case core.Start():
+                self._spawn(self._start(effect))
+            case core.Watch():
+                self._watch(effect.container_id, effect.allocation_id, effect.task_id)
+            case core.Kill():
+                self._spawn(self._runtime.kill(effect.container_id, effect.grace_s))
+            case core.DrainLogs():
+                self._spawn(self._drain(effect))
+            case core.Forget():
+                self._spawn(self._forget(effect))
+            case core.RenewLeases():
+                left_s = self._lease_left_s(effect.lease_s)
+                for container_id in effect.container_ids:
+                    self._runtime.renew(container_id, left_s)
+            case core.TellTasks():
+                for container_id in effect.container_ids:
+                    self._runtime.notify(container_id, effect.notice)
+            case core.CloseLink():
+                log.warning("the master does not accept this agent now: %s", effect.reason)
+                self._close_link.set()
+            case core.End():
+                log.warning("this machine ends: %s", effect.reason)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(self._guard(work))
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    def _serve(self, name: str, work: Coroutine[None, None, None]) -> None:
+        self._services.append(asyncio.create_task(self._guard(work), name=name))
+
+    async def _guard(self, work: Coroutine[None, None, None]) -> None:
+        """A part that breaks ends the agent: its init starts a fresh one, which adopts."""
+        try:
+            await work
+        except Exception as error:
+            self._failure = self._failure or error
+            self._events.put_nowait(None)
+
+    # ---------------------------------------------------------------------------------------------------- containers
+
+    async def _start(self, effect: core.Start) -> None:
+        spec = effect.spec
+        welcome = self._state.welcome
+        lease_s = self._lease_left_s(welcome.lease_s if welcome is not None else 0.0)
+        context = TaskContext(environment=self._environment(), devices=effect.devices, lease_s=lease_s)
+        self._events.put_nowait(core.Progressed(container_id=spec.container_id, state=ContainerState.STARTING))
+        try:
+            await self._runtime.start(spec, context)
+        except LaunchAborted as error:
+            exit = Exit(failure=FailureKind.ABORTED, message=str(error))
+        except LaunchRefused as error:
+            exit = Exit(failure=FailureKind.LAUNCH_REFUSED, message=str(error))
+        except LaunchFailed as error:
+            exit = Exit(failure=FailureKind.AGENT_ERROR, message=str(error))
+        else:
+            self._events.put_nowait(core.Progressed(container_id=spec.container_id, state=ContainerState.RUNNING))
+            record = self._state.containers.get(spec.container_id)
+            if record is not None and record.killing:  # asked while there was nothing to kill yet
+                await self._runtime.kill(spec.container_id, 0.0)
+            self._watch(spec.container_id, spec.allocation_id, spec.task_id)
+            return
+        log.warning("container %s was not started: %s", spec.container_id, exit.message)
+        self._events.put_nowait(core.Exited(container_id=spec.container_id, exit=exit))
+
+    def _environment(self) -> Mapping[str, str]:
+        welcome = self._state.welcome
+        own = {"DET_AGENT_ID": self._setup.agent_id}
+        if welcome is not None:
+            own |= {"DET_CLUSTER_ID": welcome.cluster_id, "DET_MASTER_ID": welcome.master_id}
+        return {**self._setup.environment, **own}
+
+    def _watch(self, container_id: str, allocation_id: str, task_id: str) -> None:
+        if container_id in self._watched:
+            return
+        self._watched.add(container_id)
+        self._shipper.attach(container_id, allocation_id=allocation_id, task_id=task_id)
+        self._spawn(self._wait(container_id))
+
+    async def _wait(self, container_id: str) -> None:
+        exit = await self._runtime.wait(container_id)
+        self._events.put_nowait(core.Exited(container_id=container_id, exit=exit))
+
+    async def _drain(self, effect: core.DrainLogs) -> None:
+        self._shipper.attach(effect.container_id, allocation_id=effect.allocation_id, task_id=effect.task_id)
+        if not await self._shipper.drain(effect.container_id, DRAIN_LIMIT_S):
+            log.warning("the last output of container %s is not stored yet; its end is reported", effect.container_id)
+        self._events.put_nowait(core.LogsDrained(container_id=effect.container_id))
+
+    async def _forget(self, effect: core.Forget) -> None:
+        container_id = effect.container_id
+        if effect.ship:
+            self._shipper.attach(container_id, allocation_id=effect.allocation_id, task_id=effect.task_id)
+            if not await self._shipper.drain(container_id, FORGET_LIMIT_S):
+                log.error("output of container %s was never stored and is given up", container_id)
+        await self._shipper.detach(container_id)
+        await self._runtime.forget(container_id)
+        self._watched.discard(container_id)
+
+    # ---------------------------------------------------------------------------------------------------------- link
+
+    async def _keep_link(self) -> None:
+        while True:
+            try:
+                connection = await self._connector.connect()
+            except LinkClosed as error:
+                log.info("%s", error)
+            else:
+                try:
+                    await self._use(connection)
+                except LinkClosed as error:
+                    log.warning("link lost: %s", error)
+                finally:
+                    await connection.close()
+            await asyncio.sleep(self._backoff.next_s())
+
+    async def _use(self, connection: Connection) -> None:
+        """Serve one connection until it is gone."""
+        self._outgoing = asyncio.Queue()
+        self._asked.clear()
+        self._close_link.clear()
+        self._asked.append(self._instant())  # the Hello asks for the first lease
+        self._events.put_nowait(core.LinkOpened(address=self._setup.address or connection.local_address))
+        self._link_is_up = True
+        parts = [
+            asyncio.create_task(self._read(connection)),
+            asyncio.create_task(self._write(connection)),
+            asyncio.create_task(self._close_when_asked()),
+        ]
+        try:
+            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for part in done:
+                part.result()
+        finally:
+            self._link_is_up = False
+            for part in parts:
+                part.cancel()
+            await asyncio.gather(*parts, return_exceptions=True)
+            self._shipper.link_down()
+            self._events.put_nowait(core.LinkClosed())
+
+    async def _close_when_asked(self) -> None:
+        await self._close_link.wait()
+
+    async def _write(self, connection: Connection) -> None:
+        queue = self._outgoing
+        while True:
+            await connection.send(await queue.get())
+
+    async def _read(self, connection: Connection) -> None:
+        """Always reading: also so that the transport can answer its own pings."""
+        beating: asyncio.Task[None] | None = None
+        silence_s: float | None = SILENCE_LEAST_S
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(silence_s):
+                        message = await connection.receive()
+                except TimeoutError:
+                    raise LinkClosed(f"no answer from the master for {silence_s} s") from None
+                self._heard = self._clock.monotonic()
+                match message:
+                    case Welcome():
+                        self._lease_renewed()
+                        self._backoff.reset()
+                        self._events.put_nowait(core.Received(message=message))
+                        self._shipper.link_up()
+                        if beating is None:
+                            beating = asyncio.create_task(self._beat(message.heartbeat_s))
+                        silence_s = max(SILENCE_LEAST_S, SILENCE_HEARTBEATS * message.heartbeat_s)
+                    case HeartbeatAnswer():
+                        self._lease_renewed()
+                        self._events.put_nowait(core.Received(message=message))
+                    case LogsStored():
+                        self._shipper.stored(message.batch)
+                    case Refused():
+                        self._events.put_nowait(core.Received(message=message))
+                        silence_s = None
+                    case _:
+                        self._events.put_nowait(core.Received(message=message))
+        finally:
+            if beating is not None:
+                beating.cancel()
+                await asyncio.gather(beating, return_exceptions=True)
+
+    async def _beat(self, heartbeat_s: float) -> None:
+        while True:
+            await asyncio.sleep(heartbeat_s)
+            self._asked.append(self._instant())
+            self._outgoing.put_nowait(Heartbeat(at=self._clock.now()))
+
+    def _send_logs(self, batch: LogBatch) -> None:
+        self._outgoing.put_nowait(batch)
+
+    # ---------------------------------------------------------------------------------------------------------- leases
+
+    def _instant(self) -> tuple[float, datetime]:
+        return self._clock.monotonic(), self._clock.now()
+
+    def _lease_renewed(self) -> None:
+        """An answer came: the lease counts from its question, which the master cannot have heard earlier."""
+        if self._asked:
+            self._lease_from = self._asked.popleft()
+
+    def _lease_left_s(self, lease_s: float) -> float:
+        """What is left of the lease. Both clocks are asked: the monotonic one stands still while a machine sleeps."""
+        monotonic, wall = self._lease_from
+        passed_s = max(self._clock.monotonic() - monotonic, (self._clock.now() - wall).total_seconds())
+        return max(0.0, lease_s - passed_s)
+
+    # -------------------------------------------------------------------------------------------------------- services
+
+    async def _watch_master(self, timeout_s: float) -> None:
+        while True:
+            left_s = self._heard + timeout_s - self._clock.monotonic()
+            if left_s <= 0:
+                self._events.put_nowait(core.MasterLost(after_s=timeout_s))
+                return
+            await asyncio.sleep(left_s)
+
+    async def _watch_notices(self, source: NoticeSource) -> None:
+        while True:
+            self._events.put_nowait(core.NoticeSeen(notice=await source.next()))
+
+    async def _flush(self) -> None:
+        """Give the last reports a chance to leave."""
+        try:
+            async with asyncio.timeout(FLUSH_LIMIT_S):
+                while self._link_is_up and self._state.acknowledged < self._state.sequence:
+                    event = await self._events.get()
+                    if event is not None:
+                        self._handle(event)
+        except TimeoutError:
+            log.info("the master did not acknowledge the last reports in time")
+
+    async def _stop_all(self) -> None:
+        tasks = [*self._services, *self._work]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._shipper.close()

@@ -1,0 +1,88 @@
+"""The environment of a task: what the master sent and what the machine adds, nothing of the agent's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from resolute.errors import InvalidInput
+from resolute.wire.agent_link import ContainerSpec, Device
+from resolute.wire.states import SlotKind
+
+RUN_DIR = "/run/determined"
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY")
+
+
+def machine_environment(master_url: str, proxies: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables that every task of this machine gets: where its master is, and the machine's proxies.
+
+    Raises `InvalidInput` when `master_url` is no http(s) URL with a host.
+    """
+    parts = urlsplit(master_url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidInput(
+            f"master_url: {master_url!r} is no URL of a master; write http://host:port or https://host:port"
+        )
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return {
+        "DET_MASTER": f"{parts.scheme}://{parts.netloc if parts.port else f'{parts.netloc}:{port}'}",
+        "DET_MASTER_HOST": parts.hostname,
+        "DET_MASTER_ADDR": parts.hostname,
+        "DET_MASTER_PORT": str(port),
+        "DET_USE_TLS": "true" if parts.scheme == "https" else "false",
+        **{name: value for name, value in sorted((proxies or {}).items()) if value},
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a container runs: its run directory and temporary folder as it sees them, and what it is lent."""
+
+    run_dir: str
+    tmp_dir: str
+    private_root: bool
+    python_bin: str
+    package_roots: Sequence[str]
+
+
+def task_environment(
+    spec: ContainerSpec, machine: Mapping[str, str], devices: Sequence[Device], place: Place
+) -> dict[str, str]:
+    """All variables of a task. The machine's win over the master's, except for proxies that the user set."""
+    given = dict(spec.environment)
+    users = {name.upper() for name in given}
+    own = {name: value for name, value in machine.items() if name not in _PROXIES or name not in users}
+    work_dir = spec.working_directory or f"{place.run_dir}/workdir"
+    environment = {
+        "LANG": "C.UTF-8",
+        "HOME": work_dir,
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONUSERBASE": f"{place.run_dir}/pythonuserbase",
+        **_devices(devices),
+        **given,
+        **own,
+        "DET_CONTAINER_ID": spec.container_id,
+        "DET_SLOT_IDS": json.dumps([device.index for device in devices]),
+        "DET_RESOURCES_TYPE": "docker-container",
+        "DET_RUN_DIR": place.run_dir,
+        "DET_WORKDIR": work_dir,
+        "DET_PRIVATE_ROOT": "1" if place.private_root else "0",
+        "PATH": f"{place.python_bin}:{given.get('PATH') or SYSTEM_PATH}",
+        "PYTHONPATH": ":".join([*place.package_roots, *filter(None, [given.get("PYTHONPATH")])]),
+    }
+    environment.setdefault("DET_RESOURCES_ID", spec.container_id)
+    if not place.private_root:
+        environment["PYTHONUSERBASE"] = f"{place.run_dir}/pythonuserbase"
+        environment.setdefault("TMPDIR", place.tmp_dir)
+    return environment
+
+
+def _devices(devices: Sequence[Device]) -> dict[str, str]:
+    """Without a container engine, visibility of GPUs is a matter of variables: a task sees its own ones only."""
+    cuda = [device.uuid for device in devices if device.kind is SlotKind.CUDA]
+    rocm = [str(device.index) for device in devices if device.kind is SlotKind.ROCM]
+    return {"CUDA_VISIBLE_DEVICES": ",".join(cuda), "ROCR_VISIBLE_DEVICES": ",".join(rocm)}

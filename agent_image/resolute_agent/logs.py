@@ -1,0 +1,358 @@
+"""Task output to log lines, batches and acknowledgements.
+
+`LineSplitter` and `parse_line` are pure. `LogShipper` reads the output of every attached container from where it was
+last stored, keeps at most `LOG_BATCHES_IN_FLIGHT` batches that the master has not stored yet, and reads no further
+while they are: the output stays in its files. What it sends can be sent again: a line is keyed by its container,
+stream and byte offset, and splitting from a stored offset gives the same lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from resolute.clock import Clock
+from resolute.wire.agent_link import LOG_BATCH_LINES, LOG_BATCHES_IN_FLIGHT, LogBatch, LogLine
+from resolute_agent.runtimes.base import STREAMS, Runtime
+
+MAX_LINE_BYTES = 8 * 1024
+"""A longer line goes on as the next one."""
+
+BATCH_BYTES = 1024 * 1024
+"""A batch is closed at this many bytes of text: escaped as JSON it stays well under a frame."""
+
+FLUSH_S = 0.25
+"""A line waits at most this long for company."""
+
+READ_BYTES = 64 * 1024
+
+_RANK = re.compile(r"\[rank=(\d{1,9})\] ")
+_LEVEL = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL): ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawLine:
+    """Bytes of one line without its break, and the offsets of its first byte and of what follows it."""
+
+    offset: int
+    end: int
+    data: bytes
+
+
+class LineSplitter:
+    """Cuts a stream of bytes into lines, deterministically from any offset that it has returned as an `end`.
+
+    `\\n`, `\\r\\n` and `\\r` end a line; nothing between two `\\r`, or before the first, is no line (progress bars
+    start their updates with one). `previous` is the byte before `offset`, or empty at the start of the stream.
+    """
+
+    def __init__(self, offset: int = 0, previous: bytes = b"") -> None:
+        self._buffer = b""
+        self._offset = offset
+        self._after_return = previous == b"\r"
+
+    @property
+    def read_to(self) -> int:
+        """The offset of the next byte to feed."""
+        return self._offset + len(self._buffer)
+
+    def feed(self, data: bytes) -> Iterator[RawLine]:
+        """The lines that `data` completes. The iterator must be exhausted before the next call."""
+        self._buffer += data
+        start = 0
+        buffer = self._buffer
+        while start < len(buffer):
+            if self._after_return and buffer[start] == 0x0A:
+                start += 1  # the second half of a "\r\n"
+                self._after_return = False
+                continue
+            end = _line_end(buffer, start)
+            if end is None:
+                piece = _whole_characters(buffer, start) if len(buffer) - start > MAX_LINE_BYTES else 0
+                if not piece:
+                    break
+                yield RawLine(
+                    offset=self._offset + start, end=self._offset + start + piece, data=buffer[start : start + piece]
+                )
+                start += piece
+                self._after_return = False
+                continue
+            if end - start > MAX_LINE_BYTES:
+                piece = _whole_characters(buffer, start)
+                yield RawLine(
+                    offset=self._offset + start, end=self._offset + start + piece, data=buffer[start : start + piece]
+                )
+                start += piece
+                self._after_return = False
+                continue
+            self._after_return = buffer[end] == 0x0D
+            if end > start or not self._after_return:
+                yield RawLine(offset=self._offset + start, end=self._offset + end + 1, data=buffer[start:end])
+            start = end + 1
+        self._offset += start
+        self._buffer = buffer[start:]
+
+    def finish(self) -> Iterator[RawLine]:
+        """The last line, when the stream ended without a break."""
+        data, offset = self._buffer, self._offset
+        self._offset += len(data)
+        self._buffer = b""
+        if data:
+            yield RawLine(offset=offset, end=offset + len(data), data=data)
+
+
+def _line_end(buffer: bytes, start: int) -> int | None:
+    ends = [end for end in (buffer.find(b"\n", start), buffer.find(b"\r", start)) if end >= 0]
+    return min(ends) if ends else None
+
+
+def _whole_characters(buffer: bytes, start: int) -> int:
+    """How many bytes from `start` to cut off: `MAX_LINE_BYTES`, or a little less so that no UTF-8 character is torn."""
+    for piece in range(MAX_LINE_BYTES, MAX_LINE_BYTES - 4, -1):
+        if buffer[start + piece] & 0xC0 != 0x80:
+            return piece
+    return MAX_LINE_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedLine:
+    text: str
+    level: str
+    rank: int | None
+
+
+def parse_line(data: bytes) -> ParsedLine:
+    """Text of a line with its newline; `[rank=N] ` and `LEVEL: ` prefixes become fields. Invalid UTF-8 is replaced."""
+    text = data.decode("utf-8", errors="replace")
+    rank = None
+    level = "INFO"
+    if match := _RANK.match(text):
+        rank = int(match.group(1))
+        text = text[match.end() :]
+    if match := _LEVEL.match(text):
+        level = match.group(1)
+        text = text[match.end() :]
+    return ParsedLine(text=text + "\n", level=level, rank=rank)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Source:
+    """One container whose output is shipped. `outstanding` counts lines read and not yet stored."""
+
+    container_id: str
+    allocation_id: str
+    task_id: str
+    stored: dict[str, int]
+    outstanding: int = 0
+    read_all: bool = False
+    drained: asyncio.Event = field(default_factory=asyncio.Event)
+    reader: asyncio.Task[None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pending:
+    source: _Source
+    end: int
+    line: LogLine
+
+
+@dataclass(slots=True, kw_only=True)
+class _InFlight:
+    batch: LogBatch
+    lines: list[_Pending]
+    stored: bool = False
+
+
+class LogShipper:
+    """Reads, batches, sends and re-sends. `send` is called with each batch while the link is up."""
+
+    def __init__(self, *, runtime: Runtime, clock: Clock, send: Callable[[LogBatch], None]) -> None:
+        self._runtime = runtime
+        self._clock = clock
+        self._send = send
+        self._sources: dict[str, _Source] = {}
+        self._pending: list[_Pending] = []
+        self._pending_bytes = 0
+        self._in_flight: dict[int, _InFlight] = {}
+        self._next_batch = 1
+        self._filled = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._up = asyncio.Event()
+
+    # ------------------------------------------------------------------------------------------------- from the agent
+
+    def attach(self, container_id: str, *, allocation_id: str, task_id: str) -> None:
+        """Begin to ship a container's output, from where it was last stored. Repeating it is harmless."""
+        if container_id in self._sources:
+            return
+        stored = {stream: self._runtime.offsets(container_id).get(stream, 0) for stream in STREAMS}
+        source = _Source(container_id=container_id, allocation_id=allocation_id, task_id=task_id, stored=stored)
+        self._sources[container_id] = source
+        source.reader = asyncio.create_task(self._read(source), name=f"output of {container_id}")
+
+    async def detach(self, container_id: str) -> None:
+        """Stop to ship; what was not stored is given up."""
+        source = self._sources.pop(container_id, None)
+        if source is None:
+            return
+        await _cancel(source.reader)
+        self._pending = [pending for pending in self._pending if pending.source is not source]
+        self._measure()
+
+    async def drain(self, container_id: str, limit_s: float) -> bool:
+        """Wait until all output of an ended container is stored, for `limit_s` of time with a link. True when it is."""
+        source = self._sources.get(container_id)
+        if source is None:
+            return True
+        left_s = limit_s
+        while left_s > 0 and not source.drained.is_set():
+            await self._up.wait()
+            slice_s = min(1.0, left_s)
+            try:
+                async with asyncio.timeout(slice_s):
+                    await source.drained.wait()
+            except TimeoutError:
+                left_s -= slice_s
+        return source.drained.is_set()
+
+    def link_up(self) -> None:
+        """A master listens: send again what it has not stored."""
+        self._up.set()
+        for in_flight in self._in_flight.values():
+            if not in_flight.stored:
+                self._send(in_flight.batch)
+
+    def link_down(self) -> None:
+        self._up.clear()
+
+    def stored(self, number: int) -> None:
+        """The master has stored batch `number`; offsets are persisted in the order of the batches."""
+        in_flight = self._in_flight.get(number)
+        if in_flight is None:
+            return
+        in_flight.stored = True
+        touched: dict[str, _Source] = {}
+        for key in sorted(self._in_flight):
+            if not self._in_flight[key].stored:
+                break
+            for pending in self._in_flight.pop(key).lines:
+                source = pending.source
+                source.stored[pending.line.stdtype] = pending.end
+                source.outstanding -= 1
+                touched[source.container_id] = source
+        for container_id in sorted(touched):
+            source = touched[container_id]
+            if self._sources.get(container_id) is source:
+                self._runtime.save_offsets(container_id, source.stored)
+            self._check_drained(source)
+        self._measure()
+
+    async def run(self) -> None:
+        """Close and send batches until cancelled."""
+        while True:
+            await self._filled.wait()
+            if len(self._pending) < LOG_BATCH_LINES and self._pending_bytes < BATCH_BYTES:
+                await asyncio.sleep(FLUSH_S)
+            while len(self._in_flight) >= LOG_BATCHES_IN_FLIGHT:
+                self._room.clear()
+                await self._room.wait()
+            self._close_batch()
+
+    async def close(self) -> None:
+        """Stop to read; the stored offsets say where to go on."""
+        for container_id in sorted(self._sources):
+            await self.detach(container_id)
+
+    # ---------------------------------------------------------------------------------------------------- inside
+
+    async def _read(self, source: _Source) -> None:
+        runtime = self._runtime
+        splitters: dict[str, LineSplitter] = {}
+        for stream in STREAMS:
+            offset = source.stored[stream]
+            previous = runtime.read_output(source.container_id, stream, offset - 1, 1) if offset else b""
+            splitters[stream] = LineSplitter(offset, previous)
+        while True:
+            ended = runtime.output_ended(source.container_id)  # asked first: what follows then reads the last bytes
+            grown = False
+            for stream, splitter in splitters.items():
+                data = runtime.read_output(source.container_id, stream, splitter.read_to, READ_BYTES)
+                if data:
+                    grown = True
+                    await self._add(source, stream, splitter.feed(data))
+            if grown:
+                continue
+            if ended:
+                break
+            await runtime.output_grown(
+                source.container_id, {stream: splitter.read_to for stream, splitter in splitters.items()}
+            )
+        for stream, splitter in splitters.items():
+            await self._add(source, stream, splitter.finish())
+        source.read_all = True
+        self._check_drained(source)
+
+    async def _add(self, source: _Source, stream: str, lines: Iterator[RawLine]) -> None:
+        now = self._clock.now()
+        for raw in lines:
+            parsed = parse_line(raw.data)
+            line = LogLine(
+                task_id=source.task_id,
+                allocation_id=source.allocation_id,
+                container_id=source.container_id,
+                stdtype=stream,
+                offset=raw.offset,
+                at=now,
+                log=parsed.text,
+                level=parsed.level,
+                rank=parsed.rank,
+            )
+            source.outstanding += 1
+            self._pending.append(_Pending(source=source, end=raw.end, line=line))
+            self._pending_bytes += len(raw.data) + 1
+        self._measure_filled()
+        while len(self._pending) >= 2 * LOG_BATCH_LINES or self._pending_bytes >= 2 * BATCH_BYTES:
+            self._room.clear()
+            await self._room.wait()
+
+    def _close_batch(self) -> None:
+        taken = 0
+        size = 0
+        while taken < min(len(self._pending), LOG_BATCH_LINES) and size < BATCH_BYTES:
+            size += len(self._pending[taken].line.log)
+            taken += 1
+        lines, self._pending = self._pending[:taken], self._pending[taken:]
+        if lines:
+            batch = LogBatch(batch=self._next_batch, lines=tuple(pending.line for pending in lines))
+            self._next_batch += 1
+            self._in_flight[batch.batch] = _InFlight(batch=batch, lines=lines)
+            if self._up.is_set():
+                self._send(batch)
+        self._measure()
+
+    def _measure(self) -> None:
+        self._pending_bytes = sum(len(pending.line.log) for pending in self._pending)
+        self._measure_filled()
+        self._room.set()
+
+    def _measure_filled(self) -> None:
+        if self._pending:
+            self._filled.set()
+        else:
+            self._filled.clear()
+
+    def _check_drained(self, source: _Source) -> None:
+        if source.read_all and source.outstanding == 0:
+            source.drained.set()
+
+
+async def _cancel(task: asyncio.Task[None] | None) -> None:
+    if task is not None and not task.done():
+        task.cancel()
+        try:
+            await task
+        except asyncio.CancelledError:
+            pass

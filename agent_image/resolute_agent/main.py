@@ -1,0 +1,154 @@
+"""Composition root of the agent process: reads its settings once, builds the parts, runs until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import random
+import signal
+import ssl
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+import resolute
+from resolute.clock import Clock, SystemClock
+from resolute.errors import InvalidInput, ResoluteError
+from resolute.ids import SystemIds
+from resolute_agent.agent import Agent, AgentSetup
+from resolute_agent.devices import detect
+from resolute_agent.environment import machine_environment
+from resolute_agent.memory import FileMemory
+from resolute_agent.notices import FileNotices, HttpNotices, NoticeSource
+from resolute_agent.runtimes.base import Runtime
+from resolute_agent.runtimes.process import ProcessRuntime
+from resolute_agent.runtimes.scripted import ScriptedRuntime
+from resolute_agent.settings import AgentSettings
+from resolute_agent.state import EXIT_MACHINE_ENDS
+from resolute_agent.websocket import WebSocketConnector
+
+log = logging.getLogger(__name__)
+
+EXIT_MISCONFIGURED = 78
+
+
+def lock_state_dir(directory: Path) -> TextIO:
+    """Take the state directory for this process. Raises `InvalidInput` when it cannot be had."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = (directory / "lock").open("w")
+    except OSError as error:
+        raise InvalidInput(f"state_dir: {directory} cannot be used: {error}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise InvalidInput(f"state_dir: {directory} belongs to another agent that is running") from None
+    return lock
+
+
+def _tls(settings: AgentSettings) -> ssl.SSLContext | None:
+    if settings.tls_skip_verify:
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context
+    if settings.tls_master_cert:
+        return ssl.create_default_context(cafile=settings.tls_master_cert)
+    return None
+
+
+def _notices(settings: AgentSettings, clock: Clock) -> NoticeSource | None:
+    if settings.notice_file:
+        return FileNotices(Path(settings.notice_file), clock=clock)
+    if settings.notice_url:
+        return HttpNotices(settings.notice_url, clock=clock)
+    return None
+
+
+async def _runtime(settings: AgentSettings) -> Runtime:
+    if settings.runtime == "scripted":
+        return ScriptedRuntime()
+    runtime = await ProcessRuntime.open(
+        Path(settings.state_dir) / "containers", private_root=settings.private_root, keep=settings.keep_paths
+    )
+    if runtime.private_roots.mode == "none":
+        log.warning("tasks get no private /run/determined on this machine: %s", runtime.private_roots.reason)
+    return runtime
+
+
+async def serve(settings: AgentSettings) -> int:
+    """Run the agent; the exit code says whether its machine is to end (`EXIT_MACHINE_ENDS`) or not (0)."""
+    clock = SystemClock()
+    ids = SystemIds()
+    devices = detect(
+        settings.slot_type,
+        artificial_slots=settings.artificial_slots,
+        agent_id=settings.agent_id,
+        visible_gpus=settings.visible_gpus,
+    )
+    setup = AgentSetup(
+        agent_id=settings.agent_id,
+        resource_pool=settings.resource_pool,
+        version=resolute.__version__,
+        devices=devices,
+        join_token=settings.join_token,
+        instance_id=settings.instance_id,
+        address=settings.address,
+        master_timeout_s=settings.master_timeout_s,
+        reconnect_cap_s=settings.reconnect_cap_s,
+        environment={
+            **machine_environment(settings.container_master_url or settings.master_url, settings.proxies),
+            **({"RESOLUTE_INSTANCE": settings.instance_id} if settings.instance_id else {}),
+        },
+    )
+    agent = Agent(
+        setup,
+        connector=WebSocketConnector(settings.master_url, tls=_tls(settings)),
+        runtime=await _runtime(settings),
+        memory=FileMemory(Path(settings.state_dir) / "agent-state.json"),
+        clock=clock,
+        ids=ids,
+        rng=random.Random(ids.bits(64)),
+        notices=_notices(settings, clock),
+    )
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, agent.stop)
+    log.info("agent %s with %d slots, master %s", settings.agent_id, len(devices), settings.master_url)
+    reason = await agent.run()
+    if reason is None:
+        log.info("stopped; containers go on")
+        return 0
+    return EXIT_MACHINE_ENDS
+
+
+def run(settings: AgentSettings) -> int:
+    """The whole process but for the reading of its settings; returns its exit code."""
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    try:
+        with lock_state_dir(Path(settings.state_dir)):
+            return asyncio.run(serve(settings))
+    except InvalidInput as error:
+        print(f"agent: {error}", file=sys.stderr)
+        return EXIT_MISCONFIGURED
+    except ResoluteError as error:
+        print(f"agent: {error}", file=sys.stderr)
+        return 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`python -m resolute_agent [--config FILE] [flags]`."""
+    from resolute_agent.command_line import settings_from_command_line
+
+    try:
+        settings = settings_from_command_line(sys.argv[1:] if arguments is None else arguments, os.environ)
+    except InvalidInput as error:
+        print(f"agent: {error}", file=sys.stderr)
+        return EXIT_MISCONFIGURED
+    return run(settings)

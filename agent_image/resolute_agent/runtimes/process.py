@@ -1,0 +1,362 @@
+"""Containers as plain processes of this machine, each owned by a supervisor that outlives the agent. Linux only.
+
+Every container has a directory below the runtime's own; all that agent and supervisor say to each other are files in it
+(see `resolute_agent.supervisor`), so an agent that starts again finds everything by looking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import resolute
+from resolute.errors import FailedPrecondition
+from resolute.wire.agent_link import ContainerSpec, Exit, NoticeFile
+from resolute.wire.states import FailureKind
+from resolute_agent import processes, supervisor
+from resolute_agent.environment import RUN_DIR, Place, task_environment
+from resolute_agent.runtimes.base import STREAMS, LaunchAborted, LaunchFailed, LaunchRefused, TaskContext
+from resolute_agent.runtimes.scripted import exit_with_code
+from resolute_agent.state import Found
+
+SPEC, OFFSETS = "spec.json", "offsets.json"
+NOTICE, NOTICE_PID = "notice.json", "notice.pid"
+
+PARALLEL_STARTS_PER_CPU = 2
+"""Starting is bound by the processor; more at once only makes each slower."""
+
+FIRST_POLL_S, SLOWEST_POLL_S = 0.05, 0.4
+"""How often a quiet output file is looked at."""
+
+LEASE_GRACE_S = 5.0
+"""How long before the end of its lease a task is asked to end; a quarter of a shorter lease."""
+
+_SAFE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivateRoots:
+    """What the probe found: `mode` is "root", "user" or "none", and `reason` says why there are none."""
+
+    mode: str
+    reason: str = ""
+
+
+async def probe_private_roots(directory: Path) -> PrivateRoots:
+    """Try a private root as a task would get one, in a scratch directory that is removed again."""
+    modes = ("root", "user") if os.geteuid() == 0 else ("user",)
+    scratch = directory / "probe"
+    reasons = []
+    try:
+        for name in ("root", "run", "tmp"):
+            (scratch / name).mkdir(parents=True, exist_ok=True)
+        paths = {name: str(scratch / name) for name in ("root", "run", "tmp")}
+        for mode in modes:
+            launch = {**paths, "mode": mode, "keep": [], "binds": [], "shm_bytes": 0}
+            code, said = await _run_supervisor("--probe", json.dumps(launch))
+            if code == 0:
+                return PrivateRoots(mode=mode)
+            reasons.append(said)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return PrivateRoots(mode="none", reason="; ".join(reasons))
+
+
+async def _run_supervisor(*arguments: str) -> tuple[int, str]:
+    """Run the supervisor's starting process to its end: exit code and what it said."""
+    kept = (supervisor.MACHINE_PID_VARIABLE, "RESOLUTE_INSTANCE", "LD_LIBRARY_PATH")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-S",
+        "-E",
+        supervisor.__file__,
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        env={name: os.environ[name] for name in kept if name in os.environ},
+    )
+    said, _ = await process.communicate()
+    return process.returncode or 0, said.decode(errors="replace").strip()
+
+
+class ProcessRuntime:
+    """The runtime port over processes. `directory` must be this agent's alone; create with `ProcessRuntime.open`."""
+
+    def __init__(self, directory: Path, roots: PrivateRoots, *, keep: tuple[str, ...] = ()) -> None:
+        self._directory = directory
+        self.private_roots = roots
+        self._keep = keep
+        self._starts = asyncio.Semaphore(PARALLEL_STARTS_PER_CPU * (os.cpu_count() or 1))
+        self._leases: dict[str, float] = {}
+
+    @classmethod
+    async def open(cls, directory: Path, *, private_root: bool = True, keep: tuple[str, ...] = ()) -> ProcessRuntime:
+        """Make the directory and find out whether tasks get a private root (never when `private_root` is false).
+
+        `keep` are further paths that tasks must see although they lie under `/tmp`.
+        """
+        directory = _made(directory)
+        roots = PrivateRoots(mode="none", reason="switched off by the agent's configuration")
+        if private_root:
+            roots = await probe_private_roots(directory)
+        return cls(directory, roots, keep=keep)
+
+    # ---------------------------------------------------------------------------------------------------------- start
+
+    async def start(self, spec: ContainerSpec, context: TaskContext) -> None:
+        if not _SAFE_ID.fullmatch(spec.container_id):
+            raise LaunchRefused(f"container id {spec.container_id!r} cannot be the name of a directory")
+        if not spec.command:
+            raise LaunchRefused("the container has no command")
+        home = self._home(spec.container_id)
+        if home.exists():
+            raise LaunchFailed(f"{home} exists already")
+        async with self._starts:
+            try:
+                self._prepare(home, spec, context)
+                code, said = await _run_supervisor(str(home))
+            except OSError as error:
+                shutil.rmtree(home, ignore_errors=True)
+                raise LaunchFailed(f"cannot start a container in {home}: {error}") from error
+        if code == 0 and not (home / supervisor.TASK).exists():
+            shutil.rmtree(home, ignore_errors=True)
+            raise LaunchAborted("killed before it was started")
+        if code != 0:
+            shutil.rmtree(home, ignore_errors=True)
+            if code == supervisor.LAUNCH_FAILED:
+                raise LaunchRefused(f"the container's root cannot be made: {said}")
+            raise LaunchFailed(f"the supervisor ended with code {code}: {said}")
+
+    def _prepare(self, home: Path, spec: ContainerSpec, context: TaskContext) -> None:
+        """The container's directory, complete before anything runs; the lease and launch file last."""
+        private = self.private_roots.mode != "none"
+        run = home / "run"
+        for folder in ("info", "workdir", "pythonuserbase", "train/model", "train/logs"):
+            (run / folder).mkdir(parents=True, mode=0o700)
+        for folder in ("tmp", "root"):
+            (home / folder).mkdir(mode=0o700)
+        (home / "tmp").chmod(0o1777)
+        for host, _ in spec.shared_directories:
+            try:
+                Path(host).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                shutil.rmtree(home, ignore_errors=True)
+                raise LaunchRefused(f"shared directory {host} cannot be made on this machine: {error}") from error
+        package_root = str(Path(resolute.__file__).resolve().parent.parent)
+        place = Place(
+            run_dir=RUN_DIR if private else str(run),
+            tmp_dir=str(home / "tmp"),
+            private_root=private,
+            python_bin=str(Path(sys.executable).parent),
+            package_roots=(package_root,),
+        )
+        environment = task_environment(spec, context.environment, context.devices, place)
+        binds = [(os.path.realpath(host), inside) for host, inside in spec.shared_directories]
+        launch = {
+            "argv": list(spec.command),
+            "environment": environment,
+            "workdir": environment["DET_WORKDIR"],
+            "mode": self.private_roots.mode,
+            "root": str(home / "root"),
+            "run": str(run),
+            "run_inside": place.run_dir,
+            "tmp": str(home / "tmp"),
+            "keep": self._kept([package_root, spec.working_directory, *(host for host, _ in spec.shared_directories)]),
+            "binds": binds,
+            "shm_bytes": spec.shm_bytes if private else 0,
+        }
+        if spec.image:
+            warning = (
+                f"WARNING: image {spec.image!r} is not used: tasks of this agent run with the machine's software\n"
+            )
+            (home / "stderr").write_text(warning)
+        found = Found(
+            container_id=spec.container_id,
+            allocation_id=spec.allocation_id,
+            task_id=spec.task_id,
+            slots=tuple(sorted(spec.slots)),
+        )
+        supervisor.write_whole(str(home / SPEC), msgspec.json.encode(found))
+        self._write_lease(spec.container_id, context.lease_s)
+        supervisor.write_whole(str(home / supervisor.LAUNCH), json.dumps(launch).encode())
+
+    def _kept(self, paths: list[str]) -> list[str]:
+        """Existing paths that a private `/tmp` must not hide; none inside another."""
+        wanted = {sys.prefix, sys.base_prefix, os.path.dirname(sys.executable), *self._keep, *paths}
+        real = {form for path in wanted if path for form in (os.path.abspath(path), os.path.realpath(path))}
+        kept: list[str] = []
+        for path in sorted(path for path in real if path.startswith("/tmp/") and os.path.isdir(path)):
+            if not any(path.startswith(f"{other}/") for other in kept):
+                kept.append(path)
+        return kept
+
+    # ----------------------------------------------------------------------------------------------------- afterwards
+
+    async def adopt(self) -> tuple[Found, ...]:
+        found = []
+        for home in sorted(self._directory.iterdir()):
+            if home.suffix == ".gone":
+                shutil.rmtree(home, ignore_errors=True)
+            elif (item := await self._adopt_one(home)) is not None:
+                found.append(item)
+        return tuple(found)
+
+    async def _adopt_one(self, home: Path) -> Found | None:
+        if self._supervisor(home) is None:
+            # Perhaps the last agent died while it started this. Whoever writes second sees the first: see `supervisor`.
+            supervisor.write_whole(str(home / supervisor.KILL), b'{"grace_s": 0}')
+            if self._supervisor(home) is None:
+                await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
+                return None
+        item = msgspec.json.decode((home / SPEC).read_bytes(), type=Found)
+        process = self._supervisor(home)
+        if process is not None and processes.is_alive(*process):
+            return item
+        return replace(item, exit=await asyncio.to_thread(self._end_of, home))
+
+    async def wait(self, container_id: str) -> Exit:
+        home = self._home(container_id)
+        process = self._supervisor(home)
+        if process is None:
+            return Exit(failure=FailureKind.RESTORE_ERROR, message="the runtime does not know the container")
+        await processes.ended(*process)
+        return await asyncio.to_thread(self._end_of, home)
+
+    def _end_of(self, home: Path) -> Exit:
+        """How a container whose supervisor is gone has ended; when it was killed itself, its leftovers go too."""
+        end = supervisor.read_json(str(home / supervisor.EXIT))
+        if end is None:
+            processes.end_marked("DET_CONTAINER_ID", home.name)
+            message = "its supervisor was killed; how the task ended is not known"
+            end = {"code": None, "reason": supervisor.LOST, "message": message}
+            supervisor.write_whole(str(home / supervisor.EXIT), json.dumps(end).encode())
+        return exit_of(end)
+
+    async def kill(self, container_id: str, grace_s: float) -> None:
+        home = self._home(container_id)
+        if not home.is_dir() or (home / supervisor.EXIT).exists():
+            return
+        before = supervisor.read_json(str(home / supervisor.KILL))
+        if before is None or grace_s < before["grace_s"]:
+            supervisor.write_whole(str(home / supervisor.KILL), json.dumps({"grace_s": grace_s}).encode())
+        process = self._supervisor(home)
+        if process is not None:
+            processes.send_signal(*process, signal.SIGUSR1)
+
+    def renew(self, container_id: str, lease_s: float) -> None:
+        if (self._home(container_id) / supervisor.LAUNCH).exists():
+            self._write_lease(container_id, lease_s)
+
+    def _write_lease(self, container_id: str, lease_s: float) -> None:
+        until = supervisor.boot_time() + lease_s
+        if until > self._leases.get(container_id, 0.0):
+            self._leases[container_id] = until
+            text = f"{until:.3f} {min(LEASE_GRACE_S, lease_s / 4):.3f}"
+            supervisor.write_whole(str(self._home(container_id) / supervisor.LEASE), text.encode(), durable=False)
+
+    def notify(self, container_id: str, notice: NoticeFile) -> None:
+        home = self._home(container_id)
+        if not (home / "run").is_dir() or (home / supervisor.EXIT).exists():
+            return
+        supervisor.write_whole(str(home / "run" / NOTICE), msgspec.json.encode(notice))
+        try:
+            pid = int((home / "run" / NOTICE_PID).read_text())
+        except (FileNotFoundError, ValueError):
+            return  # nobody registered: a signal would end a task that does not expect it
+        process = self._supervisor(home)
+        if process is not None and pid in supervisor.descendants(process[0]):
+            processes.send_signal(pid, supervisor.start_time(pid), signal.SIGTERM)
+
+    # --------------------------------------------------------------------------------------------------------- output
+
+    def read_output(self, container_id: str, stream: str, offset: int, limit: int) -> bytes:
+        try:
+            descriptor = os.open(self._home(container_id) / stream, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return b""
+        try:
+            return os.pread(descriptor, limit, offset)
+        finally:
+            os.close(descriptor)
+
+    async def output_grown(self, container_id: str, offsets: Mapping[str, int]) -> None:
+        home = self._home(container_id)
+        poll_s = FIRST_POLL_S
+        while not self.output_ended(container_id):
+            for stream in STREAMS:
+                path = home / stream
+                if path.exists() and path.stat().st_size > offsets.get(stream, 0):
+                    return
+            await asyncio.sleep(poll_s)
+            poll_s = min(SLOWEST_POLL_S, poll_s * 2)
+
+    def output_ended(self, container_id: str) -> bool:
+        home = self._home(container_id)
+        return (home / supervisor.EXIT).exists() or not home.is_dir()
+
+    def offsets(self, container_id: str) -> Mapping[str, int]:
+        saved = supervisor.read_json(str(self._home(container_id) / OFFSETS))
+        return {stream: int(saved.get(stream, 0)) for stream in STREAMS} if isinstance(saved, dict) else {}
+
+    def save_offsets(self, container_id: str, offsets: Mapping[str, int]) -> None:
+        home = self._home(container_id)
+        if home.is_dir():
+            supervisor.write_whole(str(home / OFFSETS), json.dumps(dict(offsets)).encode(), durable=False)
+
+    async def forget(self, container_id: str) -> None:
+        home = self._home(container_id)
+        if not home.is_dir():
+            return
+        process = self._supervisor(home)
+        if process is not None and processes.is_alive(*process) and not (home / supervisor.EXIT).exists():
+            raise FailedPrecondition(f"container {container_id} still runs; kill it first")
+        gone = home.with_name(home.name + ".gone")  # a half-removed directory must not look like a container
+        os.replace(home, gone)
+        self._leases.pop(container_id, None)
+        await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
+
+    # --------------------------------------------------------------------------------------------------------- inside
+
+    def _home(self, container_id: str) -> Path:
+        return self._directory / container_id
+
+    def _supervisor(self, home: Path) -> tuple[int, int | None] | None:
+        """Pid and start time of a container's supervisor, once there was one."""
+        written = supervisor.read_json(str(home / supervisor.SUPERVISOR))
+        return None if written is None else (int(written["pid"]), written["start_time"])
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return directory.resolve()
+
+
+def exit_of(end: Mapping[str, Any]) -> Exit:
+    """The end in the words of the wire, from a supervisor's `exit.json`."""
+    code, reason, message = end["code"], end["reason"], end["message"]
+    failures = {
+        supervisor.ABORTED: FailureKind.ABORTED,
+        supervisor.LEASE_OVER: FailureKind.AGENT_FAILED,
+        supervisor.LOST: FailureKind.TASK_ERROR,
+    }
+    if reason in failures:
+        return Exit(failure=failures[reason], message=message)
+    if code == 0:
+        return Exit(code=0, message=message)
+    if code < 0:
+        number = 128 - code
+        died = f"died by {signal.Signals(-code).name}" if -code in set(signal.Signals) else f"died by signal {-code}"
+        return Exit(code=number, failure=FailureKind.CONTAINER_FAILED, message=message or died)
+    plain = exit_with_code(code)
+    return Exit(code=code, failure=plain.failure, message=message or plain.message)

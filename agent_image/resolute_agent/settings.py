@@ -1,0 +1,104 @@
+"""What an agent process is told at its start; one frozen value, passed down by constructor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from resolute.errors import InvalidInput
+
+SLOT_TYPES = ("auto", "cpu", "cuda", "gpu", "rocm", "none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """Everything that can be configured of an agent.
+
+    `state_dir` belongs to this agent alone. `container_master_url` is the master as tasks reach it, when that differs
+    from `master_url`. `master_timeout_s`: a machine that hears from no master for this long ends itself (`None`: it
+    waits for ever); `reconnect_cap_s` is the longest pause between two attempts to reach it. `notice_file` or
+    `notice_url` is where an interruption is announced. `keep_paths` stay visible to tasks although they lie under
+    `/tmp`, which is private to each task.
+    """
+
+    master_url: str
+    state_dir: str
+    agent_id: str
+    resource_pool: str = "default"
+    instance_id: str = ""
+    join_token: str = ""
+    slot_type: str = "auto"
+    artificial_slots: int = 0
+    visible_gpus: tuple[str, ...] = ()
+    address: str = ""
+    container_master_url: str = ""
+    master_timeout_s: float | None = None
+    reconnect_cap_s: float = 30.0
+    notice_file: str = ""
+    notice_url: str = ""
+    runtime: str = "process"
+    private_root: bool = True
+    keep_paths: tuple[str, ...] = ()
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    tls_master_cert: str = ""
+    tls_skip_verify: bool = False
+    log_level: str = "info"
+
+    def __post_init__(self) -> None:
+        problems = []
+        if not self.master_url.startswith(("http://", "https://")):
+            problems.append(f"master_url: {self.master_url!r} is no URL of a master; write http://host:port")
+        if not self.agent_id:
+            problems.append("agent_id: must not be empty")
+        if not self.state_dir:
+            problems.append("state_dir: must not be empty; name a directory that belongs to this agent alone")
+        if self.slot_type not in SLOT_TYPES:
+            problems.append(f"slot_type: {self.slot_type!r} is none of {', '.join(SLOT_TYPES)}")
+        if self.artificial_slots < 0:
+            problems.append(f"artificial_slots: {self.artificial_slots} must not be negative")
+        if self.runtime not in ("process", "scripted"):
+            problems.append(f"runtime: {self.runtime!r} is none of process, scripted")
+        if self.master_timeout_s is not None and self.master_timeout_s <= 0:
+            problems.append(f"master_timeout_s: {self.master_timeout_s} must be more than 0, or absent")
+        if self.notice_file and self.notice_url:
+            problems.append("notice_file and notice_url: give one of them")
+        if self.tls_skip_verify and self.tls_master_cert:
+            problems.append("tls_skip_verify and tls_master_cert: give one of them")
+        if problems:
+            raise InvalidInput("; ".join(problems))
+
+
+def settings_from_mapping(values: Mapping[str, Any], *, origin: str) -> AgentSettings:
+    """Settings from parsed JSON or YAML. Raises `InvalidInput` naming the key; unknown keys are errors."""
+    known = AgentSettings.__dataclass_fields__
+    for key in values:
+        if key not in known:
+            near = get_close_matches(str(key), known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise InvalidInput(f"{origin}: unknown key {key!r}{hint}")
+    missing = [key for key in ("master_url", "state_dir", "agent_id") if key not in values]
+    if missing:
+        raise InvalidInput(f"{origin}: {', '.join(missing)} must be given")
+    try:
+        return msgspec.convert(dict(values), AgentSettings)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"{origin}: {error}") from error
+
+
+def read_settings(path: Path) -> AgentSettings:
+    """Settings from a JSON file, as the local cloud writes it for each of its machines."""
+    try:
+        values = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise InvalidInput(f"{path}: there is no such configuration file") from None
+    except ValueError as error:
+        raise InvalidInput(f"{path}: not a JSON file: {error}") from error
+    if not isinstance(values, dict):
+        raise InvalidInput(f"{path}: must hold one JSON object")
+    return settings_from_mapping(values, origin=str(path))
