@@ -69,7 +69,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedRefusal:
-    """The `launch`-th request for a machine is refused. The first is 1; repetitions of a launched token do not count."""
+    """The `launch`-th request for a machine is refused. The first is 1; a repeated launched token does not count."""
 
     launch: int
     error: RefusalKind = RefusalKind.NO_CAPACITY
@@ -252,11 +252,15 @@ def _as_listed(files: MachineFiles, record: Record, clock: Clock) -> CloudInstan
 def _end_of(files: MachineFiles, started: Record | None, clock: Clock) -> Record | None:
     """What is known of the machine's end; None while it lives. A host that was killed could not write it: then the end
     is written here, with the time of the discovery, which is the best that can be known."""
-    gone = read_json(files.gone)
+    # The order matters: a host writes the end before it ends itself, and a machine is gone when its host is, too.
     host = read_json(files.host)
-    if gone is not None or host is None or process_lives(host):
+    alive = process_lives(host)
+    gone = read_json(files.gone)
+    if alive or host is None:
+        return None
+    if gone is not None:
         return gone
-    if started is not None and process_lives(started):
+    if process_lives(started):
         return None  # dying with its host at this moment
     claim_json(files.gone, {"at": time_text(clock.now()), "reason": "its host process was found dead"})
     return read_json(files.gone)
