@@ -124,6 +124,9 @@ class ReconcileSettings:
     retry_delay_cap_s: float = 15.0
     terminate_again_s: float = 15.0
     """A machine that was ordered to end and is still listed is ordered again after so long."""
+    vanish_after_s: float = 10.0
+    """A launched machine must be missing from the lists of so long before it counts as gone: its work is started
+    elsewhere then, and one list that lies must not make it run twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +137,8 @@ class Comparison:
     launch: tuple[InstanceIntent, ...] = ()
     terminate: tuple[str, ...] = ()
     """Provider ids that are wanted gone and are not."""
+    missing: tuple[str, ...] = ()
+    """Instance ids that were launched and are not in the list."""
     in_transition: bool = False
     """Something starts or ends, so that looking again soon pays."""
 
@@ -145,15 +150,18 @@ def compare(
     listed_at: datetime,
     listing_lag_s: float,
     busy: Collection[str] = (),
+    missed: Collection[str] = (),
 ) -> Comparison:
     """Pure. `listing` must have been taken before `intents` were read: then a listed machine without a row is a stray
-    and not one whose row is still to come. `busy` are instance ids whose launch is under way or has just ended."""
+    and not one whose row is still to come. `busy` are instance ids whose launch is under way or has just ended;
+    `missed` those that have been missing for long enough to count as gone when they are missing again."""
     machines, strays = _match(listing, intents)
     reports: list[CloudReport] = [
         StrayFound(provider_id=stray.provider_id, token=stray.token, instance_id=stray.instance_id) for stray in strays
     ]
     terminate = [stray.provider_id for stray in strays]
     launch: list[InstanceIntent] = []
+    missing: list[str] = []
     for intent in sorted(intents, key=lambda each: each.instance_id):
         listed = machines.get(intent.request.token)
         if listed is not None:
@@ -165,7 +173,9 @@ def compare(
         elif intent.provider_id:
             lag = timedelta(seconds=listing_lag_s)
             if intent.launched_at is None or intent.launched_at + lag <= listed_at:
-                reports.append(_vanished(intent, "the cloud does not list it any more"))
+                missing.append(intent.instance_id)
+                if intent.instance_id in missed:
+                    reports.append(_vanished(intent, "the cloud does not list it any more"))
         elif intent.intent is Intent.STOP:
             reports.append(_vanished(intent, "it was never launched"))
         else:
@@ -175,7 +185,8 @@ def compare(
         reports=tuple(reports),
         launch=tuple(launch),
         terminate=tuple(terminate),
-        in_transition=bool(moving or launch or terminate or busy),
+        missing=tuple(missing),
+        in_transition=bool(moving or launch or terminate or missing or busy),
     )
 
 
@@ -261,6 +272,7 @@ class Reconciler:
         self._failure: BaseException | None = None
         self._ordered_to_end: dict[str, float] = {}
         self._strays_told: set[str] = set()
+        self._missing_since: dict[str, datetime] = {}
 
     def wake(self) -> None:
         """Compare now rather than at the next period."""
@@ -305,7 +317,9 @@ class Reconciler:
             listed_at=listed_at,
             listing_lag_s=self._cloud.capabilities.listing_lag_s,
             busy=self._launching | self._just_launched,
+            missed=self._missing_for_long(listed_at),
         )
+        self._missing_since = {each: self._missing_since.get(each, listed_at) for each in found.missing}
         for report in found.reports:
             if isinstance(report, StrayFound):
                 if report.provider_id in self._strays_told:
@@ -365,6 +379,10 @@ class Reconciler:
                     paid_from=machine.paid_from,
                 )
             await asyncio.sleep(self._retry_delay_s(attempt))
+
+    def _missing_for_long(self, now: datetime) -> frozenset[str]:
+        limit = timedelta(seconds=self._settings.vanish_after_s)
+        return frozenset(each for each, since in self._missing_since.items() if since + limit <= now)
 
     async def _order_end(self, provider_ids: tuple[str, ...]) -> None:
         now = self._clock.monotonic()
