@@ -149,6 +149,9 @@ class Store(Protocol):
 
         Raises `Conflict` when `change.journal.sequence` is not exactly one more than the last one stored: then another
         master has written, and this one must stop.
+
+        With a deleted trial go its metrics and its task's log lines, with a deleted allocation its step marks. What is
+        both stored and deleted in one change is deleted; an effect both removed and added is there afterwards.
         """
         ...
 

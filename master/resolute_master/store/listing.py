@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from typing import Any, TypeVar
 
 from resolute.errors import InvalidInput
+from resolute_master.domain.change import Decision
+from resolute_master.domain.metrics import LogRecord
+
+Flat = TypeVar("Flat", LogRecord, Decision)
 
 EXPERIMENT_SORTS = (
     "id",
@@ -68,11 +74,24 @@ def storable_text(text: str) -> str:
     """
     if "\x00" in text:
         text = text.replace("\x00", "\ufffd")
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
         return text.encode(errors="replace").decode()
     return text
+
+
+def storable(record: Flat) -> Flat:
+    """A flat dataclass with `storable_text` applied to all its texts."""
+    texts = {
+        field.name: value
+        for field in dataclasses.fields(record)
+        if isinstance(value := getattr(record, field.name), str)
+    }
+    changed: dict[str, Any] = {name: stored for name, text in texts.items() if (stored := storable_text(text)) != text}
+    return dataclasses.replace(record, **changed) if changed else record
 
 
 def sequence_conflict(sequence: int, last: int) -> str:

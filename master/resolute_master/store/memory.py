@@ -135,24 +135,36 @@ class MemoryStore:
         # Everything that can fail comes before the first assignment: all or nothing.
         upserts = [(kind_of(entity), key_of(entity), encode_entity(entity)) for entity in change.upserts]
         added = {effect.key: encode_effect(effect) for effect in change.outbox_added}
-        forgotten = [(tables.entities[kind], key) for kind, key in change.deletes]
+        if unknown := sorted({kind for kind, _ in change.deletes} - KINDS.keys()):
+            raise KeyError(f"there is no kind of entity named {unknown[0]}")
 
         for kind, key, body in upserts:
             tables.entities[kind][key] = body
         for entity in change.upserts:
             if isinstance(entity, Allocation) and entity.containers:
                 tables.agents_of[entity.id].update(container.agent for container in entity.containers)
-        for table, key in forgotten:
-            table.pop(key, None)
+        for kind, key in change.deletes:
+            self._forget_streams(kind, key)
+            tables.entities[kind].pop(key, None)
         for key in change.outbox_removed:
             tables.outbox.pop(key, None)
         for key, body in added.items():
             tables.outbox.setdefault(key, body)
         tables.logs.append(change.logs)
-        tables.decisions.extend(change.decisions)
+        tables.decisions.extend(listing.storable(decision) for decision in change.decisions)
         tables.journal[change.journal.sequence] = change.journal
         if self._hook is not None:
             self._hook.after_commit(change)
+
+    def _forget_streams(self, kind: str, key: EntityKey) -> None:
+        tables = self._open
+        if kind == "trial" and (trial := self._one(Trial, key)) is not None:
+            tables.metrics.forget(trial.id)
+            tables.logs.forget(trial.task_id)
+        elif kind == "allocation":
+            tables.agents_of.pop(AllocationId(str(key)), None)
+            for marked in [marked for marked in tables.step_marks if marked[0] == key]:
+                del tables.step_marks[marked]
 
     async def experiment_entities(self, id_: ExperimentId) -> tuple[Entity, ...]:
         experiment = await self.experiment(id_)

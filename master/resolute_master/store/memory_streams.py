@@ -13,7 +13,7 @@ from resolute_master.domain.metrics import LogRecord, MetricReport
 from resolute_master.store import metric_rows
 from resolute_master.store.base import LogQuery, MetricOutcome
 from resolute_master.store.encoding import decode, encode
-from resolute_master.store.listing import check_pattern, storable_text
+from resolute_master.store.listing import check_pattern, storable
 
 
 @dataclass(slots=True)
@@ -91,6 +91,13 @@ class MetricTable:
             if not row.head.archived and metric_rows.is_rolled_back(row.head, by):
                 row.head = replace(row.head, archived=True)
 
+    def forget(self, trial: TrialId) -> None:
+        for row in self._rows.pop(trial, ()):
+            if (key := metric_rows.row_key(row.head)) is not None:
+                del self._keyed[key]
+            self._at_step.pop((trial, row.head.steps_completed), None)
+        self._rolled_back.pop(trial, None)
+
     def select(self, trial: TrialId, group: str | None, *, include_archived: bool) -> tuple[MetricReport, ...]:
         rows = [
             row
@@ -106,7 +113,7 @@ class LogTable:
     """All log lines, in the order in which they came."""
 
     def __init__(self) -> None:
-        self._lines: list[LogRecord] = []
+        self._lines: list[LogRecord | None] = []
         self._keys: set[str] = set()
         self._by_task: dict[TaskId, list[int]] = defaultdict(list)
 
@@ -116,16 +123,20 @@ class LogTable:
                 continue
             self._keys.add(record.key)
             self._by_task[record.task_id].append(len(self._lines))
-            self._lines.append(replace(record, id=len(self._lines) + 1, log=storable_text(record.log)))
+            self._lines.append(replace(storable(record), id=len(self._lines) + 1))
+
+    def forget(self, task: TaskId) -> None:
+        for index in self._by_task.pop(task, ()):
+            line = self._lines[index]
+            if line is not None:
+                self._keys.discard(line.key)
+            self._lines[index] = None  # its number is never given again
 
     def select(self, query: LogQuery) -> tuple[LogRecord, ...]:
         pattern = check_pattern(query.text) if query.regex else None
         of_task = (self._by_task.get(task, ()) for task in dict.fromkeys(query.task_ids))
-        found = [
-            self._lines[index]
-            for index in heapq.merge(*of_task)
-            if index >= query.after_id and _line_matches(self._lines[index], query, pattern)
-        ]
+        lines = (self._lines[index] for index in heapq.merge(*of_task) if index >= query.after_id)
+        found = [line for line in lines if line is not None and _line_matches(line, query, pattern)]
         if query.descending:
             found.reverse()
         return tuple(found if query.limit is None else found[: max(query.limit, 0)])

@@ -1,0 +1,38 @@
+"""What SQLite and PostgreSQL spell differently; every other statement is the same for both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Connection, Table
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql import Executable
+
+_INSERTS: Mapping[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
+def upsert(connection: Connection, table: Table) -> Executable:
+    """Insert a row, or replace all columns of the one with the same primary key."""
+    return _upsert(table, connection.dialect.name)
+
+
+def insert_new(connection: Connection, table: Table, *unique: str) -> Executable:
+    """Insert a row unless the columns `unique` are already there; the row that is there stays."""
+    return _insert_new(table, connection.dialect.name, unique)
+
+
+@cache
+def _upsert(table: Table, dialect: str) -> Executable:
+    insert = _INSERTS[dialect](table)
+    keys = [column.name for column in table.primary_key]
+    rest = {column.name: insert.excluded[column.name] for column in table.columns if column.name not in keys}
+    statement: Executable = insert.on_conflict_do_update(index_elements=keys, set_=rest)
+    return statement
+
+
+@cache
+def _insert_new(table: Table, dialect: str, unique: tuple[str, ...]) -> Executable:
+    statement: Executable = _INSERTS[dialect](table).on_conflict_do_nothing(index_elements=list(unique))
+    return statement

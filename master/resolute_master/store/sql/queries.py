@@ -1,0 +1,228 @@
+"""Pages and look-ups of what the engine has stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, Select, case, func, select
+from sqlalchemy.sql.roles import ExpressionElementRole
+
+from resolute.wire.states import CheckpointState, ExperimentState
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.change import KIND_OF, Decision, EntityKey
+from resolute_master.domain.checkpoint import Checkpoint
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import ExperimentId, TaskId
+from resolute_master.domain.instance import Instance
+from resolute_master.domain.trial import Trial
+from resolute_master.store.base import CheckpointQuery, ExperimentNumbers, ExperimentQuery, Page, TrialQuery
+from resolute_master.store.encoding import decode
+from resolute_master.store.listing import EXPERIMENT_SORTS, TRIAL_SORTS, check_sort, page_bounds
+from resolute_master.store.sql import tables
+
+Noun = TypeVar("Noun", Experiment, Trial, Checkpoint, Allocation, Instance)
+
+IDS_AT_ONCE = 1000
+"""Ids looked up by one statement; databases limit how many values one may carry."""
+
+_NOT_DELETED = tables.checkpoints.c.state != CheckpointState.DELETED.value
+
+
+def one(connection: Connection, type_: type[Noun], key: EntityKey) -> Noun | None:
+    """The entity with that key, or None."""
+    kind = KIND_OF[type_]
+    statement = select(tables.TABLES[kind].c.body).where(tables.key_column(kind) == key)
+    body = connection.execute(statement).scalar_one_or_none()
+    return None if body is None else decode(type_, body)
+
+
+def _page(
+    connection: Connection, type_: type[Noun], found: Select[Any], order: Sequence[Any], offset: int, limit: int | None
+) -> Page[Noun]:
+    """`found` selects bodies; it is counted first, in the same transaction."""
+    counted = found.with_only_columns(func.count(), maintain_column_froms=True)
+    total: int = connection.execute(counted).scalar_one()
+    first, after = page_bounds(offset, limit, total)
+    if first == after:
+        return Page(rows=(), offset=first, total=total)
+    bodies = connection.execute(found.order_by(*order).offset(first).limit(after - first)).scalars()
+    return Page(rows=tuple(decode(type_, body) for body in bodies), offset=first, total=total)
+
+
+def _order(column: Any, tie: ColumnElement[Any], descending: bool) -> tuple[Any, ...]:
+    """Rows without the value last in both directions, ties by id."""
+    return ((column.desc() if descending else column.asc()).nulls_last(), tie)
+
+
+def _state_order(column: ColumnElement[str]) -> ColumnElement[int]:
+    """States in the order in which they are declared, not that of their spelling."""
+    return case({state.value: index for index, state in enumerate(ExperimentState)}, value=column)
+
+
+# ------------------------------------------------------------------------------------------------------- experiments
+
+
+def page_experiments(connection: Connection, query: ExperimentQuery) -> Page[Experiment]:
+    """Raises `InvalidInput` for an unknown `sort_by`."""
+    check_sort(query.sort_by, EXPERIMENT_SORTS)
+    column = tables.experiments.c
+    found = select(column.body).where(*_experiment_filters(query))
+    order = _order(_experiment_sorts()[query.sort_by], column.id, query.descending)
+    return _page(connection, Experiment, found, order, query.offset, query.limit)
+
+
+def _experiment_filters(query: ExperimentQuery) -> list[ColumnElement[bool]]:
+    column = tables.experiments.c
+    filters: list[ColumnElement[bool]] = []
+    if query.archived is not None:
+        filters.append(column.archived.is_(query.archived))
+    if query.states:
+        filters.append(column.state.in_([state.value for state in query.states]))
+    if query.owners:
+        filters.append(column.owner.in_(query.owners))
+    if query.labels:
+        labels = tables.experiment_labels.c
+        filters.append(column.id.in_(select(labels.experiment_id).where(labels.label.in_(query.labels))))
+    if query.name:
+        filters.append(column.name.icontains(query.name, autoescape=True))
+    if query.description:
+        filters.append(column.description.icontains(query.description, autoescape=True))
+    if query.project_id is not None:
+        filters.append(column.project_id == query.project_id)
+    if query.ids:
+        filters.append(column.id.in_(query.ids))
+    if query.exclude_ids:
+        filters.append(column.id.not_in(query.exclude_ids))
+    return filters
+
+
+def _experiment_sorts() -> Mapping[str, ExpressionElementRole[Any]]:
+    column, trials, checkpoints, jobs = tables.experiments.c, tables.trials.c, tables.checkpoints.c, tables.jobs.c
+    of_experiment = (checkpoints.experiment_id == column.id, _NOT_DELETED)
+    return {
+        "id": column.id,
+        "name": column.name,
+        "description": column.description,
+        "start_time": column.started_at,
+        "end_time": column.ended_at,
+        "state": _state_order(column.state),
+        "progress": column.progress,
+        "user": column.owner,
+        "num_trials": select(func.count()).where(trials.experiment_id == column.id).scalar_subquery(),
+        "resource_pool": select(func.max(jobs.pool)).where(jobs.experiment_id == column.id).scalar_subquery(),
+        "project_id": column.project_id,
+        "workspace_id": column.workspace_id,
+        "forked_from": column.parent_id,
+        "checkpoint_count": select(func.count()).where(*of_experiment).scalar_subquery(),
+        "checkpoint_size": select(func.coalesce(func.sum(checkpoints.size), 0)).where(*of_experiment).scalar_subquery(),
+        "searcher_metric_val": column.best_validation,
+    }
+
+
+def experiment_numbers(connection: Connection, ids: Sequence[ExperimentId]) -> dict[ExperimentId, ExperimentNumbers]:
+    """For each of `ids`, also those without any."""
+    numbers: dict[ExperimentId, ExperimentNumbers] = {}
+    trials, checkpoints = tables.trials.c, tables.checkpoints.c
+    for start in range(0, len(ids), IDS_AT_ONCE):
+        some = ids[start : start + IDS_AT_ONCE]
+        counted = connection.execute(
+            select(trials.experiment_id, func.count())
+            .where(trials.experiment_id.in_(some))
+            .group_by(trials.experiment_id)
+        )
+        trial_counts: dict[int, int] = {row[0]: row[1] for row in counted}
+        summed = connection.execute(
+            select(checkpoints.experiment_id, func.count(), func.sum(checkpoints.size))
+            .where(checkpoints.experiment_id.in_(some), _NOT_DELETED)
+            .group_by(checkpoints.experiment_id)
+        )
+        sums: dict[int, tuple[int, int]] = {id_: (count, int(size)) for id_, count, size in summed}
+        for id_ in some:
+            count, size = sums.get(id_, (0, 0))
+            numbers[id_] = ExperimentNumbers(trials=trial_counts.get(id_, 0), checkpoints=count, checkpoint_bytes=size)
+    return numbers
+
+
+# ------------------------------------------------------------------------------------------- trials and checkpoints
+
+
+def page_trials(connection: Connection, query: TrialQuery) -> Page[Trial]:
+    """Raises `InvalidInput` for an unknown `sort_by`."""
+    check_sort(query.sort_by, TRIAL_SORTS)
+    column = tables.trials.c
+    found = select(column.body).where(column.experiment_id == query.experiment_id)
+    if query.states:
+        found = found.where(column.state.in_([state.value for state in query.states]))
+    order = _order(_trial_sorts()[query.sort_by], column.id, query.descending)
+    return _page(connection, Trial, found, order, query.offset, query.limit)
+
+
+def _trial_sorts() -> Mapping[str, ExpressionElementRole[Any]]:
+    column, checkpoints = tables.trials.c, tables.checkpoints.c
+    sizes = select(func.coalesce(func.sum(checkpoints.size), 0)).where(checkpoints.trial_id == column.id, _NOT_DELETED)
+    return {
+        "id": column.id,
+        "start_time": column.started_at,
+        "end_time": column.ended_at,
+        "state": _state_order(column.state),
+        "best_validation_metric": column.best_validation,
+        "latest_validation_metric": column.latest_validation,
+        "batches_processed": column.steps_completed,
+        "duration": column.ended_at - column.started_at,
+        "restarts": column.restarts,
+        "checkpoint_size": sizes.scalar_subquery(),
+    }
+
+
+def checkpoints(connection: Connection, query: CheckpointQuery) -> tuple[Checkpoint, ...]:
+    """By trial id, then steps, then uuid."""
+    column = tables.checkpoints.c
+    found = select(column.body)
+    if query.experiment_id is not None:
+        found = found.where(column.experiment_id == query.experiment_id)
+    if query.trial_id is not None:
+        found = found.where(column.trial_id == query.trial_id)
+    if query.states:
+        found = found.where(column.state.in_([state.value for state in query.states]))
+    else:
+        found = found.where(_NOT_DELETED)
+    return _decoded(connection, Checkpoint, found.order_by(column.trial_id, column.steps_completed, column.uuid))
+
+
+# ------------------------------------------------------------------------------ allocations, instances, decisions
+
+
+def allocations_of_task(connection: Connection, task: TaskId) -> tuple[Allocation, ...]:
+    """The first attempt first."""
+    column = tables.allocations.c
+    found = select(column.body).where(column.task_id == task).order_by(column.attempt, column.id)
+    return _decoded(connection, Allocation, found)
+
+
+def allocations_on_agents(connection: Connection, agents: Sequence[str]) -> tuple[Allocation, ...]:
+    """By assignment time."""
+    column, held = tables.allocations.c, tables.allocation_agents.c
+    found = select(column.body).where(column.id.in_(select(held.allocation_id).where(held.agent_id.in_(agents))))
+    return _decoded(connection, Allocation, found.order_by(column.assigned_at.nulls_last(), column.id))
+
+
+def instances(connection: Connection) -> tuple[Instance, ...]:
+    """By request time."""
+    column = tables.instances.c
+    return _decoded(connection, Instance, select(column.body).order_by(column.requested_at, column.id))
+
+
+def decisions(connection: Connection, limit: int) -> tuple[Decision, ...]:
+    """The newest `limit`, oldest of them first."""
+    if limit <= 0:
+        return ()
+    newest = connection.execute(select(tables.decisions).order_by(tables.decisions.c.id.desc()).limit(limit)).all()
+    return tuple(
+        Decision(at=row.at, pool=row.pool, kind=row.kind, subject=row.subject, reason=row.reason)
+        for row in reversed(newest)
+    )
+
+
+def _decoded(connection: Connection, type_: type[Noun], found: Select[Any]) -> tuple[Noun, ...]:
+    return tuple(decode(type_, body) for body in connection.execute(found).scalars())

@@ -1,0 +1,181 @@
+"""The port on a database: each method is one piece of work, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, make_url, select, text
+from sqlalchemy.exc import ArgumentError
+
+from resolute.errors import InvalidInput
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.change import Change, Decision, Entity, JournalEntry, Stored
+from resolute_master.domain.checkpoint import Checkpoint
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import AllocationId, ExperimentId, TaskId, TrialId
+from resolute_master.domain.instance import Instance
+from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
+from resolute_master.domain.trial import Trial
+from resolute_master.store.base import (
+    CheckpointQuery,
+    ExperimentNumbers,
+    ExperimentQuery,
+    LogQuery,
+    MetricOutcome,
+    Page,
+    Snapshot,
+    TrialQuery,
+)
+from resolute_master.store.encoding import decode_plain, encode_plain
+from resolute_master.store.sql import changes, dialect, queries, streams, tables
+from resolute_master.store.sql.database import Database, SqliteDatabase
+
+
+class SqlStore:
+    """A `Store` on a `Database`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    async def open(cls, url: str) -> SqlStore:
+        """`sqlite:///relative/path`, `sqlite:////absolute/path`, also spelled `sqlite+aiosqlite:`.
+
+        Creates the database or upgrades its tables. Raises `InvalidInput` for another kind of URL, and what
+        `SqliteDatabase.open` raises.
+        """
+        return cls(await SqliteDatabase.open(_sqlite_path(url)))
+
+    # -- state -------------------------------------------------------------------------------------------------
+
+    async def load(self) -> Stored:
+        return await self._database.read(changes.load)
+
+    async def commit(self, change: Change) -> None:
+        await self._database.write(lambda connection: changes.commit(connection, change))
+
+    async def experiment_entities(self, id_: ExperimentId) -> tuple[Entity, ...]:
+        return await self._database.read(lambda connection: changes.experiment_entities(connection, id_))
+
+    async def save_snapshot(self, snapshot: Snapshot, *, retain: int) -> None:
+        await self._database.write(lambda connection: changes.save_snapshot(connection, snapshot, retain))
+
+    async def snapshots(self) -> tuple[Snapshot, ...]:
+        return await self._database.read(changes.snapshots)
+
+    async def journal(self, after: int) -> AsyncIterator[JournalEntry]:
+        while page := await self._journal_page(after):
+            for entry in page:
+                yield entry
+            after = page[-1].sequence
+
+    async def _journal_page(self, after: int) -> list[JournalEntry]:
+        return await self._database.read(lambda connection: changes.journal_page(connection, after))
+
+    # -- streams -----------------------------------------------------------------------------------------------
+
+    async def append_metrics(self, reports: Sequence[MetricReport]) -> tuple[MetricOutcome, ...]:
+        return await self._database.write(lambda connection: streams.append_metrics(connection, reports))
+
+    async def append_logs(self, records: Sequence[LogRecord]) -> None:
+        await self._database.write(lambda connection: streams.insert_logs(connection, records))
+
+    async def append_step_marks(self, marks: Sequence[StepMark]) -> None:
+        await self._database.write(lambda connection: streams.append_step_marks(connection, marks))
+
+    # -- reads -------------------------------------------------------------------------------------------------
+
+    async def experiment(self, id_: ExperimentId) -> Experiment | None:
+        return await self._database.read(lambda connection: queries.one(connection, Experiment, id_))
+
+    async def page_experiments(self, query: ExperimentQuery) -> Page[Experiment]:
+        return await self._database.read(lambda connection: queries.page_experiments(connection, query))
+
+    async def experiment_numbers(self, ids: Sequence[ExperimentId]) -> dict[ExperimentId, ExperimentNumbers]:
+        return await self._database.read(lambda connection: queries.experiment_numbers(connection, ids))
+
+    async def trial(self, id_: TrialId) -> Trial | None:
+        return await self._database.read(lambda connection: queries.one(connection, Trial, id_))
+
+    async def page_trials(self, query: TrialQuery) -> Page[Trial]:
+        return await self._database.read(lambda connection: queries.page_trials(connection, query))
+
+    async def checkpoint(self, uuid: str) -> Checkpoint | None:
+        return await self._database.read(lambda connection: queries.one(connection, Checkpoint, uuid))
+
+    async def checkpoints(self, query: CheckpointQuery) -> tuple[Checkpoint, ...]:
+        return await self._database.read(lambda connection: queries.checkpoints(connection, query))
+
+    async def allocation(self, id_: AllocationId) -> Allocation | None:
+        return await self._database.read(lambda connection: queries.one(connection, Allocation, id_))
+
+    async def allocations_of_task(self, task: TaskId) -> tuple[Allocation, ...]:
+        return await self._database.read(lambda connection: queries.allocations_of_task(connection, task))
+
+    async def allocations_on_agents(self, agents: Sequence[str]) -> tuple[Allocation, ...]:
+        return await self._database.read(lambda connection: queries.allocations_on_agents(connection, agents))
+
+    async def instances(self) -> tuple[Instance, ...]:
+        return await self._database.read(queries.instances)
+
+    async def decisions(self, limit: int) -> tuple[Decision, ...]:
+        return await self._database.read(lambda connection: queries.decisions(connection, limit))
+
+    async def metrics(
+        self, trial: TrialId, group: str | None = None, *, include_archived: bool = False
+    ) -> tuple[MetricReport, ...]:
+        return await self._database.read(
+            lambda connection: streams.metrics(connection, trial, group, include_archived=include_archived)
+        )
+
+    async def logs(self, query: LogQuery) -> tuple[LogRecord, ...]:
+        return await self._database.read(lambda connection: streams.logs(connection, query))
+
+    async def step_marks(self, allocations: Sequence[AllocationId]) -> tuple[StepMark, ...]:
+        return await self._database.read(lambda connection: streams.step_marks(connection, allocations))
+
+    # -- contexts and settings ---------------------------------------------------------------------------------
+
+    async def put_context(self, digest: str, archive: bytes) -> None:
+        def work(connection: Connection) -> None:
+            row = {"digest": digest, "archive": archive}
+            connection.execute(dialect.insert_new(connection, tables.contexts, "digest"), [row])
+
+        await self._database.write(work)
+
+    async def get_context(self, digest: str) -> bytes | None:
+        statement = select(tables.contexts.c.archive).where(tables.contexts.c.digest == digest)
+        return await self._database.read(lambda connection: connection.execute(statement).scalar_one_or_none())
+
+    async def setting(self, name: str) -> Any | None:
+        statement = select(tables.settings.c.value).where(tables.settings.c.name == name)
+        body = await self._database.read(lambda connection: connection.execute(statement).scalar_one_or_none())
+        return None if body is None else decode_plain(body)
+
+    async def put_setting(self, name: str, value: Any) -> None:
+        row = {"name": name, "value": encode_plain(value).decode()}
+        await self._database.write(
+            lambda connection: connection.execute(dialect.upsert(connection, tables.settings), [row])
+        )
+
+    async def ping(self) -> None:
+        await self._database.read(lambda connection: connection.execute(text("SELECT 1")).scalar_one())
+
+    async def close(self) -> None:
+        await self._database.close()
+
+
+def _sqlite_path(url: str) -> Path:
+    advice = "write sqlite:///<path of a file>"
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise InvalidInput(f"db: '{url}' is not the URL of a database; {advice}") from None
+    if parsed.get_backend_name() != "sqlite":
+        # The text of the URL stays out of the error: it may hold a password.
+        raise InvalidInput(f"db: databases of type '{parsed.drivername}' are not supported by this version; {advice}")
+    if not parsed.database or parsed.database == ":memory:":
+        raise InvalidInput(f"db: '{url}' names no file, so that nothing would be kept; {advice}")
+    return Path(parsed.database)
