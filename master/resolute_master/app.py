@@ -1,0 +1,244 @@
+"""The composition root: everything that runs in a master, and what each part is given.
+
+store -> engine -> {reporting, hub, reconcilers, checkpoint removal} -> API on one socket
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+
+from resolute.clock import Clock
+from resolute.config import MasterConfig
+from resolute.config.providers import LocalProvider
+from resolute.errors import InvalidInput
+from resolute.ids import IdSource
+from resolute_master import bootstrap
+from resolute_master.agents.container_spec import SpecRenderer
+from resolute_master.agents.hub import AgentHub, ClusterIdentity
+from resolute_master.agents.websocket import add_agent_link
+from resolute_master.api.auth import Passwords, Tokens
+from resolute_master.api.context import ApiContext
+from resolute_master.api.routes import build_api
+from resolute_master.domain.change import KIND_OF, Change
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.instance import Instance
+from resolute_master.engine.checkpoint_files import CheckpointRemoval
+from resolute_master.engine.engine import Engine
+from resolute_master.engine.provisioning import PoolLedger
+from resolute_master.engine.reporting import Reporting
+from resolute_master.master_log import MasterLog
+from resolute_master.pools import cloud_of, pool_policies
+from resolute_master.scripted_interruptions import InterruptionsBySteps
+from resolute_master.store.base import Store
+from resolute_master.store.sql import SqlStore
+from resolute_provisioner.bootstrap import MachineBoot
+from resolute_provisioner.clouds.local import LocalCloud
+from resolute_provisioner.reconcile import Reconciler
+
+log = logging.getLogger(__name__)
+
+STOP_GRACE_S = 5.0
+"""Open requests may take so long when the master is asked to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterSettings:
+    """What a master process is given from outside."""
+
+    config: MasterConfig
+    environ: Mapping[str, str]
+    version: str
+    clock: Clock
+    ids: IdSource
+    log: MasterLog
+
+
+async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set, or until a part that the others need has failed."""
+    async with AsyncExitStack() as stack:
+        # The socket first: a port that is taken is found before anything is stored.
+        listener = _listen(settings.config)
+        stack.callback(listener.close)
+        store = await _open_store(settings.config)
+        stack.push_async_callback(store.close)
+        async with _serving(settings, store, listener) as services:
+            log.info("resolute %s serves http://%s:%d", settings.version, *listener.getsockname()[:2])
+            await _until(stop, services)
+
+
+def _listen(config: MasterConfig) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+        return socket.create_server((config.host, config.port), family=family, reuse_port=False, backlog=1024)
+    except OSError as error:
+        raise InvalidInput(
+            f"port: cannot listen on {config.host}:{config.port}: {error.strerror or error}; "
+            "end what uses it, or set another port"
+        ) from error
+
+
+async def _open_store(config: MasterConfig) -> Store:
+    path = config.sqlite_path
+    if path is None:
+        raise InvalidInput("db.type: postgres is not available yet; use sqlite")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(
+            f"cluster_state_dir: cannot make {path.parent}: {error.strerror or error}; name a directory that can be written"
+        ) from error
+    return await SqlStore.open(f"sqlite+aiosqlite:///{path}")
+
+
+async def _until(stop: asyncio.Event, services: list[asyncio.Task[None]]) -> None:
+    """Wait for the order to stop; a service that ends by itself ends the master with its error."""
+    stopping = asyncio.create_task(stop.wait())
+    done, _ = await asyncio.wait([stopping, *services], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    for task in done:
+        if task is not stopping:
+            task.result()
+
+
+@asynccontextmanager
+async def _serving(
+    settings: MasterSettings, store: Store, listener: socket.socket
+) -> AsyncIterator[list[asyncio.Task[None]]]:
+    config, clock, ids = settings.config, settings.clock, settings.ids
+    engine = Engine(
+        store=store,
+        clock=clock,
+        ids=ids,
+        pools=pool_policies(config),
+        version=settings.version,
+        retain_snapshots=config.journal.retain_snapshots,
+    )
+    identity = await bootstrap.identity(store, config, ids, settings.version)
+    tokens = Tokens(key=await bootstrap.secret(store, "token_key"), engine=engine, clock=clock, ids=ids)
+    await engine.start()
+    async with AsyncExitStack() as stack:
+        services = [asyncio.create_task(engine.run(), name="engine")]
+        stack.push_async_callback(_cancel, services)
+        passwords = Passwords()
+        await bootstrap.first_users(engine, config, Path(config.cluster_state_dir), passwords.hash)
+        reporting = Reporting(store, engine)
+        stack.push_async_callback(reporting.close)
+        hub = AgentHub(
+            engine=engine,
+            reporting=reporting,
+            renderer=SpecRenderer(task_token=tokens.issue_allocation),
+            identity=identity,
+            clock=clock,
+            heartbeat_s=config.heartbeat_interval,
+            join_key=bytes.fromhex(await bootstrap.secret(store, "join_key")),
+        )
+        runner = await _serve_http(settings, store, engine, reporting, hub, identity, tokens, passwords, listener)
+        stack.push_async_callback(runner.cleanup)
+        stack.push_async_callback(hub.close)
+        removal = CheckpointRemoval(engine, store)
+        services.append(asyncio.create_task(removal.run(), name="checkpoint removal"))
+        for service in _provisioning(settings, engine, hub, identity):
+            services.append(service)
+        yield services
+
+
+async def _cancel(services: list[asyncio.Task[None]]) -> None:
+    for task in services:
+        task.cancel()
+    await asyncio.gather(*services, return_exceptions=True)
+
+
+async def _serve_http(
+    settings: MasterSettings,
+    store: Store,
+    engine: Engine,
+    reporting: Reporting,
+    hub: AgentHub,
+    identity: ClusterIdentity,
+    tokens: Tokens,
+    passwords: Passwords,
+    listener: socket.socket,
+) -> web.AppRunner:
+    app = build_api(
+        ApiContext(
+            engine=engine,
+            store=store,
+            reporting=reporting,
+            clock=settings.clock,
+            ids=settings.ids,
+            config=settings.config,
+            identity=identity,
+            tokens=tokens,
+            passwords=passwords,
+            log=settings.log,
+        )
+    )
+    add_agent_link(app, hub)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_GRACE_S)
+    await runner.setup()
+    await web.SockSite(runner, listener).start()
+    return runner
+
+
+def _provisioning(
+    settings: MasterSettings, engine: Engine, hub: AgentHub, identity: ClusterIdentity
+) -> list[asyncio.Task[None]]:
+    """One reconciler a pool that is elastic, woken by every change of its machines."""
+    config = settings.config
+    tasks: list[asyncio.Task[None]] = []
+    for pool in config.resource_pools:
+        directory = Path(config.cluster_state_dir) / "pools" / pool.pool_name
+        cloud = cloud_of(pool, directory, settings.environ, settings.clock)
+        if cloud is None or pool.provider is None:
+            continue
+        assert isinstance(pool.provider, LocalProvider)
+        cluster = f"{identity.cluster_id}/{pool.pool_name}"
+        boot = _Boot(config, hub, pool.provider)
+        ledger = PoolLedger(engine, engine.pools[PoolName(pool.pool_name)], cluster=cluster, boot=boot.of)
+        # The jitter of retries needs no seed: it is no decision.
+        reconciler = Reconciler(
+            cloud=cloud, cluster=cluster, ledger=ledger, clock=settings.clock, rng=random.Random(settings.ids.bits(64))
+        )
+        engine.on_commit(lambda change, wake=reconciler.wake: wake() if _about_machines(change) else None)
+        tasks.append(asyncio.create_task(reconciler.run(), name=f"reconciler of {pool.pool_name}"))
+        if isinstance(cloud, LocalCloud):
+            script = InterruptionsBySteps(engine, cloud, PoolName(pool.pool_name), pool.provider.interruptions)
+            tasks.append(asyncio.create_task(script.run(), name=f"scripted interruptions of {pool.pool_name}"))
+    return tasks
+
+
+def _about_machines(change: Change) -> bool:
+    kinds = {KIND_OF[type(entity)] for entity in change.upserts} | {kind for kind, _ in change.deletes}
+    return "instance" in kinds or any(
+        KIND_OF[type(entity)] == "agent" and getattr(entity, "disconnected_at", None) for entity in change.upserts
+    )
+
+
+class _Boot:
+    """What a machine of the local cloud is told at its start."""
+
+    def __init__(self, config: MasterConfig, hub: AgentHub, provider: LocalProvider) -> None:
+        self._config = config
+        self._hub = hub
+        self._provider = provider
+
+    def of(self, instance: Instance) -> MachineBoot:
+        host = self._config.host
+        reachable = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+        return MachineBoot(
+            master_url=self._provider.master_url or f"http://{reachable}:{self._config.port}",
+            agent_id=instance.id,
+            resource_pool=instance.pool,
+            instance_id=instance.id,
+            join_token=self._hub.join_token(instance.id),
+            artificial_slots=instance.slots,
+        )

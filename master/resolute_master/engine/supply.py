@@ -1,0 +1,56 @@
+"""What the scheduler may count on besides present agents, in its own words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from resolute_master.domain.ids import InstanceId
+from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
+from resolute_provisioner import risk
+from resolute_provisioner.model import InstanceView, Intent, Observed, OfferBelief, PoolScaling
+
+DEFAULT_JOIN_TIME_S = 120.0
+"""Assumed for an offer of which no machine has joined yet."""
+
+
+def of(
+    scaling: PoolScaling, instances: Sequence[InstanceView], beliefs: Mapping[str, OfferBelief], now: datetime
+) -> Supply:
+    """Machines on their way and offers that may be asked for now, of one elastic pool."""
+    wanted = [i for i in instances if i.intent is Intent.RUN and i.observed is not Observed.GONE]
+    coming = tuple(
+        ComingMachine(
+            instance=InstanceId(i.instance_id),
+            slots=i.slots,
+            expected_at=i.requested_at + timedelta(seconds=_join_time_s(beliefs.get(i.offer_id))),
+            gangs=i.reserved_for,
+        )
+        for i in sorted(wanted, key=lambda i: i.instance_id)
+        if i.joined_at is None and i.notice is None
+    )
+    offers: list[AvailableOffer] = []
+    obstacles: list[str] = []
+    for offer in sorted(scaling.offers, key=lambda o: o.offer_id):
+        belief = beliefs.get(offer.offer_id)
+        block = risk.block(belief, now) if belief is not None else None
+        if block is not None:
+            obstacles.append(f"{offer.offer_id}: {block.reason}")
+            continue
+        offers.append(
+            AvailableOffer(
+                offer_id=offer.offer_id,
+                slots=offer.slots,
+                price_per_hour=offer.price_per_hour,
+                expected_s=_join_time_s(belief),
+            )
+        )
+    # A machine with a notice gives its place to its replacement.
+    room = max(0, scaling.max_instances - sum(i.notice is None for i in wanted))
+    if not room:
+        obstacles.append(f"the pool has its {scaling.max_instances} machine(s)")
+    return Supply(machines=coming, offers=tuple(offers), room=room, reason="; ".join(obstacles))
+
+
+def _join_time_s(belief: OfferBelief | None) -> float:
+    return DEFAULT_JOIN_TIME_S if belief is None or belief.join_time_s is None else belief.join_time_s

@@ -1,0 +1,78 @@
+"""The master's process: flags, configuration, signals, exit code.
+
+    python -m resolute_master --config-file master.yaml [--port 8080] [--db-path FILE] ...
+
+Every key of the configuration is also a flag (`--resource-manager-scheduler-type`) and a variable (`DET_PORT`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from resolute import __version__
+from resolute.clock import SystemClock
+from resolute.config import MasterConfig, load_master_config
+from resolute.errors import InvalidInput, ResoluteError
+from resolute.ids import SystemIds
+from resolute_master import master_log
+from resolute_master.app import MasterSettings, run_master
+
+USAGE_ERROR = 2
+FAILED = 1
+
+
+def main(arguments: Sequence[str]) -> int:
+    """0 after a stop on request, 1 when the master failed, 2 when it was not given what it needs."""
+    if "-h" in arguments or "--help" in arguments:
+        print(__doc__)
+        return 0
+    try:
+        path, flags = parse_flags(arguments)
+        config = load_master_config(path, os.environ, flags)
+    except ResoluteError as error:
+        print(f"resolute_master: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    return asyncio.run(_run(config))
+
+
+def parse_flags(arguments: Sequence[str]) -> tuple[str | None, dict[str, str]]:
+    """`--key value` and `--key=value`; keys are checked against the configuration later. Raises `InvalidInput`."""
+    flags: dict[str, str] = {}
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            raise InvalidInput(f"unexpected argument '{word}'; flags are --key value")
+        key, equals, value = word[2:].partition("=")
+        if not equals:
+            if not rest:
+                raise InvalidInput(f"--{key} needs a value")
+            value = rest.pop(0)
+        flags[key] = value
+    return flags.pop("config-file", None), flags
+
+
+async def _run(config: MasterConfig) -> int:
+    log = master_log.set_up(config.log.level)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    settings = MasterSettings(
+        config=config,
+        environ=dict(os.environ),
+        version=__version__,
+        clock=SystemClock(),
+        ids=SystemIds(),
+        log=log,
+    )
+    try:
+        await run_master(settings, stop)
+    except ResoluteError as error:
+        print(f"resolute_master: {error}", file=sys.stderr)
+        return FAILED
+    return 0

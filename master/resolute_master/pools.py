@@ -1,0 +1,95 @@
+"""From the configuration of the pools to the values that decisions are made with, and the clouds behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from resolute.clock import Clock
+from resolute.config import MasterConfig
+from resolute.config.pools import ResourcePool
+from resolute.config.providers import LocalProvider
+from resolute.errors import InvalidInput
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
+from resolute_provisioner.clouds.base import Cloud
+from resolute_provisioner.clouds.local import (
+    LocalCloud,
+    LocalCloudSettings,
+    ScriptedInterruption,
+    ScriptedRefusal,
+    machine_environment,
+)
+from resolute_provisioner.model import Market, Offer, PoolScaling, RefusalKind
+
+
+def pool_policies(config: MasterConfig) -> dict[PoolName, PoolPolicy]:
+    """Raises `InvalidInput` for what this version cannot do, before anything is started."""
+    return {PoolName(pool.pool_name): _policy(config, pool) for pool in config.resource_pools}
+
+
+def _policy(config: MasterConfig, pool: ResourcePool) -> PoolPolicy:
+    scheduler = config.scheduler_of(pool)
+    if scheduler.type == "fair_share":
+        raise InvalidInput(
+            f"resource_pools: the scheduler of pool '{pool.pool_name}' is fair_share, which is not available yet; "
+            "use priority"
+        )
+    return PoolPolicy(
+        name=PoolName(pool.pool_name),
+        scheduler=SchedulerKind(scheduler.type),
+        preemption=scheduler.preemption,
+        default_priority=scheduler.default_priority,
+        fitting=Fitting(scheduler.fitting_policy),
+        heterogeneous_fits=scheduler.allow_heterogeneous_fits,
+        max_aux_containers_per_agent=pool.max_aux_containers_per_agent,
+        agent_reconnect_wait_s=pool.agent_reconnect_wait,
+        description=pool.description,
+        scaling=_scaling(pool),
+    )
+
+
+def _scaling(pool: ResourcePool) -> PoolScaling | None:
+    provider = pool.provider
+    if provider is None:
+        return None
+    if not isinstance(provider, LocalProvider):
+        raise InvalidInput(
+            f"resource_pools: provider {provider.type} of pool '{pool.pool_name}' is not available yet; use local"
+        )
+    offer = Offer(
+        offer_id="local",
+        instance_type="local",
+        zone="this-machine",
+        market=Market.ON_DEMAND,
+        slots=provider.slots_per_instance,
+        price_per_hour=float(provider.price_per_hour),
+    )
+    return PoolScaling(
+        pool=pool.pool_name,
+        offers=(offer,),
+        min_instances=provider.min_instances,
+        max_instances=provider.max_instances,
+        idle_timeout_s=provider.max_idle_agent_period,
+        boot_timeout_s=provider.max_agent_starting_period,
+        reconnect_wait_s=pool.agent_reconnect_wait,
+        max_aux_per_instance=pool.max_aux_containers_per_agent,
+    )
+
+
+def cloud_of(pool: ResourcePool, directory: Path, environ: Mapping[str, str], clock: Clock) -> Cloud | None:
+    """The cloud that the pool's machines come from; `directory` is the pool's own, for the local one."""
+    provider = pool.provider
+    if not isinstance(provider, LocalProvider):
+        return None
+    settings = LocalCloudSettings(
+        root=directory,
+        environment=machine_environment(environ),
+        boot_delay_s=provider.boot_delay,
+        refuse=tuple(ScriptedRefusal(launch=r.launch, error=RefusalKind(r.error)) for r in provider.refuse),
+        interruptions=tuple(
+            ScriptedInterruption(instance=i.instance, after_s=i.after, after_steps=i.after_steps, notice_s=i.notice)
+            for i in provider.interruptions
+        ),
+    )
+    return LocalCloud(settings, clock=clock)

@@ -1,0 +1,57 @@
+"""Interruptions of the local cloud that are scripted by training steps: watched here, carried out by the cloud."""
+
+from __future__ import annotations
+
+import asyncio
+
+from resolute.config.providers import Interruption
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.change import Change
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.instance import Instance
+from resolute_master.domain.trial import Trial
+from resolute_master.engine.engine import Engine
+from resolute_provisioner.clouds.local import LocalCloud
+
+
+class InterruptionsBySteps:
+    """Interrupts the pool's n-th launched machine once a trial that runs there has done so many steps.
+
+    Which interruptions have happened is read from the instances themselves, so a restart repeats none that has ended.
+    """
+
+    def __init__(self, engine: Engine, cloud: LocalCloud, pool: PoolName, script: tuple[Interruption, ...]) -> None:
+        self._engine = engine
+        self._cloud = cloud
+        self._pool = pool
+        self._script = [i for i in script if i.after_steps is not None]
+        self._launched: list[str] = []
+        self._due: asyncio.Queue[tuple[str, float | None]] = asyncio.Queue()
+        self._ordered: set[str] = set()
+        if self._script:
+            engine.on_commit(self._look)
+
+    def _look(self, change: Change) -> None:
+        for entity in change.upserts:
+            if isinstance(entity, Instance) and entity.pool == self._pool and entity.launched_at is not None:
+                if entity.id not in self._launched:
+                    self._launched.append(entity.id)
+            elif isinstance(entity, Trial):
+                self._check(entity)
+
+    def _check(self, trial: Trial) -> None:
+        for allocation in self._engine.state.find(Allocation, "allocations_of_task", trial.task_id):
+            agents = {c.agent for c in allocation.containers}
+            for entry in self._script:
+                if entry.instance > len(self._launched) or trial.steps_completed < (entry.after_steps or 0):
+                    continue
+                id_ = self._launched[entry.instance - 1]
+                instance = next((i for i in self._engine.state.all(Instance) if i.id == id_), None)
+                if instance is not None and instance.agent_id in agents and id_ not in self._ordered:
+                    self._ordered.add(id_)
+                    self._due.put_nowait((id_, entry.notice))
+
+    async def run(self) -> None:
+        while True:
+            instance, notice_s = await self._due.get()
+            await self._cloud.interrupt(instance, notice_s=notice_s, reason="scripted interruption")
