@@ -1,0 +1,54 @@
+"""Lists and downloads of checkpoints, for every noun that has some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from resolute.wire.rest.checkpoints import Checkpoint
+from resolute_cli.invocation import Invocation
+from resolute_cli.render import size_text, state_text
+
+
+def checkpoint_table(cli: Invocation, checkpoints: Sequence[Checkpoint]) -> None:
+    """The table of `list-checkpoints`."""
+    columns = ("Trial ID", "# of Batches", "State", "Validation Metric", "UUID", "Resources", "Size")
+    rows = [
+        (
+            checkpoint.training.trial_id,
+            checkpoint.metadata.get("steps_completed"),
+            state_text(checkpoint.state),
+            checkpoint.training.searcher_metric,
+            checkpoint.uuid,
+            "\n".join(sorted(checkpoint.resources)),
+            size_text(sum(checkpoint.resources.values())),
+        )
+        for checkpoint in checkpoints
+    ]
+    cli.render.table(columns, rows, checkpoints)
+
+
+def checkpoint_record(cli: Invocation, checkpoint: Checkpoint) -> None:
+    """The table of `checkpoint describe`."""
+    columns = ("Experiment ID", "Trial ID", "Steps Completed", "Report Time", "Checkpoint UUID")
+    metrics = checkpoint.training.validation_metrics
+    row = (
+        checkpoint.training.experiment_id,
+        checkpoint.training.trial_id,
+        checkpoint.metadata.get("steps_completed"),
+        checkpoint.report_time,
+        checkpoint.uuid,
+        metrics.avg_metrics if metrics else None,
+        checkpoint.metadata,
+    )
+    cli.render.table((*columns, "Validation Metrics", "Metadata"), [row], checkpoint)
+
+
+def download(cli: Invocation, uuid: str, target: Path, mode: str, *, quiet: bool) -> None:
+    """Downloads with a bar and says where the files are."""
+    from resolute.client.checkpoints import Mode
+
+    chosen: dict[str, Mode] = {"auto": "auto", "direct": "direct", "master": "master"}
+    with cli.render.progress(f"Downloading {uuid}") as progress:
+        cli.api().checkpoints.download(uuid, target, mode=chosen[mode], progress=progress)
+    cli.render.done(str(target) if quiet else f"Local checkpoint path: {target}", uuid=uuid, path=str(target))

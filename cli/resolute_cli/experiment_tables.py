@@ -1,0 +1,162 @@
+"""Tables of experiments: the list, and the long description."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from resolute.errors import InvalidInput
+from resolute.wire.rest.experiments import Experiment
+from resolute.wire.rest.trials import GetTrialWorkloadsQuery, MetricsWorkload, Trial
+from resolute_cli.command import UsageError
+from resolute_cli.invocation import Invocation
+from resolute_cli.render import as_mapping, csv_text, json_text, percent_text, state_text
+from resolute_cli.workloads import Step, steps_of
+
+Table = tuple[Sequence[str], Sequence[Sequence[object]]]
+
+
+def experiment_columns(*, show_project: bool, show_archived: bool) -> tuple[str, ...]:
+    names = ("ID", "Owner", "Name", "Parent ID", "State", "Progress", "Started", "Ended", "Resource Pool")
+    return (*(("Workspace", "Project") if show_project else ()), *names, *(("Archived",) if show_archived else ()))
+
+
+def experiment_row(experiment: Experiment, *, show_project: bool, show_archived: bool) -> tuple[object, ...]:
+    row = (
+        experiment.id,
+        experiment.username,
+        experiment.name,
+        experiment.forked_from,
+        state_text(experiment.state),
+        percent_text(experiment.progress),
+        experiment.start_time,
+        experiment.end_time,
+        experiment.resource_pool,
+    )
+    place = (experiment.workspace_name, experiment.project_name) if show_project else ()
+    return (*place, *row, *((experiment.archived,) if show_archived else ()))
+
+
+def describe(cli: Invocation, args: argparse.Namespace) -> None:
+    """`det experiment describe`: three tables over all of the experiments named."""
+    api = cli.api()
+    experiments: list[Experiment] = []
+    trials: list[Trial] = []
+    steps: dict[int, list[Step]] = {}
+    values = []
+    for number in _numbers(args.experiment_ids):
+        experiment = api.experiments.get(number).experiment
+        found = api.experiments.trials(number)
+        experiments.append(experiment)
+        trials.extend(found)
+        for trial in found:
+            workloads = api.trials.workloads(trial.id, GetTrialWorkloadsQuery(limit=500))
+            steps[trial.id] = steps_of(workloads)
+        values.append({"experiment": as_mapping(experiment), "trials": [as_mapping(trial) for trial in found]})
+    tables = {
+        "experiments": _experiments(experiments),
+        "trials": _trials(trials),
+        "workloads": _workloads(steps, metrics=args.metrics),
+    }
+    if args.outdir is not None:
+        _write(tables, Path(args.outdir))
+        cli.render.done(f"Wrote {', '.join(f'{name}.csv' for name in tables)} to {args.outdir}", outdir=args.outdir)
+        return
+    if cli.render.format == "json":
+        cli.render.value(values)
+        return
+    for name, title in (("experiments", "Experiment"), ("trials", "Trials"), ("workloads", "Workloads")):
+        columns, rows = tables[name]
+        cli.render.table(columns, rows, values, title=title)
+
+
+def _experiments(experiments: Iterable[Experiment]) -> Table:
+    columns = ("Experiment ID", "State", "Progress", "Started", "Ended", "Name", "Description", "Archived")
+    rows = [
+        (
+            one.id,
+            state_text(one.state),
+            percent_text(one.progress),
+            one.start_time,
+            one.end_time,
+            one.name,
+            one.description,
+            one.archived,
+            one.resource_pool,
+            ", ".join(sorted(one.labels)),
+        )
+        for one in experiments
+    ]
+    return (*columns, "Resource Pool", "Labels"), rows
+
+
+def _trials(trials: Iterable[Trial]) -> Table:
+    columns = ("Trial ID", "Experiment ID", "State", "Started", "Ended", "H-Params")
+    rows = [
+        (
+            trial.id,
+            trial.experiment_id,
+            state_text(trial.state),
+            trial.start_time,
+            trial.end_time,
+            json_text(trial.hparams, indent=4),
+        )
+        for trial in trials
+    ]
+    return columns, rows
+
+
+def _workloads(steps: dict[int, list[Step]], *, metrics: bool) -> Table:
+    every = [step for found in steps.values() for step in found]
+    training = _metric_names(step.training for step in every) if metrics else []
+    validation = _metric_names(step.validation for step in every) if metrics else []
+    columns = (
+        *("Trial ID", "# of Batches", "State", "Report Time"),
+        *(f"Training Metric: {name}" for name in training),
+        *("Checkpoint State", "Checkpoint Report Time", "Validation State", "Validation Report Time"),
+        *(f"Validation Metric: {name}" for name in validation),
+    )
+    rows = [
+        (
+            *(trial_id, step.batches),
+            *(("COMPLETED", step.training.end_time) if step.training else (None, None)),
+            *_metric_values(step.training, training),
+            *((state_text(step.checkpoint.state), step.checkpoint.end_time) if step.checkpoint else (None, None)),
+            *(("COMPLETED", step.validation.end_time) if step.validation else (None, None)),
+            *_metric_values(step.validation, validation),
+        )
+        for trial_id in sorted(steps)
+        for step in steps[trial_id]
+    ]
+    return columns, rows
+
+
+def _metric_names(reports: Iterable[MetricsWorkload | None]) -> list[str]:
+    return sorted({name for report in reports if report is not None for name in report.metrics.avg_metrics})
+
+
+def _metric_values(report: MetricsWorkload | None, names: Sequence[str]) -> tuple[object, ...]:
+    return tuple(report.metrics.avg_metrics.get(name) if report is not None else None for name in names)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise UsageError(f"{text!r} is no list of experiment ids; write it like 3,4") from None
+
+
+def _write(tables: dict[str, Table], directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, (columns, rows) in tables.items():
+            (directory / f"{name}.csv").write_text(csv_text(columns, rows), encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"cannot write to {str(directory)!r}: {error.strerror}") from None
+
+
+def describe_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("experiment_ids", help="ids of the experiments, with commas between them")
+    parser.add_argument("--metrics", action="store_true", help="show every metric")
+    parser.add_argument("--outdir", metavar="DIR", help="write the tables as CSV files into this directory")

@@ -1,0 +1,92 @@
+"""What a running command is given: variables, streams, a login when it asks for one."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TextIO
+
+from resolute.errors import InvalidInput, Unauthenticated
+from resolute_cli.render import Renderer
+
+if TYPE_CHECKING:
+    from resolute.client.sdk import Resolute
+    from resolute.client.session import Session
+    from resolute.client.token_cache import TokenCache
+
+
+@dataclass(slots=True, kw_only=True)
+class Invocation:
+    """One run of a command. Opens a session when it is first asked for and closes it at the end."""
+
+    environ: Mapping[str, str]
+    render: Renderer
+    stdin: TextIO
+    given_master: str | None = None
+    given_user: str | None = None
+    _opened: list[Session] = field(default_factory=list)
+    _api: Resolute | None = None
+
+    @property
+    def master(self) -> str:
+        """The canonical address of the master."""
+        from resolute.client.address import address_from
+
+        return address_from(self.environ, self.given_master)
+
+    def anonymous(self) -> Session:
+        """A session without a login."""
+        from resolute.client.authentication import anonymous_session
+
+        session = anonymous_session(self.master, self.environ)
+        self._opened.append(session)
+        return session
+
+    def api(self) -> Resolute:
+        """Every call of the API, logged in. Asks for a password if it must."""
+        if self._api is None:
+            from resolute.client.authentication import authenticated_session
+            from resolute.client.cluster import Cluster
+            from resolute.client.sdk import Resolute
+
+            Cluster(self.anonymous()).info()  # asked once: without a master the answer must not take five attempts
+            session = authenticated_session(
+                self.master,
+                user=self.given_user,
+                ask_password=self.ask_password,
+                environ=self.environ,
+                cache=self.tokens(),
+            )
+            self._opened.append(session)
+            self._api = Resolute(session=session)
+        return self._api
+
+    def tokens(self) -> TokenCache:
+        """Stored logins of this user of the machine."""
+        from resolute.client.token_cache import TokenCache, configuration_directory
+
+        return TokenCache(configuration_directory(self.environ))
+
+    def ask_password(self, prompt: str) -> str:
+        """Reads a password without showing it. Raises `Unauthenticated` where there is nobody to ask."""
+        if not self.stdin.isatty():
+            raise Unauthenticated("a password is needed and there is no terminal to ask at; set DET_USER and DET_PASS")
+        return getpass.getpass(prompt, stream=self.render.err)
+
+    def new_password(self, user: str) -> str:
+        """Asks twice for a new password."""
+        first = self.ask_password(f"New password for user '{user}': ")
+        if first != self.ask_password(f"New password for user '{user}' again: "):
+            raise InvalidInput("the two passwords are not the same; nothing was changed")
+        return first
+
+    def close(self) -> None:
+        for session in self._opened:
+            session.close()
+
+
+def system_invocation(environ: Mapping[str, str]) -> Invocation:
+    """An invocation on the process's own streams."""
+    return Invocation(environ=environ, render=Renderer(sys.stdout, sys.stderr), stdin=sys.stdin)

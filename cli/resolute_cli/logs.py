@@ -1,0 +1,97 @@
+"""Flags and printing of log streams."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from resolute.wire.rest.enums import LogLevel, OrderBy
+from resolute.wire.rest.logs import LogsQuery, TrialLogsResponse
+from resolute_cli.command import UsageError
+from resolute_cli.invocation import Invocation
+from resolute_cli.render import json_text
+
+LEVELS = tuple(level.name for level in LogLevel)
+
+
+def log_flags(parser: argparse.ArgumentParser) -> None:
+    """Which lines of a trial to print."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("-f", "--follow", action="store_true", help="go on until the trial has ended")
+    which.add_argument("--head", type=_positive, help="only the first so many lines")
+    which.add_argument("--tail", type=_positive, help="only the last so many lines")
+    parser.add_argument("--agent-id", dest="agent_ids", action="append", default=[], help="only from this agent")
+    parser.add_argument(
+        "--container-id", dest="container_ids", action="append", default=[], help="only of this container"
+    )
+    parser.add_argument("--rank-id", dest="rank_ids", type=int, action="append", default=[], help="only of this rank")
+    parser.add_argument("--source", dest="sources", action="append", default=[], help="only from this source")
+    parser.add_argument("--stdtype", dest="stdtypes", action="append", default=[], help="only stdout or stderr")
+    parser.add_argument("--level", choices=LEVELS, help="only this level and those above it")
+    parser.add_argument("--timestamp-before", type=_time, help="only before this time (RFC 3339)")
+    parser.add_argument("--timestamp-after", type=_time, help="only after this time (RFC 3339)")
+
+
+def query_of(args: argparse.Namespace) -> LogsQuery:
+    """What the flags ask for; `--tail` asks from the end."""
+    return LogsQuery(
+        follow=args.follow,
+        limit=args.head or args.tail or 0,
+        order_by=OrderBy.DESC if args.tail else OrderBy.UNSPECIFIED,
+        agent_ids=tuple(args.agent_ids),
+        container_ids=tuple(args.container_ids),
+        rank_ids=tuple(args.rank_ids),
+        sources=tuple(args.sources),
+        stdtypes=tuple(args.stdtypes),
+        levels=levels_from(args.level),
+        timestamp_before=args.timestamp_before,
+        timestamp_after=args.timestamp_after,
+    )
+
+
+def levels_from(name: str | None) -> tuple[LogLevel, ...]:
+    """The named level and every one above it; nothing asks for all lines."""
+    if name is None:
+        return ()
+    levels = tuple(LogLevel)
+    return levels[levels.index(LogLevel[name]) :]
+
+
+def print_trial_logs(cli: Invocation, trial_id: int, query: LogsQuery) -> None:
+    """Prints lines as they arrive; the last ones are turned around, because they come newest first."""
+    lines: Iterator[TrialLogsResponse] = cli.api().trials.logs(trial_id, query)
+    if query.order_by == OrderBy.DESC:
+        lines = reversed(list(lines))
+    try:
+        for line in lines:
+            if cli.render.format == "json":
+                cli.render.line(json_text(line, indent=None))
+            else:
+                cli.render.raw(line.message)
+    finally:
+        if query.follow:
+            cli.render.success(f"The log ends here for now. To see it again: det trial logs -f {trial_id}")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _time(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time like 2024-05-01T12:00:00Z") from None
+    if moment.tzinfo is None:
+        raise argparse.ArgumentTypeError(f"{text!r} has no time zone; write it like 2024-05-01T12:00:00Z")
+    return moment.astimezone(UTC)
+
+
+def refuse_format_with_follow(args: argparse.Namespace) -> None:
+    """JSON of a followed experiment would mix two results on one stream."""
+    if args.format is not None and args.follow:
+        raise UsageError("follow the log of a trial as JSON with `det trial logs -f --json`")

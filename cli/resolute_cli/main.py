@@ -1,0 +1,176 @@
+"""Entry point of `det`: finds the noun, runs the verb, turns errors into sentences and exit codes.
+
+Exit codes: 0 success, 1 the command failed, 2 it was called wrongly, 3 interrupted. Only the noun that is asked for is
+imported, so that help and mistakes are answered at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from resolute.errors import PermissionDenied, ResoluteError, Unauthenticated, Unavailable
+from resolute_cli.command import Command, Group, UsageError, add_command, add_group
+from resolute_cli.invocation import Invocation, system_invocation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noun:
+    """A word after `det`; its module in `resolute_cli.nouns` holds `NOUN`, a group or a command."""
+
+    name: str
+    help: str
+    module: str
+    aliases: tuple[str, ...] = ()
+
+
+NOUNS = (
+    Noun(name="agent", aliases=("a",), help="manage agents", module="agent"),
+    Noun(name="checkpoint", aliases=("c",), help="manage checkpoints", module="checkpoint"),
+    Noun(name="decisions", help="list what scheduler and provisioner decided, and why", module="decisions"),
+    Noun(name="deploy", aliases=("d",), help="start and stop clusters", module="deploy"),
+    Noun(name="experiment", aliases=("e",), help="manage experiments", module="experiment"),
+    Noun(name="instance", aliases=("i",), help="list the machines of elastic pools", module="instance"),
+    Noun(name="job", aliases=("j",), help="manage the job queue", module="job"),
+    Noun(name="ledger", help="show where the paid time went", module="ledger"),
+    Noun(name="master", help="ask about the master", module="master"),
+    Noun(name="resource-pool", aliases=("rp",), help="list resource pools", module="resource_pool"),
+    Noun(name="slot", aliases=("s",), help="manage slots", module="slot"),
+    Noun(name="task", help="list tasks", module="task"),
+    Noun(name="trial", aliases=("t",), help="manage trials", module="trial"),
+    Noun(name="user", aliases=("u",), help="manage users and logins", module="user"),
+    Noun(name="version", help="show the versions of client and master", module="version"),
+    Noun(name="workspace", aliases=("w",), help="list workspaces", module="workspace"),
+)
+
+
+def main(arguments: Sequence[str] | None = None, invocation: Invocation | None = None) -> int:
+    """Runs one command and gives its exit code. `invocation` replaces the process's streams and variables."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    running = invocation if invocation is not None else system_invocation(os.environ)
+    try:
+        return _run(given, running)
+    except BrokenPipeError:
+        # The reader of our output is gone; what is still buffered has nowhere to go at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    finally:
+        running.close()
+
+
+def _run(given: Sequence[str], running: Invocation) -> int:
+    render, task = running.render, "run the command"
+    try:
+        parser = build_parser(_asked_noun(given))
+        args = parser.parse_args(given)
+        if args.show_help is not None:
+            args.show_help.print_help(render.out)
+            return 0
+        running.given_master, running.given_user = args.master, args.user
+        render.format, task = args.format, args.task
+        code: int | None = args.run(running, args)
+        return code or 0
+    except SystemExit as stop:  # how argparse ends
+        return stop.code if isinstance(stop.code, int) else 2
+    except UsageError as error:
+        render.error(str(error))
+        return 2
+    except KeyboardInterrupt:
+        render.error("Interrupting...")
+        return 3
+    except BrokenPipeError:
+        raise
+    except ResoluteError as error:
+        if _wants_details(running.environ):
+            render.error(traceback.format_exc())
+        render.error(f"Failed to {task}: {_advice(error, running)}")
+        return 1
+    except Exception:
+        render.error(traceback.format_exc())
+        render.error(f"Failed to {task}")
+        return 1
+
+
+def _advice(error: ResoluteError, running: Invocation) -> str:
+    from resolute.client.errors import MasterUnreachable
+
+    text = str(error)
+    if isinstance(error, MasterUnreachable):
+        return (
+            f"{text}. Name the address of a running master with -m or DET_MASTER, or start a cluster on this machine "
+            "with `det deploy local cluster-up`."
+        )
+    if isinstance(error, Unauthenticated):
+        return f"{text}. Log in with `det -m {running.master} user login`."
+    if isinstance(error, PermissionDenied):
+        return f"Forbidden({text}). Ask an administrator of the cluster if you should be allowed to do this."
+    if isinstance(error, Unavailable):
+        return f"{text}. Try again in a moment."
+    return text
+
+
+def _wants_details(environ: Mapping[str, str]) -> bool:
+    return environ.get("DET_DEBUG", "").lower() in ("true", "1", "yes")
+
+
+# ------------------------------------------------------------------------------------------------------------ parsing
+
+
+def build_parser(asked: str | None = None) -> argparse.ArgumentParser:
+    """The parser of all nouns, with the verbs of the noun that is asked for; None fills none of them."""
+    parser = argparse.ArgumentParser(prog="det", description="Train models on a cluster that grows and shrinks.")
+    parser.add_argument("-u", "--user", metavar="USERNAME", help="act as this user")
+    parser.add_argument(
+        "-m", "--master", metavar="ADDRESS", help="address of the master (default: DET_MASTER, else localhost:8080)"
+    )
+    parser.add_argument("-v", "--version", action="version", version=f"det {client_version()}")
+    parser.set_defaults(show_help=parser, run=None, task="run the command", format=None)
+    nouns = parser.add_subparsers(title="commands", metavar="COMMAND")
+    helper = nouns.add_parser("help", help="show this help")
+    helper.set_defaults(show_help=parser)
+    for noun in NOUNS:
+        child = nouns.add_parser(noun.name, aliases=list(noun.aliases), help=noun.help, description=_title(noun.help))
+        if asked in (noun.name, *noun.aliases):
+            fill_noun(child, noun)
+    return parser
+
+
+def fill_noun(parser: argparse.ArgumentParser, noun: Noun) -> None:
+    """Imports the noun's module and adds its verbs."""
+    declared: Command | Group = importlib.import_module(f"resolute_cli.nouns.{noun.module}").NOUN
+    if isinstance(declared, Group):
+        add_group(parser, declared)
+    else:
+        add_command(parser, declared)
+
+
+def client_version() -> str:
+    try:
+        return version("resolute")
+    except PackageNotFoundError:  # run from a checkout that is on the path, not installed
+        return "0+unknown"
+
+
+def _asked_noun(given: Sequence[str]) -> str | None:
+    """The first word that is neither a global flag nor its value."""
+    words = iter(given)
+    for word in words:
+        if word in ("-u", "-m") or (len(word) > 2 and ("--user".startswith(word) or "--master".startswith(word))):
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return None
+
+
+def _title(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""`det agent`: the machines that run tasks."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+
+from resolute.wire.rest.agents import Agent
+from resolute_cli.command import Command, Group, UsageError
+from resolute_cli.invocation import Invocation
+
+
+def list_agents(cli: Invocation, args: argparse.Namespace) -> None:
+    agents = sorted(cli.api().agents.list(), key=lambda agent: agent.id)
+    columns = ("Agent ID", "Version", "Registered Time", "Slots", "Containers", "Resource Pool", "Enabled", "Draining")
+    rows = [
+        (
+            agent.id,
+            agent.version,
+            agent.registered_time,
+            len(agent.slots),
+            len(agent.containers),
+            ", ".join(agent.resource_pools),
+            agent.enabled,
+            agent.draining,
+            ", ".join(agent.addresses),
+        )
+        for agent in agents
+    ]
+    cli.render.table((*columns, "Addresses"), rows, agents)
+
+
+def enable(cli: Invocation, args: argparse.Namespace) -> None:
+    ids = _targets(args, cli.api().agents.list() if args.all else ())
+    for agent_id in ids:
+        cli.api().agents.enable(agent_id)
+    cli.render.done(f"Enabled {_named(ids)}", agents=ids, enabled=True)
+
+
+def disable(cli: Invocation, args: argparse.Namespace) -> None:
+    api = cli.api()
+    ids = _targets(args, api.agents.list() if args.all else ())
+    for agent_id in ids:
+        api.agents.disable(agent_id, drain=args.drain)
+    if not args.drain:
+        cli.render.done(f"Disabled {_named(ids)}", agents=ids, enabled=False)
+        return
+    cli.render.note(f"Draining {_named(ids)}; tasks that are still running there:")
+    tasks = [
+        task
+        for task in api.agents.tasks()
+        if any(agent in ids for part in task.resources for agent in part.agent_devices)
+    ]
+    rows = [
+        (
+            task.task_id,
+            task.allocation_id,
+            task.name,
+            task.slots_needed,
+            ", ".join(sorted({agent for part in task.resources for agent in part.agent_devices})),
+        )
+        for task in tasks
+    ]
+    cli.render.table(("Task ID", "Allocation ID", "Name", "Slots Needed", "Agent"), rows, tasks)
+
+
+def _targets(args: argparse.Namespace, agents: Iterable[Agent]) -> list[str]:
+    if bool(args.agent_id) == bool(args.all):
+        raise UsageError("name one agent, or all of them with --all")
+    return [args.agent_id] if args.agent_id else sorted(agent.id for agent in agents)
+
+
+def _named(ids: list[str]) -> str:
+    if not ids:
+        return "no agent: there is none"
+    return f"agent {ids[0]}" if len(ids) == 1 else f"agents {', '.join(ids)}"
+
+
+def _one_or_all(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("agent_id", nargs="?", help="id of the agent")
+    parser.add_argument("--all", action="store_true", help="every agent")
+
+
+def _disable_arguments(parser: argparse.ArgumentParser) -> None:
+    _one_or_all(parser)
+    parser.add_argument("--drain", action="store_true", help="let running tasks finish instead of killing them")
+
+
+NOUN = Group(
+    name="agent",
+    help="manage agents",
+    default="list",
+    commands=(
+        Command(name="list", aliases=("ls",), help="list agents", run=list_agents, formats=("json", "csv")),
+        Command(name="enable", help="let an agent take tasks", run=enable, arguments=_one_or_all),
+        Command(
+            name="disable",
+            help="keep tasks away from an agent",
+            run=disable,
+            arguments=_disable_arguments,
+            formats=("json", "csv"),
+        ),
+    ),
+)

@@ -1,0 +1,108 @@
+"""`det job`: the queue."""
+
+from __future__ import annotations
+
+import argparse
+
+from resolute.errors import NotFound
+from resolute.wire.rest.enums import OrderBy, SchedulerType
+from resolute.wire.rest.jobs import GetJobsQuery, QueueControl, RBACJob
+from resolute.wire.rest.pools import ResourcePool
+from resolute_cli.command import Command, Group, paging
+from resolute_cli.invocation import Invocation
+
+
+def list_jobs(cli: Invocation, args: argparse.Namespace) -> None:
+    queue = cli.api().queue
+    pool = _pool(queue.pools(), args.resource_pool)
+    query = GetJobsQuery(
+        limit=args.limit,
+        offset=args.offset,
+        order_by=OrderBy.DESC if args.reverse else OrderBy.ASC,
+        resource_pool=args.resource_pool,
+    )
+    jobs = queue.page(query).jobs if args.pages == "1" else queue.list(query)
+    weighs = pool.scheduler_type == SchedulerType.FAIR_SHARE
+    columns: tuple[str, ...] = ("#", "ID", "Type", "Job Name", "Weight" if weighs else "Priority", "Submitted")
+    columns += ("Slots (acquired/needed)", "State", "User")
+    cli.render.table(columns, [_row(job, weighs=weighs) for job in jobs], jobs)
+
+
+def _pool(pools: tuple[ResourcePool, ...], name: str | None) -> ResourcePool:
+    """The pool whose scheduler says how the queue is ordered."""
+    for pool in pools:
+        if pool.name == name if name is not None else pool.default_compute_pool:
+            return pool
+    raise NotFound("resource pool", name if name is not None else "default")
+
+
+def _row(entry: RBACJob, *, weighs: bool) -> tuple[object, ...]:
+    """One job; what the caller may not see is `***`."""
+    job = entry.full or entry.limited
+    if job is None:
+        return ("N/A", *["***"] * 8)
+    ahead = job.summary.jobs_ahead if job.summary and job.summary.jobs_ahead >= 0 else "N/A"
+    state = job.summary.state.name if job.summary else None
+    rank = job.weight if weighs else job.priority
+    slots = f"{job.allocated_slots}/{job.requested_slots}"
+    if entry.full is None:
+        return (ahead, job.job_id, job.type.name, "***", rank, "***", slots, state, "***")
+    full = entry.full
+    submitted = full.submission_time
+    return (ahead, full.job_id, full.type.name, full.name, rank, submitted, slots, state, full.username)
+
+
+def update(cli: Invocation, args: argparse.Namespace) -> None:
+    change = QueueControl(
+        job_id=args.job_id, priority=args.priority, weight=args.weight, resource_pool=args.resource_pool
+    )
+    cli.api().queue.update(change)
+    cli.render.done(f"Updated job {args.job_id}", job=args.job_id)
+
+
+def explain(cli: Invocation, args: argparse.Namespace) -> None:
+    answer = cli.api().queue.explain(args.job_id)
+    if cli.render.format == "json":
+        cli.render.value(answer)
+        return
+    cli.render.line(f"Job {answer.job_id} is {answer.state}: {answer.reason}")
+    for detail in answer.details:
+        cli.render.line(f"  - {detail}")
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-p", "--resource-pool", help="only jobs of this pool")
+    parser.add_argument("--reverse", action="store_true", help="last in the queue first")
+    paging(parser, limit=100)
+
+
+def _update_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job_id", help="id of the job")
+    one = parser.add_mutually_exclusive_group(required=True)
+    one.add_argument("-p", "--priority", type=int, help="new priority, 1 (first) to 99")
+    one.add_argument("-w", "--weight", type=float, help="new weight, for fair-share pools")
+    one.add_argument("--resource-pool", help="pool to move to")
+
+
+NOUN = Group(
+    name="job",
+    help="manage the job queue",
+    default="list",
+    commands=(
+        Command(
+            name="list",
+            aliases=("ls",),
+            help="list jobs",
+            run=list_jobs,
+            arguments=_list_arguments,
+            formats=("json", "csv", "yaml"),
+        ),
+        Command(name="update", aliases=("u",), help="update a job", run=update, arguments=_update_arguments),
+        Command(
+            name="explain",
+            help="say why a job is where it is",
+            run=explain,
+            arguments=lambda p: p.add_argument("job_id", help="id of the job"),
+        ),
+    ),
+)

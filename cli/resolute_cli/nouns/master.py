@@ -1,0 +1,52 @@
+"""`det master`: identity, configuration and log of the master."""
+
+from __future__ import annotations
+
+import argparse
+
+from resolute_cli.command import Command, Group
+from resolute_cli.invocation import Invocation
+from resolute_cli.render import json_text, time_text
+
+
+def info(cli: Invocation, args: argparse.Namespace) -> None:
+    cli.render.value(cli.api().cluster.master())
+
+
+def config(cli: Invocation, args: argparse.Namespace) -> None:
+    cli.render.value(cli.api().cluster.config())
+
+
+def logs(cli: Invocation, args: argparse.Namespace) -> None:
+    from resolute.wire.rest.master import MasterLogsQuery
+
+    query = MasterLogsQuery(follow=args.follow, offset=-args.tail if args.tail else 0)
+    for entry in cli.api().cluster.logs(query):
+        if cli.render.format == "json":
+            cli.render.line(json_text(entry, indent=None))
+        else:
+            level = entry.level.value.removeprefix("LOG_LEVEL_")
+            cli.render.line(f"{time_text(entry.timestamp)} [{level}]: {entry.message}")
+
+
+def _log_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-f", "--follow", action="store_true", help="go on with new lines as they come")
+    parser.add_argument("--tail", type=int, help="only the last so many lines")
+
+
+NOUN = Group(
+    name="master",
+    help="ask about the master",
+    commands=(
+        Command(name="info", help="show the master's identity", run=info, formats=("json", "yaml")),
+        Group(
+            name="config",
+            help="ask about the master's configuration",
+            default="show",
+            commands=(
+                Command(name="show", help="show the master's configuration", run=config, formats=("json", "yaml")),
+            ),
+        ),
+        Command(name="logs", help="show the master's log", run=logs, arguments=_log_arguments),
+    ),
+)

@@ -1,0 +1,184 @@
+"""`det trial`: single runs of an experiment."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from resolute.errors import NotFound
+from resolute.wire.rest.checkpoints import GetCheckpointsQuery
+from resolute.wire.rest.enums import CheckpointSortBy, OrderBy, WireCheckpointState
+from resolute.wire.rest.extensions import TrialAllocation
+from resolute.wire.rest.trials import GetTrialWorkloadsQuery
+from resolute_cli.checkpoint_tables import checkpoint_table, download
+from resolute_cli.command import Command, Group, UsageError, paging, trial_id
+from resolute_cli.invocation import Invocation
+from resolute_cli.logs import log_flags, print_trial_logs, query_of
+from resolute_cli.render import as_mapping, json_text, state_text
+from resolute_cli.workloads import Step, steps_of
+
+
+def describe(cli: Invocation, args: argparse.Namespace) -> None:
+    api = cli.api()
+    trial = api.trials.get(args.trial_id)
+    query = GetTrialWorkloadsQuery(limit=args.limit, offset=args.offset, include_batch_metrics=args.metrics)
+    workloads = api.trials.workloads(args.trial_id, query)
+    values = {"trial": as_mapping(trial), "workloads": [as_mapping(workload) for workload in workloads]}
+    if cli.render.format == "json":
+        cli.render.value(values)
+        return
+    columns: tuple[str, ...] = ("Experiment ID", "State", "H-Params")
+    row: tuple[object, ...] = (trial.experiment_id, state_text(trial.state), json_text(trial.hparams, indent=4))
+    if args.metrics_summary:
+        columns, row = (*columns, "Summary Metrics"), (*row, json_text(trial.summary_metrics or {}, indent=4))
+    cli.render.table((*columns, "Started", "Ended"), [(*row, trial.start_time, trial.end_time)], values)
+    names: tuple[str, ...] = ("# of Batches", "Report Time", "Checkpoint", "Checkpoint UUID", "Checkpoint Metadata")
+    names += ("Validation Metrics", *(("Workload Metrics",) if args.metrics else ()))
+    rows = [_workload_row(step, metrics=args.metrics) for step in steps_of(workloads)]
+    cli.render.table(names, rows, values, title="Workloads")
+    if cli.render.format is None:
+        _attempts_table(cli, api.trials.allocations(args.trial_id))
+
+
+def _attempts_table(cli: Invocation, attempts: Sequence[TrialAllocation]) -> None:
+    cli.render.table(
+        ("Allocation ID", "State", "Agents", "Slots", "Started", "Ended", "From Step", "To Step", "Kept", "Exit"),
+        [
+            (
+                attempt.allocation_id,
+                state_text(attempt.state),
+                ", ".join(attempt.agent_ids),
+                attempt.slots,
+                attempt.start_time,
+                attempt.end_time,
+                attempt.steps_at_start,
+                attempt.steps_at_end,
+                attempt.steps_kept,
+                attempt.exit_reason,
+            )
+            for attempt in attempts
+        ],
+        attempts,
+        title="Allocations",
+    )
+
+
+def _workload_row(step: Step, *, metrics: bool) -> tuple[object, ...]:
+    saved = step.checkpoint
+    row = (
+        step.batches,
+        step.report_time,
+        state_text(saved.state) if saved else None,
+        saved.uuid if saved else None,
+        saved.metadata if saved else None,
+        step.validation.metrics.avg_metrics if step.validation else None,
+    )
+    return (*row, step.training.metrics.avg_metrics if step.training else None) if metrics else row
+
+
+def logs(cli: Invocation, args: argparse.Namespace) -> None:
+    print_trial_logs(cli, args.trial_id, query_of(args))
+
+
+def kill(cli: Invocation, args: argparse.Namespace) -> None:
+    cli.api().trials.kill(args.trial_id)
+    cli.render.done(f"Killed trial {args.trial_id}", trial=args.trial_id)
+
+
+def list_checkpoints(cli: Invocation, args: argparse.Namespace) -> None:
+    query = GetCheckpointsQuery(sort_by_attr=CheckpointSortBy.END_TIME)
+    checkpoint_table(cli, cli.api().trials.checkpoints(args.trial_id, query))
+
+
+def download_checkpoint(cli: Invocation, args: argparse.Namespace) -> None:
+    if (args.sort_by is None) != (args.smaller_is_better is None):
+        raise UsageError("--sort-by and --smaller-is-better go together; give both or neither")
+    api = cli.api()
+    if args.uuid is not None:
+        download(cli, args.uuid, _target(args, args.uuid), "auto", quiet=args.quiet)
+        return
+    attribute = CheckpointSortBy.BATCH_NUMBER if args.latest else CheckpointSortBy.SEARCHER_METRIC
+    order = OrderBy.DESC if args.latest else OrderBy.UNSPECIFIED
+    if args.sort_by is not None:
+        attribute = CheckpointSortBy.UNSPECIFIED
+        order = OrderBy.ASC if args.smaller_is_better else OrderBy.DESC
+    query = GetCheckpointsQuery(
+        limit=1,
+        states=(WireCheckpointState.COMPLETED,),
+        sort_by_attr=attribute,
+        sort_by_metric=args.sort_by,
+        order_by=order,
+    )
+    found = api.trials.checkpoints(args.trial_id, query)
+    if not found:
+        raise NotFound("completed checkpoint of trial", args.trial_id)
+    download(cli, found[0].uuid, _target(args, found[0].uuid), "auto", quiet=args.quiet)
+
+
+def _target(args: argparse.Namespace, uuid: str) -> Path:
+    return Path(args.output_dir) if args.output_dir else Path("checkpoints", uuid)
+
+
+def _describe_arguments(parser: argparse.ArgumentParser) -> None:
+    trial_id(parser)
+    parser.add_argument("--metrics-summary", action="store_true", help="show the summary of all metrics")
+    parser.add_argument("--metrics", action="store_true", help="show training metrics too")
+    paging(parser, limit=1000)
+
+
+def _logs_arguments(parser: argparse.ArgumentParser) -> None:
+    trial_id(parser)
+    log_flags(parser)
+
+
+def _download_arguments(parser: argparse.ArgumentParser) -> None:
+    trial_id(parser)
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--best", action="store_true", help="the one with the best metric")
+    which.add_argument("--latest", action="store_true", help="the newest one")
+    which.add_argument("--uuid", help="the one with this id")
+    parser.add_argument("-o", "--output-dir", help="where to put the files (default: checkpoints/<uuid>)")
+    parser.add_argument("--sort-by", help="metric that says which is best (default: the searcher's)")
+    parser.add_argument("--smaller-is-better", type=boolean, help="whether a small value of it is good")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print only the directory")
+
+
+def boolean(text: str) -> bool:
+    """true or false, as words that people type."""
+    if text.lower() in ("true", "yes", "1"):
+        return True
+    if text.lower() in ("false", "no", "0"):
+        return False
+    raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+
+
+NOUN = Group(
+    name="trial",
+    help="manage trials",
+    commands=(
+        Command(
+            name="describe",
+            help="describe a trial",
+            run=describe,
+            arguments=_describe_arguments,
+            formats=("json", "csv"),
+        ),
+        Command(name="logs", help="show the log of a trial", run=logs, arguments=_logs_arguments),
+        Command(name="kill", help="kill a trial", run=kill, arguments=trial_id),
+        Command(
+            name="list-checkpoints",
+            aliases=("lc",),
+            help="list the checkpoints of a trial",
+            run=list_checkpoints,
+            arguments=trial_id,
+            formats=("json", "csv"),
+        ),
+        Command(
+            name="download",
+            help="download a checkpoint of a trial",
+            run=download_checkpoint,
+            arguments=_download_arguments,
+        ),
+    ),
+)

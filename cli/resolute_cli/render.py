@@ -1,0 +1,230 @@
+"""How results look: tables, JSON, CSV, YAML, messages, progress. Nothing else in the package decides that.
+
+On a terminal tables are drawn by rich; elsewhere they are plain text with `|` between columns, never cut to a width,
+so that scripts can read them. Messages for people go to stdout when they are the result and to stderr otherwise.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from resolute.wire.codec import to_wire
+
+Row = Sequence[object]
+
+
+def time_text(moment: datetime | None) -> str:
+    """`2024-05-01 12:00:00+0000`, or nothing."""
+    return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S+0000")
+
+
+def percent_text(fraction: float | None) -> str:
+    return "" if fraction is None else f"{fraction * 100:.1f}%"
+
+
+def size_text(count: int | None) -> str:
+    """Bytes in binary units with one decimal."""
+    if count is None:
+        return ""
+    size = float(count)
+    for unit in ("B", "KB", "MB", "GB", "TB"):
+        if size < 1024 or unit == "TB":
+            return f"{size:.1f}{unit}"
+        size /= 1024
+    raise AssertionError("the loop ends at the largest unit")
+
+
+def duration_text(seconds: float) -> str:
+    """`1h02m03s`, `2m03s`, `3.4s`."""
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m{rest:02}s" if hours else f"{minutes}m{rest:02}s"
+
+
+def state_text(state: object) -> str:
+    """A state of the contract without its prefix."""
+    return str(state).removeprefix("STATE_")
+
+
+def json_text(value: object, *, indent: int | None = 2) -> str:
+    return json.dumps(to_wire(value), indent=indent, sort_keys=True, ensure_ascii=False)
+
+
+def cell_text(value: object) -> str:
+    """Any value as it stands in a cell."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return time_text(value)
+    if isinstance(value, Mapping | list | tuple):
+        return json_text(value, indent=None)
+    return str(value)
+
+
+def csv_text(columns: Sequence[str], rows: Sequence[Row]) -> str:
+    """A table as CSV, with the titles of the columns in the first line."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    writer.writerows([[cell_text(cell) for cell in row] for row in rows])
+    return text.getvalue()
+
+
+class Renderer:
+    """Writes to a pair of streams. `format` is None for people, else json, csv or yaml."""
+
+    def __init__(self, out: TextIO, err: TextIO, *, color: bool | None = None) -> None:
+        self.out = out
+        self.err = err
+        self.format: str | None = None
+        self._color = color
+
+    # ------------------------------------------------------------------------------------------------------ results
+
+    def table(self, columns: Sequence[str], rows: Sequence[Row], values: object, *, title: str | None = None) -> None:
+        """The result of a command: a table for people, the same as CSV, `values` as JSON or YAML."""
+        if self.format in ("json", "yaml"):
+            self.value(values)
+        elif self.format == "csv":
+            self.out.write(csv_text(columns, rows))
+        elif self._is_terminal(self.out):
+            self._rich_table(columns, rows, title)
+        else:
+            if title:
+                self.line(f"\n{title}:")
+            self.out.write(plain_table(columns, rows))
+
+    def value(self, value: object) -> None:
+        """A result that is no table: YAML for people, else in the format asked for."""
+        if self.format == "json":
+            self.line(json_text(value))
+        else:
+            import yaml
+
+            self.out.write(yaml.safe_dump(to_wire(value), sort_keys=False, allow_unicode=True))
+
+    def done(self, text: str, **facts: object) -> None:
+        """The result of a command that did something: a sentence for people, the facts as JSON."""
+        if self.format == "json":
+            self.line(json_text(facts))
+        else:
+            self.line(text)
+
+    def raw(self, text: str) -> None:
+        """Text as it is, at once: log lines."""
+        self.out.write(text)
+        self.out.flush()
+
+    def line(self, text: str) -> None:
+        self.out.write(text + "\n")
+        self.out.flush()
+
+    # ----------------------------------------------------------------------------------------------------- messages
+
+    def note(self, text: str) -> None:
+        """Something for people that is not the result: silent when a program reads the output."""
+        if self.format is None:
+            self.line(text)
+
+    def success(self, text: str) -> None:
+        if self.format is None:
+            self._painted(self.out, text, "32")
+
+    def warning(self, text: str) -> None:
+        self._painted(self.err, text, "33")
+
+    def error(self, text: str) -> None:
+        self._painted(self.err, text, "31")
+
+    def _painted(self, stream: TextIO, text: str, code: str) -> None:
+        painted = f"\x1b[{code}m{text}\x1b[0m" if self._has_color(stream) else text
+        stream.write(painted + "\n")
+        stream.flush()
+
+    # ----------------------------------------------------------------------------------------------------- progress
+
+    @contextmanager
+    def progress(self, description: str) -> Iterator[Callable[[int, int], None] | None]:
+        """A bar for bytes that move, on a terminal; yields who wants to hear of (bytes done, bytes in all)."""
+        if self.format is not None or not self._is_terminal(self.err):
+            yield None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        with Progress(*columns, console=Console(file=self.err), transient=True) as bar:
+            task = bar.add_task(description, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total or None)
+
+    def _rich_table(self, columns: Sequence[str], rows: Sequence[Row], title: str | None) -> None:
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(cell_text(cell)) for cell in row))
+        Console(file=self.out, no_color=not self._has_color(self.out), highlight=False).print(table)
+
+    def _is_terminal(self, stream: TextIO) -> bool:
+        return stream.isatty()
+
+    def _has_color(self, stream: TextIO) -> bool:
+        return self._is_terminal(stream) if self._color is None else self._color
+
+
+def plain_table(columns: Sequence[str], rows: Sequence[Row]) -> str:
+    """Columns with `|` between them and a rule under the header; numbers stand to the right."""
+    cells = [[cell_text(cell).replace("\n", " ") for cell in row] for row in rows]
+    numeric = [
+        bool(rows) and all(isinstance(row[index], int | float) and not isinstance(row[index], bool) for row in rows)
+        for index in range(len(columns))
+    ]
+    widths = [
+        max(len(column), *(len(row[index]) for row in cells)) if cells else len(column)
+        for index, column in enumerate(columns)
+    ]
+
+    def joined(row: Sequence[str]) -> str:
+        aligned = (
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(row, widths, numeric, strict=True)
+        )
+        return (" " + " | ".join(aligned)).rstrip()
+
+    rule = "+".join("-" * (width + 2) for width in widths)
+    return "\n".join([joined(columns), rule, *(joined(row) for row in cells)]) + "\n"
+
+
+def confirmed(question: str, renderer: Renderer, answers: TextIO | None = None) -> bool:
+    """Asks until the answer is yes or no; the end of the input is no."""
+    source = sys.stdin if answers is None else answers
+    while True:
+        renderer.err.write(f"{question} [y/n]: ")
+        renderer.err.flush()
+        answer = source.readline()
+        if not answer:
+            return False
+        if answer.strip().lower() in ("y", "yes"):
+            return True
+        if answer.strip().lower() in ("n", "no"):
+            return False
+
+
+def as_mapping(value: object) -> dict[str, Any]:
+    """A wire message as a dictionary, for commands that print one with additions."""
+    data: dict[str, Any] = to_wire(value)
+    return data

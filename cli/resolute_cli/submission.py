@@ -1,0 +1,212 @@
+"""Submitting an experiment: configuration with overrides, files, upload, and watching what comes of it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from resolute.client.context import Context, pack
+from resolute.errors import FailedPrecondition, InvalidInput
+from resolute.wire.rest.enums import LaunchWarning
+from resolute.wire.rest.experiments import CreateExperimentRequest, CreateExperimentResponse
+from resolute.wire.rest.logs import LogsQuery
+from resolute.wire.rest.trials import Trial
+from resolute_cli.command import UsageError
+from resolute_cli.invocation import Invocation
+from resolute_cli.logs import print_trial_logs, refuse_format_with_follow
+from resolute_cli.render import size_text, state_text
+
+Pause = Callable[[float], object]
+
+TEST_CONFIG: Mapping[str, Any] = {
+    "searcher": {"name": "single", "max_length": {"batches": 1}},
+    "min_validation_period": {"batches": 1},
+    "min_checkpoint_period": {"batches": 1},
+    "max_restarts": 0,
+}
+"""What a test run changes: one trial, one batch, one validation, one checkpoint."""
+
+_WARNINGS = {
+    LaunchWarning.CURRENT_SLOTS_EXCEEDED: "it asks for more slots than the pool has right now; it waits until it has"
+}
+
+
+def create(cli: Invocation, args: argparse.Namespace) -> None:
+    """`det experiment create`"""
+    refuse_format_with_follow(args)
+    config = configuration_text(args.config_file, args.config)
+    api = cli.api()  # who may not submit need not wait for the packing
+    context = pack_context(cli, args.model_def, args.include)
+    if args.test_mode:
+        run_test(cli, args, config, context)
+        return
+    answer = submit(cli, args, config, context, activate=not args.paused)
+    experiment = answer.experiment
+    cli.render.done(
+        f"Created experiment {experiment.id}", id=experiment.id, name=experiment.name, job=experiment.job_id
+    )
+    for warning in answer.warnings:
+        cli.render.warning(f"Warning: {_WARNINGS.get(warning, warning.name)}")
+    if args.follow:
+        cli.render.note("Waiting for first trial to begin...")
+        trial = api.get_experiment(experiment.id).await_first_trial()
+        cli.render.note(f"Following first trial with ID {trial.id}")
+        print_trial_logs(cli, trial.id, LogsQuery(follow=True))
+
+
+def submit(
+    cli: Invocation,
+    args: argparse.Namespace,
+    config: str,
+    context: Context,
+    *,
+    activate: bool = True,
+    validate_only: bool = False,
+) -> CreateExperimentResponse:
+    """One request, with a bar for the upload."""
+    request = CreateExperimentRequest(
+        activate=activate,
+        config=config,
+        model_definition=context.files,
+        project_id=args.project_id,
+        template=args.template,
+        validate_only=validate_only,
+    )
+    with cli.render.progress("Uploading") as progress:
+        return cli.api().experiments.create(request, progress)
+
+
+def pack_context(cli: Invocation, directory: str | None, includes: list[str]) -> Context:
+    """Reads the files to send and says how much they are."""
+    if directory is None and not includes:
+        return Context(files=(), total_bytes=0)
+    context = pack(Path(directory) if directory is not None else None, [Path(path) for path in includes])
+    for skipped in context.skipped:
+        cli.render.warning(f"Not sent: {skipped}")
+    count = len(context.files)
+    cli.render.note(f"Preparing files to send to master... {size_text(context.total_bytes)} and {count} files")
+    return context
+
+
+# ------------------------------------------------------------------------------------------------------- configuration
+
+
+def configuration_text(path: str, overrides: list[str]) -> str:
+    """The file as it is, or, with overrides, the merged configuration as YAML. Raises `UsageError`."""
+    import yaml
+
+    from resolute.config.merging import merge
+    from resolute.config.yaml_text import load_yaml
+
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"cannot read the configuration {path!r}: {reason}") from None
+    try:
+        config = load_yaml(text, what=path)
+    except InvalidInput as error:
+        raise UsageError(str(error)) from None
+    if not overrides:
+        return text
+    for override in overrides:
+        config = merge(parse_override(override), config)
+    return yaml.safe_dump(config, sort_keys=False)
+
+
+def parse_override(text: str) -> dict[str, Any]:
+    """`a.b=value` as `{"a": {"b": value}}`; the value is YAML, and a list when it has commas. Raises `UsageError`."""
+    from resolute.config.yaml_text import load_yaml_value
+
+    key, equals, written = text.partition("=")
+    if not equals or not all(key.split(".")):
+        raise UsageError(f"--config {text!r}: write it as key=value, like searcher.max_length=100")
+    try:
+        value: Any
+        if "," in written and written.strip()[:1] not in ("[", "{"):
+            value = [load_yaml_value(part, what=f"--config {key}") for part in written.split(",")]
+        else:
+            value = load_yaml_value(written, what=f"--config {key}")
+    except InvalidInput as error:
+        raise UsageError(str(error)) from None
+    parts = key.split(".")
+    if parts[-1] == "bind_mounts" and not isinstance(value, list):
+        value = [value]
+    for part in reversed(parts):
+        value = {part: value}
+    nested: dict[str, Any] = value
+    return nested
+
+
+# ------------------------------------------------------------------------------------------------------------ test runs
+
+STAGES: tuple[tuple[str, Callable[[Trial], bool]], ...] = (
+    ("Scheduling task", lambda trial: trial.state.name not in ("ACTIVE", "QUEUED", "PAUSED", "UNSPECIFIED")),
+    ("Testing training", lambda trial: trial.total_batches_processed > 0),
+    ("Testing validation", lambda trial: trial.latest_validation is not None),
+    ("Testing checkpointing", lambda trial: bool(trial.checkpoint_count)),
+)
+"""What a test run shows, and how each stage is seen to be over."""
+
+
+def run_test(
+    cli: Invocation, args: argparse.Namespace, config: str, context: Context, pause: Pause = time.sleep
+) -> None:
+    """Checks the configuration, then runs one batch of it and follows the stages."""
+    import yaml
+
+    from resolute.config.merging import merge
+    from resolute.config.yaml_text import load_yaml
+
+    cli.render.note("Validating experiment configuration...")
+    submit(cli, args, config, context, validate_only=True)
+    full = load_yaml(config)
+    searcher = {**(full.pop("searcher", None) or {})}
+    kept = {key: searcher[key] for key in ("metric", "smaller_is_better") if key in searcher}
+    shrunken = merge({**TEST_CONFIG, "searcher": {**TEST_CONFIG["searcher"], **kept}}, full)
+    answer = submit(cli, args, yaml.safe_dump(shrunken, sort_keys=False), context)
+    experiment = answer.experiment.id
+    cli.render.note(f"Created test experiment {experiment}")
+    state = _follow_stages(cli, experiment, pause)
+    if state != "COMPLETED":
+        raise FailedPrecondition(
+            f"the test experiment {experiment} ended as {state}; see det experiment logs {experiment}"
+        )
+    cli.render.done("Model definition test succeeded!", id=experiment, state=state)
+
+
+def _follow_stages(cli: Invocation, experiment_id: int, pause: Pause) -> str:
+    from resolute.client.sdk import TERMINAL
+
+    api, passed = cli.api(), 0
+    while True:
+        state = state_text(api.experiments.get(experiment_id).experiment.state)
+        trials = api.experiments.trials(experiment_id)
+        while trials and passed < len(STAGES) and (STAGES[passed][1](trials[0]) or state == "COMPLETED"):
+            cli.render.note(f"  {STAGES[passed][0]}: passed")
+            passed += 1
+        if state in TERMINAL:
+            if passed < len(STAGES):
+                cli.render.note(f"  {STAGES[passed][0]}: failed")
+            return state
+        pause(0.2)
+
+
+def create_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config_file", help="YAML file with the configuration")
+    parser.add_argument("model_def", nargs="?", help="directory with the model code")
+    parser.add_argument(
+        "-i", "--include", action="append", default=[], metavar="PATH", help="another file or directory to send"
+    )
+    parser.add_argument("--template", help="template to start from")
+    parser.add_argument("--project_id", type=int, help="project of the experiment")
+    parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="change one key of the file")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument(
+        "-f", "--follow-first-trial", dest="follow", action="store_true", help="show the log of the first trial"
+    )
+    one.add_argument("--paused", action="store_true", help="do not start it yet")
+    one.add_argument("-t", "--test-mode", action="store_true", help="check that it runs: one batch of everything")
