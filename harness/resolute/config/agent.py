@@ -35,7 +35,7 @@ class AgentTls(ConfigModel):
     """Name to verify instead of the host."""
     client_cert: Text = ""
     """File of the agent's own certificate."""
-    client_key: Secret = ""
+    client_key: Text = ""
     """File of its key."""
 
     @model_validator(mode="after")

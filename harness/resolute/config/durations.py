@@ -50,17 +50,18 @@ def _seconds(value: object) -> object:
     return value
 
 
+class DurationMark:
+    """Marks a field that holds seconds and is written as a duration."""
+
+
 _NOT_NEGATIVE = Field(ge=0, allow_inf_nan=False)
 
-Duration = Annotated[
-    float, _NOT_NEGATIVE, BeforeValidator(_seconds), PlainSerializer(format_duration, when_used="json")
-]
+_WRITTEN = PlainSerializer(format_duration, when_used="json")
+
+Duration = Annotated[float, _NOT_NEGATIVE, BeforeValidator(_seconds), _WRITTEN, DurationMark()]
 """Seconds, not negative; read from a Go-style text or a number, shown as a text."""
 
 PositiveDuration = Annotated[
-    float,
-    Field(gt=0, allow_inf_nan=False),
-    BeforeValidator(_seconds),
-    PlainSerializer(format_duration, when_used="json"),
+    float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_seconds), _WRITTEN, DurationMark()
 ]
 """Seconds, more than zero."""

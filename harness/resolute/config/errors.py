@@ -26,7 +26,7 @@ RULE = "rule"
 MAX_VALUE_LENGTH = 80  # a longer value hides the sentence around it
 MAX_NAMES = 16  # nor does anybody read a longer list of names
 _SECRET_KEY = re.compile(
-    r"password|secret|token|access_key|private_key|signing_key|credential|connection_string|^auth$"
+    r"password|secret|token|access_key|private_key|signing_key|credential|connection_string|startup_|^auth$"
 )
 
 _SENTENCES: Mapping[str, str] = {
@@ -125,12 +125,16 @@ def problems_of(error: ValidationError, sources: Mapping[Location, str] | None =
 
 def _problem(details: ErrorDetails, sources: Mapping[Location, str]) -> Problem:
     path: Location = tuple(part for part in details["loc"] if not _is_tag(part))
-    context: Mapping[str, Any] = details.get("ctx") or {}
+    context = {name: _plain(limit) for name, limit in (details.get("ctx") or {}).items()}
     if details["type"] == MISSING_TAG:
         path = (*path, str(context["key"]))
     message = details["msg"] if details["type"] in (MISSING_TAG, UNKNOWN_KEY) else _sentence(details, context, path)
     source = sources.get(path)
     return Problem(path=path, message=message if source is None else f"{message}, set by {source}")
+
+
+def _plain(limit: Any) -> Any:
+    return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
 
 
 def _is_tag(part: str | int) -> bool:
@@ -147,13 +151,16 @@ def _sentence(details: ErrorDetails, context: Mapping[str, Any], path: Location)
         what, _, then = _SENTENCES[kind].format_map(context).partition("; ")
     else:
         what, then = details["msg"], ""
-    shown = "" if kind == "missing" or isinstance(value, Mapping) else f" ({_quoted(value, path)})"
+    shown = "" if kind == "missing" else quoted(value, path)
     return f"{what}{shown}" + (f"; {then}" if then else "")
 
 
-def _quoted(value: object, path: Location) -> str:
+def quoted(value: object, path: Location) -> str:
+    """` (value ...)` for a sentence about `path`: nothing for a mapping, which may be long and hold secrets."""
+    if isinstance(value, Mapping):
+        return ""
     hidden = any(isinstance(part, str) and is_secret_key(part) for part in path)
-    return "value hidden" if hidden and not isinstance(value, bool) else f"value {show_value(value)}"
+    return " (value hidden)" if hidden and not isinstance(value, bool) else f" (value {show_value(value)})"
 
 
 def _literal(expected: str, value: object) -> tuple[str, str]:

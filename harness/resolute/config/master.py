@@ -133,6 +133,10 @@ class MasterConfig(ConfigModel):
     """Where the cluster's state is kept."""
     security: MasterSecurity = MasterSecurity()
     """Passwords, TLS, tokens."""
+    checkpoint_storage: CheckpointStorage | None = None
+    """Of experiments that name none."""
+    task_container_defaults: TaskContainerDefaults = TaskContainerDefaults()
+    """Merged under every task's configuration."""
     resource_manager: ResourceManager = ResourceManager()
     """What all pools share."""
     resource_pools: Annotated[tuple[ResourcePool, ...], AfterValidator(_unique_pools)] = (
@@ -141,10 +145,6 @@ class MasterConfig(ConfigModel):
     """The pools; none means one called `default`."""
     additional_resource_managers: Annotated[tuple[dict[str, Any], ...], AfterValidator(_none_given)] = ()
     """For Kubernetes only; must be empty."""
-    checkpoint_storage: CheckpointStorage | None = None
-    """Of experiments that name none."""
-    task_container_defaults: TaskContainerDefaults = TaskContainerDefaults()
-    """Merged under every task's configuration."""
     heartbeat_interval: PositiveDuration = 5.0
     """How often agents say that they live."""
     journal: Journal = Journal()

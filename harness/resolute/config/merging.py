@@ -56,15 +56,17 @@ def _lists_by(key: str) -> Callable[[Json, Json], Json]:
     def lists(higher: Json, lower: Json) -> Json:
         if not isinstance(higher, list) or not isinstance(lower, list):
             return higher
-        taken = [_read(one).get(key) for one in higher]
-        return [*higher, *(one for one in lower if _read(one).get(key) not in taken)]
-
-    def _read(one: Json) -> Mapping[str, Any]:
-        if isinstance(one, str) and one.count(":") in (1, 2) and one.startswith("/"):
-            one = dict(zip(("host_path", "container_path", "mode"), one.split(":"), strict=False))
-        return one if isinstance(one, Mapping) else {}
+        taken = [_in_full(one).get(key) for one in higher]
+        return [*higher, *(one for one in lower if _in_full(one).get(key) not in taken)]
 
     return lists
+
+
+def _in_full(entry: Json) -> Mapping[str, Any]:
+    """An entry of a list as a mapping: a device may be written as `/host:/container[:mode]`."""
+    if isinstance(entry, str):
+        return dict(zip(("host_path", "container_path", "mode"), entry.split(":"), strict=False))
+    return entry if isinstance(entry, Mapping) else {}
 
 
 def _variables(higher: Json, lower: Json) -> Json:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from resolute.config.checkpoint_storage import STORAGE_TYPES
 from resolute.config.environment import Images
-from resolute.config.errors import Location, Problem, show_value
+from resolute.config.errors import Location, Problem, quoted
 from resolute.config.log_policies import BUILT_IN_LOG_POLICIES
+from resolute.config.master_parts import DefaultTask
 from resolute.config.searcher import SEARCHER_NAMES
 from resolute.config.training import Optimizations
 
@@ -160,6 +161,13 @@ MASTER_KEYS: tuple[NotActedOn, ...] = (
         reason="the master does not serve TLS yet; put a TLS proxy before it and remove the key",
     ),
     NotActedOn(path="logging.type", accepted=("default",), reason="logs are kept in the database; remove the key"),
+    NotActedOn(
+        path="security.default_task",
+        accepted=(DefaultTask().model_dump(mode="json"),),
+        reason="tasks run as the user of their agent; remove the key",
+    ),
+    NotActedOn(path="__internal.external_sessions", accepted=({},), reason="it is not available yet; remove the key"),
+    NotActedOn(path="__internal.proxied_servers", accepted=([],), reason="it is not available yet; remove the key"),
     NotActedOn(path="telemetry.enabled", accepted=(False,), reason="there is no telemetry; remove the key"),
     NotActedOn(path="telemetry.otel_enabled", accepted=(False,), reason="traces are not available yet; remove the key"),
     NotActedOn(
@@ -197,6 +205,26 @@ AGENT_KEYS: tuple[NotActedOn, ...] = (
         accepted=("process", "scripted"),
         reason="the docker runtime is not available yet; use process",
     ),
+    NotActedOn(
+        path="container_auto_remove_disabled",
+        accepted=(False,),
+        reason="the output of tasks is kept until the master has it; remove the key",
+    ),
+    NotActedOn(
+        path="hooks.on_connection_lost",
+        accepted=([],),
+        reason="set master_timeout, after which a machine ends itself, and remove the key",
+    ),
+    NotActedOn(
+        path="security.tls.client_cert",
+        accepted=("",),
+        reason="certificates of agents are not available yet; remove the key",
+    ),
+    NotActedOn(
+        path="security.tls.master_cert_name",
+        accepted=("",),
+        reason="use the name of the certificate as master_host, and remove the key",
+    ),
     NotActedOn(path="api_enabled", accepted=(False,), reason="the agent has no endpoint yet; remove the key"),
 )
 
@@ -215,7 +243,7 @@ def look_up(value: Any, path: str) -> list[tuple[Location, Any]]:
 def not_acted_on(config: Mapping[str, Any], table: tuple[NotActedOn, ...] = EXPERIMENT_KEYS) -> list[Problem]:
     """What a serialised complete configuration asks for that will not be done."""
     return [
-        Problem(path=path, message=f"this value is not acted on yet (value {show_value(value)}); {row.reason}")
+        Problem(path=path, message=f"this value is not acted on yet{quoted(value, path)}; {row.reason}")
         for row in table
         for path, value in look_up(config, row.path)
         if value not in row.accepted

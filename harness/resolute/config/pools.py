@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from resolute.config.base import ConfigModel, Count, Flag, FreeMap, NonEmptyText, Text, broken_at, broken_rule
 from resolute.config.durations import Duration
@@ -18,7 +18,7 @@ DEFAULT_PRIORITY = 42
 DEFAULT_RECONNECT_WAIT_S = 25.0  # five attempts, five seconds apart
 
 
-def _not_round_robin(name: str) -> str:
+def _not_round_robin(name: Any) -> Any:
     if name == "round_robin":
         raise broken_rule("round_robin is not supported; use the priority scheduler with equal priorities")
     return name
@@ -27,7 +27,7 @@ def _not_round_robin(name: str) -> str:
 class Scheduler(ConfigModel):
     """How a pool decides who runs."""
 
-    type: Annotated[Literal["priority", "fair_share", "round_robin"], AfterValidator(_not_round_robin)] = "priority"
+    type: Annotated[Literal["priority", "fair_share"], BeforeValidator(_not_round_robin)] = "priority"
     """`priority` or `fair_share`."""
     preemption: Flag = False
     """Priority only: more important work may stop less important work."""

@@ -56,7 +56,7 @@ class SingleSearcher(_Searcher):
     name: Literal["single"] = "single"
     """Tag of the search method."""
     max_length: SearcherLength | None = None
-    """How long a trial trains; its script may also decide that alone."""
+    """The longest a trial trains; a script may also decide that alone."""
 
 
 class RandomSearcher(_Searcher):
@@ -65,11 +65,11 @@ class RandomSearcher(_Searcher):
     name: Literal["random"] = "random"
     """Tag of the search method."""
     max_trials: PositiveInteger
-    """How many trials."""
+    """How many trials in all."""
     max_concurrent_trials: Count = 16
-    """How many at a time; 0 means all."""
+    """How many at a time; 0 means all, or what suits the search."""
     max_length: SearcherLength | None = None
-    """How long a trial trains."""
+    """The longest a trial trains; a script may also decide that alone."""
 
 
 class GridSearcher(_Searcher):
@@ -78,9 +78,9 @@ class GridSearcher(_Searcher):
     name: Literal["grid"] = "grid"
     """Tag of the search method."""
     max_concurrent_trials: Count = 16
-    """How many at a time; 0 means all."""
+    """How many at a time; 0 means all, or what suits the search."""
     max_length: SearcherLength | None = None
-    """How long a trial trains."""
+    """The longest a trial trains; a script may also decide that alone."""
 
 
 class _Halving(_Searcher):
@@ -89,13 +89,13 @@ class _Halving(_Searcher):
     max_time: Integer | None = None
     """The longest a trial trains, in units of `time_metric`."""
     max_length: SearcherLength | None = None
-    """The longest a trial trains, for scripts that ask for their length."""
+    """The longest a trial trains; a script may also decide that alone."""
     stop_once: Flag | None = None
     """Stop trials instead of pausing and promoting them."""
     divisor: Divisor = 4.0
     """One in so many trials goes on from a rung."""
     max_concurrent_trials: Count = 16
-    """How many at a time; 0 lets the searcher choose."""
+    """How many at a time; 0 means all, or what suits the search."""
 
 
 class AsyncHalvingSearcher(_Halving):
@@ -106,7 +106,7 @@ class AsyncHalvingSearcher(_Halving):
     num_rungs: PositiveInteger
     """How many rungs."""
     max_trials: PositiveInteger
-    """How many trials."""
+    """How many trials in all."""
 
 
 class AdaptiveAshaSearcher(_Halving):
@@ -115,7 +115,7 @@ class AdaptiveAshaSearcher(_Halving):
     name: Literal["adaptive_asha"] = "adaptive_asha"
     """Tag of the search method."""
     max_trials: PositiveInteger
-    """How many trials in all brackets together."""
+    """How many trials in all."""
     mode: Mode = "standard"
     """How early bad trials are stopped."""
     max_rungs: PositiveInteger = 5
@@ -147,7 +147,7 @@ class SyncHalvingSearcher(_Searcher):
     train_stragglers: Flag = True
     """Train trials that fell behind."""
     max_length: SearcherLength | None = None
-    """The longest a trial trains."""
+    """The longest a trial trains; a script may also decide that alone."""
 
 
 class AdaptiveSearcher(_Searcher):
@@ -158,7 +158,7 @@ class AdaptiveSearcher(_Searcher):
     budget: PositiveLength
     """Training length of all trials together."""
     bracket_rungs: tuple[Integer, ...] = ()
-    """Rungs of each bracket."""
+    """Rungs of each bracket, instead of those that `mode` gives."""
     mode: Mode = "standard"
     """How early bad trials are stopped."""
     divisor: Divisor = 4.0
@@ -168,7 +168,7 @@ class AdaptiveSearcher(_Searcher):
     train_stragglers: Flag = True
     """Train trials that fell behind."""
     max_length: SearcherLength | None = None
-    """The longest a trial trains."""
+    """The longest a trial trains; a script may also decide that alone."""
 
 
 class AdaptiveSimpleSearcher(_Searcher):
@@ -177,7 +177,7 @@ class AdaptiveSimpleSearcher(_Searcher):
     name: Literal["adaptive_simple"] = "adaptive_simple"
     """Tag of the search method."""
     max_trials: Annotated[PositiveInteger, Field(le=2000)]
-    """How many trials."""
+    """How many trials in all."""
     mode: Mode = "standard"
     """How early bad trials are stopped."""
     divisor: Divisor = 4.0
@@ -185,7 +185,7 @@ class AdaptiveSimpleSearcher(_Searcher):
     max_rungs: PositiveInteger = 5
     """Rungs of the longest bracket."""
     max_length: SearcherLength | None = None
-    """The longest a trial trains."""
+    """The longest a trial trains; a script may also decide that alone."""
 
 
 _NAMES = TaggedUnion("name", SEARCHER_NAMES)

@@ -1,0 +1,31 @@
+"""Configurations for tests: the smallest that is complete, and a way to read the problems of a bad one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from resolute.config import InvalidConfig, merge
+
+
+def an_experiment(**changes: Any) -> dict[str, Any]:
+    """A complete experiment configuration as a user writes it, with `changes` merged over it."""
+    smallest: dict[str, Any] = {
+        "name": "digits",
+        "entrypoint": "python3 train.py",
+        "searcher": {"name": "single", "metric": "loss", "max_length": {"batches": 100}},
+        "checkpoint_storage": {"type": "shared_fs", "host_path": "/checkpoints"},
+        "reproducibility": {"experiment_seed": 7},
+    }
+    return merge(changes, smallest)
+
+
+def problems_in(read: Callable[..., object], *arguments: Any, **options: Any) -> list[str]:
+    """The lines of the InvalidConfig that `read` must raise."""
+    with pytest.raises(InvalidConfig) as caught:
+        read(*arguments, **options)
+    lines = str(caught.value).split("\n")[1:]
+    assert len(lines) == len(caught.value.problems), "one line for each problem"
+    return [line.strip() for line in lines]
