@@ -27,6 +27,7 @@ from resolute_master.agents.hub import AgentHub, ClusterIdentity
 from resolute_master.agents.websocket import add_agent_link
 from resolute_master.api.auth import Passwords, Tokens
 from resolute_master.api.context import ApiContext
+from resolute_master.api.log_ring import LogRing
 from resolute_master.api.routes import build_api
 from resolute_master.domain.change import KIND_OF, Change
 from resolute_master.domain.ids import PoolName
@@ -35,7 +36,6 @@ from resolute_master.engine.checkpoint_files import CheckpointRemoval
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.provisioning import PoolLedger
 from resolute_master.engine.reporting import Reporting
-from resolute_master.master_log import MasterLog
 from resolute_master.pools import cloud_of, pool_policies
 from resolute_master.scripted_interruptions import InterruptionsBySteps
 from resolute_master.store.base import Store
@@ -59,7 +59,7 @@ class MasterSettings:
     version: str
     clock: Clock
     ids: IdSource
-    log: MasterLog
+    log: LogRing
 
 
 async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
@@ -123,7 +123,7 @@ async def _serving(
         retain_snapshots=config.journal.retain_snapshots,
     )
     identity = await bootstrap.identity(store, config, ids, settings.version)
-    tokens = Tokens(key=await bootstrap.secret(store, "token_key"), engine=engine, clock=clock, ids=ids)
+    tokens = Tokens(signing_key=await bootstrap.secret(store, "token_key"), engine=engine, clock=clock)
     await engine.start()
     async with AsyncExitStack() as stack:
         services = [asyncio.create_task(engine.run(), name="engine")]
@@ -135,7 +135,7 @@ async def _serving(
         hub = AgentHub(
             engine=engine,
             reporting=reporting,
-            renderer=SpecRenderer(task_token=tokens.issue_allocation),
+            renderer=SpecRenderer(task_token=tokens.issue_allocation, user_token=tokens.issue_task_user),
             identity=identity,
             clock=clock,
             heartbeat_s=config.heartbeat_interval,
@@ -176,10 +176,12 @@ async def _serve_http(
             clock=settings.clock,
             ids=settings.ids,
             config=settings.config,
-            identity=identity,
             tokens=tokens,
             passwords=passwords,
-            log=settings.log,
+            cluster_id=identity.cluster_id,
+            master_id=identity.master_id,
+            version=identity.version,
+            master_log=settings.log,
         )
     )
     add_agent_link(app, hub)

@@ -8,6 +8,7 @@ Every key of the configuration is also a flag (`--resource-manager-scheduler-typ
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -18,7 +19,7 @@ from resolute.clock import SystemClock
 from resolute.config import MasterConfig, load_master_config
 from resolute.errors import InvalidInput, ResoluteError
 from resolute.ids import SystemIds
-from resolute_master import master_log
+from resolute_master.api.log_ring import LogRing
 from resolute_master.app import MasterSettings, run_master
 
 USAGE_ERROR = 2
@@ -57,7 +58,10 @@ def parse_flags(arguments: Sequence[str]) -> tuple[str | None, dict[str, str]]:
 
 
 async def _run(config: MasterConfig) -> int:
-    log = master_log.set_up(config.log.level)
+    ring = LogRing()
+    shown = logging.StreamHandler()
+    shown.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=config.log.level.upper(), handlers=[shown, ring])
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -68,7 +72,7 @@ async def _run(config: MasterConfig) -> int:
         version=__version__,
         clock=SystemClock(),
         ids=SystemIds(),
-        log=log,
+        log=ring,
     )
     try:
         await run_master(settings, stop)

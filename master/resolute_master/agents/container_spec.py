@@ -23,7 +23,6 @@ SHARED_FS_IN_CONTAINER = "/determined_shared_fs"
 TaskToken = Callable[[AllocationId, UserId], str]
 """Signs a token that is good as long as the allocation lives."""
 
-UserToken = Callable[[UserId], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +30,9 @@ class SpecRenderer:
     """Needs only how to sign."""
 
     task_token: TaskToken
+    """What the task reports with."""
+    user_token: TaskToken
+    """What its owner's commands use inside the task."""
     inter_node_network_interface: str = ""
 
     def render(self, state: ClusterState, allocation: Allocation, container: ContainerId) -> ContainerSpec | None:
@@ -68,6 +70,7 @@ class SpecRenderer:
             "DET_RESOURCES_TYPE": "docker-container",
             "DET_SESSION_TOKEN": self.task_token(allocation.id, owner.id),
             "DET_USER": owner.username,
+            "DET_USER_TOKEN": self.user_token(allocation.id, owner.id),
             "DET_USE_TLS": "false",
             "DET_SEGMENT_ENABLED": "false",
             "DET_TASK_LOGGING_METADATA": json.dumps(
