@@ -90,7 +90,10 @@ def decode(type_: type[T], body: bytes | str) -> T:
 
 
 def to_plain(value: Any) -> Any:
-    """Dicts, lists, strings, numbers, booleans and None: what `encode` writes, before it is text."""
+    """Dicts, lists, strings, numbers, booleans and None: what `encode` writes, before it is text.
+
+    Raises `TypeError` for a value that has no form in JSON: an error of the program, not of its input.
+    """
     plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_mapping)
     rewrite = _rewriter(type(value), _number_out)
     return plain if rewrite is None else rewrite(plain)
@@ -150,7 +153,7 @@ def _plain_mapping(value: Any) -> Any:
     """msgspec knows dicts; read-only views of them are as good."""
     if isinstance(value, Mapping):
         return dict(value)
-    raise NotImplementedError(f"a {type(value).__name__} has no form in JSON")
+    raise TypeError(f"a value of type {type(value).__name__} has no form in JSON")
 
 
 # ---------------------------------------------------------------------------------------- numbers at a number's place

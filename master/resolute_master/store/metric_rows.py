@@ -10,7 +10,7 @@ from datetime import datetime
 
 from resolute_master.domain.metrics import MetricReport
 from resolute_master.store.base import MetricOutcome
-from resolute_master.store.encoding import spell_not_finite
+from resolute_master.store.encoding import decode_plain, encode
 
 SYSTEM_GROUPS = frozenset({"cpu", "disk", "gpu", "memory", "network"})
 """What a machine says of itself: kept raw, shown only when asked for by name, never rolled back."""
@@ -50,12 +50,12 @@ def is_rolled_back(row: MetricReport, by: MetricReport) -> bool:
 
 
 def plain_report(report: MetricReport) -> MetricReport:
-    """The report as stores keep it: numbers that JSON cannot spell are words."""
+    """The report with its values as they will be read back, so that a repeat of it compares equal."""
     batches = report.batch_metrics
     return replace(
         report,
-        metrics=spell_not_finite(report.metrics),
-        batch_metrics=None if batches is None else tuple(spell_not_finite(batch) for batch in batches),
+        metrics=decode_plain(encode(report.metrics)),
+        batch_metrics=None if batches is None else tuple(decode_plain(encode(batches))),
     )
 
 

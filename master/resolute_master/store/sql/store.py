@@ -28,7 +28,7 @@ from resolute_master.store.base import (
     Snapshot,
     TrialQuery,
 )
-from resolute_master.store.encoding import decode_plain, encode_plain
+from resolute_master.store.encoding import decode_plain, encode
 from resolute_master.store.sql import changes, dialect, queries, streams, tables
 from resolute_master.store.sql.database import Database, SqliteDatabase
 
@@ -155,7 +155,7 @@ class SqlStore:
         return None if body is None else decode_plain(body)
 
     async def put_setting(self, name: str, value: Any) -> None:
-        row = {"name": name, "value": encode_plain(value).decode()}
+        row = {"name": name, "value": encode(value).decode()}
         await self._database.write(
             lambda connection: connection.execute(dialect.upsert(connection, tables.settings), [row])
         )

@@ -1,0 +1,225 @@
+"""The batched writer: what it gathers, what it promises, and how it fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from resolute.errors import FailedPrecondition
+from resolute_master.store import writers
+from resolute_master.store.writers import BatchedWriter
+
+
+class Disk:
+    """Writes batches when it is let to; answers each item with its upper case."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.started = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.fail_on: str | None = None
+
+    async def write(self, items: Sequence[str]) -> list[str]:
+        self.started += 1
+        await self.gate.wait()
+        if self.fail_on in items:
+            raise OSError(f"no space for {self.fail_on}")
+        self.batches.append(list(items))
+        return [item.upper() for item in items]
+
+
+async def settle() -> None:
+    """Lets everything that can run do so."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def busy_with(writer: BatchedWriter[str, str], items: list[str]) -> list[asyncio.Task[tuple[str, ...]]]:
+    """The writer is writing these items; what comes now waits for the next batch."""
+    call = asyncio.create_task(writer.append(items))
+    await settle()
+    return [call]
+
+
+async def test_what_arrives_together_is_one_batch() -> None:
+    disk = Disk()
+    writer = BatchedWriter(disk.write)
+    assert await asyncio.gather(*(writer.append([name]) for name in "abc")) == [("A",), ("B",), ("C",)]
+    assert disk.batches == [["a", "b", "c"]]
+
+
+async def test_a_lone_append_is_written_at_once_and_answered() -> None:
+    disk = Disk()
+    writer = BatchedWriter(disk.write)
+    assert await writer.append(["a", "b"]) == ("A", "B")
+    assert await writer.append(["c"]) == ("C",)
+    assert await writer.append([]) == ()
+    assert disk.batches == [["a", "b"], ["c"]]
+
+
+async def test_nothing_is_acknowledged_before_it_is_written() -> None:
+    disk = Disk()
+    disk.gate.clear()
+    writer = BatchedWriter(disk.write)
+    call = asyncio.create_task(writer.append(["a"]))
+    await settle()
+    assert disk.started == 1 and not call.done()
+    disk.gate.set()
+    assert await call == ("A",)
+
+
+async def test_what_waits_during_a_write_is_the_next_batch_in_order() -> None:
+    disk = Disk()
+    disk.gate.clear()
+    writer = BatchedWriter(disk.write)
+    calls = await busy_with(writer, ["a", "aa"])
+    calls += [asyncio.create_task(writer.append([name, name * 2])) for name in "bcd"]
+    await settle()
+    assert disk.started == 1
+    disk.gate.set()
+    assert await asyncio.gather(*calls) == [("A", "AA"), ("B", "BB"), ("C", "CC"), ("D", "DD")]
+    assert disk.batches == [["a", "aa"], ["b", "bb", "c", "cc", "d", "dd"]]
+
+
+async def test_a_batch_ends_at_the_limit_of_items_and_never_inside_a_call() -> None:
+    disk = Disk()
+    disk.gate.clear()
+    writer = BatchedWriter(disk.write)
+    calls = await busy_with(writer, ["x"])
+    sizes = [300, 200, 1, writers.MAX_BATCH_ITEMS + 7, 2]
+    calls += [asyncio.create_task(writer.append(["x"] * size)) for size in sizes]
+    await settle()
+    disk.gate.set()
+    await asyncio.gather(*calls)
+    assert [len(batch) for batch in disk.batches] == [1, 500, 1, 507, 2]
+
+
+async def test_a_batch_ends_at_the_limit_of_bytes() -> None:
+    disk = Disk()
+    disk.gate.clear()
+    writer = BatchedWriter(disk.write, size_of=len)
+    half = "x" * (writers.MAX_BATCH_BYTES // 2)
+    calls = await busy_with(writer, ["first"])
+    items = [half, half, "y", half * 3, "z"]
+    calls += [asyncio.create_task(writer.append([item])) for item in items]
+    await settle()
+    disk.gate.set()
+    await asyncio.gather(*calls)
+    assert disk.batches == [["first"], [half, half], ["y"], [half * 3], ["z"]]
+
+
+async def test_an_error_reaches_the_callers_of_its_batch_and_no_one_else() -> None:
+    disk = Disk()
+    disk.gate.clear()
+    disk.fail_on = "bad"
+    writer = BatchedWriter(disk.write)
+    first = asyncio.create_task(writer.append(["first"]))
+    await settle()
+    failing = [asyncio.create_task(writer.append([name])) for name in ("good", "bad")]
+    await settle()
+    disk.gate.set()
+    assert await first == ("FIRST",)
+    outcomes = await asyncio.gather(*failing, return_exceptions=True)
+    assert [str(outcome) for outcome in outcomes] == ["no space for bad"] * 2
+    assert await writer.append(["later"]) == ("LATER",)
+    assert disk.batches == [["first"], ["later"]]
+
+
+async def test_a_stream_without_outcomes() -> None:
+    stored: list[str] = []
+
+    async def write(items: Sequence[str]) -> None:
+        stored.extend(items)
+
+    writer: BatchedWriter[str, str] = BatchedWriter(write)
+    assert await writer.append(["a"]) == ()
+    assert stored == ["a"]
+
+
+async def test_a_write_that_miscounts_is_an_error() -> None:
+    async def write(items: Sequence[str]) -> list[str]:
+        return []
+
+    with pytest.raises(RuntimeError, match="1 items were written and 0 outcomes"):
+        await BatchedWriter(write).append(["a"])
+
+
+async def test_a_full_writer_makes_its_callers_wait_in_order() -> None:
+    disk = Disk()
+    disk.gate.clear()
+    writer = BatchedWriter(disk.write)
+    full = asyncio.create_task(writer.append(["x"] * writers.MAX_UNSTORED_ITEMS))
+    await settle()
+    waiting = [asyncio.create_task(writer.append([name])) for name in "abc"]
+    await settle()
+    assert len(writer._waiting) == 0, "a call was taken in although there was no room"
+    disk.gate.set()
+    await asyncio.gather(full, *waiting)
+    assert [item for batch in disk.batches[1:] for item in batch] == ["a", "b", "c"]
+
+
+async def test_a_cancelled_caller_does_not_disturb_the_others() -> None:
+    disk = Disk()
+    disk.gate.clear()
+    writer = BatchedWriter(disk.write)
+    calls = [asyncio.create_task(writer.append([name])) for name in "abc"]
+    await settle()
+    calls[0].cancel()
+    calls[1].cancel()
+    await settle()
+    disk.gate.set()
+    assert await calls[2] == ("C",)
+    assert calls[0].cancelled() and calls[1].cancelled()
+    assert await writer.append(["d"]) == ("D",)
+
+
+async def test_close_writes_all_that_was_taken_and_refuses_the_rest() -> None:
+    disk = Disk()
+    disk.gate.clear()
+    writer = BatchedWriter(disk.write)
+    taken = await busy_with(writer, ["a"])
+    taken += [asyncio.create_task(writer.append(["b"]))]
+    await settle()
+    closing = asyncio.create_task(writer.close())
+    await settle()
+    assert not closing.done()
+    with pytest.raises(FailedPrecondition, match="closed"):
+        await writer.append(["late"])
+    disk.gate.set()
+    await closing
+    assert await asyncio.gather(*taken) == [("A",), ("B",)]
+    await writer.close()
+    assert disk.batches == [["a"], ["b"]]
+
+
+async def test_close_lets_go_of_callers_for_whom_there_was_no_room() -> None:
+    disk = Disk()
+    disk.gate.clear()
+    writer = BatchedWriter(disk.write)
+    full = asyncio.create_task(writer.append(["x"] * writers.MAX_UNSTORED_ITEMS))
+    await settle()
+    waiting = asyncio.create_task(writer.append(["a"]))
+    await settle()
+    closing = asyncio.create_task(writer.close())
+    with pytest.raises(FailedPrecondition, match="closed"):
+        await waiting
+    disk.gate.set()
+    await asyncio.gather(full, closing)
+    assert len(disk.batches) == 1
+
+
+async def test_a_cancelled_flush_leaves_no_caller_waiting() -> None:
+    disk = Disk()
+    disk.gate.clear()
+    writer = BatchedWriter(disk.write)
+    calls = [asyncio.create_task(writer.append([name])) for name in "abc"]
+    await settle()
+    assert writer._flushing is not None
+    writer._flushing.cancel()
+    await asyncio.wait(calls)
+    assert all(call.cancelled() for call in calls)
+    disk.gate.set()
+    assert await writer.append(["d"]) == ("D",)
