@@ -7,7 +7,8 @@ that as `agent.json` into the machine's directory; a cloud that takes user data 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +27,14 @@ class MachineBoot:
     slot_type: str = "auto"
     master_timeout_s: float = 600.0
     """A machine that cannot reach its master for so long ends itself."""
+    agent_options: Mapping[str, object] = field(default_factory=dict)
+    """Further keys of the agent's own settings; the fields above win over them."""
 
 
 def render_agent_settings(boot: MachineBoot, *, state_dir: str, notice_file: str) -> str:
     """The text of `agent.json`. The two paths are the machine's own: where the agent keeps its state, and the file
     that appears when the machine is going to be interrupted."""
-    settings = {**asdict(boot), "state_dir": state_dir, "notice_file": notice_file}
+    decided = asdict(boot)
+    options = decided.pop("agent_options")
+    settings = {**options, **decided, "state_dir": state_dir, "notice_file": notice_file}
     return json.dumps(settings, indent=2, sort_keys=True) + "\n"

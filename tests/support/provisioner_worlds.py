@@ -162,3 +162,8 @@ def wait_until(condition: Callable[[], bool], *, what: str, within_s: float = 60
 
 def every(after_s: float, *, instance: int = 1, notice_s: float | None = None) -> ScriptedInterruption:
     return ScriptedInterruption(instance=instance, after_s=after_s, notice_s=notice_s)
+
+
+def run_now(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run one call of a port from a test without a loop."""
+    return asyncio.run(work)

@@ -107,6 +107,8 @@ class LocalCloudSettings:
     """Of the machine processes; see `machine_environment`."""
     boot_delay_s: float = 0.0
     """From the launch to the start of the machine process, from which on the machine is paid."""
+    stop_grace_s: float = 15.0
+    """A machine that was told to end and does not is killed after so long."""
     refuse: tuple[ScriptedRefusal, ...] = ()
     interruptions: tuple[ScriptedInterruption, ...] = ()
     machine_command: tuple[str, ...] = field(default=MACHINE_COMMAND)
@@ -190,6 +192,7 @@ class LocalCloud:
             "ordinal": ordinal,
             "requested_at": time_text(self._clock.now()),
             "boot_delay_s": self._settings.boot_delay_s,
+            "stop_grace_s": self._settings.stop_grace_s,
             "command": list(self._settings.machine_command),
             "interruptions": [
                 {"after_s": each.after_s, "notice_s": each.notice_s}

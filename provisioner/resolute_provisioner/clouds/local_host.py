@@ -37,9 +37,6 @@ log = logging.getLogger(__name__)
 POLL_S = 0.1
 """How soon an order (stop, interrupt) or the end of the machine is seen."""
 
-STOP_GRACE_S = 15.0
-"""A machine that was told to end and does not is killed after so long."""
-
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -142,7 +139,7 @@ class Host:
             self._stop_since = self._clock.monotonic()
             self._killed_because = self._killed_because or "terminated"
             self._signal(signal.SIGTERM)
-        elif self._clock.monotonic() - self._stop_since > STOP_GRACE_S:
+        elif self._clock.monotonic() - self._stop_since > float(self._record["stop_grace_s"]):
             self._kill()
 
     def _kill(self) -> None:
