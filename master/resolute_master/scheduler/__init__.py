@@ -1,0 +1,17 @@
+"""Who runs where, and why not.
+
+Knows agents, jobs, allocations and the machines that can be had, as one frozen value: `schedule(PoolSnapshot) -> Plan`.
+Must not know asyncio, the store, a clock or clouds; nothing here acts, and the same snapshot always gives the same plan.
+
+- `sorted_map`   the persistent map that snapshots are made of
+- `snapshot`     everything that a decision may look at, updated in the size of the change
+- `plan`, `outcome`   what was decided, and what the pass found out beside it
+- `schedule`     snapshot -> plan, by the pool's kind of scheduling
+- `priority`     the priority scheduler; its rules are the module's text
+- `fitting`      the agents during one pass: room now, room that others are leaving, what is held for whom
+- `machines`     machines on the way, and those that could be launched, during one pass
+- `eviction`     whom to preempt for whom
+- `demand`       the gangs that wait for machines
+- `explain`      why a job waits, in words, when somebody asks
+- `job_states`   the job queue as people see it
+"""

@@ -1,0 +1,81 @@
+"""The gangs that wait for machines, for the scaling of the pool.
+
+Listed is what has no room on the agents that are there: also what counts on machines that are coming, because the scaling
+counts those machines too. Not listed is what waits for others to leave, and what its job's cap keeps from starting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from resolute_master.domain.ids import AllocationId
+from resolute_master.domain.pool import PoolPolicy
+from resolute_master.scheduler.outcome import Verdict
+from resolute_master.scheduler.snapshot import PoolSnapshot, QueueKey, Shape
+from resolute_provisioner.model import Demand, Gang
+
+_WANTS_MACHINES = (Verdict.COMING, Verdict.LAUNCHABLE, Verdict.RESERVED, Verdict.WAITING)
+
+
+def demand_of(
+    snapshot: PoolSnapshot,
+    verdicts: Mapping[AllocationId, Verdict],
+    failed: Mapping[Shape, tuple[QueueKey, Verdict]],
+) -> Demand:
+    """`verdicts` and `failed` as in `Outcome`. Empty for a pool that never grows. The most important comes first.
+
+    Of each shape at most as many are listed as the largest pool could run: more would change no decision.
+    """
+    if snapshot.policy.scaling is None:
+        return Demand()
+    listed: list[tuple[int, QueueKey, Shape]] = []
+    for shape in snapshot.queue:
+        tokens = islice(_waiting(snapshot, shape, verdicts, failed.get(shape)), _limit(snapshot, shape))
+        listed.extend((shape.priority, key, shape) for key in tokens)
+    return Demand(gangs=tuple(_gang(snapshot, shape, key) for _, key, shape in sorted(listed)))
+
+
+def _waiting(
+    snapshot: PoolSnapshot,
+    shape: Shape,
+    verdicts: Mapping[AllocationId, Verdict],
+    failed: tuple[QueueKey, Verdict] | None,
+) -> Iterator[QueueKey]:
+    for key in snapshot.queue[shape]:
+        unread = failed is not None and key > failed[0]
+        if unread and failed is not None and failed[1] is Verdict.CAPPED:
+            return
+        if unread or verdicts.get(key.allocation) in _WANTS_MACHINES:
+            yield key
+
+
+def _limit(snapshot: PoolSnapshot, shape: Shape) -> int:
+    limit = _largest_run(snapshot.policy, shape.slots)
+    if shape.capped_job and shape.slots:
+        cap = snapshot.jobs[shape.capped_job].max_slots
+        if cap is not None:
+            limit = min(limit, max(cap - (snapshot.job_slots.get(shape.capped_job) or 0), 0) // shape.slots)
+    return limit
+
+
+def _largest_run(policy: PoolPolicy, slots: int) -> int:
+    """How many gangs of so many slots the pool could run at its largest, and one more so that it knows of the rest."""
+    scaling = policy.scaling
+    if scaling is None:
+        return 0
+    if slots == 0:
+        return scaling.max_instances * policy.max_aux_containers_per_agent + 1
+    return scaling.max_instances * max((offer.slots for offer in scaling.offers), default=0) // slots + 1
+
+
+def _gang(snapshot: PoolSnapshot, shape: Shape, key: QueueKey) -> Gang:
+    blocked = (snapshot.agents.get(agent) for agent in shape.blocked)
+    return Gang(
+        token=key.allocation,
+        slots=shape.slots,
+        submitted_at=key.submitted_at,
+        single_machine=shape.single_node or shape.slots <= 1,
+        priority=shape.priority,
+        excluded_instances=frozenset(agent.instance_id for agent in blocked if agent is not None and agent.instance_id),
+    )

@@ -1,0 +1,230 @@
+"""Whom to preempt for whom.
+
+A waiting allocation may take the place of preemptible ones of lesser priority, and of those of its own priority whose job
+stands later in the queue; never of its own job's. A set of victims is chosen as a whole, only if it makes the room, and none
+of it is unneeded. Of all agents, the set whose most important victim is the least important wins, then the one that loses the
+least work (slots times running time), then the smaller one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import AgentId, AllocationId, JobId
+from resolute_master.scheduler.fitting import Refuses, Rooms, divide
+from resolute_master.scheduler.snapshot import PoolSnapshot, Standing
+
+Cost = tuple[int, float, int]
+"""Importance of the most important victim (priority, negated), slot-seconds of work lost, number of victims."""
+
+_NOTHING: Cost = (-1000, 0.0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One that waits: where it stands, what it needs and where it must not go."""
+
+    allocation: AllocationId
+    job: JobId
+    standing: Standing
+    slots: int
+    single_node: bool
+    refuses: Refuses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eviction:
+    """Who must leave, and the slots that are then kept on each agent."""
+
+    victims: tuple[Allocation, ...]
+    keep: tuple[tuple[AgentId, int], ...]
+
+
+class Evictions:
+    """Victims of one pass. Nobody is chosen twice."""
+
+    def __init__(self, snapshot: PoolSnapshot, rooms: Rooms) -> None:
+        self._snapshot = snapshot
+        self._rooms = rooms
+        self._evicted: set[AllocationId] = set()
+        self._heaps: dict[object, list[tuple[Cost, AgentId]]] = {}
+        """Agents by what emptying them costs, per kind of claim. Costs may be outdated: they are checked when met."""
+
+    def find(self, claim: Claim, kind: object) -> Eviction | None:
+        """Make room for the claim, or change nothing. Claims of one `kind` need the same, the most important comes first."""
+        least = self._snapshot.evictable.last_key()
+        if least is None or least[:2] <= claim.standing[:2]:
+            return None
+        eviction = self._on_one(claim, kind)
+        if eviction is None and not claim.single_node and claim.slots > 1:
+            eviction = self._on_whole(claim)
+        if eviction is not None:
+            self._leave(eviction)
+        return eviction
+
+    # -- one agent ---------------------------------------------------------------------------------------------
+
+    def _on_one(self, claim: Claim, kind: object) -> Eviction | None:
+        heap = self._heaps.get(kind)
+        if heap is None:
+            heap = self._heaps[kind] = [
+                (self._cost(victims), agent)
+                for agent in self._agents_of_lesser(claim)
+                if (victims := self._victims(claim, agent, claim.slots)) is not None
+            ]
+            heapify(heap)
+        while heap:
+            cost, agent = heappop(heap)
+            victims = self._victims(claim, agent, claim.slots)
+            if victims is None:
+                continue
+            current = self._cost(victims)
+            heappush(heap, (current, agent))
+            if current <= cost:
+                return Eviction(victims=tuple(victims), keep=((agent, claim.slots),))
+        return None
+
+    def _agents_of_lesser(self, claim: Claim) -> list[AgentId]:
+        agents: set[AgentId] = set()
+        for standing in self._snapshot.evictable.keys_backwards():
+            if standing[:2] <= claim.standing[:2]:
+                break
+            agents.update(c.agent for c in self._snapshot.allocations[standing.allocation].containers if not c.ended)
+        return sorted(agent for agent in agents if agent in self._snapshot.rooms and not claim.refuses(agent))
+
+    def _victims(self, claim: Claim, agent: AgentId, slots: int) -> list[Allocation] | None:
+        """The fewest and least important that must leave so that the agent will have so many slots free."""
+        state = self._rooms.state(agent)
+        missing = slots - state.eventually_free
+        if slots > state.size or missing <= 0:
+            return None
+        candidates = [(a, used) for a, used in self._staying(agent) if self._may_evict(claim, a)]
+        candidates.sort(key=lambda each: self._cheapness(each[0]))
+        chosen: list[tuple[Allocation, int]] = []
+        for candidate in candidates:
+            if missing > 0:
+                chosen.append(candidate)
+                missing -= candidate[1]
+        if missing > 0:
+            return None
+        # The last ones may have made some of the first unneeded: spare the most important that can be spared.
+        for candidate in reversed(chosen[:]):
+            if missing + candidate[1] <= 0:
+                chosen.remove(candidate)
+                missing += candidate[1]
+        return [allocation for allocation, _ in chosen]
+
+    # -- whole agents ------------------------------------------------------------------------------------------
+
+    def _on_whole(self, claim: Claim) -> Eviction | None:
+        mixed = self._snapshot.policy.heterogeneous_fits
+        found: list[tuple[Cost, int, Eviction]] = []
+        emptied: dict[int, list[AgentId]] = {}
+        for size, present in sorted(self._snapshot.sizes.items(), reverse=True):
+            divides = claim.slots % size == 0 and present >= claim.slots // size
+            if size < claim.slots and (divides or mixed):
+                agents, victims = self._empty(claim, size, claim.slots // size)
+                emptied[size] = agents
+                if divides and len(agents) == claim.slots // size:
+                    found.append((self._cost(victims), -size, self._whole(agents, victims)))
+        if found:
+            return min(found, key=lambda each: each[:2])[2]
+        parts = (
+            divide(claim.slots, {size: len(agents) for size, agents in emptied.items()}, mixed=True) if mixed else None
+        )
+        if parts is None:
+            return None
+        agents = [agent for size, count in sorted(parts.items(), reverse=True) for agent in emptied[size][:count]]
+        needed: dict[AllocationId, Allocation] = {}
+        for agent in agents:
+            needed.update((a.id, a) for a, _ in self._staying(agent))
+        return self._whole(agents, list(needed.values()))
+
+    def _whole(self, agents: Iterable[AgentId], victims: Iterable[Allocation]) -> Eviction:
+        keep = tuple((agent, self._rooms.state(agent).size) for agent in agents)
+        return Eviction(victims=tuple(sorted(victims, key=self._cheapness)), keep=keep)
+
+    def _empty(self, claim: Claim, size: int, count: int) -> tuple[list[AgentId], list[Allocation]]:
+        """Up to `count` agents of the size, each emptied at the least cost given those before it."""
+        heap: list[tuple[Cost, AgentId]] = []
+        victims: dict[AllocationId, Allocation] = {}
+
+        def add(agent: AgentId) -> None:
+            room = self._snapshot.rooms.get(agent)
+            leave = None if room is None or room.size != size else self._all_on(claim, agent, victims)
+            if leave is not None:
+                heappush(heap, (self._cost(leave), agent))
+
+        for agent in self._rooms.idle_agents(size, count, claim.refuses, later=True):
+            heappush(heap, (_NOTHING, agent))
+        for agent in self._agents_of_lesser(claim):
+            add(agent)
+        chosen: dict[AgentId, bool] = {}
+        while heap and len(chosen) < count:
+            cost, agent = heappop(heap)
+            if agent in chosen:
+                continue
+            leave = self._all_on(claim, agent, victims) or []
+            if self._cost(leave) < cost:
+                heappush(heap, (self._cost(leave), agent))
+                continue
+            chosen[agent] = True
+            for victim in leave:
+                victims[victim.id] = victim
+                # Whoever leaves here leaves its other agents too: they have become cheaper.
+                for other in sorted({c.agent for c in victim.containers if not c.ended and c.agent not in chosen}):
+                    if not claim.refuses(other):
+                        add(other)
+        return list(chosen), list(victims.values())
+
+    def _all_on(self, claim: Claim, agent: AgentId, known: dict[AllocationId, Allocation]) -> list[Allocation] | None:
+        """Everybody who must still be asked to leave the agent; None when somebody may not be, or it is held."""
+        if self._rooms.state(agent).held:
+            return None
+        staying = [allocation for allocation, _ in self._staying(agent) if allocation.id not in known]
+        return staying if all(self._may_evict(claim, allocation) for allocation in staying) else None
+
+    # -- candidates --------------------------------------------------------------------------------------------
+
+    def _staying(self, agent: AgentId) -> list[tuple[Allocation, int]]:
+        """Who uses slots there and has not been asked to leave, with the number of usable slots."""
+        found = []
+        for id_, occupant in self._snapshot.occupancy.get(agent) or ():
+            if occupant.slots and not occupant.leaving and id_ not in self._evicted:
+                found.append((self._snapshot.allocations[id_], self._usable(agent, occupant.slots)))
+        return found
+
+    def _usable(self, agent: AgentId, slots: tuple[int, ...]) -> int:
+        usable = {slot.index for slot in self._snapshot.agents[agent].slots if slot.enabled and not slot.draining}
+        return len(usable.intersection(slots))
+
+    def _may_evict(self, claim: Claim, allocation: Allocation) -> bool:
+        if not allocation.preemptible or allocation.job_id == claim.job:
+            return False
+        return self._snapshot.standing(allocation)[:2] > claim.standing[:2]
+
+    def _lost_work(self, allocation: Allocation) -> float:
+        since = allocation.started_at or allocation.assigned_at or allocation.requested_at
+        return allocation.slots_needed * max((self._snapshot.now - since).total_seconds(), 0.0)
+
+    def _cheapness(self, allocation: Allocation) -> tuple[object, ...]:
+        standing = self._snapshot.standing(allocation)
+        return (-standing.priority, self._lost_work(allocation), -standing.position, allocation.id)
+
+    def _cost(self, victims: Iterable[Allocation]) -> Cost:
+        leave = list(victims)
+        if not leave:
+            return _NOTHING
+        importance = max(-self._snapshot.priority_of(allocation.job_id) for allocation in leave)
+        return (importance, sum(self._lost_work(allocation) for allocation in leave), len(leave))
+
+    def _leave(self, eviction: Eviction) -> None:
+        self._evicted.update(victim.id for victim in eviction.victims)
+        for victim in eviction.victims:
+            for agent in sorted({c.agent for c in victim.containers if not c.ended and c.slots}):
+                if agent in self._snapshot.rooms:
+                    slots = tuple(i for c in victim.containers if c.agent == agent and not c.ended for i in c.slots)
+                    self._rooms.vacate(agent, self._usable(agent, slots), stays_busy=bool(self._staying(agent)))

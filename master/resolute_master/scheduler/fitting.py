@@ -1,0 +1,290 @@
+"""The agents during one pass: room now, room that others are leaving, and what is held for whom.
+
+A working copy over a snapshot that reads only what a question needs. Rules of placing:
+
+- work that fits on one agent goes on one: the tightest (`best`) or the emptiest (`worst`); ties go to the agent in use, then
+  to the smaller id;
+- larger work takes whole agents that nothing uses, all of one size if that divides it evenly, the largest such size first;
+  where the pool allows mixed sizes, the fewest agents whose sizes add up exactly;
+- work without slots takes one of the agent's auxiliary places.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+
+from resolute_master.domain.ids import AgentId
+from resolute_master.domain.pool import Fitting
+from resolute_master.scheduler.snapshot import Groups, PoolSnapshot, Room, RoomGroup
+
+Refuses = Callable[[AgentId], bool]
+"""Whether work may not go to an agent."""
+
+
+class _Index:
+    """Agents by group, lowest id first. Entries that have moved on are dropped when they are met."""
+
+    def __init__(self, source: Groups) -> None:
+        self._source = source
+        self._heaps: dict[RoomGroup, list[AgentId]] = {}
+        self._now: dict[AgentId, RoomGroup | None] = {}
+        self.groups: list[RoomGroup] = source.key_list()
+        """In order; a group that was emptied during the pass may still be listed."""
+
+    def _heap(self, group: RoomGroup) -> list[AgentId]:
+        heap = self._heaps.get(group)
+        if heap is None:
+            members = self._source.get(group)
+            heap = self._heaps[group] = [] if members is None else members.key_list()
+        return heap
+
+    def move(self, agent: AgentId, group: RoomGroup | None) -> None:
+        self._now[agent] = group
+        if group is not None:
+            at = bisect_left(self.groups, group)
+            if at == len(self.groups) or self.groups[at] != group:
+                insort(self.groups, group)
+            heappush(self._heap(group), agent)
+
+    def pick(self, group: RoomGroup, count: int, refuses: Refuses) -> list[AgentId]:
+        """Up to `count` agents of the group that are not refused. They stay in it."""
+        heap = self._heap(group)
+        kept: list[AgentId] = []
+        picked: list[AgentId] = []
+        while heap and len(picked) < count:
+            agent = heappop(heap)
+            if self._now.get(agent, group) != group or (kept and kept[-1] == agent):
+                continue
+            kept.append(agent)
+            if not refuses(agent):
+                picked.append(agent)
+        for agent in kept:
+            heappush(heap, agent)
+        return picked
+
+    def fitting(self, slots: int) -> Iterator[RoomGroup]:
+        """Groups with at least so many slots free, the tightest first."""
+        yield from self.groups[bisect_left(self.groups, RoomGroup(slots, False, 0)) :]
+
+
+class _State:
+    """One agent during the pass."""
+
+    __slots__ = ("aux", "busy", "free", "held", "leaving", "size", "softly_held", "stays_busy")
+
+    def __init__(self, room: Room) -> None:
+        self.size = room.size
+        self.free = room.free
+        self.leaving = room.leaving
+        self.busy = room.busy
+        self.stays_busy = room.stays_busy
+        self.aux = room.aux
+        self.held = 0
+        self.softly_held = 0
+
+    @property
+    def eventually_free(self) -> int:
+        """Slots that nothing will use or be owed when those that are leaving have left; negative when more is owed."""
+        return len(self.free) + self.leaving - self.held
+
+    @property
+    def takeable(self) -> int:
+        return max(0, min(len(self.free), self.eventually_free))
+
+    @property
+    def group(self) -> RoomGroup:
+        return RoomGroup(self.takeable, not self.busy and not self.held, self.size)
+
+    @property
+    def later_group(self) -> RoomGroup | None:
+        if self.leaving == 0 or self.eventually_free <= 0:
+            return None
+        return RoomGroup(self.eventually_free, not self.stays_busy and not self.held, self.size)
+
+
+class Rooms:
+    """Answers where something fits, and remembers what was given away, held and vacated during the pass."""
+
+    def __init__(self, snapshot: PoolSnapshot) -> None:
+        self._snapshot = snapshot
+        self._states: dict[AgentId, _State] = {}
+        self._index = _Index(snapshot.groups)
+        self._later = _Index(snapshot.later_groups)
+        self._aux: list[tuple[tuple[float, ...], AgentId]] | None = None
+        self._aux_limit = snapshot.policy.max_aux_containers_per_agent
+
+    def state(self, agent: AgentId) -> _State:
+        state = self._states.get(agent)
+        if state is None:
+            state = self._states[agent] = _State(self._snapshot.rooms[agent])
+        return state
+
+    # -- where does it fit -------------------------------------------------------------------------------------
+
+    def one_agent(self, slots: int, refuses: Refuses) -> AgentId | None:
+        """An agent with so many slots free now."""
+        groups = self._index.fitting(slots)
+        if self._snapshot.policy.fitting is Fitting.WORST:
+            groups = iter(sorted(groups, key=lambda g: (-g.free / g.size, g.idle, -g.size)))
+        return next((agents[0] for group in groups if (agents := self._index.pick(group, 1, refuses))), None)
+
+    def one_agent_later(self, slots: int, refuses: Refuses) -> AgentId | None:
+        """An agent with so many slots free once others have left."""
+        groups = self._later.fitting(slots)
+        return next((agents[0] for group in groups if (agents := self._later.pick(group, 1, refuses))), None)
+
+    def whole_agents(self, slots: int, refuses: Refuses, *, later: bool = False) -> list[AgentId] | None:
+        """Agents that nothing uses now (`later`: once others have left), with exactly so many slots together."""
+        mixed = self._snapshot.policy.heterogeneous_fits
+        sizes = [size for size in self._snapshot.sizes if size < slots and (mixed or slots % size == 0)]
+        found = {size: self.idle_agents(size, slots // size, refuses, later=later) for size in sizes}
+        counts = {size: len(agents) for size, agents in found.items()}
+        parts = divide(slots, counts, mixed=mixed)
+        if parts is None:
+            return None
+        return [agent for size, count in sorted(parts.items(), reverse=True) for agent in found[size][:count]]
+
+    def idle_agents(self, size: int, count: int, refuses: Refuses, *, later: bool) -> list[AgentId]:
+        """Up to `count` agents of the size that nothing uses; with `later` also those that are being left, after the others."""
+        group = RoomGroup(size, True, size)
+        agents = self._index.pick(group, count, refuses)
+        if later and len(agents) < count:
+            agents.extend(self._later.pick(group, count - len(agents), refuses))
+        return agents
+
+    def emptiest(self, least: int, most: int, count: int, refuses: Refuses) -> list[AgentId]:
+        """Up to `count` agents of `least` to `most` slots that are held for nobody: those first that will have most free."""
+
+        def refused(agent: AgentId) -> bool:
+            state = self.state(agent)
+            return state.held > 0 or state.softly_held > 0 or refuses(agent)
+
+        ranked = [
+            (-group.free, number, group, index)
+            for number, index in enumerate((self._index, self._later))
+            for group in index.groups
+            if least <= group.size <= most
+        ]
+        found: dict[AgentId, bool] = {}
+        for _, _, group, index in sorted(ranked, key=lambda each: each[:3]):
+            # An agent that is being left is listed in both indexes, so more are read than are missing.
+            for agent in index.pick(group, count + len(found), refused):
+                found.setdefault(agent, True)
+            if len(found) >= count:
+                break
+        return list(found)[:count]
+
+    def aux_agent(self, refuses: Refuses) -> AgentId | None:
+        """An agent with an auxiliary place: `best` gathers on agents that are in use, `worst` spreads."""
+        if self._aux is None:
+            self._aux = sorted((self._aux_key(id_), id_) for id_ in self._snapshot.rooms)
+        kept, chosen = [], None
+        while self._aux and chosen is None:
+            entry = heappop(self._aux)
+            key = self._aux_key(entry[1])
+            if key != entry[0]:
+                heappush(self._aux, (key, entry[1]))
+            elif self.state(entry[1]).aux < self._aux_limit:
+                kept.append(entry)
+                chosen = None if refuses(entry[1]) else entry[1]
+        for entry in kept:
+            heappush(self._aux, entry)
+        return chosen
+
+    def _aux_key(self, agent: AgentId) -> tuple[float, ...]:
+        state = self.state(agent)
+        if self._snapshot.policy.fitting is Fitting.WORST:
+            return (state.aux, -len(state.free))
+        return (not state.busy and state.aux == 0, len(state.free), -state.aux)
+
+    # -- what happens during the pass --------------------------------------------------------------------------
+
+    def take(self, agent: AgentId, slots: int) -> tuple[int, ...]:
+        """Give slots that are free now; which ones is part of the answer."""
+        state = self.state(agent)
+        chosen = side_by_side(state.free, slots)
+        state.free = tuple(index for index in state.free if index not in chosen)
+        state.busy = state.stays_busy = True
+        self._moved(agent, state)
+        return chosen
+
+    def take_aux(self, agent: AgentId) -> None:
+        self.state(agent).aux += 1
+
+    def hold(self, agent: AgentId, slots: int, *, soft: bool = False) -> None:
+        """Keep slots for one that waits; a soft hold binds only those that could not be preempted again."""
+        state = self.state(agent)
+        if soft:
+            state.softly_held += slots
+        else:
+            state.held += slots
+            self._moved(agent, state)
+
+    def vacate(self, agent: AgentId, slots: int, *, stays_busy: bool) -> None:
+        """Some that use the agent were asked to leave it; `stays_busy` when others were not."""
+        state = self.state(agent)
+        state.leaving += slots
+        state.stays_busy = stays_busy
+        self._moved(agent, state)
+
+    def _moved(self, agent: AgentId, state: _State) -> None:
+        self._index.move(agent, state.group)
+        self._later.move(agent, state.later_group)
+
+
+def side_by_side(free: Sequence[int], slots: int) -> tuple[int, ...]:
+    """The shortest run of neighbouring numbers that is long enough, else the lowest numbers.
+
+    Neighbouring devices of a machine mostly have the faster connection.
+    """
+    if slots == len(free):
+        return tuple(free)
+    runs: list[list[int]] = []
+    for index in free:
+        if runs and runs[-1][-1] == index - 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    run = min((run for run in runs if len(run) >= slots), key=len, default=free)
+    return tuple(run[:slots])
+
+
+def divide(slots: int, agents: Mapping[int, int], *, mixed: bool) -> dict[int, int] | None:
+    """Whole agents that have exactly `slots` together, as size -> count; `agents` says how many there are of each size.
+
+    One size if that is possible, the largest first; else, if `mixed`, the fewest agents of several sizes.
+    """
+    for size in sorted(agents, reverse=True):
+        if slots % size == 0 and agents[size] >= slots // size:
+            return {size: slots // size}
+    return _divide_mixed(slots, agents) if mixed else None
+
+
+def _divide_mixed(slots: int, agents: Mapping[int, int]) -> dict[int, int] | None:
+    """A bounded knapsack: exact where taking the largest first would miss a solution."""
+    lots: list[tuple[int, int]] = []
+    for size in sorted(agents, reverse=True):
+        left, count = min(agents[size], slots // size), 1
+        while left > 0:
+            lots.append((size, min(count, left)))
+            left, count = left - count, count * 2
+    fewest: list[int | None] = [0] + [None] * slots
+    chosen: list[list[bool]] = []
+    for size, count in lots:
+        weight, used = size * count, [False] * (slots + 1)
+        for total in range(slots, weight - 1, -1):
+            rest = fewest[total - weight]
+            here = fewest[total]
+            if rest is not None and (here is None or rest + count < here):
+                fewest[total], used[total] = rest + count, True
+        chosen.append(used)
+    if fewest[slots] is None:
+        return None
+    parts: dict[int, int] = {}
+    for (size, count), used in zip(reversed(lots), reversed(chosen), strict=True):
+        if used[slots]:
+            parts[size] = parts.get(size, 0) + count
+            slots -= size * count
+    return parts

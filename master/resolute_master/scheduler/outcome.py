@@ -1,0 +1,35 @@
+"""What one pass found out beside its plan, for those who ask why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from resolute_master.domain.ids import AllocationId
+from resolute_master.scheduler.plan import Plan
+from resolute_master.scheduler.snapshot import QueueKey, Shape
+
+
+class Verdict(IntEnum):
+    """What became of a waiting allocation, in the order in which it is tried."""
+
+    PLACED = 0
+    VACATING = 1
+    COMING = 2
+    LAUNCHABLE = 3
+    PREEMPTING = 4
+    RESERVED = 5
+    WAITING = 6
+    """There is nothing that could be kept for it."""
+    CAPPED = 7
+    """Its job has as many slots as it may have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The plan, and what became of each allocation that the pass has looked at. `failed` is for the rest: the first of a
+    shape that got nothing, after which nothing of that shape was looked at."""
+
+    plan: Plan
+    verdicts: dict[AllocationId, Verdict]
+    failed: dict[Shape, tuple[QueueKey, Verdict]]

@@ -1,0 +1,413 @@
+"""Everything that a scheduling decision may look at: one frozen value per pool, derived in the size of the change.
+
+Older snapshots stay valid. What is derived from the entities (rooms, queues, sums) is kept beside them, so that a decision
+never has to read the whole pool; a snapshot that was derived change by change equals one that was built at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from heapq import merge
+from typing import NamedTuple
+
+from resolute_master.domain.agent import Agent
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import AgentId, AllocationId, JobId
+from resolute_master.domain.job import Job
+from resolute_master.domain.pool import PoolPolicy
+from resolute_master.scheduler.sorted_map import Meter, SortedMap
+from resolute_master.scheduler.supply import Supply
+
+
+class Shape(NamedTuple):
+    """Waiting allocations of one shape have the same chances: when one does not fit, no later one does."""
+
+    priority: int
+    slots: int
+    single_node: bool
+    preemptible: bool
+    blocked: tuple[AgentId, ...]
+    capped_job: JobId
+    """The job, when it has a cap of its own; else empty."""
+
+
+class QueueKey(NamedTuple):
+    """Order within one priority."""
+
+    position: float
+    submitted_at: datetime
+    requested_at: datetime
+    allocation: AllocationId
+
+
+class Standing(NamedTuple):
+    """How important something that runs is; the last is the least important."""
+
+    priority: int
+    position: float
+    allocation: AllocationId
+
+
+class Occupant(NamedTuple):
+    """What one allocation has on one agent: slot numbers, and places for containers without slots."""
+
+    slots: tuple[int, ...]
+    aux: int
+    leaving: bool
+
+
+class RoomGroup(NamedTuple):
+    """Agents that are alike for placing: so many slots free, whether none is used or held, of so many.
+
+    The order is that of the best fit: the tightest first, and an agent in use before one that could stay idle.
+    """
+
+    free: int
+    idle: bool
+    size: int
+
+
+Occupants = tuple[tuple[AllocationId, Occupant], ...]
+"""By allocation id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What an agent has to give. Kept for agents that may be given work."""
+
+    agent: AgentId
+    size: int
+    """Slots that may be used at all."""
+    free: tuple[int, ...]
+    """Numbers of those that nothing uses."""
+    leaving: int
+    """How many of them are used by allocations that are ending."""
+    busy: bool
+    """Something uses a slot of the machine."""
+    stays_busy: bool
+    """Something that is not ending uses a slot of the machine."""
+    aux: int
+    """Containers without slots."""
+
+    @property
+    def group(self) -> RoomGroup:
+        return RoomGroup(len(self.free), not self.busy, self.size)
+
+    @property
+    def later_group(self) -> RoomGroup | None:
+        """As `group`, when those that are leaving have left; None when nobody is."""
+        if self.leaving == 0:
+            return None
+        return RoomGroup(len(self.free) + self.leaving, not self.stays_busy, self.size)
+
+
+Groups = SortedMap[RoomGroup, SortedMap[AgentId, bool]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSnapshot:
+    """Read the fields, derive with the methods; the constructor is `build`.
+
+    `queue` holds the waiting allocations by shape (first the most important priority), each shape in queue order.
+    `groups` lists the agents that may be given work by what they have free, `later_groups` those that something is
+    leaving, by what they will have free; `sizes` is how many agents have so many usable slots. `evictable` is what runs on
+    slots and may be preempted, `job_slots` what each job holds now.
+    """
+
+    policy: PoolPolicy
+    now: datetime
+    supply: Supply
+    agents: SortedMap[AgentId, Agent]
+    jobs: SortedMap[JobId, Job]
+    allocations: SortedMap[AllocationId, Allocation]
+    job_allocations: SortedMap[JobId, SortedMap[AllocationId, bool]]
+    occupancy: SortedMap[AgentId, Occupants]
+    rooms: SortedMap[AgentId, Room]
+    groups: Groups
+    later_groups: Groups
+    sizes: SortedMap[int, int]
+    queue: SortedMap[Shape, SortedMap[QueueKey, AllocationId]]
+    job_slots: SortedMap[JobId, int]
+    evictable: SortedMap[Standing, bool]
+    meter: Meter | None = field(default=None, compare=False, repr=False)
+
+    # -- building ----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def build(
+        policy: PoolPolicy,
+        agents: Iterable[Agent] = (),
+        jobs: Iterable[Job] = (),
+        allocations: Iterable[Allocation] = (),
+        supply: Supply | None = None,
+        *,
+        now: datetime,
+        meter: Meter | None = None,
+    ) -> PoolSnapshot:
+        """From scratch. Entities of other pools and what has ended are left out, as by `after`."""
+        snapshot = PoolSnapshot(
+            policy=policy,
+            now=now,
+            supply=supply or Supply(),
+            agents=SortedMap(meter=meter),
+            jobs=SortedMap(meter=meter),
+            allocations=SortedMap(meter=meter),
+            job_allocations=SortedMap(meter=meter),
+            occupancy=SortedMap(meter=meter),
+            rooms=SortedMap(meter=meter),
+            groups=SortedMap(meter=meter),
+            later_groups=SortedMap(meter=meter),
+            sizes=SortedMap(meter=meter),
+            queue=SortedMap(meter=meter),
+            job_slots=SortedMap(meter=meter),
+            evictable=SortedMap(meter=meter),
+            meter=meter,
+        )
+        for agent in agents:
+            snapshot = snapshot.after(agent)
+        for job in jobs:
+            # A job that has moved to another pool still orders what it has left here.
+            snapshot = snapshot if job.ended else snapshot.with_job(job)
+        for allocation in allocations:
+            snapshot = snapshot.after(allocation)
+        return snapshot
+
+    # -- deriving ----------------------------------------------------------------------------------------------
+
+    def after(self, changed: Agent | Job | Allocation) -> PoolSnapshot:
+        """With the new value of an entity of any pool: put in, replaced, or dropped when it is over or elsewhere now."""
+        match changed:
+            case Agent():
+                return self.with_agent(changed) if changed.pool == self.policy.name else self.without_agent(changed.id)
+            case Job():
+                here = changed.pool == self.policy.name or changed.id in self.jobs
+                return self.without_job(changed.id) if changed.ended or not here else self.with_job(changed)
+            case Allocation():
+                here = changed.pool == self.policy.name and not changed.ended
+                return self.with_allocation(changed) if here else self.without_allocation(changed.id)
+
+    def with_agent(self, agent: Agent) -> PoolSnapshot:
+        if self.agents.get(agent.id) == agent:
+            return self
+        return replace(self, agents=self.agents.set(agent.id, agent))._with_room_of(agent.id)
+
+    def without_agent(self, id_: AgentId) -> PoolSnapshot:
+        """What it ran stays recorded, in case that it comes back."""
+        agents = self.agents.discard(id_)
+        return self if agents is self.agents else replace(self, agents=agents)._with_room_of(id_)
+
+    def with_job(self, job: Job) -> PoolSnapshot:
+        before = self.jobs.get(job.id)
+        if before == job:
+            return self
+        return self._with_jobs(job.id, self.jobs.set(job.id, job))
+
+    def without_job(self, id_: JobId) -> PoolSnapshot:
+        jobs = self.jobs.discard(id_)
+        return self if jobs is self.jobs else self._with_jobs(id_, jobs)
+
+    def with_allocation(self, allocation: Allocation) -> PoolSnapshot:
+        before = self.allocations.get(allocation.id)
+        if before == allocation:
+            return self
+        mates = self.job_allocations.get(allocation.job_id) or SortedMap(meter=self.meter)
+        snapshot = self if before is None else self._unlisted(before)
+        snapshot = replace(
+            snapshot,
+            allocations=self.allocations.set(allocation.id, allocation),
+            job_allocations=self.job_allocations.set(allocation.job_id, mates.set(allocation.id, True)),
+        )
+        return snapshot._listed(allocation)._reoccupied(allocation.id, before, allocation)
+
+    def without_allocation(self, id_: AllocationId) -> PoolSnapshot:
+        before = self.allocations.get(id_)
+        if before is None:
+            return self
+        mates = self.job_allocations[before.job_id].discard(id_)
+        by_job = self.job_allocations
+        snapshot = replace(
+            self._unlisted(before),
+            allocations=self.allocations.discard(id_),
+            job_allocations=by_job.set(before.job_id, mates) if len(mates) else by_job.discard(before.job_id),
+        )
+        return snapshot._reoccupied(id_, before, None)
+
+    def with_supply(self, supply: Supply) -> PoolSnapshot:
+        return self if supply == self.supply else replace(self, supply=supply)
+
+    def at(self, now: datetime) -> PoolSnapshot:
+        return replace(self, now=now)
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def priority_of(self, job: JobId) -> int:
+        known = self.jobs.get(job)
+        return known.priority if known is not None else self.policy.default_priority
+
+    def queue_key(self, allocation: Allocation) -> QueueKey:
+        job = self.jobs.get(allocation.job_id)
+        if job is None:
+            return QueueKey(
+                allocation.requested_at.timestamp(), allocation.requested_at, allocation.requested_at, allocation.id
+            )
+        return QueueKey(job.queue_position, job.submitted_at, allocation.requested_at, allocation.id)
+
+    def shape(self, allocation: Allocation) -> Shape:
+        job = self.jobs.get(allocation.job_id)
+        return Shape(
+            priority=self.priority_of(allocation.job_id),
+            slots=allocation.slots_needed,
+            single_node=allocation.single_node,
+            preemptible=allocation.preemptible,
+            blocked=tuple(sorted(set(allocation.blocked_agents))),
+            capped_job=job.id if job is not None and job.max_slots is not None else JobId(""),
+        )
+
+    def standing(self, allocation: Allocation) -> Standing:
+        job = self.jobs.get(allocation.job_id)
+        position = allocation.requested_at.timestamp() if job is None else job.queue_position
+        return Standing(self.priority_of(allocation.job_id), position, allocation.id)
+
+    def pending(self) -> Iterator[Allocation]:
+        """What waits, the most important first."""
+        keyed = (((shape.priority, key) for key in waiting) for shape, waiting in self.queue.items())
+        return (self.allocations[key.allocation] for _, key in merge(*keyed))
+
+    def running(self) -> Iterator[Allocation]:
+        """What has slots or places and was not asked to end, by id."""
+        return (a for a in self.allocations.values() if not waits(a) and not a.leaving)
+
+    def leaving(self) -> Iterator[Allocation]:
+        """What is ending, by id."""
+        return (a for a in self.allocations.values() if not waits(a) and a.leaving)
+
+    def largest_agent(self) -> int:
+        """Most usable slots of one agent."""
+        return max(self.sizes, default=0)
+
+    # -- indexes -----------------------------------------------------------------------------------------------
+
+    def _with_jobs(self, id_: JobId, jobs: SortedMap[JobId, Job]) -> PoolSnapshot:
+        mates = [self.allocations[m] for m in self.job_allocations.get(id_) or ()]
+        snapshot = self
+        for allocation in mates:
+            snapshot = snapshot._unlisted(allocation)
+        snapshot = replace(snapshot, jobs=jobs)
+        for allocation in mates:
+            snapshot = snapshot._listed(allocation)
+        return snapshot
+
+    def _listed(self, allocation: Allocation) -> PoolSnapshot:
+        """In the queue, or among what may be preempted."""
+        if waits(allocation):
+            shape = self.shape(allocation)
+            line = self.queue.get(shape) or SortedMap(meter=self.meter)
+            return replace(self, queue=self.queue.set(shape, line.set(self.queue_key(allocation), allocation.id)))
+        if _may_be_evicted(allocation):
+            return replace(self, evictable=self.evictable.set(self.standing(allocation), True))
+        return self
+
+    def _unlisted(self, allocation: Allocation) -> PoolSnapshot:
+        if waits(allocation):
+            shape = self.shape(allocation)
+            line = self.queue[shape].discard(self.queue_key(allocation))
+            return replace(self, queue=self.queue.set(shape, line) if len(line) else self.queue.discard(shape))
+        if _may_be_evicted(allocation):
+            return replace(self, evictable=self.evictable.discard(self.standing(allocation)))
+        return self
+
+    def _reoccupied(self, id_: AllocationId, before: Allocation | None, after: Allocation | None) -> PoolSnapshot:
+        """Move the occupants from what the allocation held to what it holds."""
+        old, new = _occupants(before), _occupants(after)
+        occupancy = self.occupancy
+        changed = [agent for agent in sorted(old.keys() | new.keys()) if old.get(agent) != new.get(agent)]
+        for agent in changed:
+            others = tuple(each for each in occupancy.get(agent) or () if each[0] != id_)
+            mine = ((id_, new[agent]),) if agent in new else ()
+            occupants = tuple(sorted(others + mine))
+            occupancy = occupancy.set(agent, occupants) if occupants else occupancy.discard(agent)
+        snapshot = replace(self, occupancy=occupancy)
+        for allocation, sign in ((before, -1), (after, 1)):
+            snapshot = snapshot if allocation is None else snapshot._booked(allocation, sign)
+        for agent in changed:
+            snapshot = snapshot._with_room_of(agent)
+        return snapshot
+
+    def _booked(self, allocation: Allocation, sign: int) -> PoolSnapshot:
+        held = sum(len(c.slots) for c in allocation.containers if not c.ended)
+        if held == 0:
+            return self
+        total = (self.job_slots.get(allocation.job_id) or 0) + sign * held
+        sums = self.job_slots
+        return replace(self, job_slots=sums.set(allocation.job_id, total) if total else sums.discard(allocation.job_id))
+
+    def _with_room_of(self, id_: AgentId) -> PoolSnapshot:
+        before = self.rooms.get(id_)
+        after = _room(self.agents.get(id_), self.occupancy.get(id_) or ())
+        if before == after:
+            return self
+        sizes = self.sizes
+        for size, sign in ((before.size if before else 0, -1), (after.size if after else 0, 1)):
+            count = (sizes.get(size) or 0) + sign
+            if size:
+                sizes = sizes.set(size, count) if count else sizes.discard(size)
+        return replace(
+            self,
+            rooms=self.rooms.discard(id_) if after is None else self.rooms.set(id_, after),
+            sizes=sizes,
+            groups=self._regrouped(self.groups, id_, before.group if before else None, after.group if after else None),
+            later_groups=self._regrouped(
+                self.later_groups, id_, before.later_group if before else None, after.later_group if after else None
+            ),
+        )
+
+    def _regrouped(self, groups: Groups, id_: AgentId, before: RoomGroup | None, after: RoomGroup | None) -> Groups:
+        if before == after:
+            return groups
+        if before is not None:
+            members = groups[before].discard(id_)
+            groups = groups.set(before, members) if len(members) else groups.discard(before)
+        if after is not None:
+            groups = groups.set(after, (groups.get(after) or SortedMap(meter=self.meter)).set(id_, True))
+        return groups
+
+
+def waits(allocation: Allocation) -> bool:
+    """It has been given nothing yet and still wants it."""
+    return not allocation.containers and not allocation.ended and not allocation.leaving
+
+
+def _may_be_evicted(allocation: Allocation) -> bool:
+    held = any(container.slots and not container.ended for container in allocation.containers)
+    return held and allocation.preemptible and not allocation.leaving and not allocation.ended
+
+
+def _occupants(allocation: Allocation | None) -> dict[AgentId, Occupant]:
+    found: dict[AgentId, Occupant] = {}
+    for container in allocation.containers if allocation is not None else ():
+        if not container.ended:
+            assert allocation is not None
+            there = found.get(container.agent, Occupant((), 0, allocation.leaving))
+            slots = tuple(sorted((*there.slots, *container.slots)))
+            found[container.agent] = Occupant(slots, there.aux + (not container.slots), allocation.leaving)
+    return found
+
+
+def _room(agent: Agent | None, occupants: Occupants) -> Room | None:
+    """None when the agent may be given nothing."""
+    if agent is None or not agent.placeable:
+        return None
+    usable = {slot.index for slot in agent.slots if slot.enabled and not slot.draining}
+    staying = {index for _, each in occupants if not each.leaving for index in each.slots}
+    going = {index for _, each in occupants if each.leaving for index in each.slots} - staying
+    return Room(
+        agent=agent.id,
+        size=len(usable),
+        free=tuple(sorted(usable - staying - going)),
+        leaving=len(usable & going),
+        busy=bool(staying or going),
+        stays_busy=bool(staying),
+        aux=sum(each.aux for _, each in occupants),
+    )

@@ -1,0 +1,231 @@
+"""A persistent sorted map: deriving a changed one copies a path of small nodes, and the older one stays valid.
+
+A B+ tree. What a derivation or a reading costs can be counted with a `Meter`, so that a test can show that it does not grow
+with the size of the map.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+FANOUT = 32
+"""Entries of a node before it is split: few enough to copy, many enough that trees stay shallow."""
+_SPARSE = FANOUT // 4
+"""A node with fewer entries is merged with a neighbour that has room."""
+
+
+class Meter:
+    """Counts entries: copied while deriving, visited while reading. Shared by all maps derived from the one it was given to."""
+
+    __slots__ = ("touched",)
+
+    def __init__(self) -> None:
+        self.touched = 0
+
+
+class _Node:
+    """A leaf holds values; an inner node holds children and, as keys, the smallest key of each."""
+
+    __slots__ = ("items", "keys", "leaf")
+
+    def __init__(self, keys: tuple[Any, ...], items: tuple[Any, ...], leaf: bool) -> None:
+        self.keys = keys
+        self.items = items
+        self.leaf = leaf
+
+
+_EMPTY = _Node((), (), True)
+
+
+class SortedMap(Generic[K, V]):
+    """Keys of one map must be comparable with each other; iteration is in their order."""
+
+    __slots__ = ("_len", "_meter", "_root")
+
+    def __init__(self, items: Iterable[tuple[K, V]] = (), *, meter: Meter | None = None) -> None:
+        """From items with distinct keys, in any order."""
+        ordered = sorted(items, key=lambda item: item[0])  # type: ignore[arg-type,return-value]
+        self._meter = meter
+        self._len = len(ordered)
+        half = FANOUT // 2
+        nodes = [
+            _Node(tuple(k for k, _ in ordered[i : i + half]), tuple(v for _, v in ordered[i : i + half]), True)
+            for i in range(0, len(ordered), half)
+        ]
+        while len(nodes) > 1:
+            nodes = [_parent(nodes[i : i + half]) for i in range(0, len(nodes), half)]
+        self._root = nodes[0] if nodes else _EMPTY
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def get(self, key: K) -> V | None:
+        node = self._root
+        if self._meter is not None:
+            self._meter.touched += 1
+        while not node.leaf:
+            node = node.items[max(bisect_right(node.keys, key) - 1, 0)]
+        at = bisect_left(node.keys, key)
+        if at < len(node.keys) and node.keys[at] == key:
+            found: V = node.items[at]
+            return found
+        return None
+
+    def __getitem__(self, key: K) -> V:
+        value = self.get(key)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __contains__(self, key: K) -> bool:
+        return self.get(key) is not None
+
+    def __len__(self) -> int:
+        return self._len
+
+    def __iter__(self) -> Iterator[K]:
+        for leaf in self._leaves(self._root):
+            yield from leaf.keys
+
+    def values(self) -> Iterator[V]:
+        for leaf in self._leaves(self._root):
+            yield from leaf.items
+
+    def items(self) -> Iterator[tuple[K, V]]:
+        for leaf in self._leaves(self._root):
+            yield from zip(leaf.keys, leaf.items, strict=True)
+
+    def key_list(self) -> list[K]:
+        """All keys, in order, in a new list."""
+        keys: list[K] = []
+        for leaf in self._leaves(self._root):
+            keys.extend(leaf.keys)
+        return keys
+
+    def first_key(self) -> K | None:
+        return next(iter(self), None)
+
+    def last_key(self) -> K | None:
+        node = self._root
+        while not node.leaf:
+            node = node.items[-1]
+        return node.keys[-1] if node.keys else None
+
+    def keys_backwards(self) -> Iterator[K]:
+        """The last key first."""
+        stack = [self._root]
+        while stack:
+            node = stack.pop()
+            if not node.leaf:
+                stack.extend(node.items)
+                continue
+            if self._meter is not None:
+                self._meter.touched += len(node.keys)
+            yield from reversed(node.keys)
+
+    def _leaves(self, node: _Node) -> Iterator[_Node]:
+        if node.leaf:
+            if self._meter is not None:
+                self._meter.touched += len(node.keys)
+            yield node
+        else:
+            for child in node.items:
+                yield from self._leaves(child)
+
+    # -- deriving ----------------------------------------------------------------------------------------------
+
+    def set(self, key: K, value: V) -> SortedMap[K, V]:
+        """With the key's value; None is no value."""
+        if value is None:
+            raise TypeError(f"None is no value of a SortedMap (key {key!r})")
+        parts, grew = self._put(self._root, key, value)
+        return self._derive(parts[0] if len(parts) == 1 else _parent(parts), self._len + grew)
+
+    def discard(self, key: K) -> SortedMap[K, V]:
+        """Without the key; the same map when it has no such key."""
+        root = self._drop(self._root, key)
+        if root is self._root:
+            return self
+        while root is not None and not root.leaf and len(root.items) == 1:
+            root = root.items[0]
+        return self._derive(root or _EMPTY, self._len - 1)
+
+    def _derive(self, root: _Node, length: int) -> SortedMap[K, V]:
+        derived: SortedMap[K, V] = SortedMap.__new__(SortedMap)
+        derived._root = root
+        derived._len = length
+        derived._meter = self._meter
+        return derived
+
+    def _put(self, node: _Node, key: K, value: V) -> tuple[list[_Node], int]:
+        if self._meter is not None:
+            self._meter.touched += len(node.keys) + 1
+        if node.leaf:
+            at = bisect_left(node.keys, key)
+            present = at < len(node.keys) and node.keys[at] == key
+            keys = node.keys if present else (*node.keys[:at], key, *node.keys[at:])
+            items = (*node.items[:at], value, *node.items[at + present :])
+            return _split(keys, items, True), 0 if present else 1
+        at = max(bisect_right(node.keys, key) - 1, 0)
+        parts, grew = self._put(node.items[at], key, value)
+        return _split(*_with_children(node, at, 1, parts), False), grew
+
+    def _drop(self, node: _Node, key: K) -> _Node | None:
+        """The node without the key: itself when unchanged, None when nothing is left."""
+        if self._meter is not None:
+            self._meter.touched += len(node.keys) + 1
+        if node.leaf:
+            at = bisect_left(node.keys, key)
+            if at == len(node.keys) or node.keys[at] != key:
+                return node
+            if len(node.keys) == 1:
+                return None
+            return _Node(node.keys[:at] + node.keys[at + 1 :], node.items[:at] + node.items[at + 1 :], True)
+        at = max(bisect_right(node.keys, key) - 1, 0)
+        child = self._drop(node.items[at], key)
+        if child is node.items[at]:
+            return node
+        if child is None:
+            keys, items = _with_children(node, at, 1, [])
+        elif len(child.keys) >= _SPARSE or len(node.items) == 1:
+            keys, items = _with_children(node, at, 1, [child])
+        else:
+            last = at + 1 == len(node.items)
+            left, right = (node.items[at - 1], child) if last else (child, node.items[at + 1])
+            merged = _split(left.keys + right.keys, left.items + right.items, left.leaf)
+            keys, items = _with_children(node, at - last, 2, merged)
+        return _Node(keys, items, False) if items else None
+
+    # -- value -------------------------------------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> bool:
+        """Same items; how the nodes are cut does not matter."""
+        if not isinstance(other, SortedMap):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self.items(), other.items(), strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"SortedMap({dict(self.items())!r})"
+
+
+def _parent(children: list[_Node]) -> _Node:
+    return _Node(tuple(child.keys[0] for child in children), tuple(children), False)
+
+
+def _split(keys: tuple[Any, ...], items: tuple[Any, ...], leaf: bool) -> list[_Node]:
+    if len(keys) <= FANOUT:
+        return [_Node(keys, items, leaf)]
+    half = len(keys) // 2
+    return [_Node(keys[:half], items[:half], leaf), _Node(keys[half:], items[half:], leaf)]
+
+
+def _with_children(node: _Node, at: int, count: int, parts: list[_Node]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Keys and children of `node` with `count` children from `at` on replaced by `parts`."""
+    keys = (*node.keys[:at], *(part.keys[0] for part in parts), *node.keys[at + count :])
+    return keys, (*node.items[:at], *parts, *node.items[at + count :])

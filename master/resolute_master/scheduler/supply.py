@@ -1,0 +1,42 @@
+"""Machines that are not agents yet: what is on its way, and what could be had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from resolute_master.domain.ids import InstanceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComingMachine:
+    """A machine that was asked for and whose agent has not joined. `gangs` are the allocations it was launched for."""
+
+    instance: InstanceId
+    slots: int
+    expected_at: datetime | None = None
+    gangs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvailableOffer:
+    """A kind of machine that may be asked for now. An offer that the cloud refuses for the moment is none."""
+
+    offer_id: str
+    slots: int
+    price_per_hour: float | None = None
+    expected_s: float | None = None
+    """Seconds from the request to the agent, as far as is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supply:
+    """What may come. The empty supply is that of a pool that never grows.
+
+    `room` is how many machines may still be asked for; `reason` says in words why none may or none can be had.
+    """
+
+    machines: tuple[ComingMachine, ...] = ()
+    offers: tuple[AvailableOffer, ...] = ()
+    room: int = 0
+    reason: str = ""
