@@ -19,6 +19,7 @@ from resolute_master.lifecycle import trials
 from resolute_master.lifecycle.moves import check_experiment_move
 from resolute_master.lifecycle.step import Step
 from resolute_master.searcher import base as search
+from resolute_master.searcher.methods import make
 
 S = ExperimentState
 
@@ -56,7 +57,7 @@ def create(step: Step, command: CreateExperiment) -> ExperimentId:
         queue_position=step.now.timestamp(),
         experiment_id=id_,
     )
-    state, actions = search.make(config["searcher"], config["hyperparameters"]).start(command.seed)
+    state, actions = make(config["searcher"], config["hyperparameters"]).start(command.seed)
     experiment = Experiment(
         id=id_,
         job_id=job.id,
@@ -183,7 +184,7 @@ def deleted_if_done(step: Step, id_: ExperimentId) -> None:
 def tell_search(step: Step, id_: ExperimentId, event: search.SearchEvent) -> None:
     """One event of the search; its new state is saved in the same commit as what it asks for."""
     experiment = need(step, id_)
-    method = search.make(experiment.config["searcher"], experiment.config["hyperparameters"])
+    method = make(experiment.config["searcher"], experiment.config["hyperparameters"])
     state, actions = method.on(experiment.searcher, event)
     experiment = replace(experiment, searcher=state, progress=method.progress(state))
     step.put(experiment)
