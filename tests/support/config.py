@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from resolute.config import InvalidConfig, merge
+from resolute.config.yaml_text import load_yaml_value
 
 
 def an_experiment(**changes: Any) -> dict[str, Any]:
@@ -29,3 +31,14 @@ def problems_in(read: Callable[..., object], *arguments: Any, **options: Any) ->
     lines = str(caught.value).split("\n")[1:]
     assert len(lines) == len(caught.value.problems), "one line for each problem"
     return [line.strip() for line in lines]
+
+
+def cases_in(path: Path) -> list[dict[str, Any]]:
+    """A table of bad configurations, each with the error that it must give."""
+    cases: list[dict[str, Any]] = load_yaml_value(path.read_text(encoding="utf-8"))
+    return cases
+
+
+def case_id(case: dict[str, Any]) -> str:
+    """What a case is about: the path in its error."""
+    return str(case["error"]).partition(":")[0]

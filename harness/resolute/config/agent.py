@@ -8,7 +8,18 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ValidationError, model_validator
 
-from resolute.config.base import ConfigModel, Count, Flag, NonEmptyText, Port, Secret, Text, broken_rule, masked
+from resolute.config.base import (
+    ConfigModel,
+    Count,
+    Flag,
+    NonEmptyText,
+    Port,
+    Secret,
+    Text,
+    broken_at,
+    broken_rule,
+    masked,
+)
 from resolute.config.durations import Duration, PositiveDuration
 from resolute.config.errors import InvalidConfig, Location, problems_of
 from resolute.config.layers import read_layers
@@ -140,7 +151,7 @@ class AgentConfig(ConfigModel):
     @model_validator(mode="after")
     def _own_endpoint(self) -> Self:
         if self.tls and not (self.tls_cert and self.tls_key):
-            raise broken_rule("tls needs tls_cert and tls_key")
+            raise broken_at((("tls",), "tls needs tls_cert and tls_key", True))
         return self
 
     @property

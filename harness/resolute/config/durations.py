@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
+from decimal import Decimal
+from fractions import Fraction
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PlainSerializer
@@ -11,7 +12,15 @@ from pydantic_core import PydanticCustomError
 
 from resolute.config.errors import RULE
 
-_UNITS: dict[str, float] = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_UNITS: dict[str, Fraction] = {
+    "ns": Fraction(1, 10**9),
+    "us": Fraction(1, 10**6),
+    "µs": Fraction(1, 10**6),
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "m": Fraction(60),
+    "h": Fraction(3600),
+}
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
 
@@ -23,14 +32,15 @@ def parse_duration(text: str) -> float:
         return 0.0
     if not _WHOLE.fullmatch(text):
         raise ValueError(f"'{text}' is not a duration; write it like 30s, 1m30s, 2h or 500ms")
-    return math.fsum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(text))
+    return float(sum(Fraction(amount) * _UNITS[unit] for amount, unit in _PART.findall(text)))
 
 
 def format_duration(seconds: float) -> str:
     """The shortest text of whole units that `parse_duration` reads back as the same number of seconds."""
     if seconds != int(seconds):
-        milliseconds = seconds * 1000
-        return f"{int(milliseconds)}ms" if milliseconds == int(milliseconds) else f"{seconds:.9f}".rstrip("0") + "s"
+        milliseconds = round(seconds * 1000)
+        exact = milliseconds / 1000 == seconds
+        return f"{milliseconds}ms" if exact else f"{format(Decimal(repr(seconds)), 'f')}s"
     hours, rest = divmod(int(seconds), 3600)
     minutes, left = divmod(rest, 60)
     text = (f"{hours}h" if hours else "") + (f"{minutes}m" if minutes else "") + (f"{left}s" if left else "")

@@ -34,18 +34,19 @@ class Setting:
 def settings_of(model: type[BaseModel]) -> dict[str, Setting]:
     """All keys of a model that are not inside lists, by their joined name."""
     found: dict[str, Setting] = {}
-    for setting in _leaves(model, ()):
+    for setting in leaves_of(model):
         found.setdefault(setting.name, setting)
     return found
 
 
-def _leaves(model: type[BaseModel], prefix: tuple[str, ...]) -> Iterator[Setting]:
+def leaves_of(model: type[BaseModel], prefix: tuple[str, ...] = ()) -> Iterator[Setting]:
+    """The same one by one; a key of several members of a union comes once for each."""
     for name, field in model.model_fields.items():
         path = (*prefix, field.alias or name)
         members = tuple(_members(field.annotation))
         models = [one for one in members if isinstance(one, type) and issubclass(one, BaseModel)]
         for one in models:
-            yield from _leaves(one, path)
+            yield from leaves_of(one, path)
         if not models:
             yield Setting(path=path, is_text=all(one is str for one in members))
 

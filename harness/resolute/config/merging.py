@@ -109,7 +109,7 @@ def _action_and_pattern(policy: Mapping[str, Any]) -> tuple[Json, Json]:
     return (action.get("type") if isinstance(action, Mapping) else action), policy.get("pattern")
 
 
-def _tagged(tag: str, common: tuple[str, ...]) -> Callable[[Json, Json], Json]:
+def _tagged(path: str, tag: str, common: tuple[str, ...]) -> Callable[[Json, Json], Json]:
     """Common keys merge one by one; the rest only where both sides mean the same member."""
 
     def unions(higher: Json, lower: Json) -> Json:
@@ -119,7 +119,7 @@ def _tagged(tag: str, common: tuple[str, ...]) -> Callable[[Json, Json], Json]:
         base = lower if same_member else {key: lower[key] for key in common if key in lower}
         if same_member and lower.get(tag) == "azure":
             base = _azure_base(higher, lower)
-        return _mappings(higher, base, ())
+        return _mappings(higher, base, (path,))
 
     return unions
 
@@ -129,6 +129,12 @@ def _azure_base(higher: Mapping[str, Any], lower: Mapping[str, Any]) -> Mapping[
     if higher.get("connection_string") is None and higher.get("account_url") is None:
         return lower
     return {key: value for key, value in lower.items() if key not in _AZURE_CREDENTIALS}
+
+
+def _lengths(higher: Json, lower: Json) -> Json:
+    """A length is one value: half of each side would have two units."""
+    is_empty = isinstance(higher, Mapping) and all(amount is None for amount in higher.values())
+    return lower if is_empty else higher
 
 
 def _hyperparameters(higher: Json, lower: Json) -> Json:
@@ -172,8 +178,12 @@ _SPECIAL: Mapping[tuple[str, ...], Callable[[Json, Json], Json]] = {
     ("environment", "image"): _images,
     ("environment", "pod_spec"): _pod_spec,
     ("log_policies",): _log_policies,
-    ("searcher",): _tagged("name", _SEARCHER_COMMON),
-    ("checkpoint_storage",): _tagged("type", _STORAGE_COMMON),
-    ("tensorboard_storage",): _tagged("type", ()),
+    ("min_validation_period",): _lengths,
+    ("min_checkpoint_period",): _lengths,
+    ("searcher", "max_length"): _lengths,
+    ("searcher", "budget"): _lengths,
+    ("searcher",): _tagged("searcher", "name", _SEARCHER_COMMON),
+    ("checkpoint_storage",): _tagged("checkpoint_storage", "type", _STORAGE_COMMON),
+    ("tensorboard_storage",): _tagged("tensorboard_storage", "type", ()),
     ("hyperparameters",): _hyperparameters,
 }

@@ -120,10 +120,12 @@ def as_json(value: object, *, what: str = "the configuration") -> Any:
         if len(path) > MAX_DEPTH:
             raise InvalidInput(f"{what} is nested too deeply: at most {MAX_DEPTH} levels are allowed")
         if isinstance(one, Mapping):
-            return {_key(key): convert(inner, (*path, _key(key))) for key, inner in one.items()}
+            return {_text(_key(key), path, what): convert(inner, (*path, _key(key))) for key, inner in one.items()}
         if isinstance(one, (list, tuple)):
             return [convert(inner, (*path, index)) for index, inner in enumerate(one)]
-        if one is None or isinstance(one, (str, bool, int)):
+        if isinstance(one, str):
+            return _text(one, path, what)
+        if one is None or isinstance(one, (bool, int)):
             return one
         if isinstance(one, float):
             if math.isfinite(one):
@@ -132,6 +134,19 @@ def as_json(value: object, *, what: str = "the configuration") -> Any:
         raise InvalidInput(f"{what}: {render_path(path)}: a {type(one).__name__} is not a value of JSON or YAML")
 
     return convert(value, ())
+
+
+def _text(text: str, path: tuple[str | int, ...], what: str) -> str:
+    """Text that can be stored and sent: JSON escapes a character as two halves, which YAML does not join."""
+    if text.isascii() and "\0" not in text:
+        return text
+    try:
+        whole = text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{what}: {render_path(path)}: has half of a character; write it whole") from None
+    if "\0" in whole:
+        raise InvalidInput(f"{what}: {render_path(path)}: must not contain the character NUL; remove it")
+    return whole
 
 
 def _key(key: object) -> str:

@@ -8,17 +8,11 @@ from typing import Any
 import pytest
 
 from resolute.config import InvalidConfig, parse_experiment
-from resolute.config.yaml_text import load_yaml_value
 from resolute.errors import InvalidInput
-from support.config import an_experiment, problems_in
+from support.config import an_experiment, case_id, cases_in, problems_in
 
 
-CASES: list[dict[str, Any]] = load_yaml_value(
-    (Path(__file__).parent / "bad_experiments.yaml").read_text(encoding="utf-8")
-)
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["error"].partition(":")[0])
+@pytest.mark.parametrize("case", cases_in(Path(__file__).parent / "bad_experiments.yaml"), ids=case_id)
 def test_one_mistake_is_one_line(case: dict[str, Any]) -> None:
     assert problems_in(parse_experiment, an_experiment(**case["changes"])) == [case["error"]]
 

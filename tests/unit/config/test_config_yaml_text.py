@@ -103,3 +103,11 @@ def test_as_json_copies_and_refuses_what_json_cannot_hold() -> None:
         as_json({"a": [float("nan")]})
     with pytest.raises(InvalidInput, match=r"<config>\.a: a object is not a value"):
         as_json({"a": object()})
+
+
+def test_characters_that_json_escapes_in_halves_become_whole() -> None:
+    assert load_yaml('{"a": "\\ud83d\\ude00", "\\ud83d\\ude00": 1}') == {"a": "\U0001f600", "\U0001f600": 1}
+    with pytest.raises(InvalidInput, match=r"<config>\.a: has half of a character"):
+        load_yaml('{"a": "\\ud83d"}')
+    with pytest.raises(InvalidInput, match=r"<config>\.a: must not contain the character NUL"):
+        load_yaml('{"a": "x\\0"}')
