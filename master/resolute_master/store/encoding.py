@@ -1,9 +1,9 @@
 """Values of the domain <-> canonical JSON bytes.
 
-Canonical: equal values give equal bytes (keys sorted, floats at float-typed places written as floats), because the
-engine chains digests over them and a replay must come to the same ones. Numbers that JSON cannot spell are kept as the
-strings `NaN`, `Infinity` and `-Infinity`: where a field is typed as a number they come back as numbers, inside
-free-form maps they come back as those strings, which is how the REST contract shows them.
+Canonical: equal values give equal bytes (keys sorted, floats at float-typed places written as floats, times in UTC),
+because the engine chains digests over them and a replay must come to the same ones. Numbers that JSON cannot spell are
+kept as the strings `NaN`, `Infinity` and `-Infinity`: where a field is typed as a number they come back as numbers,
+inside free-form maps they come back as those strings, which is how the REST contract shows them.
 
 Free-form maps hold JSON: string keys, lists, no tuples. Other keys become strings, other sequences lists. Half of a
 surrogate pair, which no UTF-8 file or database can hold, becomes a question mark.
@@ -15,6 +15,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any, TypeVar
 
@@ -28,6 +29,7 @@ from resolute_master.domain.effects import EFFECT_TYPES, Effect
 T = TypeVar("T")
 
 Rewrite = Callable[[Any], Any]
+Leaves = Mapping[type[shapes.Type], Rewrite]
 
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """How JSON text spells the numbers it has no notation for."""
@@ -94,14 +96,14 @@ def to_plain(value: Any) -> Any:
 
     Raises `TypeError` for a value that has no form in JSON: an error of the program, not of its input.
     """
-    plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_mapping)
-    rewrite = _rewriter(type(value), _number_out)
+    plain = msgspec.to_builtins(value, str_keys=True, order="deterministic", enc_hook=_plain_mapping)
+    rewrite = _outward(type(value))
     return plain if rewrite is None else rewrite(plain)
 
 
 def from_plain(type_: type[T], plain: Any) -> T:
     """The reverse of `to_plain`. Raises `UnreadableValue`."""
-    rewrite = _rewriter(type_, _number_in)
+    rewrite = _inward(type_)
     try:
         return msgspec.convert(plain if rewrite is None else rewrite(plain), type_)
     except (msgspec.ValidationError, AttributeError, TypeError) as error:
@@ -156,7 +158,7 @@ def _plain_mapping(value: Any) -> Any:
     raise TypeError(f"a value of type {type(value).__name__} has no form in JSON")
 
 
-# ---------------------------------------------------------------------------------------- numbers at a number's place
+# ---------------------------------------------------------------------------------------- what its type alone decides
 
 
 def _number_out(value: Any) -> Any:
@@ -171,16 +173,32 @@ def _number_in(value: Any) -> Any:
     return NOT_FINITE.get(value, value) if isinstance(value, str) else value
 
 
-def _make_rewriter(type_: Any, leaf: Rewrite) -> Rewrite | None:
-    """Applies `leaf` to what sits at float-typed places of a plain value of `type_`; None when it has no such place."""
+def _time_out(value: Any) -> Any:
+    """UTC, so that the same moment is written alike whatever zone it was given in."""
+    if value.endswith("Z"):
+        return value
+    moment = datetime.fromisoformat(value)
+    if moment.tzinfo is None:
+        raise TypeError(f"the time {value} has no zone; give times in UTC")
+    return msgspec.to_builtins(moment.astimezone(UTC))
+
+
+_outward: Callable[[Any], Rewrite | None] = cache(lambda type_: _rewriter(type_, _OUTWARD))
+"""What `to_plain` still has to do for a type, worked out once; None for nothing."""
+
+_inward: Callable[[Any], Rewrite | None] = cache(lambda type_: _rewriter(type_, _INWARD))
+
+_OUTWARD: Leaves = {shapes.FloatType: _number_out, shapes.DateTimeType: _time_out}
+_INWARD: Leaves = {shapes.FloatType: _number_in}
+
+
+def _rewriter(type_: Any, leaves: Leaves) -> Rewrite | None:
+    """Applies `leaves` to what sits at places of their type; None when a value of `type_` has no such place."""
     try:
         shape = shapes.type_info(type_)
     except TypeError:
         return None
-    return _shape_rewriter(shape, leaf)
-
-
-_rewriter: Callable[[Any, Rewrite], Rewrite | None] = cache(_make_rewriter)
+    return _shape_rewriter(shape, leaves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,21 +215,21 @@ class _Fields:
         return plain
 
 
-def _shape_rewriter(shape: shapes.Type, leaf: Rewrite) -> Rewrite | None:
-    if isinstance(shape, shapes.FloatType):
-        return leaf
+def _shape_rewriter(shape: shapes.Type, leaves: Leaves) -> Rewrite | None:
+    if type(shape) in leaves:
+        return leaves[type(shape)]
     if isinstance(shape, shapes.DataclassType):
-        found = ((field.encode_name, _shape_rewriter(field.type, leaf)) for field in shape.fields)
+        found = ((field.encode_name, _shape_rewriter(field.type, leaves)) for field in shape.fields)
         rewrites = tuple((name, rewrite) for name, rewrite in found if rewrite is not None)
         return _Fields(rewrites) if rewrites else None
     if isinstance(shape, shapes.UnionType):
         # Our unions are "this or None"; None never reaches a rewrite.
-        parts = [rewrite for part in shape.types if (rewrite := _shape_rewriter(part, leaf)) is not None]
+        parts = [rewrite for part in shape.types if (rewrite := _shape_rewriter(part, leaves)) is not None]
         return parts[0] if parts else None
     if isinstance(shape, (shapes.VarTupleType, shapes.ListType)):
-        return _each(_shape_rewriter(shape.item_type, leaf))
+        return _each(_shape_rewriter(shape.item_type, leaves))
     if isinstance(shape, shapes.DictType):
-        return _each_value(_shape_rewriter(shape.value_type, leaf))
+        return _each_value(_shape_rewriter(shape.value_type, leaves))
     return None
 
 
