@@ -188,7 +188,7 @@ class Renderer:
 
 def plain_table(columns: Sequence[str], rows: Sequence[Row]) -> str:
     """Columns with `|` between them and a rule under the header; numbers stand to the right."""
-    cells = [[cell_text(cell).replace("\n", " ") for cell in row] for row in rows]
+    cells = [[" ".join(part.strip() for part in cell_text(cell).splitlines()) for cell in row] for row in rows]
     numeric = [
         bool(rows) and all(isinstance(row[index], int | float) and not isinstance(row[index], bool) for row in rows)
         for index in range(len(columns))

@@ -1,0 +1,356 @@
+"""An elastic cluster on this machine, without containers: a master process, and machines that it starts as processes.
+
+Everything of a cluster lies in one directory:
+
+    cluster.json    name, address, and which process is the master
+    master.yaml     configuration of the master
+    master.log      what the master says
+    resolute.db     its state; `pools/` its machines, `checkpoints/` the storage
+
+The master is reached as a program only (`python -m resolute_master`), and so is the cloud of local machines.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import importlib.util
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import string
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from resolute.client.cluster import Cluster
+from resolute.client.errors import MasterUnreachable
+from resolute.client.session import NO_RETRY, Session
+from resolute.errors import InvalidInput, NotFound, Unavailable
+from resolute_cli import processes
+from resolute_cli.processes import Identity
+
+NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,62}")
+INSTANCE_VARIABLE = "RESOLUTE_INSTANCE"
+"""Every process of a local machine has its instance's id in this variable."""
+
+START_LIMIT_S = 100.0
+STOP_GRACE_S = 30.0
+MACHINES_GRACE_S = 90.0
+
+Pause = Callable[[float], object]
+Choose = Callable[[Sequence[str]], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPlan:
+    """What to start. Times are in seconds; `password` None generates one."""
+
+    name: str
+    directory: Path
+    host: str = "127.0.0.1"
+    port: int = 8080
+    slots_per_instance: int = 1
+    max_instances: int = 4
+    boot_delay_s: float = 0.0
+    price_per_hour: float = 0.0
+    idle_s: float = 300.0
+    storage: Path | None = None
+    password: str | None = None
+    own_config: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningCluster:
+    """A cluster that was started; kept in `cluster.json`."""
+
+    name: str
+    url: str
+    master: Identity
+    directory: Path
+    new_password: str | None = field(default=None, compare=False)
+
+    @property
+    def lives(self) -> bool:
+        return processes.lives(self.master)
+
+
+def default_directory(name: str, environ: Mapping[str, str]) -> Path:
+    """Where a cluster of this name is kept unless another directory is named."""
+    base = environ.get("XDG_DATA_HOME") or str(Path(environ.get("HOME") or Path.home()) / ".local" / "share")
+    return Path(base, "resolute", name)
+
+
+def generated_password(choose: Choose = secrets.choice) -> str:
+    """16 characters with every kind of letter that a good password has."""
+    kinds = (string.ascii_uppercase, string.ascii_lowercase, string.digits)
+    return "".join(choose(kinds[index % len(kinds)]) for index in range(16))
+
+
+# ------------------------------------------------------------------------------------------------------------- starting
+
+
+def cluster_up(
+    plan: ClusterPlan, *, tick: Callable[[], object] = lambda: None, pause: Pause = time.sleep
+) -> RunningCluster:
+    """Starts the cluster and waits until its master answers; a cluster that runs already is left as it is.
+
+    `tick` is called while waiting. Raises `InvalidInput` for a port or directory that cannot be used and `Unavailable`
+    when the master does not come up; what was started is ended again then.
+    """
+    if not NAME.fullmatch(plan.name):
+        raise InvalidInput(f"--cluster-name {plan.name!r}: use letters, digits, - and _, beginning with a letter")
+    _check_installed()
+    with _locked(plan.directory):
+        running = read_cluster(plan.directory)
+        if running is not None and running.lives:
+            return running
+        _check_port(plan.host, plan.port)
+        fresh = not (plan.directory / "resolute.db").exists()
+        password = plan.password or (generated_password() if fresh else None)
+        config = _write_configuration(plan, password)
+        started = _start_master(plan, config)
+        try:
+            _wait_for_master(plan, started, tick, pause)
+        except BaseException:
+            processes.end(started.master, grace_s=STOP_GRACE_S)
+            (plan.directory / "cluster.json").unlink(missing_ok=True)
+            raise
+    generated = password if fresh and plan.password is None and plan.own_config is None else None
+    return RunningCluster(
+        name=started.name, url=started.url, master=started.master, directory=plan.directory, new_password=generated
+    )
+
+
+def _check_installed() -> None:
+    for module in ("aiohttp", "sqlalchemy", "aiosqlite", "psutil"):
+        if importlib.util.find_spec(module) is None:
+            raise InvalidInput(
+                f"the parts of a cluster are not installed here ({module} is missing); "
+                "run pip install 'resolute[cli,master,agent]'"
+            )
+
+
+def _check_port(host: str, port: int) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise InvalidInput(
+                    f"port {port} is in use; choose another one with --master-port, or end what listens there"
+                ) from None
+            raise InvalidInput(f"cannot listen on {host} port {port}: {error.strerror}") from None
+
+
+def master_configuration(plan: ClusterPlan, password: str | None) -> dict[str, Any]:
+    """The contents of `master.yaml`. A password is meant for a new database only."""
+    provider: dict[str, Any] = {
+        "type": "local",
+        "slots_per_instance": plan.slots_per_instance,
+        "max_instances": plan.max_instances,
+        "boot_delay": plan.boot_delay_s,
+        "price_per_hour": plan.price_per_hour,
+        "max_idle_agent_period": plan.idle_s,
+    }
+    config: dict[str, Any] = {
+        "host": plan.host,
+        "port": plan.port,
+        "cluster_name": plan.name,
+        "cluster_state_dir": str(plan.directory),
+        "db": {"type": "sqlite", "path": str(plan.directory / "resolute.db")},
+        "checkpoint_storage": {"type": "shared_fs", "host_path": str(plan.storage or plan.directory / "checkpoints")},
+        "resource_pools": [{"pool_name": "default", "provider": provider}],
+    }
+    if password is not None:
+        config["security"] = {"initial_user_password": password}
+    return config
+
+
+def _write_configuration(plan: ClusterPlan, password: str | None) -> Path:
+    import yaml
+
+    if plan.own_config is not None:
+        if not plan.own_config.is_file():
+            raise InvalidInput(f"--master-config-path: there is no file {str(plan.own_config)!r}")
+        return plan.own_config.resolve()
+    try:
+        (plan.storage or plan.directory / "checkpoints").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot create the checkpoint storage: {error}; name another with --storage-host-path"
+        ) from None
+    path = plan.directory / "master.yaml"
+    write_private(path, yaml.safe_dump(master_configuration(plan, password), sort_keys=False))
+    return path
+
+
+def _start_master(plan: ClusterPlan, config: Path) -> RunningCluster:
+    command = [sys.executable, "-m", "resolute_master", "--config-file", str(config)]
+    if plan.own_config is not None:
+        where = {"host": plan.host, "port": str(plan.port), "cluster-state-dir": str(plan.directory)}
+        command += [word for key, value in where.items() for word in (f"--{key}", value)]
+    log = plan.directory / "master.log"
+    starter = [sys.executable, "-m", "resolute_cli.detach", str(log), str(plan.directory), *command]
+    # Variables of a user's client (DET_MASTER and the like) are no settings of a master.
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("DET_")}
+    answer = subprocess.run(starter, env=environ, capture_output=True, text=True, check=False)
+    identity = processes.identify(int(answer.stdout)) if answer.returncode == 0 else None
+    if identity is None:
+        raise Unavailable(f"the master did not start: {answer.stderr.strip() or _last_words(plan.directory)}")
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(plan.host, plan.host)
+    running = RunningCluster(
+        name=plan.name, url=f"http://{host}:{plan.port}", master=identity, directory=plan.directory
+    )
+    record = {"name": running.name, "url": running.url, "master": asdict(identity)}
+    write_private(plan.directory / "cluster.json", json.dumps(record, indent=2) + "\n")
+    return running
+
+
+def _wait_for_master(plan: ClusterPlan, started: RunningCluster, tick: Callable[[], object], pause: Pause) -> None:
+    waited, look_s = 0.0, 0.2
+    with Session(started.url, retry=NO_RETRY) as session:
+        while True:
+            try:
+                session.request("GET", "health")
+                Cluster(session).info()
+                return
+            except (MasterUnreachable, Unavailable):
+                pass
+            if not started.lives:
+                raise Unavailable(f"the master ended while it started; its last words:\n{_last_words(plan.directory)}")
+            if waited >= START_LIMIT_S:
+                raise Unavailable(f"the master does not answer at {started.url}; see {plan.directory / 'master.log'}")
+            tick()
+            pause(look_s)
+            waited += look_s
+
+
+def _last_words(directory: Path, lines: int = 15) -> str:
+    try:
+        text = (directory / "master.log").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "(it left no log)"
+    return "\n".join(text.splitlines()[-lines:])
+
+
+# ------------------------------------------------------------------------------------------------------------- stopping
+
+
+def cluster_down(directory: Path, *, delete_state: bool = False) -> bool:
+    """Ends the master and every machine. False when nothing ran. Raises `Unavailable` when a machine will not end.
+
+    `delete_state` removes the database and the machines' directories as well; checkpoints stay.
+    """
+    if not directory.is_dir():
+        raise NotFound("cluster directory", directory)
+    with _locked(directory):
+        running = read_cluster(directory)
+        found = running is not None and running.lives
+        if running is not None:
+            processes.end(running.master, grace_s=STOP_GRACE_S)
+        found = _end_machines(directory) or found
+        (directory / "cluster.json").unlink(missing_ok=True)
+        if delete_state:
+            _delete_state(directory)
+    return found
+
+
+def _end_machines(directory: Path) -> bool:
+    """Asks the cloud of local machines to end all of them, then looks for what is left. True when there were any."""
+    roots = sorted(path.parent for path in directory.glob("pools/*/instances") if path.is_dir())
+    ids = [path.name for root in roots for path in (root / "instances").iterdir()]
+    found = bool(processes.with_variable(INSTANCE_VARIABLE, ids, directory=directory))
+    complaints = []
+    for root in roots:
+        command = [sys.executable, "-m", "resolute_provisioner.clouds.local", "stop-all", str(root)]
+        try:
+            answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=MACHINES_GRACE_S)
+            if answer.returncode != 0:
+                complaints.append(answer.stderr.strip())
+        except subprocess.TimeoutExpired:
+            complaints.append(f"the machines of {root} did not end within {MACHINES_GRACE_S:.0f} s")
+    left = processes.with_variable(INSTANCE_VARIABLE, ids, directory=directory)
+    for _ in range(50):
+        if not left:
+            return found
+        processes.kill_all(left)
+        time.sleep(0.1)
+        left = processes.with_variable(INSTANCE_VARIABLE, ids, directory=directory)
+    pids = ", ".join(str(one.pid) for one in left)
+    raise Unavailable(f"these processes of the cluster will not end: {pids} ({'; '.join(complaints)})")
+
+
+def _delete_state(directory: Path) -> None:
+    for path in sorted(directory.iterdir()):
+        if path.name in ("checkpoints", "deploy.lock"):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+# ---------------------------------------------------------------------------------------------------------------- state
+
+
+def read_cluster(directory: Path) -> RunningCluster | None:
+    """What `cluster.json` says; None when there is no cluster here, or its file cannot be understood."""
+    try:
+        record = json.loads((directory / "cluster.json").read_text(encoding="utf-8"))
+        master = Identity(**record["master"])
+        return RunningCluster(name=record["name"], url=record["url"], master=master, directory=directory)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def follow_log(directory: Path, *, follow: bool, pause: Pause = time.sleep) -> Iterator[str]:
+    """The master's log, and with `follow` what is added to it, until the master has ended."""
+    path = directory / "master.log"
+    try:
+        file = path.open(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        raise NotFound("log of a cluster", path) from None
+    with file:
+        while True:
+            running = read_cluster(directory)
+            ended = running is None or not running.lives
+            while text := file.read(64 * 1024):
+                yield text
+            if ended or not follow:
+                return
+            pause(0.3)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replaces a file that only its owner may read, as a whole."""
+    fresh = path.with_name(path.name + ".new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    fresh.replace(path)
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """One command at a time may change a cluster."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = (directory / "deploy.lock").open("w")
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot use the directory {str(directory)!r}: {error.strerror}; name another with --dir"
+        ) from None
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,755 @@
+"""A small master over real HTTP for tests of the client and the command line: it speaks the shapes, it schedules nothing.
+
+`FakeMaster` holds what it answers with; tests change that between calls. Every request is kept in `requests`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tarfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import yaml
+
+from resolute.errors import InvalidInput, NotFound, ResoluteError, Unauthenticated
+from resolute.wire.codec import from_query, from_wire, to_wire
+from resolute.wire.rest import extensions as ext
+from resolute.wire.rest.agents import Agent, Container, Device, GetAgentsResponse, Slot, SlotStats
+from resolute.wire.rest.auth import (
+    GetMeResponse,
+    GetUserByUsernameResponse,
+    GetUsersResponse,
+    LoginRequest,
+    LoginResponse,
+    PatchUser,
+    PatchUserResponse,
+    User,
+)
+from resolute.wire.rest.checkpoints import (
+    Checkpoint,
+    CheckpointTrainingMetadata,
+    GetCheckpointResponse,
+    GetCheckpointsQuery,
+    GetExperimentCheckpointsResponse,
+)
+from resolute.wire.rest.enums import (
+    DeviceType,
+    FittingPolicy,
+    JobState,
+    JobType,
+    LaunchWarning,
+    LogLevel,
+    OrderBy,
+    ResourcePoolType,
+    SchedulerType,
+    WireCheckpointState,
+    WireContainerState,
+    WireExperimentState,
+    WireTaskState,
+    WireTrialState,
+)
+from resolute.wire.rest.experiments import (
+    CreateExperimentRequest,
+    CreateExperimentResponse,
+    Experiment,
+    GetExperimentResponse,
+    GetExperimentsQuery,
+    GetExperimentsResponse,
+    GetModelDefResponse,
+    JobSummary,
+    PatchExperiment,
+    PatchExperimentResponse,
+    PutExperimentLabelResponse,
+)
+from resolute.wire.rest.jobs import GetJobsV2Response, Job, LimitedJob, RBACJob, UpdateJobQueueRequest
+from resolute.wire.rest.logs import LogsQuery, TrialLogsResponse
+from resolute.wire.rest.master import GetMasterConfigResponse, GetMasterResponse, Info, LogEntry, MasterLogsResponse
+from resolute.wire.rest.metrics import Metrics
+from resolute.wire.rest.paging import Pagination
+from resolute.wire.rest.passwords import hash_password
+from resolute.wire.rest.pools import GetResourcePoolsResponse, ResourcePool, ResourcePoolDetail
+from resolute.wire.rest.tasks import AllocationSummary, GetTasksResponse, ResourcesSummary, ResourcesSummaryDevices
+from resolute.wire.rest.trials import (
+    CheckpointWorkload,
+    GetExperimentTrialsResponse,
+    GetTrialResponse,
+    GetTrialWorkloadsResponse,
+    MetricsWorkload,
+    Trial,
+    WorkloadContainer,
+)
+from resolute.wire.states import NoticeKind
+
+START = datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC)
+UUID = "6e0f1f0e-7d61-4f3d-9a47-7f1a3f6a9f10"
+PASSWORD = "Passw0rdOfTests"
+
+STATUS_OF: Mapping[type[ResoluteError], tuple[int, int]] = {
+    InvalidInput: (400, 3),
+    NotFound: (404, 5),
+    Unauthenticated: (401, 16),
+}
+
+
+def an_experiment(number: int = 1, **changes: Any) -> Experiment:
+    made = Experiment(
+        archived=False,
+        config={"name": "digits", "searcher": {"name": "single"}},
+        id=number,
+        job_id=f"job-{number}",
+        name="digits",
+        num_trials=1,
+        original_config="name: digits\n",
+        project_id=1,
+        project_owner_id=1,
+        searcher_type="single",
+        start_time=START,
+        state=WireExperimentState.RUNNING,
+        username="determined",
+        progress=0.375,
+        resource_pool="default",
+        workspace_name="Uncategorized",
+        project_name="Uncategorized",
+    )
+    return replace(made, **changes)
+
+
+def a_trial(number: int = 1, experiment: int = 1, **changes: Any) -> Trial:
+    made = Trial(
+        experiment_id=experiment,
+        hparams={"learning_rate": 0.1},
+        id=number,
+        restarts=0,
+        start_time=START,
+        state=WireTrialState.RUNNING,
+        total_batches_processed=30,
+        task_id=f"{experiment}.task",
+    )
+    return replace(made, **changes)
+
+
+def a_checkpoint(**changes: Any) -> Checkpoint:
+    made = Checkpoint(
+        uuid=UUID,
+        resources={"state/": 0, "state/weights.bin": 5, "metadata.json": 2},
+        metadata={"steps_completed": 30},
+        state=WireCheckpointState.COMPLETED,
+        report_time=START + timedelta(minutes=1),
+        training=CheckpointTrainingMetadata(
+            experiment_config={"checkpoint_storage": {"type": "shared_fs", "host_path": "/nowhere/at/all"}},
+            experiment_id=1,
+            trial_id=1,
+            searcher_metric=0.25,
+            validation_metrics=Metrics(avg_metrics={"loss": 0.25}),
+        ),
+    )
+    return replace(made, **changes)
+
+
+def a_log_line(number: int, text: str, level: LogLevel = LogLevel.INFO) -> TrialLogsResponse:
+    at = START + timedelta(seconds=number)
+    return TrialLogsResponse(
+        id=str(number),
+        level=level,
+        message=f"[{at:%Y-%m-%dT%H:%M:%S.%fZ}] 4f1c2a9b || {level.name}: {text}\n",
+        timestamp=at,
+        trial_id=1,
+        log=text,
+    )
+
+
+def a_pool(name: str = "default", **changes: Any) -> ResourcePool:
+    made = ResourcePool(
+        agent_docker_image="",
+        agent_docker_network="",
+        agent_docker_runtime="",
+        agent_fluent_image="",
+        aux_container_capacity=0,
+        aux_container_capacity_per_agent=0,
+        aux_containers_running=0,
+        cluster_name="",
+        container_startup_script="",
+        default_aux_pool=True,
+        default_compute_pool=True,
+        description="machines on demand",
+        details=ResourcePoolDetail(),
+        image_id="",
+        instance_type="local",
+        location="here",
+        master_cert_name="",
+        master_url="",
+        max_agent_starting_period=60.0,
+        max_agents=4,
+        max_idle_agent_period=30.0,
+        min_agents=0,
+        name=name,
+        num_agents=1,
+        preemptible=True,
+        resource_manager_metadata={},
+        scheduler_fitting_policy=FittingPolicy.BEST,
+        scheduler_type=SchedulerType.PRIORITY,
+        slot_type=DeviceType.CPU,
+        slots_available=2,
+        slots_used=1,
+        startup_script="",
+        type=ResourcePoolType.STATIC,
+        slots_per_agent=2,
+    )
+    return replace(made, **changes)
+
+
+def an_agent(name: str = "agent-1") -> Agent:
+    device = Device(id=0, brand="Artificial", uuid="d0", type=DeviceType.CPU)
+    busy = Container(id="4f1c2a9b", state=WireContainerState.RUNNING, devices=(device,))
+    return Agent(
+        id=name,
+        slot_stats=SlotStats(brand_stats={}, type_stats={}),
+        version="0.1.0",
+        registered_time=START,
+        enabled=True,
+        addresses=("127.0.0.1",),
+        resource_pools=("default",),
+        containers={"4f1c2a9b": busy},
+        slots={
+            "0": Slot(id="0", enabled=True, device=device, container=busy),
+            "1": Slot(id="1", enabled=True, device=device),
+        },
+    )
+
+
+def an_allocation_summary() -> AllocationSummary:
+    return AllocationSummary(
+        allocation_id="1.task.1",
+        task_id="1.task",
+        name="trial 1",
+        slots_needed=1,
+        priority=42,
+        resource_pool="default",
+        registered_time=START,
+        resources=(
+            ResourcesSummary(container_id="4f1c2a9b", agent_devices={"agent-1": ResourcesSummaryDevices(devices=())}),
+        ),
+    )
+
+
+def a_job(number: int = 1) -> Job:
+    return Job(
+        allocated_slots=1,
+        entity_id=str(number),
+        is_preemptible=True,
+        job_id=f"job-{number}",
+        name="digits",
+        requested_slots=2,
+        resource_pool="default",
+        submission_time=START,
+        type=JobType.EXPERIMENT,
+        username="determined",
+        workspace_id=1,
+        priority=42,
+        summary=JobSummary(jobs_ahead=number - 1, state=JobState.SCHEDULED),
+    )
+
+
+def a_timeline() -> tuple[WorkloadContainer, ...]:
+    def report(batches: int, seconds: int, **metrics: float) -> MetricsWorkload:
+        at = START + timedelta(seconds=seconds)
+        return MetricsWorkload(metrics=Metrics(avg_metrics=metrics), num_inputs=0, total_batches=batches, end_time=at)
+
+    saved = CheckpointWorkload(
+        state=WireCheckpointState.COMPLETED,
+        total_batches=30,
+        uuid=UUID,
+        end_time=START + timedelta(seconds=40),
+        resources={"state/weights.bin": 5},
+        metadata={"steps_completed": 30},
+    )
+    return (
+        WorkloadContainer(training=report(10, 10, loss=0.5)),
+        WorkloadContainer(training=report(30, 30, loss=0.3)),
+        WorkloadContainer(validation=report(30, 35, accuracy=0.9)),
+        WorkloadContainer(checkpoint=saved),
+    )
+
+
+def a_ledger() -> ext.GetLedgerResponse:
+    row = ext.LedgerRow(
+        paid_s=100.0,
+        useful_s=60.0,
+        starting_s=20.0,
+        checkpointing_s=5.0,
+        lost_s=5.0,
+        idle_s=10.0,
+        cost=0.02,
+        steps_lost=3,
+    )
+    return ext.GetLedgerResponse(
+        instances=(ext.InstanceLedger(instance_id="local-1", pool="default", slots=1, price_per_hour=0.72, row=row),),
+        totals=row,
+        interruptions=(
+            ext.Interruption(
+                at=START,
+                trial_id=1,
+                allocation_id="1.task.1",
+                instance_id="local-1",
+                noticed=True,
+                steps_done=30,
+                steps_saved=30,
+            ),
+        ),
+    )
+
+
+def an_instance() -> ext.Instance:
+    return ext.Instance(
+        id="local-1",
+        pool="default",
+        token="token-1",
+        state="running",
+        offer="local",
+        observed="running",
+        agent_id="agent-1",
+        slots=2,
+        price_per_hour=0.72,
+        requested_at=START,
+        paid_from=START + timedelta(seconds=2),
+        notice=ext.PreemptionNotice(kind=NoticeKind.INTERRUPTION, deadline=START, reason="taken back"),
+    )
+
+
+def a_tar(files: Mapping[str, bytes]) -> bytes:
+    """A gzip tar of these files; names that end in `/` are directories."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name.rstrip("/"))
+            if name.endswith("/"):
+                member.type = tarfile.DIRTYPE
+                tar.addfile(member)
+            else:
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+CHECKPOINT_FILES = {"state/": b"", "state/weights.bin": b"12345", "metadata.json": b"{}"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...]
+    body: Any
+    token: str | None
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeMaster:
+    """What the master knows. `url` is set while it runs."""
+
+    url: str = ""
+    passwords: dict[str, str] = field(default_factory=lambda: {"determined": hash_password(PASSWORD)})
+    tokens: dict[str, str] = field(default_factory=dict)
+    experiments: dict[int, Experiment] = field(default_factory=dict)
+    trials: dict[int, Trial] = field(default_factory=dict)
+    checkpoints: tuple[Checkpoint, ...] = ()
+    checkpoint_archive: bytes = field(default_factory=lambda: a_tar(CHECKPOINT_FILES))
+    logs: tuple[TrialLogsResponse, ...] = ()
+    drop_logs_after: list[int] = field(default_factory=list)
+    """The log stream breaks off after so many lines, once for each entry."""
+    created: list[CreateExperimentRequest] = field(default_factory=list)
+    warnings: tuple[LaunchWarning, ...] = ()
+    jobs: tuple[RBACJob, ...] = field(default_factory=lambda: (RBACJob(full=a_job()),))
+    failures: list[int] = field(default_factory=list)
+    """Statuses to answer the next API requests with, first come first served."""
+    requests: list[Request] = field(default_factory=list)
+    on_get_experiment: Callable[[FakeMaster, int], None] | None = None
+
+    def asked(self, method: str, pattern: str) -> list[Request]:
+        """The requests with this method whose path matches."""
+        return [one for one in self.requests if one.method == method and re.fullmatch(pattern, one.path)]
+
+
+@contextmanager
+def running(master: FakeMaster) -> Iterator[FakeMaster]:
+    """Serves the master on a free port of this machine."""
+    handler = type("Handler", (_Handler,), {"master": master})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    master.url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield master
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+Route = tuple[str, str, str]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    master: FakeMaster
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests are kept, not printed."""
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
+
+    def _answer(self) -> None:
+        parts = urlsplit(self.path)
+        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        token = (self.headers.get("Authorization") or "").removeprefix("Bearer ") or None
+        path = unquote(parts.path)
+        self.query = tuple(parse_qsl(parts.query, keep_blank_values=True))
+        self.body = json.loads(raw) if raw else {}
+        request = Request(method=self.command, path=path, query=self.query, body=self.body, token=token)
+        self.master.requests.append(request)
+        try:
+            self._route(path, token)
+        except ResoluteError as error:
+            status, code = STATUS_OF.get(type(error), (500, 13))
+            self._json({"error": {"code": code, "reason": type(error).__name__, "error": str(error)}}, status)
+
+    def _route(self, path: str, token: str | None) -> None:
+        if path == "/info":
+            self._json(Info(version="0.1.0", master_id="m", cluster_id="c", cluster_name="test"))
+            return
+        if path.startswith("/api/v1/") and self.master.failures:
+            self._json({"error": {"code": 14, "reason": "Unavailable", "error": "busy"}}, self.master.failures.pop(0))
+            return
+        if path != "/api/v1/auth/login" and token not in self.master.tokens:
+            raise Unauthenticated("invalid credentials" if token else "token missing")
+        for method, pattern, name in ROUTES:
+            match = re.fullmatch(pattern, path)
+            if match is not None and method == self.command:
+                getattr(self, name)(*match.groups())
+                return
+        raise NotFound("route", f"{self.command} {path}")
+
+    def _json(self, message: object, status: int = 200) -> None:
+        self._bytes(json.dumps(to_wire(message)).encode(), "application/json", status)
+
+    def _bytes(self, content: bytes, kind: str, status: int = 200) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _stream(self, items: list[Any], drop_after: int | None = None) -> None:
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for index, item in enumerate(items):
+            if index == drop_after:
+                self.wfile.flush()
+                self.close_connection = True
+                return
+            line = json.dumps({"result": to_wire(item)}, ensure_ascii=False).encode() + b"\n"
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+        self.wfile.write(b"0\r\n\r\n")
+
+    # ------------------------------------------------------------------------------------------------------- users
+
+    def login(self) -> None:
+        request = from_wire(LoginRequest, self.body)
+        if self.master.passwords.get(request.username) != request.password or not request.is_hashed:
+            raise Unauthenticated("invalid credentials")
+        token = f"token-{len(self.master.tokens)}-{request.username}"
+        self.master.tokens[token] = request.username
+        self._json(LoginResponse(token=token, user=self._user(request.username)))
+
+    def logout(self) -> None:
+        token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        self.master.tokens.pop(token)
+        self._json({})
+
+    def _user(self, name: str) -> User:
+        return User(active=True, admin=True, username=name, id=1 + sorted(self.master.passwords).index(name))
+
+    def me(self) -> None:
+        token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        self._json(GetMeResponse(user=self._user(self.master.tokens[token])))
+
+    def users(self) -> None:
+        found = tuple(self._user(name) for name in sorted(self.master.passwords))
+        self._json(GetUsersResponse(users=found, pagination=_page(len(found))))
+
+    def user_by_name(self, name: str) -> None:
+        if name not in self.master.passwords:
+            raise NotFound("user", name)
+        self._json(GetUserByUsernameResponse(user=self._user(name)))
+
+    def patch_user(self, number: str) -> None:
+        patch = from_wire(PatchUser, self.body)
+        name = sorted(self.master.passwords)[int(number) - 1]
+        if patch.password is not None:
+            self.master.passwords[name] = patch.password
+        self._json(PatchUserResponse(user=self._user(name)))
+
+    # ------------------------------------------------------------------------------------------------- experiments
+
+    def create(self) -> None:
+        request = from_wire(CreateExperimentRequest, self.body)
+        config = yaml.safe_load(request.config)
+        if "searcher" not in config:
+            raise InvalidInput("<config>.searcher: is a required property")
+        self.master.created.append(request)
+        number = 0 if request.validate_only else 1 + max(self.master.experiments, default=0)
+        state = WireExperimentState.QUEUED if request.activate else WireExperimentState.PAUSED
+        made = an_experiment(number, config=config, state=state, name=config.get("name", "unnamed"))
+        if not request.validate_only:
+            self.master.experiments[number] = made
+            self.master.trials[number] = a_trial(number, number)
+        self._json(CreateExperimentResponse(config=config, experiment=made, warnings=self.master.warnings))
+
+    def list_experiments(self) -> None:
+        query = from_query(GetExperimentsQuery, self.query)
+        found = [
+            one
+            for one in self.master.experiments.values()
+            if query.archived in (None, one.archived) and (not query.users or one.username in query.users)
+        ]
+        page = found[query.offset : query.offset + (query.limit or 100)]
+        self._json(
+            GetExperimentsResponse(
+                experiments=tuple(page), pagination=_page(len(found), query.offset, query.offset + len(page))
+            )
+        )
+
+    def _experiment(self, number: str) -> Experiment:
+        if self.master.on_get_experiment is not None:
+            self.master.on_get_experiment(self.master, int(number))
+        if int(number) not in self.master.experiments:
+            raise NotFound("experiment", number)
+        return self.master.experiments[int(number)]
+
+    def get_experiment(self, number: str) -> None:
+        self._json(GetExperimentResponse(experiment=self._experiment(number)))
+
+    def patch_experiment(self, number: str) -> None:
+        patch = from_wire(PatchExperiment, self.body)
+        made = self._experiment(number)
+        if patch.name is not None:
+            made = replace(made, name=patch.name)
+        self.master.experiments[made.id] = made
+        self._json(PatchExperimentResponse(experiment=made))
+
+    def act(self, number: str, verb: str) -> None:
+        self._experiment(number)
+        self._json({})
+
+    def delete_experiment(self, number: str) -> None:
+        self._experiment(number)
+        del self.master.experiments[int(number)]
+        self._json({})
+
+    def add_label(self, number: str, label: str) -> None:
+        made = self._experiment(number)
+        self.master.experiments[made.id] = replace(made, labels=(*made.labels, label))
+        self._json(PutExperimentLabelResponse(labels=self.master.experiments[made.id].labels))
+
+    def experiment_trials(self, number: str) -> None:
+        self._experiment(number)
+        found = tuple(trial for trial in self.master.trials.values() if trial.experiment_id == int(number))
+        self._json(GetExperimentTrialsResponse(trials=found, pagination=_page(len(found))))
+
+    def experiment_checkpoints(self, number: str) -> None:
+        query = from_query(GetCheckpointsQuery, self.query)
+        found = [one for one in self.master.checkpoints if not query.states or one.state in query.states]
+        page = found[: query.limit or None]
+        self._json(GetExperimentCheckpointsResponse(checkpoints=tuple(page), pagination=_page(len(found))))
+
+    def model_definition(self, number: str) -> None:
+        self._json(GetModelDefResponse(b64_tgz=a_tar({"train.py": b"pass\n"})))
+
+    # ------------------------------------------------------------------------------------------ trials, checkpoints
+
+    def get_trial(self, number: str) -> None:
+        if int(number) not in self.master.trials:
+            raise NotFound("trial", number)
+        self._json(GetTrialResponse(trial=self.master.trials[int(number)]))
+
+    def kill_trial(self, number: str) -> None:
+        self._json({})
+
+    def workloads(self, number: str) -> None:
+        found = a_timeline()
+        self._json(GetTrialWorkloadsResponse(workloads=found, pagination=_page(len(found))))
+
+    def trial_logs(self, number: str) -> None:
+        query = from_query(LogsQuery, self.query)
+        lines = [line for line in self.master.logs if not query.levels or line.level in query.levels]
+        if query.order_by == OrderBy.DESC:
+            lines.reverse()
+        drop = self.master.drop_logs_after.pop(0) if self.master.drop_logs_after else None
+        self._stream(lines[: query.limit or None], drop)
+
+    def trial_allocations(self, number: str) -> None:
+        made = ext.TrialAllocation(
+            allocation_id="1.task.1",
+            state=WireTaskState.RUNNING,
+            agent_ids=("agent-1",),
+            slots=1,
+            start_time=START,
+            steps_at_start=0,
+        )
+        self._json(ext.GetTrialAllocationsResponse(allocations=(made,)))
+
+    def get_checkpoint(self, uuid: str) -> None:
+        for checkpoint in self.master.checkpoints:
+            if checkpoint.uuid == uuid:
+                self._json(GetCheckpointResponse(checkpoint=checkpoint))
+                return
+        raise NotFound("checkpoint", uuid)
+
+    def download_checkpoint(self, uuid: str) -> None:
+        self._bytes(self.master.checkpoint_archive, "application/gzip")
+
+    def delete_checkpoints(self) -> None:
+        self._json({})
+
+    # ----------------------------------------------------------------------------------------------------- cluster
+
+    def master_info(self) -> None:
+        self._json(
+            GetMasterResponse(
+                cluster_id="c",
+                cluster_name="test",
+                has_custom_logo=False,
+                master_id="m",
+                strict_job_queue_control=False,
+                version="0.1.0",
+            )
+        )
+
+    def master_config(self) -> None:
+        self._json(GetMasterConfigResponse(config={"port": 8080, "security": {"initial_user_password": "********"}}))
+
+    def master_logs(self) -> None:
+        entry = LogEntry(id=1, level=LogLevel.INFO, message="master is up", timestamp=START)
+        self._stream([MasterLogsResponse(log_entry=entry)])
+
+    def agents(self) -> None:
+        self._json(GetAgentsResponse(agents=(an_agent(),)))
+
+    def agent_action(self, agent: str, verb: str) -> None:
+        self._json({"agent": None})
+
+    def slot_action(self, agent: str, slot: str, verb: str) -> None:
+        self._json({"slot": None})
+
+    def tasks(self) -> None:
+        task = an_allocation_summary()
+        self._json(GetTasksResponse(allocation_id_to_summary={"1.task.1": task}))
+
+    def pools(self) -> None:
+        self._json(GetResourcePoolsResponse(resource_pools=(a_pool(),)))
+
+    def list_jobs(self) -> None:
+        self._json(GetJobsV2Response(jobs=self.master.jobs, pagination=_page(len(self.master.jobs))))
+
+    def update_jobs(self) -> None:
+        from_wire(UpdateJobQueueRequest, self.body)
+        self._json({})
+
+    def explain(self, job: str) -> None:
+        self._json(
+            ext.ExplainJobResponse(
+                job_id=job, state="QUEUED", reason="a machine is starting", details=("local-2 joins in 3 s",)
+            )
+        )
+
+    def instances(self) -> None:
+        self._json(ext.GetInstancesResponse(instances=(an_instance(),)))
+
+    def ledger(self) -> None:
+        self._json(a_ledger())
+
+    def decisions(self) -> None:
+        made = ext.Decision(
+            at=START, cycle=7, kind="launch", subject="local-1", reason="one gang waits", pool="default"
+        )
+        self._json(ext.GetDecisionsResponse(decisions=(made,)))
+
+
+def a_limited_job() -> LimitedJob:
+    return LimitedJob(
+        allocated_slots=0,
+        is_preemptible=True,
+        job_id="job-2",
+        requested_slots=1,
+        resource_pool="default",
+        type=JobType.EXPERIMENT,
+        workspace_id=2,
+        priority=50,
+        summary=JobSummary(jobs_ahead=-1, state=JobState.QUEUED),
+    )
+
+
+def _page(total: int, start: int = 0, end: int | None = None) -> Pagination:
+    return Pagination(offset=start, limit=0, start_index=start, end_index=total if end is None else end, total=total)
+
+
+def decoded_files(request: CreateExperimentRequest) -> dict[str, bytes]:
+    """The uploaded files by path, directories left out."""
+    return {file.path: file.content for file in request.model_definition if file.type == ord("0")}
+
+
+ROUTES: tuple[Route, ...] = (
+    ("POST", r"/api/v1/auth/login", "login"),
+    ("POST", r"/api/v1/auth/logout", "logout"),
+    ("GET", r"/api/v1/me", "me"),
+    ("GET", r"/api/v1/users", "users"),
+    ("GET", r"/api/v1/users/([^/]+)/by-username", "user_by_name"),
+    ("PATCH", r"/api/v1/users/(\d+)", "patch_user"),
+    ("POST", r"/api/v1/experiments", "create"),
+    ("GET", r"/api/v1/experiments", "list_experiments"),
+    ("GET", r"/api/v1/experiments/(\d+)", "get_experiment"),
+    ("PATCH", r"/api/v1/experiments/(\d+)", "patch_experiment"),
+    ("DELETE", r"/api/v1/experiments/(\d+)", "delete_experiment"),
+    ("POST", r"/api/v1/experiments/(\d+)/(activate|pause|cancel|kill|archive|unarchive)", "act"),
+    ("PUT", r"/api/v1/experiments/(\d+)/labels/(.+)", "add_label"),
+    ("GET", r"/api/v1/experiments/(\d+)/trials", "experiment_trials"),
+    ("GET", r"/api/v1/experiments/(\d+)/checkpoints", "experiment_checkpoints"),
+    ("GET", r"/api/v1/experiments/(\d+)/model_def", "model_definition"),
+    ("GET", r"/api/v1/trials/(\d+)", "get_trial"),
+    ("POST", r"/api/v1/trials/(\d+)/kill", "kill_trial"),
+    ("GET", r"/api/v1/trials/(\d+)/workloads", "workloads"),
+    ("GET", r"/api/v1/trials/(\d+)/logs", "trial_logs"),
+    ("GET", r"/api/v1/trials/(\d+)/allocations", "trial_allocations"),
+    ("GET", r"/api/v1/trials/(\d+)/checkpoints", "experiment_checkpoints"),
+    ("GET", r"/api/v1/checkpoints/([^/]+)", "get_checkpoint"),
+    ("DELETE", r"/api/v1/checkpoints", "delete_checkpoints"),
+    ("GET", r"/checkpoints/([^/]+)", "download_checkpoint"),
+    ("GET", r"/api/v1/master", "master_info"),
+    ("GET", r"/api/v1/master/config", "master_config"),
+    ("GET", r"/api/v1/master/logs", "master_logs"),
+    ("GET", r"/api/v1/agents", "agents"),
+    ("POST", r"/api/v1/agents/([^/]+)/(enable|disable)", "agent_action"),
+    ("POST", r"/api/v1/agents/([^/]+)/slots/(\d+)/(enable|disable)", "slot_action"),
+    ("GET", r"/api/v1/tasks", "tasks"),
+    ("GET", r"/api/v1/resource-pools", "pools"),
+    ("GET", r"/api/v1/job-queues-v2", "list_jobs"),
+    ("POST", r"/api/v1/job-queues", "update_jobs"),
+    ("GET", r"/api/v1/jobs/([^/]+)/explain", "explain"),
+    ("GET", r"/api/v1/instances", "instances"),
+    ("GET", r"/api/v1/ledger", "ledger"),
+    ("GET", r"/api/v1/decisions", "decisions"),
+)
