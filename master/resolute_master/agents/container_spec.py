@@ -24,7 +24,6 @@ TaskToken = Callable[[AllocationId, UserId], str]
 """Signs a token that is good as long as the allocation lives."""
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecRenderer:
     """Needs only how to sign."""

@@ -61,32 +61,44 @@ class AgentHub:
     # -- connections -------------------------------------------------------------------------------------------
 
     async def serve(self, transport: Transport) -> None:
-        """Until the connection ends. Two living connections of one agent are not possible: the second is refused."""
+        """Until the connection ends."""
+        displaced: list[AgentSession] = []
         session = AgentSession(
             transport,
             engine=self._engine,
             reporting=self._reporting,
             renderer=self._renderer,
             welcome=self._welcome,
-            admit=self._admit,
+            admit=lambda hello: displaced.extend(self._admit(hello)),
             clock=self._clock,
         )
+        registered = await self._register(session, transport)
+        for older in displaced:
+            await older.close()
+            if not registered:
+                await self._lost(older)
+        if registered:
+            await self._carry(session)
+
+    async def _register(self, session: AgentSession, transport: Transport) -> bool:
         try:
-            if not await session.register():
-                return
+            if await session.register():
+                return True
         except Closed:
-            return
-        finally:
-            if not session.agent_id:
-                await transport.close()
+            pass
+        await transport.close()
+        return False
+
+    async def _carry(self, session: AgentSession) -> None:
         self._sessions[session.agent_id] = session
         try:
             await session.obey(self._outstanding(session.agent_id))
             await session.run()
         finally:
+            # A session that was displaced by a newer link of its agent says nothing: the agent is connected.
             if self._sessions.get(session.agent_id) is session:
                 del self._sessions[session.agent_id]
-            await self._lost(session)
+                await self._lost(session)
 
     async def _lost(self, session: AgentSession) -> None:
         try:
@@ -94,16 +106,26 @@ class AgentHub:
         except ResoluteError:
             pass  # the engine has stopped: its next start disconnects every agent
 
-    def _admit(self, hello: Hello) -> None:
-        if AgentId(hello.agent_id) in self._sessions:
-            raise FailedPrecondition(
-                f"an agent '{hello.agent_id}' is connected already; give this one another agent_id, or end the other"
-            )
+    def _admit(self, hello: Hello) -> Sequence[AgentSession]:
+        """Check who it says it is; answers the older link that this one replaces, if there is one.
+
+        A link may be dead on one side only, so the agent itself (the same process, or whoever has the machine's own token) may
+        always come anew. A stranger with the same name may not while the first is connected.
+        """
         expected = self.join_token(hello.instance_id) if hello.instance_id else self._static_join_token
         if expected and not hmac.compare_digest(expected, hello.join_token):
             raise PermissionDenied(
                 "join_token: not the one that this master gave; take it from the master's configuration"
             )
+        older = self._sessions.get(AgentId(hello.agent_id))
+        if older is None:
+            return ()
+        if not hello.instance_id and older.incarnation != hello.incarnation:
+            raise FailedPrecondition(
+                f"an agent '{hello.agent_id}' is connected already; give this one another agent_id, or end the other"
+            )
+        del self._sessions[older.agent_id]
+        return (older,)
 
     def join_token(self, instance_id: str) -> str:
         """The one-machine token that proves that a machine is the one that was launched for `instance_id`."""

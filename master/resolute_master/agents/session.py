@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from resolute.clock import Clock
-from resolute.errors import ResoluteError
+from resolute.errors import NotFound, PermissionDenied, ResoluteError
 from resolute.wire.agent_link import (
     PROTOCOL_VERSION,
     Acknowledged,
@@ -109,8 +109,10 @@ class AgentSession:
         try:
             self._admit(hello)
             expected = await self._engine.submit(_registration(hello))
+        except (PermissionDenied, NotFound) as error:
+            return Refused(reason=str(error), final=True)
         except ResoluteError as error:
-            return Refused(reason=str(error), final=bool(hello.instance_id))
+            return Refused(reason=str(error), final=False)
         self.agent_id, self.incarnation = AgentId(hello.agent_id), hello.incarnation
         welcome = self._welcome(self.agent_id, PoolName(hello.resource_pool), expected)
         self._heartbeat_s = welcome.heartbeat_s

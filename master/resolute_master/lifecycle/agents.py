@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from resolute.errors import Conflict, FailedPrecondition, NotFound
+from resolute.errors import Conflict, NotFound
 from resolute.wire.agent_link import ContainerReport, Device, Exit
 from resolute.wire.states import ContainerState, FailureKind, NoticeKind
 from resolute_master.domain.agent import Agent, MachineNotice, Slot
@@ -44,8 +44,8 @@ def need(step: Step, id_: AgentId) -> Agent:
 def register(step: Step, command: RegisterAgent) -> tuple[ContainerId, ...]:
     """Take the agent in, believe its reports, and answer which containers it is expected to have.
 
-    Raises `FailedPrecondition` when the machine is not (or no longer) wanted, or when it came back with other devices while
-    work of ours is on it.
+    Raises `NotFound` for a machine that nobody asked for, or that is over. What was on an agent that comes back with other
+    devices has failed with them.
     """
     before = step.get(Agent, command.agent)
     instance = _instance_of(step, command)
@@ -82,7 +82,7 @@ def _instance_of(step: Step, command: RegisterAgent) -> Instance | None:
         return None
     instance = step.get(Instance, command.instance)
     if instance is None or instance.over:
-        raise FailedPrecondition(f"instance '{command.instance}' is not one of this cluster's machines any more")
+        raise NotFound("instance", command.instance)
     return instance
 
 
