@@ -29,16 +29,11 @@ def optional(**strategies: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str
 def a_range(
     kind: str, low: st.SearchStrategy[Any], **more: st.SearchStrategy[Any]
 ) -> st.SearchStrategy[dict[str, Any]]:
-    count = {"count": st.none() | st.integers(1, 9)}
-    ends = st.tuples(low, low).filter(lambda pair: pair[0] != pair[1]).map(sorted)
-    body = st.fixed_dictionaries({"type": st.just(kind), "ends": ends, **more}, optional=count)
-    return body.map(
-        lambda one: {
-            **{k: v for k, v in one.items() if k != "ends"},
-            "minval": one["ends"][0],
-            "maxval": one["ends"][1],
-        }
-    )
+    def of(ends: tuple[Any, Any]) -> st.SearchStrategy[dict[str, Any]]:
+        fixed = {"type": st.just(kind), "minval": st.just(min(ends)), "maxval": st.just(max(ends)), **more}
+        return st.fixed_dictionaries(fixed, optional={"count": st.none() | st.integers(1, 9)})
+
+    return st.tuples(low, low).filter(lambda ends: bool(ends[0] != ends[1])).flatmap(of)
 
 
 specifications = st.one_of(

@@ -34,6 +34,7 @@ from resolute.config.training import (
     Slurm,
 )
 from resolute.config.yaml_text import as_json
+from resolute.errors import InvalidInput
 
 
 def _label_set(value: Any) -> Any:
@@ -148,6 +149,8 @@ def parse_experiment(
     """
     subject = "the experiment configuration"
     given = as_json(raw, what=subject)
+    if not isinstance(given, dict):
+        raise InvalidInput(f"{subject} must be a mapping of keys to values, but is {show_value(given)}")
     version = given.pop("version", None)
     if version not in (None, 0):
         message = f"must be left out or 0 (value {show_value(version)}); there is one version only"

@@ -95,3 +95,9 @@ def test_the_error_is_one_of_the_kernel() -> None:
     assert isinstance(caught.value, InvalidConfig)
     assert str(caught.value).startswith("the experiment configuration has 2 errors:\n  <config>.debug")
     assert {problem.path for problem in caught.value.problems} == {("debug",), ("lables",)}
+
+
+def test_something_that_is_no_mapping_is_refused() -> None:
+    not_a_mapping: Any = ["name", "x"]
+    with pytest.raises(InvalidInput, match="must be a mapping of keys to values"):
+        parse_experiment(not_a_mapping)
