@@ -184,18 +184,19 @@ class Agent:
                 log.warning("this machine ends: %s", effect.reason)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(self._guard(work))
+        task = asyncio.create_task(work)
         self._work.add(task)
-        task.add_done_callback(self._work.discard)
+        task.add_done_callback(self._finished)
 
     def _serve(self, name: str, work: Coroutine[None, None, None]) -> None:
-        self._services.append(asyncio.create_task(self._guard(work), name=name))
+        task = asyncio.create_task(work, name=name)
+        self._services.append(task)
+        task.add_done_callback(self._finished)
 
-    async def _guard(self, work: Coroutine[None, None, None]) -> None:
+    def _finished(self, task: asyncio.Task[None]) -> None:
         """A part that breaks ends the agent: its init starts a fresh one, which adopts."""
-        try:
-            await work
-        except Exception as error:
+        self._work.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
             self._failure = self._failure or error
             self._events.put_nowait(None)
 

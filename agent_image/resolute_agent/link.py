@@ -113,11 +113,11 @@ class Backoff:
 
 
 class MemoryConnection:
-    """The agent's end of a pair of queues. `cut()` is the network's failure, seen by both ends."""
+    """The agent's end of a pair of queues. `cut()` is the network's failure: each end then finds `None`."""
 
     def __init__(self, local_address: str = "127.0.0.1") -> None:
         self.local_address = local_address
-        self.to_master: asyncio.Queue[AgentMessage] = asyncio.Queue()
+        self.to_master: asyncio.Queue[AgentMessage | None] = asyncio.Queue()
         self.to_agent: asyncio.Queue[MasterMessage | None] = asyncio.Queue()
         self.closed = asyncio.Event()
 
@@ -141,6 +141,7 @@ class MemoryConnection:
         if not self.closed.is_set():
             self.closed.set()
             self.to_agent.put_nowait(None)
+            self.to_master.put_nowait(None)
 
 
 class MemoryConnector:

@@ -30,8 +30,11 @@ def shell_of(script: str) -> str:
 
 
 def a_container(script: str, container_id: str = "c1", **changes: object) -> ContainerSpec:
-    environment = {SCRIPT_VARIABLE: script}
-    return a_spec(container_id, environment=environment, command=("sh", "-c", shell_of(script)), **changes)
+    """A container that any runtime can run."""
+    fields = {"environment": {SCRIPT_VARIABLE: script}, **changes}
+    if "command" not in fields:
+        fields["command"] = ("sh", "-c", shell_of(script))
+    return a_spec(container_id, **fields)
 
 
 def a_context(lease_s: float = 60.0) -> TaskContext:

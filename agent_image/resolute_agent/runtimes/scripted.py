@@ -221,6 +221,10 @@ class ScriptedRuntime:
             raise FailedPrecondition(f"container {container_id} still runs; kill it first")
         del self._containers[container_id]
 
+    def task(self, container_id: str) -> ScriptedTask:
+        """What a container's program sees; for whoever plays the machine."""
+        return self._containers[container_id].task
+
     async def power_off(self) -> None:
         """The machine is gone: every container ends here and now, and nobody is told how."""
         runners = [container.runner for container in self._containers.values() if container.runner is not None]
