@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 import tarfile
 import zlib
@@ -60,7 +61,7 @@ def check_files(directory: Path, expected: Mapping[str, int]) -> None:
 
 def _unpack(archive: IO[bytes], directory: Path) -> None:
     try:
-        with tarfile.open(fileobj=archive, mode="r:gz") as tar:
+        with gzip.GzipFile(fileobj=archive) as plain, tarfile.open(fileobj=plain, mode="r:") as tar:
             for member in tar:
                 path = directory / _inside(member.name)
                 if member.isdir():
@@ -74,6 +75,8 @@ def _unpack(archive: IO[bytes], directory: Path) -> None:
                     path.chmod(0o644 | (member.mode & 0o111))
                 else:
                     raise DamagedArchive(f"{member.name!r} is neither a file nor a directory; it will not be unpacked")
+            while plain.read(1 << 20):  # the checksum stands behind the end of the tar
+                pass
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise InvalidInput(f"cannot write to {str(directory.parent)!r}: {error.strerror}") from None
