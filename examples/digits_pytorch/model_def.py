@@ -16,16 +16,16 @@ from resolute import pytorch
 LOCAL_HPARAMS: dict[str, Any] = {
     "batch_size": 64,
     "learning_rate": 0.002,
-    "dropout": 0.25,
-    "width": 16,
-    "samples": 4000,
-    "schedule_steps": 600,
+    "dropout": 0.2,
+    "width": 32,
+    "samples": 6000,
+    "schedule_steps": 1000,
     "loader_workers": 0,
     "reporting_period": 1,
     "step_sleep_s": 0.0,
     "threads": 1,
 }
-LOCAL_STEPS = 600
+LOCAL_STEPS = 1000
 
 
 class Reader(nn.Module):

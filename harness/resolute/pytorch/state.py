@@ -36,6 +36,7 @@ class Progress:
     global_batch_size: int
     batches_per_epoch: int
     world_size: int
+    threads: int
     validated_step: int | None
     best_validation: float | None
 
@@ -104,6 +105,13 @@ def load_rng(directory: Path, context: PyTorchTrialContext, progress: Progress) 
         context.distributed.size,
     )
     rng.seed_all(rng.mixed(progress.trial_seed, "resized", progress.steps_completed, rank))
+
+
+def keep_threads(progress: Progress) -> None:
+    """Compute with as many threads as before: sums over another number of parts differ in their last bits."""
+    if torch.get_num_threads() != progress.threads:
+        logger.info("using %d threads as before the checkpoint, not %d", progress.threads, torch.get_num_threads())
+        torch.set_num_threads(progress.threads)
 
 
 def load_model_weights(checkpoint: str | Path, *models: torch.nn.Module) -> None:

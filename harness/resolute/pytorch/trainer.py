@@ -288,6 +288,7 @@ class _Fit:
             global_batch_size=self._plan.global_batch_size,
             batches_per_epoch=self._plan.batches_per_epoch,
             world_size=self._context.distributed.size,
+            threads=torch.get_num_threads(),
             validated_step=self._validated_step,
             best_validation=self._best,
         )
@@ -333,6 +334,7 @@ class _Fit:
         self._step = self._saved_step = progress.steps_completed
         self._validated_step = progress.validated_step
         self._best = progress.best_validation
+        state.keep_threads(progress)
         state.load_rng(path, self._context, progress)
         logger.info("resumed at step %d", self._step)
 
