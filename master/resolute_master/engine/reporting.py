@@ -25,7 +25,7 @@ class Reporting:
         self._engine = engine
         self._metrics: BatchedWriter[MetricReport, MetricOutcome] = BatchedWriter(self._store_metrics)
         self._logs: BatchedWriter[LogRecord, None] = BatchedWriter(self._store_logs)
-        self._marks: BatchedWriter[StepMark, None] = BatchedWriter(self._store_marks)
+        self._marks: BatchedWriter[StepMark, None] = BatchedWriter(store.append_step_marks)
         self._log_watchers: dict[Any, set[Watch]] = {}
         engine.on_commit(lambda change: self._wake(record.task_id for record in change.logs))
 
@@ -76,14 +76,9 @@ class Reporting:
             await self._engine.submit(RecordReports(reports=kept))
         return outcomes
 
-    async def _store_logs(self, records: Sequence[LogRecord]) -> Sequence[None]:
+    async def _store_logs(self, records: Sequence[LogRecord]) -> None:
         await self._store.append_logs(records)
         self._wake(record.task_id for record in records)
-        return [None] * len(records)
-
-    async def _store_marks(self, marks: Sequence[StepMark]) -> Sequence[None]:
-        await self._store.append_step_marks(marks)
-        return [None] * len(marks)
 
     def _wake(self, tasks: Iterable[TaskId]) -> None:
         for task in set(tasks):
