@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-
 from typing import Any
-
-from support.cluster import device
 
 from resolute.clock import Clock, SystemClock
 from resolute.ids import SeededIds
@@ -20,6 +17,7 @@ from resolute_master.domain.ids import AgentId, ExperimentId, PoolName, UserId
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.engine import Engine
 from resolute_master.store.base import Store
+from support.cluster import device
 
 DEFAULT = PoolName("default")
 POOLS: Mapping[PoolName, PoolPolicy] = {DEFAULT: PoolPolicy(name=DEFAULT)}

@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from support.cluster import at
-from support.engines import POOLS, AgentByHand, a_config, a_user, an_engine, an_experiment, running
-from support.stores import MemoryHome
 
 from resolute.clock import FixedClock
 from resolute.errors import AlreadyExists, Conflict, FailedPrecondition, NotFound
@@ -35,6 +32,9 @@ from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
 from resolute_master.engine.replay import replay
 from resolute_master.store.memory import MemoryStore
+from support.cluster import at
+from support.engines import POOLS, AgentByHand, a_config, a_user, an_engine, an_experiment, running
+from support.stores import MemoryHome
 
 
 async def test_a_reply_comes_when_it_is_durable() -> None:

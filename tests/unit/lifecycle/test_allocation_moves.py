@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from support.cluster import T0, a_container, a_running_allocation, an_allocation, at
 
 from resolute.wire.agent_link import Exit
 from resolute.wire.states import AllocationState, ContainerState, FailureKind, NoticeKind
@@ -19,6 +18,7 @@ from resolute_master.lifecycle.allocation import (
     PreemptionAsked,
     step,
 )
+from support.cluster import T0, a_container, a_running_allocation, an_allocation, at
 
 
 def ended(rank: int, *, code: int | None = 0, failure: FailureKind | None = None) -> ContainerMoved:

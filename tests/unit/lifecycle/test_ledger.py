@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.cluster import a_running_allocation, an_instance, at
 
 from resolute.wire.states import AllocationState, FailureKind, NoticeKind
 from resolute_master.domain.allocation import Allocation, AllocationExit, PreemptRequest
 from resolute_master.domain.ids import AllocationId, TrialId
 from resolute_master.domain.metrics import StepMark
 from resolute_master.lifecycle.ledger import book_instance, interruptions, runs
+from support.cluster import a_running_allocation, an_instance, at
 
 MACHINE = an_instance(paid_from=at(0), paid_until=at(100), joined_at=at(10))
 

@@ -155,6 +155,12 @@ def test_no_room_is_made_by_a_machine_that_the_gang_would_use_itself() -> None:
     assert not result.terminations and not result.launches
 
 
+def test_room_is_made_only_by_machines_of_no_use_and_only_when_it_is_enough() -> None:
+    machines = (joined("i-1", idle_s=9), joined("i-2", slots=1, idle_s=1), joined("i-3", used=2))
+    assert returned(plan(a_pool(high=3), *machines, work=demand(a_gang("wide", 4)))) == {"i-2": Cause.MAKE_ROOM}
+    assert not plan(a_pool(high=3), *machines, work=demand(a_gang("wider", 6))).terminations
+
+
 def test_the_minimum_is_filled_without_demand() -> None:
     result = plan(a_pool(BIG, SMALL, low=2))
     assert launched(result) == [("small", ()), ("small", ())]
