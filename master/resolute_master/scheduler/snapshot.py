@@ -169,7 +169,7 @@ class PoolSnapshot:
             snapshot = snapshot.after(agent)
         for job in jobs:
             # A job that has moved to another pool still orders what it has left here.
-            snapshot = snapshot if job.ended else snapshot.with_job(job)
+            snapshot = snapshot.with_job(job)
         for allocation in allocations:
             snapshot = snapshot.after(allocation)
         return snapshot
@@ -183,9 +183,9 @@ class PoolSnapshot:
                 return self.with_agent(changed) if changed.pool == self.policy.name else self.without_agent(changed.id)
             case Job():
                 here = changed.pool == self.policy.name or changed.id in self.jobs
-                return self.without_job(changed.id) if changed.ended or not here else self.with_job(changed)
+                return self.with_job(changed) if here else self.without_job(changed.id)
             case Allocation():
-                here = changed.pool == self.policy.name and not changed.ended
+                here = changed.pool == self.policy.name
                 return self.with_allocation(changed) if here else self.without_allocation(changed.id)
 
     def with_agent(self, agent: Agent) -> PoolSnapshot:
@@ -199,6 +199,8 @@ class PoolSnapshot:
         return self if agents is self.agents else replace(self, agents=agents)._with_room_of(id_)
 
     def with_job(self, job: Job) -> PoolSnapshot:
+        if job.ended:
+            return self.without_job(job.id)
         before = self.jobs.get(job.id)
         if before == job:
             return self
@@ -209,6 +211,8 @@ class PoolSnapshot:
         return self if jobs is self.jobs else self._with_jobs(id_, jobs)
 
     def with_allocation(self, allocation: Allocation) -> PoolSnapshot:
+        if allocation.ended:
+            return self.without_allocation(allocation.id)
         before = self.allocations.get(allocation.id)
         if before == allocation:
             return self

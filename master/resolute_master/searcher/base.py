@@ -17,7 +17,8 @@ from resolute_master.searcher.generator import Generator
 from resolute_master.searcher.hyperparameters import Space, sample
 
 State = Mapping[str, Any]
-"""JSON. `closed`, `failed`, `canceled` are sorted lists of request ids; `progress` is by request id."""
+"""JSON. `open` holds the trials that have not ended, with their progress; of the others only their numbers are kept, so that
+a state does not grow with the search."""
 
 MAX_TRIAL_SEED = 2**31 - 1
 
@@ -74,7 +75,10 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shutdown:
-    """The search is over. `failure`: no trial ended well; `cancel`: all were canceled. Failure wins."""
+    """The search is over. `failure`: all that trained failed; `cancel`: all were canceled. With neither it is complete.
+
+    A trial with invalid hyperparameters never trained and counts for neither.
+    """
 
     cancel: bool
     failure: bool
@@ -105,26 +109,31 @@ class Draft:
 
     def __init__(self, state: State) -> None:
         self.requested: int = state["requested"]
-        self.closed = list(state["closed"])
-        self.failed = list(state["failed"])
-        self.canceled = list(state["canceled"])
-        self.progress = dict(state["progress"])
-        self.method = dict(state["method"])
+        self.failed: int = state["failed"]
+        self.canceled: int = state["canceled"]
+        self.invalid: int = state["invalid"]
+        self.open: dict[str, float] = dict(state["open"])
+        self.over: bool = state["over"]
         self._generator = Generator.of(state["generator"])
         self.actions: list[SearchAction] = []
 
     @staticmethod
-    def new(seed: int, method: Mapping[str, Any]) -> Draft:
+    def new(seed: int) -> Draft:
         empty: State = {
             "requested": 0,
-            "closed": [],
-            "failed": [],
-            "canceled": [],
-            "progress": {},
-            "method": dict(method),
+            "failed": 0,
+            "canceled": 0,
+            "invalid": 0,
+            "open": {},
+            "over": False,
             "generator": Generator(seed).state,
         }
         return Draft(empty)
+
+    @property
+    def valid(self) -> int:
+        """Trials that were asked for and have not called their hyperparameters invalid."""
+        return self.requested - self.invalid
 
     def create(self, space: Space) -> None:
         """Ask for one more trial: its point first, then its id, then its seed."""
@@ -132,50 +141,44 @@ class Draft:
         request_id = str(uuid.UUID(bytes=self._generator.octets(16), version=4))
         seed = self._generator.bounded(MAX_TRIAL_SEED)
         self.requested += 1
-        self.progress[request_id] = 0.0
+        self.open[request_id] = 0.0
         self.actions.append(Create(request_id=request_id, hparams=hparams, seed=seed))
 
     def close(self, event: TrialExited) -> bool:
         """Book the end of a trial; False when it is not news."""
-        if event.request_id in self.closed:
+        if self.open.pop(event.request_id, None) is None:
             return False
-        self.closed = sorted([*self.closed, event.request_id])
         match event.reason:
             case ExitReason.ERRORED:
-                self.failed = sorted([*self.failed, event.request_id])
+                self.failed += 1
             case ExitReason.USER_CANCELED:
-                self.canceled = sorted([*self.canceled, event.request_id])
+                self.canceled += 1
             case ExitReason.INVALID_HPARAMS:
-                self.progress.pop(event.request_id, None)
+                self.invalid += 1
             case None:
-                self.progress[event.request_id] = 1.0
+                pass
         return True
 
-    def shut_down_if_done(self) -> None:
-        """When every trial that was asked for has ended."""
-        if len(self.closed) >= self.requested:
-            self.actions.append(
-                Shutdown(
-                    cancel=len(self.canceled) >= self.requested,
-                    failure=len(self.failed) >= self.requested,
-                )
-            )
+    def shut_down(self, *, failure: bool = False) -> None:
+        """Once: nothing follows."""
+        if not self.over:
+            self.over = True
+            failure = failure or 0 < self.valid <= self.failed
+            self.actions.append(Shutdown(cancel=not failure and 0 < self.valid <= self.canceled, failure=failure))
 
     def done(self) -> Outcome:
         state: State = {
             "requested": self.requested,
-            "closed": self.closed,
             "failed": self.failed,
             "canceled": self.canceled,
-            "progress": self.progress,
-            "method": self.method,
+            "invalid": self.invalid,
+            "open": self.open,
+            "over": self.over,
             "generator": self._generator.state,
         }
         return state, tuple(self.actions)
 
 
-def mean_progress(state: State) -> float:
-    """Of the trials that have a progress: closed ones count 1, running ones their own fraction."""
-    values = [1.0 if id_ in state["closed"] else float(part) for id_, part in sorted(state["progress"].items())]
-    mean = sum(values) / len(values) if values else 0.0
-    return mean if math.isfinite(mean) else 0.0
+def fraction(value: float) -> float:
+    """The nearest of 0 to 1; what is no number counts as nothing done."""
+    return min(max(value, 0.0), 1.0) if math.isfinite(value) else 0.0

@@ -6,6 +6,7 @@ A value without structure is a constant; an object without `type` is a group of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +24,7 @@ def sample(space: Space, generator: Generator) -> dict[str, Any]:
 def _sample(name: str, spec: Any, generator: Generator) -> Any:
     if not isinstance(spec, Mapping):
         return spec
-    if "type" not in spec:
+    if spec.get("type") is None:
         return {inner: _sample(f"{name}.{inner}", spec[inner], generator) for inner in sorted(spec)}
     match spec["type"]:
         case "const":
@@ -47,5 +48,6 @@ def _sample(name: str, spec: Any, generator: Generator) -> Any:
 
 
 def _uniform(spec: Mapping[str, Any], generator: Generator) -> float:
+    """At least `minval` and less than `maxval`, which rounding must not reach."""
     low, high = float(spec["minval"]), float(spec["maxval"])
-    return low + (high - low) * generator.unit()
+    return min(low + (high - low) * generator.unit(), math.nextafter(high, low))
