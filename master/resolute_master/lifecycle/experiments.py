@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute.wire.states import STOPPING_ENDS, CheckpointState, ExperimentState
-from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.commands import CreateExperiment, PatchExperiment
 from resolute_master.domain.effects import RemoveCheckpoint
@@ -169,8 +168,7 @@ def deleted_if_done(step: Step, id_: ExperimentId) -> None:
     if any(c.state is not CheckpointState.DELETED for c in left):
         return
     for trial in trials_of(step, experiment):
-        for allocation in step.find(Allocation, "allocations_of_task", trial.task_id):
-            step.delete(allocation)
+        # Its allocations stay in the store: what was paid does not change when an experiment is deleted.
         step.delete(trial)
     for checkpoint in left:
         step.delete(checkpoint)
