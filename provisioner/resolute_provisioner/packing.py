@@ -42,10 +42,6 @@ class Machine:
             self.free_slots -= slots
             self.untouched = False
 
-    @property
-    def full(self) -> bool:
-        return self.free_slots <= 0 and self.free_aux <= 0
-
     def copy(self) -> Machine:
         return replace(self, tokens=list(self.tokens))
 
@@ -143,7 +139,10 @@ class _Attempt:
         max_aux: int,
     ) -> None:
         self._machines = [machine.copy() for machine in machines]
-        self._open = sorted(self._machines, key=lambda machine: (machine.preference, machine.name))
+        ordered = sorted(self._machines, key=lambda machine: (machine.preference, machine.name))
+        # Full machines leave these lists, so that many waiting gangs do not look at them again and again.
+        self._with_slots = [machine for machine in ordered if machine.free_slots > 0]
+        self._with_aux = [machine for machine in ordered if machine.free_aux > 0]
         self._offers = offers
         self._prefer = prefer
         self._room = room
@@ -181,7 +180,8 @@ class _Attempt:
             machine.take(gang, chosen.share)
         for offer in chosen.buy:
             self._buy(offer).take(gang, chosen.share)
-        self._open = [machine for machine in self._open if not machine.full]
+        self._with_slots = [machine for machine in self._with_slots if machine.free_slots > 0]
+        self._with_aux = [machine for machine in self._with_aux if machine.free_aux > 0]
         return True
 
     def _buy(self, offer: Offer) -> Machine:
@@ -196,11 +196,13 @@ class _Attempt:
         )
         self._room -= 1
         self._bought.append(machine)
-        self._open.append(machine)
+        self._with_slots.append(machine)
+        self._with_aux.append(machine)
         return machine
 
     def _layouts(self, gang: Gang) -> list[_Layout]:
-        candidates = [machine for machine in self._open if machine.name not in gang.excluded_instances]
+        there = self._with_slots if gang.slots else self._with_aux
+        candidates = [machine for machine in there if machine.name not in gang.excluded_instances]
         layouts = self._on_one_machine(gang, candidates)
         if layouts and not layouts[0].buy:
             return layouts

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from resolute.clock import Clock
-from resolute_provisioner.clouds.base import Cloud, CloudError, CloudInstance, LaunchRequest, Transient
+from resolute_provisioner.clouds.base import Cloud, CloudError, CloudInstance, LaunchRequest
 from resolute_provisioner.model import Intent, Observed, RefusalKind
 
 log = logging.getLogger(__name__)
@@ -241,7 +241,10 @@ def _vanished(intent: InstanceIntent, message: str) -> InstanceObserved:
 
 
 class Reconciler:
-    """One cloud, one cluster tag, one ledger. All methods may be called at any time and again after a restart.
+    """One cloud, one cluster tag, one ledger. What carries the tag and is not in the ledger is terminated, so no two
+    ledgers may share a tag: name it after the cluster, and after the pool too when each pool has its own.
+
+    All methods may be called at any time and again after a restart.
 
     `run` is the service; `launch` and `terminate` carry out one order at once, for a caller that has just recorded it
     and does not want to wait for the next comparison. Calling `wake` instead does the same a moment later.
@@ -292,7 +295,7 @@ class Reconciler:
                 try:
                     in_transition = await self.observe()
                     failures = 0
-                except Transient as trouble:
+                except CloudError as trouble:
                     failures += 1
                     in_transition = False
                     await self._ledger.report(CloudTrouble(call="list", instance_id="", message=str(trouble)))

@@ -74,6 +74,10 @@ class ScriptedRefusal:
     launch: int
     error: RefusalKind = RefusalKind.NO_CAPACITY
 
+    def __post_init__(self) -> None:
+        if self.launch < 1:
+            raise InvalidInput(f"refuse: launch {self.launch}: launches are counted from 1")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedInterruption:
@@ -91,8 +95,15 @@ class ScriptedInterruption:
     def __post_init__(self) -> None:
         if (self.after_s is None) == (self.after_steps is None):
             raise InvalidInput(
-                f"interruption of instance {self.instance}: give exactly one of after (seconds) and after_steps"
+                f"interruptions: instance {self.instance}: give exactly one of after (seconds) and after_steps"
             )
+        if self.instance < 1:
+            raise InvalidInput(f"interruptions: instance {self.instance}: instances are counted from 1")
+        for key, value in (("after", self.after_s), ("after_steps", self.after_steps), ("notice", self.notice_s)):
+            if value is not None and value < 0:
+                raise InvalidInput(
+                    f"interruptions: instance {self.instance}: {key} is {value}; it must not be negative"
+                )
 
 
 def machine_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -103,6 +114,7 @@ def machine_environment(environ: Mapping[str, str]) -> dict[str, str]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalCloudSettings:
     root: Path
+    """Of one pool: launches and machines are counted per root."""
     environment: Mapping[str, str]
     """Of the machine processes; see `machine_environment`."""
     boot_delay_s: float = 0.0

@@ -286,3 +286,17 @@ def test_a_folder_that_cannot_be_used_is_a_transient_error(tmp_path: Path) -> No
     (tmp_path / "cloud").write_text("a file, no folder")
     with pytest.raises(Transient, match="folder could not be used"):
         run_now(LocalWorld(tmp_path / "cloud").cloud.launch(a_request()))
+
+
+def test_a_script_that_cannot_be_meant_is_refused() -> None:
+    from resolute.errors import InvalidInput
+    from resolute_provisioner.clouds.local import ScriptedInterruption, ScriptedRefusal
+
+    with pytest.raises(InvalidInput, match="counted from 1"):
+        ScriptedRefusal(launch=0)
+    with pytest.raises(InvalidInput, match="exactly one of after"):
+        ScriptedInterruption(instance=1)
+    with pytest.raises(InvalidInput, match="exactly one of after"):
+        ScriptedInterruption(instance=1, after_s=1.0, after_steps=5)
+    with pytest.raises(InvalidInput, match="notice is -1"):
+        ScriptedInterruption(instance=1, after_s=1.0, notice_s=-1.0)
