@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +12,7 @@ import msgspec
 
 from resolute.errors import InvalidInput
 from resolute_agent.state import Durable
+from resolute_agent.supervisor import write_whole
 
 
 class Memory(Protocol):
@@ -53,22 +53,4 @@ class FileMemory:
             ) from error
 
     def save(self, durable: Durable) -> None:
-        write_durably(self._path, msgspec.json.encode(durable))
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    """Replace a file so that a reader, also after a crash, finds the old content or the new one, never a part."""
-    partial = path.with_name(path.name + ".partial")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        _write_all(descriptor, data)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    os.replace(partial, path)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+        write_whole(str(self._path), msgspec.json.encode(durable))
