@@ -11,6 +11,7 @@ import pytest
 
 from resolute.errors import InvalidInput
 from resolute.wire.states import CheckpointState, ExperimentState
+from resolute_master.domain.change import Entity
 from resolute_master.domain.ids import ExperimentId, PoolName, UserId
 from resolute_master.domain.trial import Validation
 from resolute_master.store.base import ExperimentNumbers, ExperimentQuery, Page, Store, TrialQuery
@@ -156,64 +157,63 @@ async def test_trials_are_those_of_their_experiment_in_the_states_asked_for(stor
 # ------------------------------------------------------------------------------------------------------------ sorting
 
 
+MIXED_SEARCHES: tuple[Entity, ...] = (
+    an_experiment(
+        1,
+        name="b",
+        description="z",
+        started_at=moment(30),
+        ended_at=moment(90),
+        state=ExperimentState.ERROR,
+        progress=0.5,
+        owner=UserId(3),
+        project_id=2,
+        workspace_id=2,
+        parent_id=ExperimentId(2),
+        best_validation=0.5,
+    ),
+    an_experiment(
+        2,
+        name="B",
+        description="y",
+        started_at=moment(10),
+        state=ExperimentState.ACTIVE,
+        progress=1.0,
+        owner=UserId(2),
+        project_id=3,
+        workspace_id=1,
+        best_validation=math.nan,
+    ),
+    an_experiment(
+        3,
+        name="a",
+        description="x",
+        started_at=moment(20),
+        ended_at=moment(80),
+        state=ExperimentState.COMPLETED,
+        progress=0.0,
+        owner=UserId(1),
+        project_id=1,
+        workspace_id=3,
+        parent_id=ExperimentId(1),
+        best_validation=-0.5,
+    ),
+    a_job(1, pool=PoolName("p2")),
+    a_job(2, pool=PoolName("p1")),
+    a_job(3, pool=PoolName("p3")),
+    a_trial(1, experiment=3),
+    a_trial(2, experiment=3),
+    a_trial(3, experiment=2),
+    a_checkpoint("a", experiment=2, resources={"f": 10}),
+    a_checkpoint("b", experiment=2, resources={"f": 10}),
+    a_checkpoint("c", experiment=2, resources={"f": 999}, state=CheckpointState.DELETED),
+    a_checkpoint("d", experiment=3, resources={"f": 100}),
+)
+"""Three experiments that every sort puts in another order."""
+
+
 async def test_experiments_are_sorted_by_every_name_of_the_contract(store: Store) -> None:
-    await store.commit(
-        a_change(
-            1,
-            upserts=(
-                an_experiment(
-                    1,
-                    name="b",
-                    description="z",
-                    started_at=moment(30),
-                    ended_at=moment(90),
-                    state=ExperimentState.ERROR,
-                    progress=0.5,
-                    owner=UserId(3),
-                    project_id=2,
-                    workspace_id=2,
-                    parent_id=ExperimentId(2),
-                    best_validation=0.5,
-                ),
-                an_experiment(
-                    2,
-                    name="B",
-                    description="y",
-                    started_at=moment(10),
-                    state=ExperimentState.ACTIVE,
-                    progress=1.0,
-                    owner=UserId(2),
-                    project_id=3,
-                    workspace_id=1,
-                    best_validation=math.nan,
-                ),
-                an_experiment(
-                    3,
-                    name="a",
-                    description="x",
-                    started_at=moment(20),
-                    ended_at=moment(80),
-                    state=ExperimentState.COMPLETED,
-                    progress=0.0,
-                    owner=UserId(1),
-                    project_id=1,
-                    workspace_id=3,
-                    parent_id=ExperimentId(1),
-                    best_validation=-0.5,
-                ),
-                a_job(1, pool=PoolName("p2")),
-                a_job(2, pool=PoolName("p1")),
-                a_job(3, pool=PoolName("p3")),
-                a_trial(1, experiment=3),
-                a_trial(2, experiment=3),
-                a_trial(3, experiment=2),
-                a_checkpoint("a", experiment=2, resources={"f": 10}),
-                a_checkpoint("b", experiment=2, resources={"f": 10}),
-                a_checkpoint("c", experiment=2, resources={"f": 999}, state=CheckpointState.DELETED),
-                a_checkpoint("d", experiment=3, resources={"f": 100}),
-            ),
-        )
-    )
+    await store.commit(a_change(1, upserts=MIXED_SEARCHES))
     expected = {
         "id": [1, 2, 3],
         "name": [2, 3, 1],

@@ -22,7 +22,7 @@ from resolute_master.domain.ids import ExperimentId, TaskId
 from resolute_master.store.base import ExperimentQuery, LogQuery
 from resolute_master.store.sql import schema, tables
 from resolute_master.store.sql.database import SqliteDatabase, StoreBroken
-from resolute_master.store.sql.store import SqlStore
+from resolute_master.store.sql.store import SqlStore, sqlite_url
 from support.stores import a_change, a_counter, a_line, an_experiment
 
 
@@ -120,11 +120,14 @@ async def test_missing_directories_are_made(tmp_path: Path) -> None:
 
 
 async def test_both_spellings_of_the_url_name_the_same_file(tmp_path: Path) -> None:
-    path = tmp_path / "master with spaces % and ?.db"
-    store = await SqlStore.open(f"sqlite+aiosqlite:///{tmp_path}/master with spaces %25 and %3F.db")
+    path = tmp_path / "100% of it? #1.db"
+    store = await SqlStore.open(sqlite_url(path))
     await store.commit(a_change(1))
     await store.close()
     assert path.exists()
+    store = await SqlStore.open(sqlite_url(path).replace("sqlite:", "sqlite+aiosqlite:"))
+    assert (await store.load()).sequence == 1
+    await store.close()
 
 
 @pytest.mark.parametrize(

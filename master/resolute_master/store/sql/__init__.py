@@ -13,3 +13,9 @@ Knows tables, statements, connections and schema versions. Must not know what a 
 
 All statements are functions of a `sqlalchemy.Connection`, run inside one transaction by a `Database`.
 """
+
+from __future__ import annotations
+
+from resolute_master.store.sql.store import SqlStore, sqlite_url
+
+__all__ = ["SqlStore", "sqlite_url"]

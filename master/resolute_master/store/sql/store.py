@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, make_url, select, text
+from sqlalchemy import URL, Connection, make_url, select, text
 from sqlalchemy.exc import ArgumentError
 
 from resolute.errors import InvalidInput
@@ -165,6 +165,11 @@ class SqlStore:
 
     async def close(self) -> None:
         await self._database.close()
+
+
+def sqlite_url(path: Path) -> str:
+    """The URL of a file, whatever characters its path is made of."""
+    return URL.create("sqlite", database=str(path)).render_as_string()
 
 
 def _sqlite_path(url: str) -> Path:

@@ -19,6 +19,7 @@ MOMENT = sa.BigInteger()  # microseconds since 1970
 
 def upgrade() -> None:
     _searches()
+    _results()
     _machines()
     _people()
     _engine()
@@ -67,6 +68,9 @@ def _searches() -> None:
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("ix_trials_experiment_id", "trials", ["experiment_id"])
+
+
+def _results() -> None:
     op.create_table(
         "checkpoints",
         sa.Column("uuid", NAME, nullable=False),
