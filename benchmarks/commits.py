@@ -14,7 +14,7 @@ from resolute_master.domain.commands import CreateUser
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.engine import Engine
-from resolute_master.store.sql.store import SqlStore
+from resolute_master.store.sql.store import SqlStore, sqlite_url
 
 COMMANDS = 500
 IN_FLIGHT = (1, 20, 200)
@@ -43,7 +43,7 @@ def _bare(path: Path) -> float:
 
 
 async def _engine(path: Path, in_flight: int) -> float:
-    store = await SqlStore.open(f"sqlite+aiosqlite:///{path}")
+    store = await SqlStore.open(sqlite_url(path))
     name = PoolName("default")
     engine = Engine(
         store=store, clock=SystemClock(), ids=SystemIds(), pools={name: PoolPolicy(name=name)}, version="bench"

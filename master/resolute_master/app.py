@@ -39,7 +39,7 @@ from resolute_master.engine.reporting import Reporting
 from resolute_master.pools import cloud_of, pool_policies
 from resolute_master.scripted_interruptions import InterruptionsBySteps
 from resolute_master.store.base import Store
-from resolute_master.store.sql import SqlStore
+from resolute_master.store.sql import SqlStore, sqlite_url
 from resolute_provisioner.bootstrap import MachineBoot
 from resolute_provisioner.clouds.local import LocalCloud
 from resolute_provisioner.reconcile import Reconciler
@@ -96,7 +96,7 @@ async def _open_store(config: MasterConfig) -> Store:
         raise InvalidInput(
             f"cluster_state_dir: cannot make {path.parent}: {error.strerror or error}; name a directory that can be written"
         ) from error
-    return await SqlStore.open(f"sqlite+aiosqlite:///{path}")
+    return await SqlStore.open(sqlite_url(path))
 
 
 async def _until(stop: asyncio.Event, services: list[asyncio.Task[None]]) -> None:

@@ -16,6 +16,9 @@ from resolute_master.store.writers import BatchedWriter
 
 VALIDATION_GROUP = "validation"
 
+LOG_ROW_BYTES = 200
+"""About what a log line takes besides its text."""
+
 
 class Reporting:
     """One batched writer a stream. Runs inside `run`; every method returns when its rows are durable."""
@@ -24,7 +27,9 @@ class Reporting:
         self._store = store
         self._engine = engine
         self._metrics: BatchedWriter[MetricReport, MetricOutcome] = BatchedWriter(self._store_metrics)
-        self._logs: BatchedWriter[LogRecord, None] = BatchedWriter(self._store_logs)
+        self._logs: BatchedWriter[LogRecord, None] = BatchedWriter(
+            self._store_logs, size_of=lambda record: len(record.log) + LOG_ROW_BYTES
+        )
         self._marks: BatchedWriter[StepMark, None] = BatchedWriter(store.append_step_marks)
         self._log_watchers: dict[Any, set[Watch]] = {}
         engine.on_commit(lambda change: self._wake(record.task_id for record in change.logs))
