@@ -21,9 +21,8 @@ from resolute.wire.states import SlotKind
 
 TOOL_TIMEOUT_S = 30.0
 
-_NVIDIA_QUERY = ("nvidia-smi", "--query-gpu=index,name,uuid,mig.mode.current", "--format=csv,noheader")
-_NVIDIA_LIST = ("nvidia-smi", "-L")
-_ROCM_QUERY = ("rocm-smi", "--showuniqueid", "--showproductname", "--json")
+_NVIDIA_QUERY = ("--query-gpu=index,name,uuid,mig.mode.current", "--format=csv,noheader")
+_ROCM_QUERY = ("--showuniqueid", "--showproductname", "--json")
 
 
 class DetectionFailed(ResoluteError):
@@ -31,9 +30,17 @@ class DetectionFailed(ResoluteError):
 
 
 def detect(
-    slot_type: str, *, artificial_slots: int, agent_id: str, visible_gpus: Sequence[str] = ()
+    slot_type: str,
+    *,
+    artificial_slots: int,
+    agent_id: str,
+    visible_gpus: Sequence[str] = (),
+    search_path: str | None = None,
 ) -> tuple[Device, ...]:
-    """The devices for a slot type (`auto`, `cpu`, `cuda` or `gpu`, `rocm`, `none`); artificial slots win over all."""
+    """The devices for a slot type (`auto`, `cpu`, `cuda` or `gpu`, `rocm`, `none`); artificial slots win over all.
+
+    `search_path` is where the vendors' tools are looked for; `None` is the process's own PATH.
+    """
     if artificial_slots:
         return artificial(artificial_slots, agent_id)
     match slot_type:
@@ -42,11 +49,15 @@ def detect(
         case "cpu":
             return (cpu(),)
         case "cuda" | "gpu":
-            return _cuda(visible_gpus, required=True)
+            return _cuda(_tool("nvidia-smi", search_path, required=True), visible_gpus)
         case "rocm":
-            return _rocm(visible_gpus, required=True)
+            return _rocm(_tool("rocm-smi", search_path, required=True), visible_gpus)
         case "auto":
-            return _cuda(visible_gpus) or _rocm(visible_gpus) or (cpu(),)
+            if tool := _tool("nvidia-smi", search_path):
+                return _cuda(tool, visible_gpus)
+            if tool := _tool("rocm-smi", search_path):
+                return _rocm(tool, visible_gpus)
+            return (cpu(),)
         case _:
             raise InvalidInput(f"slot_type: {slot_type!r} is none of auto, cpu, cuda, gpu, rocm, none")
 
@@ -73,41 +84,37 @@ def _cpu_model() -> str:
     return found.group(1).strip() if found else platform.machine()
 
 
-def _cuda(visible: Sequence[str], *, required: bool = False) -> tuple[Device, ...]:
-    if not _present("nvidia-smi", required):
-        return ()
-    devices, mig = parse_nvidia(_run(_NVIDIA_QUERY))
+def _cuda(tool: str, visible: Sequence[str]) -> tuple[Device, ...]:
+    devices, mig = parse_nvidia(_run(tool, *_NVIDIA_QUERY))
     if mig:
-        devices = parse_nvidia_mig(_run(_NVIDIA_LIST))
+        devices = parse_nvidia_mig(_run(tool, "-L"))
     elif visible:
         devices = only_visible(devices, visible)
-    if not devices and required:
-        raise DetectionFailed("nvidia-smi lists no GPU that this agent may use; check visible_gpus and the driver")
+    return _some(devices, tool)
+
+
+def _rocm(tool: str, visible: Sequence[str]) -> tuple[Device, ...]:
+    devices = parse_rocm(_run(tool, *_ROCM_QUERY))
+    return _some(only_visible(devices, visible) if visible else devices, tool)
+
+
+def _some(devices: tuple[Device, ...], tool: str) -> tuple[Device, ...]:
+    if not devices:
+        raise DetectionFailed(f"{tool} lists no GPU; repair the driver, or set slot_type to cpu")
     return devices
 
 
-def _rocm(visible: Sequence[str], *, required: bool = False) -> tuple[Device, ...]:
-    if not _present("rocm-smi", required):
-        return ()
-    devices = parse_rocm(_run(_ROCM_QUERY))
-    if visible:
-        devices = only_visible(devices, visible)
-    if not devices and required:
-        raise DetectionFailed("rocm-smi lists no GPU that this agent may use; check visible_gpus and the driver")
-    return devices
-
-
-def _present(tool: str, required: bool) -> bool:
-    if shutil.which(tool):
-        return True
-    if required:
+def _tool(name: str, search_path: str | None, *, required: bool = False) -> str:
+    """The path of a vendor's tool; empty when it is not there and need not be."""
+    found = shutil.which(name, path=search_path)
+    if found is None and required:
         raise DetectionFailed(
-            f"{tool} is not on PATH, and the slot type asks for its devices; set slot_type to cpu or auto"
+            f"{name} is not on PATH, and the slot type asks for its devices; set slot_type to cpu or auto"
         )
-    return False
+    return found or ""
 
 
-def _run(command: Sequence[str]) -> str:
+def _run(*command: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -15,7 +15,7 @@ from resolute.wire.agent_link import Exit
 from resolute.wire.states import FailureKind
 from resolute_agent import processes
 from resolute_agent.runtimes.base import STREAMS, LaunchFailed, LaunchRefused, Runtime
-from resolute_agent.runtimes.process import ProcessRuntime
+from resolute_agent.runtimes.process import PrivateRoots, ProcessRuntime
 from resolute_agent.runtimes.scripted import ScriptedRuntime
 from support.agent_scripts import a_container, a_context
 
@@ -26,6 +26,7 @@ RUNTIMES = [
     "scripted",
     "process, plain",
     pytest.param("process, private", marks=pytest.mark.needs("namespaces")),
+    pytest.param("process, private, as an ordinary user", marks=pytest.mark.needs("namespaces")),
 ]
 
 
@@ -43,8 +44,11 @@ async def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     opened: list[Runtime] = []
 
     async def anew() -> Runtime:
-        runtime = await ProcessRuntime.open(tmp_path / "containers", private_root=request.param.endswith("private"))
-        assert (runtime.private_roots.mode != "none") is request.param.endswith("private"), runtime.private_roots.reason
+        private = "private" in request.param
+        runtime = await ProcessRuntime.open(tmp_path / "containers", private_root=private)
+        assert (runtime.private_roots.mode != "none") is private, runtime.private_roots.reason
+        if "user" in request.param:
+            runtime = ProcessRuntime(tmp_path / "containers", PrivateRoots(mode="user"))
         opened.append(runtime)
         return runtime
 

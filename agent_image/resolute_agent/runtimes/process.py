@@ -144,6 +144,8 @@ class ProcessRuntime:
         run = home / "run"
         for folder in ("info", "workdir", "pythonuserbase", "train/model", "train/logs"):
             (run / folder).mkdir(parents=True, mode=0o700)
+        for folder in (home, run, run / "train"):  # `parents` ignores the mode
+            folder.chmod(0o700)
         for folder in ("tmp", "root"):
             (home / folder).mkdir(mode=0o700)
         (home / "tmp").chmod(0o1777)

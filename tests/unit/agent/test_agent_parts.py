@@ -183,13 +183,22 @@ def test_rocm_cards_are_sorted_by_their_number() -> None:
     assert [device.index for device in parse_rocm(json.dumps({**cards, "system": {"Driver": "6"}}))] == [2, 10]
 
 
-def test_a_broken_tool_fails_loudly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_tool_fails_loudly(tmp_path: Path) -> None:
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho 'driver mismatch' >&2\nexit 9\n")
     tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(DetectionFailed, match="driver mismatch"):
-        detect("auto", artificial_slots=0, agent_id="a")
+    for slot_type in ("auto", "cuda"):
+        with pytest.raises(DetectionFailed, match="driver mismatch"):
+            detect(slot_type, artificial_slots=0, agent_id="a", search_path=str(tmp_path))
+    tool.write_text(f"#!/bin/sh\nprintf '%s' '{NVIDIA}'\n")
+    assert len(detect("auto", artificial_slots=0, agent_id="a", search_path=str(tmp_path))) == 2
+    tool.write_text("#!/bin/sh\n")
+    with pytest.raises(DetectionFailed, match="lists no GPU"):
+        detect("auto", artificial_slots=0, agent_id="a", search_path=str(tmp_path))
+    with pytest.raises(DetectionFailed, match="rocm-smi is not on PATH"):
+        detect("rocm", artificial_slots=0, agent_id="a", search_path=str(tmp_path))
+    (cpu,) = detect("auto", artificial_slots=0, agent_id="a", search_path=str(tmp_path / "empty"))
+    assert cpu.kind is SlotKind.CPU
 
 
 # ---------------------------------------------------------------------------------------------------- environment
