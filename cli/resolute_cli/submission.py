@@ -98,7 +98,6 @@ def configuration_text(path: str, overrides: list[str]) -> str:
     """The file as it is, or, with overrides, the merged configuration as YAML. Raises `UsageError`."""
     import yaml
 
-    from resolute.config.merging import merge
     from resolute.config.yaml_text import load_yaml
 
     try:
@@ -110,11 +109,25 @@ def configuration_text(path: str, overrides: list[str]) -> str:
         config = load_yaml(text, what=path)
     except InvalidInput as error:
         raise UsageError(str(error)) from None
+    if not config:
+        raise UsageError(f"{path} is empty; it must say at least what to run")
     if not overrides:
         return text
     for override in overrides:
-        config = merge(parse_override(override), config)
+        config = overlaid(config, parse_override(override))
     return yaml.safe_dump(config, sort_keys=False)
+
+
+def overlaid(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with the changes in it: mappings key by key, everything else as a whole, null as well."""
+    merged = dict(config)
+    for key, value in changes.items():
+        below = merged.get(key)
+        if isinstance(value, Mapping) and (below is None or isinstance(below, Mapping)):
+            merged[key] = overlaid(below or {}, value)
+        else:
+            merged[key] = value
+    return merged
 
 
 def parse_override(text: str) -> dict[str, Any]:
@@ -158,7 +171,6 @@ def run_test(
     """Checks the configuration, then runs one batch of it and follows the stages."""
     import yaml
 
-    from resolute.config.merging import merge
     from resolute.config.yaml_text import load_yaml
 
     cli.render.note("Validating experiment configuration...")
@@ -166,7 +178,7 @@ def run_test(
     full = load_yaml(config)
     searcher = {**(full.pop("searcher", None) or {})}
     kept = {key: searcher[key] for key in ("metric", "smaller_is_better") if key in searcher}
-    shrunken = merge({**TEST_CONFIG, "searcher": {**TEST_CONFIG["searcher"], **kept}}, full)
+    shrunken = overlaid(full, {**TEST_CONFIG, "searcher": {**TEST_CONFIG["searcher"], **kept}})
     answer = submit(cli, args, yaml.safe_dump(shrunken, sort_keys=False), context)
     experiment = answer.experiment.id
     cli.render.note(f"Created test experiment {experiment}")

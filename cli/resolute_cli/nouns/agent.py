@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 
-from resolute.wire.rest.agents import Agent
 from resolute_cli.command import Command, Group, UsageError
 from resolute_cli.invocation import Invocation
 
@@ -31,15 +29,15 @@ def list_agents(cli: Invocation, args: argparse.Namespace) -> None:
 
 
 def enable(cli: Invocation, args: argparse.Namespace) -> None:
-    ids = _targets(args, cli.api().agents.list() if args.all else ())
+    ids = _targets(cli, args)
     for agent_id in ids:
         cli.api().agents.enable(agent_id)
     cli.render.done(f"Enabled {_named(ids)}", agents=ids, enabled=True)
 
 
 def disable(cli: Invocation, args: argparse.Namespace) -> None:
+    ids = _targets(cli, args)
     api = cli.api()
-    ids = _targets(args, api.agents.list() if args.all else ())
     for agent_id in ids:
         api.agents.disable(agent_id, drain=args.drain)
     if not args.drain:
@@ -64,10 +62,10 @@ def disable(cli: Invocation, args: argparse.Namespace) -> None:
     cli.render.table(("Task ID", "Allocation ID", "Name", "Slots Needed", "Agent"), rows, tasks)
 
 
-def _targets(args: argparse.Namespace, agents: Iterable[Agent]) -> list[str]:
+def _targets(cli: Invocation, args: argparse.Namespace) -> list[str]:
     if bool(args.agent_id) == bool(args.all):
         raise UsageError("name one agent, or all of them with --all")
-    return [args.agent_id] if args.agent_id else sorted(agent.id for agent in agents)
+    return [args.agent_id] if args.agent_id else sorted(agent.id for agent in cli.api().agents.list())
 
 
 def _named(ids: list[str]) -> str:

@@ -1,0 +1,577 @@
+"""Commands against a small master over HTTP: what they ask, what they print, how they end."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tarfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from resolute.wire.rest.enums import LaunchWarning, LogLevel, WireCheckpointState, WireExperimentState
+from resolute.wire.rest.jobs import RBACJob
+from resolute.wire.rest.metrics import Metrics
+from resolute.wire.rest.passwords import hash_password
+from resolute.wire.rest.trials import MetricsWorkload
+from resolute_cli.invocation import Invocation
+from resolute_cli.main import main
+from resolute_cli.render import Renderer
+from support.cli_master import (
+    CHECKPOINT_FILES,
+    PASSWORD,
+    UUID,
+    FakeMaster,
+    a_checkpoint,
+    a_job,
+    a_limited_job,
+    a_log_line,
+    a_tar,
+    a_trial,
+    an_experiment,
+    decoded_files,
+    running,
+)
+
+
+class Shell:
+    """Runs commands with streams and variables of its own."""
+
+    def __init__(self, master: FakeMaster, directory: Path) -> None:
+        self.master = master
+        self.directory = directory
+        self.environ = {
+            "DET_MASTER": master.url,
+            "DET_USER": "determined",
+            "DET_PASS": PASSWORD,
+            "DET_DEBUG_CONFIG_PATH": str(directory / "config"),
+            "HOME": str(directory),
+        }
+        self.out = self.err = ""
+
+    def __call__(self, *words: str, answers: str = "") -> int:
+        out, err = io.StringIO(), io.StringIO()
+        invocation = Invocation(environ=self.environ, render=Renderer(out, err), stdin=io.StringIO(answers))
+        code = main(words, invocation)
+        self.out, self.err = out.getvalue(), err.getvalue()
+        return code
+
+    def ok(self, *words: str) -> str:
+        assert self(*words) == 0, self.err
+        return self.out
+
+    def header(self, *words: str) -> list[str]:
+        """Titles of the first table."""
+        lines = [line for line in self.ok(*words).splitlines() if "|" in line]
+        return [title.strip() for title in lines[0].split("|")]
+
+
+@pytest.fixture
+def master() -> Iterator[FakeMaster]:
+    made = FakeMaster(
+        experiments={1: an_experiment(), 2: an_experiment(2, archived=True), 3: an_experiment(3, username="ada")},
+        trials={1: a_trial()},
+        checkpoints=(a_checkpoint(),),
+        logs=(a_log_line(1, "one"), a_log_line(2, "two", LogLevel.ERROR), a_log_line(3, "three")),
+    )
+    with running(made):
+        yield made
+
+
+@pytest.fixture
+def det(master: FakeMaster, tmp_path: Path) -> Shell:
+    return Shell(master, tmp_path)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A configuration beside a directory of model code."""
+    directory = tmp_path / "model"
+    directory.mkdir()
+    (directory / "train.py").write_text("print('hello')\n")
+    (directory / "secret.bin").write_text("not this")
+    (directory / ".detignore").write_text("*.bin\n")
+    (tmp_path / "const.yaml").write_text("name: digits\nsearcher: {name: single}\n")
+    return directory
+
+
+# -------------------------------------------------------------------------------------------------------------- columns
+
+COLUMNS = {
+    ("experiment", "list"): "ID, Owner, Name, Parent ID, State, Progress, Started, Ended, Resource Pool",
+    ("experiment", "list", "--all"): (
+        "ID, Owner, Name, Parent ID, State, Progress, Started, Ended, Resource Pool, Archived"
+    ),
+    ("experiment", "list", "--show_project"): (
+        "Workspace, Project, ID, Owner, Name, Parent ID, State, Progress, Started, Ended, Resource Pool"
+    ),
+    ("experiment", "describe", "1"): (
+        "Experiment ID, State, Progress, Started, Ended, Name, Description, Archived, Resource Pool, Labels"
+    ),
+    ("experiment", "list-trials", "1"): "Trial ID, State, H-Params, Started, Ended, # of Batches",
+    ("experiment", "list-checkpoints", "1"): (
+        "Trial ID, # of Batches, State, Validation Metric, UUID, Resources, Size"
+    ),
+    ("trial", "describe", "1"): "Experiment ID, State, H-Params, Started, Ended",
+    ("trial", "describe", "1", "--metrics-summary"): (
+        "Experiment ID, State, H-Params, Summary Metrics, Started, Ended"
+    ),
+    ("checkpoint", "describe", UUID): (
+        "Experiment ID, Trial ID, Steps Completed, Report Time, Checkpoint UUID, Validation Metrics, Metadata"
+    ),
+    ("agent", "list"): (
+        "Agent ID, Version, Registered Time, Slots, Containers, Resource Pool, Enabled, Draining, Addresses"
+    ),
+    ("slot", "list"): ("Agent ID, Resource Pool, Slot ID, Enabled, Draining, Allocation ID, Task Name, Type, Device"),
+    ("task", "list"): (
+        "Task ID, Allocation ID, Name, Slots Needed, Registered Time, Agent, Priority, Resource Pool, Ports"
+    ),
+    ("job", "list"): "#, ID, Type, Job Name, Priority, Submitted, Slots (acquired/needed), State, User",
+    ("user", "list"): (
+        "User Id, Username, Display Name, Admin, Active, Remote, Agent Uid, Agent Gid, Agent User, Agent Group"
+    ),
+}
+
+
+@pytest.mark.parametrize("words", sorted(COLUMNS), ids=" ".join)
+def test_tables_have_these_columns(det: Shell, words: tuple[str, ...]) -> None:
+    assert det.header(*words) == COLUMNS[words].split(", ")
+
+
+@pytest.mark.parametrize("words", sorted(COLUMNS), ids=" ".join)
+def test_csv_has_the_same_columns(det: Shell, words: tuple[str, ...]) -> None:
+    rows = list(csv.reader(io.StringIO(det.ok(*words, "--csv"))))
+    assert rows[0] == COLUMNS[words].split(", ")
+    assert len(rows) > 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *sorted(COLUMNS),
+        ("resource-pool", "list"),
+        ("instance",),
+        ("ledger",),
+        ("decisions",),
+        ("job", "explain", "job-1"),
+        ("master", "info"),
+        ("master", "config"),
+        ("experiment", "config", "1"),
+        ("experiment", "pause", "1"),
+        ("trial", "kill", "1"),
+        ("user", "whoami"),
+        ("version",),
+        ("slot", "disable", "agent-1", "0"),
+    ],
+    ids=" ".join,
+)
+def test_json_is_json_and_nothing_else(det: Shell, words: tuple[str, ...]) -> None:
+    text = det.ok(*words, "--json")
+    assert json.dumps(json.loads(text), indent=2, sort_keys=True, ensure_ascii=False) + "\n" == text
+
+
+def test_workloads_stand_together_by_step(det: Shell) -> None:
+    out = det.ok("experiment", "describe", "1", "--metrics")
+    line = next(line for line in out.splitlines() if "Training Metric: loss" in line)
+    assert [title.strip() for title in line.split("|")] == [
+        *("Trial ID", "# of Batches", "State", "Report Time", "Training Metric: loss"),
+        *("Checkpoint State", "Checkpoint Report Time", "Validation State", "Validation Report Time"),
+        "Validation Metric: accuracy",
+    ]
+    rows = [[cell.strip() for cell in line.split("|")] for line in out.splitlines() if line.startswith("        1 |")]
+    assert rows[-1][:2] + rows[-1][4:6] + rows[-1][-1:] == ["1", "30", "0.3", "COMPLETED", "0.9"]
+
+
+def test_descriptions_can_be_written_to_files(det: Shell, tmp_path: Path) -> None:
+    det.ok("e", "describe", "1", "--metrics", "--outdir", str(tmp_path / "out"))
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "experiments.csv",
+        "trials.csv",
+        "workloads.csv",
+    ]
+    with (tmp_path / "out/workloads.csv").open(newline="") as file:
+        assert [row["# of Batches"] for row in csv.DictReader(file)] == ["10", "30"]
+
+
+def test_the_list_is_of_ones_own_experiments_unless_all_are_asked_for(det: Shell) -> None:
+    assert [one["id"] for one in json.loads(det.ok("e", "list", "--json"))] == [1]
+    assert [one["id"] for one in json.loads(det.ok("e", "ls", "-a", "--json"))] == [1, 2, 3]
+
+
+def test_pages_are_followed_to_the_end(det: Shell, master: FakeMaster) -> None:
+    assert len(json.loads(det.ok("e", "list", "--all", "--limit", "1", "--json"))) == 3
+    assert [dict(one.query)["offset"] for one in master.asked("GET", "/api/v1/experiments")[1:]] == ["1", "2"]
+    assert len(json.loads(det.ok("e", "list", "--all", "--limit", "1", "--pages", "1", "--json"))) == 1
+
+
+def test_jobs_that_may_not_be_seen_are_starred(det: Shell, master: FakeMaster) -> None:
+    master.jobs = (RBACJob(full=a_job()), RBACJob(limited=a_limited_job()))
+    rows = list(csv.reader(io.StringIO(det.ok("job", "list", "--csv"))))
+    assert rows[2] == ["N/A", "job-2", "EXPERIMENT", "***", "50", "***", "0/1", "QUEUED", "***"]
+
+
+def test_slots_say_what_runs_in_them(det: Shell) -> None:
+    rows = list(csv.reader(io.StringIO(det.ok("slot", "--csv"))))
+    assert [row[5:8] for row in rows[1:]] == [["1.task.1", "trial 1", "cpu"], ["FREE", "FREE", "cpu"]]
+
+
+def test_the_ledger_shows_shares_and_interruptions(det: Shell) -> None:
+    out = det.ok("ledger")
+    assert "60.0%" in out
+    assert "Steps Saved" in out
+
+
+# ------------------------------------------------------------------------------------------------------------- creating
+
+
+def test_an_experiment_is_created_with_its_files(det: Shell, master: FakeMaster, model: Path) -> None:
+    out = det.ok("experiment", "create", str(model.parent / "const.yaml"), str(model))
+    assert out.splitlines()[-1] == "Created experiment 4"
+    (request,) = master.created
+    assert request.activate
+    assert request.config == "name: digits\nsearcher: {name: single}\n"
+    assert decoded_files(request) == {"train.py": b"print('hello')\n"}
+
+
+def test_flags_change_what_is_created(det: Shell, master: FakeMaster, model: Path) -> None:
+    config = str(model.parent / "const.yaml")
+    det.ok("e", "create", config, str(model), "--paused", "--config", "name=other", "--project_id", "7", "-i", config)
+    (request,) = master.created
+    assert (request.activate, request.project_id) == (False, 7)
+    assert yaml.safe_load(request.config)["name"] == "other"
+    assert sorted(decoded_files(request)) == ["const.yaml", "train.py"]
+
+
+def test_following_shows_the_log_of_the_first_trial(det: Shell, master: FakeMaster, model: Path) -> None:
+    out = det.ok("e", "create", str(model.parent / "const.yaml"), str(model), "-f")
+    lines = out.splitlines()
+    assert lines[1:4] == [
+        "Created experiment 4",
+        "Waiting for first trial to begin...",
+        "Following first trial with ID 4",
+    ]
+    assert [line.rpartition(": ")[2] for line in lines[4:7]] == ["one", "two", "three"]
+    assert lines[7] == "The log ends here for now. To see it again: det trial logs -f 4"
+    assert dict(master.asked("GET", "/api/v1/trials/4/logs")[0].query) == {"follow": "true"}
+
+
+def test_warnings_of_the_launch_are_shown_apart(det: Shell, master: FakeMaster, model: Path) -> None:
+    master.warnings = (LaunchWarning.CURRENT_SLOTS_EXCEEDED,)
+    det.ok("e", "create", str(model.parent / "const.yaml"), str(model))
+    assert "more slots than the pool has" in det.err
+
+
+def test_what_the_master_refuses_is_said_in_its_words(det: Shell, master: FakeMaster, model: Path) -> None:
+    (model.parent / "bad.yaml").write_text("name: x\n")
+    assert det("e", "create", str(model.parent / "bad.yaml"), str(model)) == 1
+    assert det.err == "Failed to create an experiment: <config>.searcher: is a required property\n"
+    assert 4 not in master.experiments
+
+
+def test_too_large_a_context_is_refused_before_anything_is_sent(det: Shell, master: FakeMaster, model: Path) -> None:
+    with (model / "huge.data").open("wb") as file:
+        file.truncate(99_614_721)
+    assert det("e", "create", str(model.parent / "const.yaml"), str(model)) == 1
+    assert "99614720" in det.err and ".detignore" in det.err
+    assert master.created == []
+
+
+def test_an_unreadable_configuration_is_a_wrong_call(det: Shell, model: Path) -> None:
+    (model.parent / "broken.yaml").write_text("a: [1\n")
+    assert det("e", "create", str(model.parent / "broken.yaml"), str(model)) == 2
+    assert "broken.yaml" in det.err
+    assert det("e", "create", str(model.parent / "none.yaml"), str(model)) == 2
+
+
+def test_a_test_run_shows_its_stages(det: Shell, master: FakeMaster, model: Path) -> None:
+    def finish(fake: FakeMaster, number: int) -> None:
+        done = MetricsWorkload(metrics=Metrics(), num_inputs=0, total_batches=1)
+        fake.trials[number] = replace(
+            fake.trials[number], total_batches_processed=1, latest_validation=done, checkpoint_count=1
+        )
+        fake.experiments[number] = replace(fake.experiments[number], state=WireExperimentState.COMPLETED)
+
+    master.on_get_experiment = finish
+    out = det.ok("e", "create", str(model.parent / "const.yaml"), str(model), "--test")
+    assert [request.validate_only for request in master.created] == [True, False]
+    config = yaml.safe_load(master.created[1].config)
+    assert (config["searcher"]["max_length"], config["max_restarts"]) == ({"batches": 1}, 0)
+    assert [line.strip() for line in out.splitlines()[-5:]] == [
+        "Scheduling task: passed",
+        "Testing training: passed",
+        "Testing validation: passed",
+        "Testing checkpointing: passed",
+        "Model definition test succeeded!",
+    ]
+
+
+def test_a_failed_test_run_fails(det: Shell, master: FakeMaster, model: Path) -> None:
+    def fail(fake: FakeMaster, number: int) -> None:
+        fake.experiments[number] = replace(fake.experiments[number], state=WireExperimentState.ERROR)
+
+    master.on_get_experiment = fail
+    assert det("e", "create", str(model.parent / "const.yaml"), str(model), "-t") == 1
+    assert "Testing validation: failed" in det.out
+    assert "ended as ERROR" in det.err
+
+
+# --------------------------------------------------------------------------------------------------- acting and waiting
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "said"),
+    [
+        ("activate", "activate", "Activated"),
+        ("unpause", "activate", "Activated"),
+        ("pause", "pause", "Paused"),
+        ("cancel", "cancel", "Canceled"),
+        ("kill", "kill", "Killed"),
+        ("archive", "archive", "Archived"),
+        ("unarchive", "unarchive", "Unarchived"),
+    ],
+)
+def test_actions_are_one_request(det: Shell, master: FakeMaster, verb: str, path: str, said: str) -> None:
+    assert det.ok("experiment", verb, "1") == f"{said} experiment 1\n"
+    assert len(master.asked("POST", f"/api/v1/experiments/1/{path}")) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [(WireExperimentState.COMPLETED, 0), (WireExperimentState.CANCELED, 1), (WireExperimentState.ERROR, 1)],
+)
+def test_waiting_tells_the_end_by_its_code(
+    det: Shell, master: FakeMaster, state: WireExperimentState, code: int
+) -> None:
+    master.experiments[1] = an_experiment(state=state)
+    assert det("experiment", "wait", "1") == code
+    assert det.out == f"Experiment 1 ended as {state.name}\n"
+
+
+def test_deleting_asks_first(det: Shell, master: FakeMaster) -> None:
+    assert det("e", "delete", "1", answers="n\n") == 0
+    assert (det.out, 1 in master.experiments) == ("Nothing was deleted\n", True)
+    assert det("e", "delete", "1", answers="y\n") == 0
+    assert (det.out, 1 in master.experiments) == ("Deletion of experiment 1 is in progress\n", False)
+    assert det.ok("e", "delete", "2", "--yes") == "Deletion of experiment 2 is in progress\n"
+
+
+def test_changes_go_out_as_patches(det: Shell, master: FakeMaster) -> None:
+    assert det.ok("e", "set", "priority", "1", "7") == "Set `priority` of experiment 1 to 7\n"
+    assert det.ok("e", "set", "max-slots", "1", "none") == "Set `max-slots` of experiment 1 to None\n"
+    det.ok("e", "set", "name", "1", "better")
+    priority, slots, name = (request.body for request in master.asked("PATCH", "/api/v1/experiments/1"))
+    assert (priority["resources"]["priority"], priority["name"]) == (7, None)
+    assert slots["resources"] == {"maxSlots": None, "priority": None, "weight": None}
+    assert (name["name"], name["resources"], name["labels"]) == ("better", None, None)
+
+
+def test_jobs_are_updated_and_explained(det: Shell, master: FakeMaster) -> None:
+    det.ok("job", "update", "job-1", "--priority", "3")
+    (request,) = master.asked("POST", "/api/v1/job-queues")
+    assert request.body["updates"][0] | {"jobId": "job-1", "priority": 3} == request.body["updates"][0]
+    assert det.ok("job", "explain", "job-1") == "Job job-1 is QUEUED: a machine is starting\n  - local-2 joins in 3 s\n"
+
+
+def test_agents_are_drained_all_at_once(det: Shell, master: FakeMaster) -> None:
+    out = det.ok("agent", "disable", "--all", "--drain")
+    (request,) = master.asked("POST", "/api/v1/agents/agent-1/disable")
+    assert request.body["drain"] is True
+    assert "1.task.1" in out
+
+
+# ------------------------------------------------------------------------------------------------------ logs, downloads
+
+
+def test_logs_are_printed_as_they_are(det: Shell) -> None:
+    assert [line.rpartition(": ")[2] for line in det.ok("trial", "logs", "1").splitlines()] == ["one", "two", "three"]
+
+
+def test_the_last_lines_come_in_their_order(det: Shell, master: FakeMaster) -> None:
+    assert [line.rpartition(": ")[2] for line in det.ok("t", "logs", "--tail", "2", "1").splitlines()] == [
+        "two",
+        "three",
+    ]
+    assert dict(master.asked("GET", ".*/logs")[0].query) == {"limit": "2", "orderBy": "ORDER_BY_DESC"}
+    assert [line.rpartition(": ")[2] for line in det.ok("t", "logs", "--head", "1", "1").splitlines()] == ["one"]
+
+
+def test_levels_and_filters_go_to_the_master(det: Shell, master: FakeMaster) -> None:
+    flags = ("--level", "ERROR", "--rank-id", "0", "--rank-id", "1", "--timestamp-after", "2024-05-01T12:00:00+02:00")
+    assert det.ok("trial", "logs", "1", *flags).endswith("ERROR: two\n")
+    assert master.asked("GET", ".*/logs")[0].query == (
+        ("levels", "LOG_LEVEL_ERROR"),
+        ("levels", "LOG_LEVEL_CRITICAL"),
+        ("rankIds", "0"),
+        ("rankIds", "1"),
+        ("timestampAfter", "2024-05-01T10:00:00Z"),
+    )
+
+
+def test_a_followed_log_survives_a_broken_connection(det: Shell, master: FakeMaster) -> None:
+    master.drop_logs_after = [2, 0, 1]
+    lines = det.ok("trial", "logs", "-f", "1").splitlines()
+    assert [line.rpartition(": ")[2] for line in lines[:3]] == ["one", "two", "three"]
+    assert len(lines) == 4
+    assert len(master.asked("GET", ".*/logs")) == 4
+
+
+def test_the_log_of_an_experiment_is_that_of_its_first_trial(det: Shell, master: FakeMaster) -> None:
+    master.trials = {9: a_trial(9), 4: a_trial(4)}
+    det.ok("experiment", "logs", "1")
+    assert len(master.asked("GET", "/api/v1/trials/4/logs")) == 1
+    assert det("experiment", "logs", "2") == 1
+    assert "trial of experiment '2' not found" in det.err
+
+
+def test_a_checkpoint_is_downloaded_through_the_master(det: Shell, tmp_path: Path) -> None:
+    target = tmp_path / "files"
+    assert det.ok("checkpoint", "download", UUID, "-o", str(target)) == f"Local checkpoint path: {target}\n"
+    assert (target / "state/weights.bin").read_bytes() == CHECKPOINT_FILES["state/weights.bin"]
+    assert det("checkpoint", "download", UUID, "-o", str(target)) == 1
+    assert "already exists" in det.err
+
+
+def test_a_checkpoint_is_copied_from_a_storage_that_is_here(det: Shell, master: FakeMaster, tmp_path: Path) -> None:
+    stored = tmp_path / "storage" / UUID
+    (stored / "state").mkdir(parents=True)
+    (stored / "state/weights.bin").write_bytes(b"12345")
+    (stored / "metadata.json").write_bytes(b"{}")
+    made = a_checkpoint()
+    config = {"checkpoint_storage": {"type": "shared_fs", "host_path": str(tmp_path / "storage")}}
+    master.checkpoints = (replace(made, training=replace(made.training, experiment_config=config)),)
+    det.ok("trial", "download", "1", "--best", "-o", str(tmp_path / "a"), "-q")
+    assert det.out == f"{tmp_path / 'a'}\n"
+    assert (tmp_path / "a/state/weights.bin").read_bytes() == b"12345"
+    assert master.asked("GET", f"/checkpoints/{UUID}") == []
+    (stored / "state/weights.bin").write_bytes(b"123")
+    assert det("checkpoint", "download", UUID, "-o", str(tmp_path / "b")) == 1
+    assert "has 3 bytes" in det.err
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_damaged_archive_leaves_nothing(det: Shell, master: FakeMaster, tmp_path: Path) -> None:
+    master.checkpoint_archive = a_tar({**CHECKPOINT_FILES, "state/weights.bin": b"123"})
+    assert det("c", "download", UUID, "-o", str(tmp_path / "out" / "x"), "--mode", "master") == 1
+    assert "has 3 bytes" in det.err
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_only_whole_checkpoints_can_be_downloaded(det: Shell, master: FakeMaster, tmp_path: Path) -> None:
+    master.checkpoints = (a_checkpoint(state=WireCheckpointState.DELETED),)
+    assert det("c", "download", UUID, "-o", str(tmp_path / "x")) == 1
+    assert "is DELETED" in det.err
+
+
+def test_the_model_definition_is_downloaded(det: Shell, tmp_path: Path) -> None:
+    det.ok("e", "download-model-def", "1", "--output-dir", str(tmp_path))
+    with tarfile.open(tmp_path / "experiment_1_model_def.tgz") as tar:
+        assert tar.getnames() == ["train.py"]
+
+
+# --------------------------------------------------------------------------------------------------------------- logins
+
+
+def test_login_is_remembered(det: Shell, master: FakeMaster) -> None:
+    assert det.ok("user", "login", "determined") == "Logged in as user 'determined'\n"
+    del det.environ["DET_USER"], det.environ["DET_PASS"]
+    assert det.ok("user", "whoami") == "You are logged in as user 'determined'\n"
+    assert len(master.asked("POST", "/api/v1/auth/login")) == 1
+    assert master.asked("POST", "/api/v1/auth/login")[0].body["isHashed"] is True
+
+
+def test_logout_forgets(det: Shell, master: FakeMaster) -> None:
+    det.ok("user", "login", "determined")
+    assert det.ok("user", "logout") == "Logged out: determined\n"
+    assert master.tokens == {}
+    del det.environ["DET_USER"], det.environ["DET_PASS"]
+    assert det("user", "whoami") == 1
+    assert "user login" in det.err
+    assert det.ok("user", "logout") == "Nobody was logged in\n"
+
+
+def test_a_wrong_password_is_said_to_be_wrong(det: Shell) -> None:
+    det.environ["DET_PASS"] = "nonsense"
+    assert det("user", "login", "determined") == 1
+    assert "does not accept this password for user 'determined'" in det.err
+    assert det("e", "list") == 1
+    assert det.err.startswith("Failed to list experiments: invalid credentials")
+
+
+def test_an_ended_token_is_dropped_and_replaced(det: Shell, master: FakeMaster) -> None:
+    det.ok("user", "whoami")
+    master.tokens.clear()
+    det.ok("user", "whoami")
+    assert len(master.asked("POST", "/api/v1/auth/login")) == 2
+
+
+def test_nobody_is_asked_where_there_is_no_terminal(det: Shell) -> None:
+    del det.environ["DET_PASS"]
+    assert det("-u", "determined", "e", "list") == 1
+    assert "there is no terminal to ask at" in det.err
+
+
+def test_the_flag_names_the_user(det: Shell, master: FakeMaster) -> None:
+    master.passwords["ada"] = hash_password("Other1234")
+    det.environ.update(DET_USER="ada", DET_PASS="Other1234")
+    det.ok("user", "login", "ada")
+    det.environ.update(DET_USER="determined", DET_PASS=PASSWORD)
+    assert det.ok("-u", "ada", "user", "whoami") == "You are logged in as user 'ada'\n"
+    assert det.ok("user", "whoami") == "You are logged in as user 'determined'\n"
+
+
+# --------------------------------------------------------------------------------------------------------------- errors
+
+
+def test_an_absent_master_is_named_with_what_to_do(det: Shell) -> None:
+    assert det("-m", "http://127.0.0.1:9", "e", "list") == 1
+    assert det.err == (
+        "Failed to list experiments: no master answers at http://127.0.0.1:9 (connection refused). Name the address of a "
+        "running master with -m or DET_MASTER, or start a cluster on this machine with `det deploy local cluster-up`.\n"
+    )
+
+
+def test_the_version_needs_no_master(det: Shell) -> None:
+    assert det("-m", "http://127.0.0.1:9", "version") == 0
+    assert yaml.safe_load(det.out)["master"]["version"] == ""
+    assert "no master answers" in det.err
+
+
+def test_a_wrong_address_is_explained(det: Shell) -> None:
+    assert det("-m", "ftp://host", "e", "list") == 1
+    assert "scheme 'ftp'" in det.err
+
+
+def test_what_is_not_there_is_named(det: Shell) -> None:
+    assert det("experiment", "config", "77") == 1
+    assert det.err == "Failed to show the configuration of an experiment: experiment '77' not found\n"
+
+
+def test_a_busy_master_is_asked_again(det: Shell, master: FakeMaster) -> None:
+    det.ok("user", "whoami")
+    master.failures = [503]
+    det.ok("user", "whoami")
+    assert master.failures == []
+
+
+def test_debugging_shows_the_way_of_an_error(det: Shell) -> None:
+    det.environ["DET_DEBUG"] = "1"
+    assert det("experiment", "config", "77") == 1
+    assert "Traceback" in det.err
+
+
+class InterruptedStream(io.StringIO):
+    """A terminal at which someone presses Ctrl-C."""
+
+    def write(self, text: str) -> int:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_has_its_own_code(det: Shell) -> None:
+    err = io.StringIO()
+    invocation = Invocation(environ=det.environ, render=Renderer(InterruptedStream(), err), stdin=io.StringIO())
+    assert main(["user", "whoami"], invocation) == 3
+    assert err.getvalue() == "Interrupting...\n"

@@ -1,0 +1,253 @@
+"""The tree of commands: names, aliases and flags as they are documented, and what it costs to ask for help."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resolute_cli.command import UsageError
+from resolute_cli.main import NOUNS, build_parser, main
+from resolute_cli.nouns.user import password_weakness
+from resolute_cli.submission import configuration_text, parse_override
+
+TREE: Mapping[str, tuple[str, ...]] = {
+    "agent": ("disable", "enable", "list", "ls"),
+    "checkpoint": ("delete", "describe", "download", "list", "ls"),
+    "experiment": (
+        "activate",
+        "archive",
+        "cancel",
+        "config",
+        "create",
+        "delete",
+        "describe",
+        "download",
+        "download-model-def",
+        "kill",
+        "label",
+        "lc",
+        "list",
+        "list-checkpoints",
+        "list-trials",
+        "logs",
+        "ls",
+        "lt",
+        "pause",
+        "set",
+        "unarchive",
+        "unpause",
+        "wait",
+    ),
+    "instance": ("list", "ls"),
+    "job": ("explain", "list", "ls", "u", "update"),
+    "master": ("config", "info", "logs"),
+    "resource-pool": ("list", "ls"),
+    "slot": ("disable", "enable", "list", "ls"),
+    "task": ("list", "ls"),
+    "trial": ("describe", "download", "kill", "lc", "list-checkpoints", "logs"),
+    "user": (
+        "activate",
+        "change-password",
+        "create",
+        "deactivate",
+        "list",
+        "login",
+        "logout",
+        "ls",
+        "rename",
+        "whoami",
+    ),
+    "workspace": ("list", "list-projects", "ls"),
+    "deploy": ("local",),
+}
+
+SHORT = {
+    "a": "agent",
+    "c": "checkpoint",
+    "e": "experiment",
+    "j": "job",
+    "rp": "resource-pool",
+    "s": "slot",
+    "t": "trial",
+}
+
+FLAGS: Mapping[tuple[str, ...], frozenset[str]] = {
+    ("experiment", "create"): frozenset(
+        {"-i", "--include", "--template", "--project_id", "--config", "-f", "--follow-first-trial", "--paused", "-t"}
+        | {"--test-mode", "--json"}
+    ),
+    ("experiment", "list"): frozenset(
+        {"-a", "--all", "--show_project", "--limit", "--offset", "--pages", "--csv", "--json"}
+    ),
+    ("experiment", "wait"): frozenset({"--polling-interval", "--json"}),
+    ("experiment", "describe"): frozenset({"--metrics", "--outdir", "--csv", "--json"}),
+    ("trial", "logs"): frozenset(
+        {"-f", "--follow", "--head", "--tail", "--agent-id", "--container-id", "--rank-id", "--source", "--stdtype"}
+        | {"--level", "--timestamp-before", "--timestamp-after", "--json"}
+    ),
+    ("checkpoint", "download"): frozenset({"-o", "--output-dir", "-q", "--quiet", "--mode", "--json"}),
+    ("agent", "disable"): frozenset({"--all", "--drain", "--csv", "--json"}),
+    ("job", "update"): frozenset({"-p", "--priority", "-w", "--weight", "--resource-pool", "--json"}),
+}
+
+
+def verbs_of(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return {name: child for name, child in action.choices.items() if name != "help"}
+    return {}
+
+
+def parser_of(*words: str) -> argparse.ArgumentParser:
+    parser = build_parser(words[0])
+    for word in words:
+        parser = verbs_of(parser)[word]
+    return parser
+
+
+def leaves(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    children = verbs_of(parser)
+    return [leaf for child in children.values() for leaf in leaves(child)] if children else [parser]
+
+
+@pytest.mark.parametrize("noun", sorted(TREE))
+def test_a_noun_has_these_verbs(noun: str) -> None:
+    assert tuple(sorted(verbs_of(parser_of(noun)))) == TREE[noun]
+
+
+@pytest.mark.parametrize(("short", "noun"), sorted(SHORT.items()))
+def test_nouns_have_short_names(short: str, noun: str) -> None:
+    assert sorted(verbs_of(parser_of(short))) == sorted(TREE[noun])
+
+
+@pytest.mark.parametrize("words", sorted(FLAGS), ids=" ".join)
+def test_a_verb_has_these_flags(words: tuple[str, ...]) -> None:
+    found = {flag for action in parser_of(*words)._actions for flag in action.option_strings}
+    assert found - {"-h", "--help"} == FLAGS[words]
+
+
+@pytest.mark.parametrize("noun", [noun.name for noun in NOUNS])
+def test_every_command_has_json_and_something_to_run(noun: str) -> None:
+    for leaf in leaves(parser_of(noun)):
+        flags = {flag for action in leaf._actions for flag in action.option_strings}
+        assert "--json" in flags, leaf.prog
+        assert callable(leaf.get_default("run")), leaf.prog
+        assert leaf.get_default("task"), leaf.prog
+
+
+def test_help_imports_neither_clients_nor_drawing() -> None:
+    """What makes the answer slow is not loaded for it."""
+    program = (
+        "import sys; from resolute_cli.main import main; code = main(['help']);"
+        "heavy = {'httpx', 'rich', 'pydantic', 'yaml', 'msgspec'} & set(sys.modules);"
+        "sys.exit(f'{code} {heavy}' if code or heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "experiment" in done.stdout
+
+
+@pytest.mark.parametrize("words", [[], ["help"], ["trial"], ["experiment", "set"], ["deploy", "local", "help"]])
+def test_groups_without_a_default_print_their_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    assert "usage: det" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["nonsense"],
+        ["experiment", "nonsense"],
+        ["experiment", "describe"],
+        ["experiment", "pause", "one"],
+        ["experiment", "create", "a.yaml", "-f", "--paused"],
+        ["trial", "logs", "1", "--head", "1", "--tail", "1"],
+        ["trial", "logs", "1", "--head", "0"],
+        ["trial", "logs", "1", "--timestamp-after", "yesterday"],
+        ["trial", "download", "1"],
+        ["job", "update", "j"],
+        ["agent", "list", "--json", "--csv"],
+        ["agent", "disable"],
+    ],
+)
+def test_wrong_calls_end_with_code_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err
+
+
+def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("det ")
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("name=x", {"name": "x"}),
+        ("a.b.c=1", {"a": {"b": {"c": 1}}}),
+        ("lr=1e-3", {"lr": 0.001}),
+        ("flag=true", {"flag": True}),
+        ("nothing=null", {"nothing": None}),
+        ("labels=a,b", {"labels": ["a", "b"]}),
+        ("numbers=1,2.5", {"numbers": [1, 2.5]}),
+        ("list=[1, 2]", {"list": [1, 2]}),
+        ("map={a: 1, b: 2}", {"map": {"a": 1, "b": 2}}),
+        ("entrypoint=python train.py --x=1", {"entrypoint": "python train.py --x=1"}),
+        ("bind_mounts={host_path: /a}", {"bind_mounts": [{"host_path": "/a"}]}),
+    ],
+)
+def test_overrides_are_read(text: str, parsed: dict[str, Any]) -> None:
+    assert parse_override(text) == parsed
+
+
+@pytest.mark.parametrize("text", ["name", "=1", "a..b=1", "a={", ".=1"])
+def test_wrong_overrides_are_named(text: str) -> None:
+    with pytest.raises(UsageError, match="--config"):
+        parse_override(text)
+
+
+def test_a_configuration_without_overrides_is_sent_as_written(tmp_path: Path) -> None:
+    text = "# my comment\nname:   digits\n"
+    (tmp_path / "c.yaml").write_text(text)
+    assert configuration_text(str(tmp_path / "c.yaml"), []) == text
+
+
+def test_overrides_change_their_key_only(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("name: digits\nsearcher: {name: single, metric: loss}\nresources: null\n")
+    merged = configuration_text(
+        str(tmp_path / "c.yaml"), ["searcher.metric=accuracy", "resources.slots_per_trial=2", "name=null"]
+    )
+    assert merged == "name: null\nsearcher:\n  name: single\n  metric: accuracy\nresources:\n  slots_per_trial: 2\n"
+
+
+@pytest.mark.parametrize("text", ["", "a: [1", "- a list", "a: 1\na: 2\n", "just words"])
+def test_unreadable_configurations_are_wrong_calls(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(UsageError, match=r"c\.yaml"):
+        configuration_text(str(tmp_path / "c.yaml"), [])
+
+
+def test_a_missing_configuration_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot read the configuration '.*none\.yaml': No such file"):
+        configuration_text(str(tmp_path / "none.yaml"), [])
+
+
+@pytest.mark.parametrize(
+    ("password", "weakness"),
+    [
+        ("Abcdefg1", None),
+        ("Abcde1", "8 characters"),
+        ("abcdefg1", "upper-case"),
+        ("ABCDEFG1", "lower-case"),
+        ("Abcdefgh", "digit"),
+    ],
+)
+def test_weak_passwords_are_explained(password: str, weakness: str | None) -> None:
+    found = password_weakness(password)
+    assert found is None if weakness is None else found is not None and weakness in found
