@@ -3,6 +3,7 @@
 Knows how to run, watch, adopt and end containers, what slots the machine has, and how to keep a master informed
 over a link that may break. Must not know jobs, experiments, users or scheduling.
 
+- `model`       the values of its decisions
 - `state`       pure: (what the agent knows, event) -> (what it knows now, effects)
 - `agent`       the loop that feeds events into `state` and carries its effects out, over injected ports
 - `link`        the port to the master, its framing and back-off; `websocket` is the real one

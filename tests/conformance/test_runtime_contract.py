@@ -214,3 +214,57 @@ async def test_no_process_is_left_when_the_end_is_told(tmp_path: Path) -> None:
     await runtime.start(replace(a_container("exit 0", mark), command=command), a_context())
     assert (await end_of(runtime, mark)).code == 4
     assert processes.marked("DET_CONTAINER_ID", mark) == []
+
+
+async def output_after(runtime: Runtime, command: str, **changes: object) -> tuple[Exit, str, str]:
+    """Run a shell command to its end: how it ended, what it wrote."""
+    await runtime.start(a_container("exit 0", "c9", command=("sh", "-c", command), **changes), a_context())
+    end = await end_of(runtime, "c9")
+    told = [runtime.read_output("c9", stream, 0, 10_000).decode() for stream in STREAMS]
+    return end, told[0], told[1]
+
+
+@pytest.mark.needs("namespaces")
+async def test_a_private_root_keeps_what_lies_under_tmp_and_hides_the_rest(tmp_path: Path) -> None:
+    software = tmp_path / "software"
+    software.mkdir()
+    (software / "tool").write_text("here")
+    (tmp_path / "other").mkdir()
+    runtime = await ProcessRuntime.open(tmp_path / "containers", keep=(str(software),))
+    end, out, err = await output_after(runtime, f"cat {software}/tool; ls {tmp_path}; touch /tmp/own")
+    assert (end.code, out, err) == (0, "heresoftware\n", "")
+    assert "own" not in os.listdir("/tmp")
+
+
+@pytest.mark.needs("namespaces")
+async def test_a_private_root_has_shared_memory_of_the_size_asked_for(tmp_path: Path) -> None:
+    runtime = await ProcessRuntime.open(tmp_path / "containers")
+    _, out, _ = await output_after(runtime, "df --output=size -k /dev/shm | tail -1", shm_bytes=8 * 1024 * 1024)
+    assert out.strip() == "8192"
+
+
+@pytest.mark.needs("namespaces")
+async def test_a_mount_point_that_cannot_be_made_refuses_the_task_and_leaves_nothing(tmp_path: Path) -> None:
+    runtime = await ProcessRuntime.open(tmp_path / "containers")
+    mounts = ((str(tmp_path / "shared"), "/usr/no-such-place"),)
+    with pytest.raises(LaunchRefused, match="/usr/no-such-place"):
+        await runtime.start(a_container("exit 0", shared_directories=mounts), a_context())
+    assert await runtime.adopt() == ()
+    assert not os.path.lexists("/usr/no-such-place")  # noqa: ASYNC240
+
+
+async def test_a_shared_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    runtime = await ProcessRuntime.open(tmp_path / "containers", private_root=False)
+    with pytest.raises(LaunchRefused, match="file/shared"):
+        mounts = ((str(tmp_path / "file" / "shared"), "/determined_shared_fs"),)
+        await runtime.start(a_container("exit 0", shared_directories=mounts), a_context())
+    assert await runtime.adopt() == ()
+
+
+async def test_streams_reopened_by_name_are_not_truncated_and_an_ignored_image_is_told(tmp_path: Path) -> None:
+    runtime = await ProcessRuntime.open(tmp_path / "containers", private_root=False)
+    command = "echo one; echo two > /dev/stdout; echo three > $DET_RUN_DIR/train/logs/stdout.log"
+    _, out, err = await output_after(runtime, command, image="pytorch:2")
+    assert out == "one\ntwo\nthree\n"
+    assert err.startswith("WARNING: image 'pytorch:2' is not used")

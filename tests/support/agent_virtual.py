@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 
-class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]  # a platform's own class
+class _JumpingSelector(selectors.DefaultSelector):
     """Never waits: what the loop would have slept is added to its time."""
 
     def __init__(self) -> None:

@@ -139,50 +139,17 @@ class ProcessRuntime:
             raise LaunchFailed(f"the supervisor ended with code {code}: {said}")
 
     def _prepare(self, home: Path, spec: ContainerSpec, context: TaskContext) -> None:
-        """The container's directory, complete before anything runs; the lease and launch file last."""
-        private = self.private_roots.mode != "none"
-        run = home / "run"
-        for folder in ("info", "workdir", "pythonuserbase", "train/model", "train/logs"):
-            (run / folder).mkdir(parents=True, mode=0o700)
-        for folder in (home, run, run / "train"):  # `parents` ignores the mode
-            folder.chmod(0o700)
-        for folder in ("tmp", "root"):
-            (home / folder).mkdir(mode=0o700)
-        (home / "tmp").chmod(0o1777)
+        """The container's directory, complete before anything runs; the launch file last."""
+        _make_folders(home)
         for host, _ in spec.shared_directories:
             try:
                 Path(host).mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 shutil.rmtree(home, ignore_errors=True)
                 raise LaunchRefused(f"shared directory {host} cannot be made on this machine: {error}") from error
-        package_root = str(Path(resolute.__file__).resolve().parent.parent)
-        place = Place(
-            run_dir=RUN_DIR if private else str(run),
-            tmp_dir=str(home / "tmp"),
-            private_root=private,
-            python_bin=str(Path(sys.executable).parent),
-            package_roots=(package_root,),
-        )
-        environment = task_environment(spec, context.environment, context.devices, place)
-        binds = [(os.path.realpath(host), inside) for host, inside in spec.shared_directories]
-        launch = {
-            "argv": list(spec.command),
-            "environment": environment,
-            "workdir": environment["DET_WORKDIR"],
-            "mode": self.private_roots.mode,
-            "root": str(home / "root"),
-            "run": str(run),
-            "run_inside": place.run_dir,
-            "tmp": str(home / "tmp"),
-            "keep": self._kept([package_root, spec.working_directory, *(host for host, _ in spec.shared_directories)]),
-            "binds": binds,
-            "shm_bytes": spec.shm_bytes if private else 0,
-        }
         if spec.image:
-            warning = (
-                f"WARNING: image {spec.image!r} is not used: tasks of this agent run with the machine's software\n"
-            )
-            (home / "stderr").write_text(warning)
+            ignored = f"image {spec.image!r} is not used: tasks of this agent run with the machine's software"
+            (home / "stderr").write_text(f"WARNING: {ignored}\n")
         found = Found(
             container_id=spec.container_id,
             allocation_id=spec.allocation_id,
@@ -191,7 +158,35 @@ class ProcessRuntime:
         )
         supervisor.write_whole(str(home / SPEC), msgspec.json.encode(found))
         self._write_lease(spec.container_id, context.lease_s)
+        launch = self._launch(home, spec, context)
         supervisor.write_whole(str(home / supervisor.LAUNCH), json.dumps(launch).encode())
+
+    def _launch(self, home: Path, spec: ContainerSpec, context: TaskContext) -> dict[str, Any]:
+        """What the supervisor is told: see `launch.json` there."""
+        private = self.private_roots.mode != "none"
+        package_root = str(Path(resolute.__file__).resolve().parent.parent)
+        hosts = [host for host, _ in spec.shared_directories]
+        place = Place(
+            run_dir=RUN_DIR if private else str(home / "run"),
+            tmp_dir=str(home / "tmp"),
+            private_root=private,
+            python_bin=str(Path(sys.executable).parent),
+            package_roots=(package_root,),
+        )
+        environment = task_environment(spec, context.environment, context.devices, place)
+        return {
+            "argv": list(spec.command),
+            "environment": environment,
+            "workdir": environment["DET_WORKDIR"],
+            "mode": self.private_roots.mode,
+            "root": str(home / "root"),
+            "run": str(home / "run"),
+            "run_inside": place.run_dir,
+            "tmp": str(home / "tmp"),
+            "keep": self._kept([package_root, spec.working_directory, *hosts]),
+            "binds": [(os.path.realpath(host), inside) for host, inside in spec.shared_directories],
+            "shm_bytes": spec.shm_bytes if private else 0,
+        }
 
     def _kept(self, paths: list[str]) -> list[str]:
         """Existing paths that a private `/tmp` must not hide; none inside another."""
@@ -337,6 +332,17 @@ class ProcessRuntime:
         """Pid and start time of a container's supervisor, once there was one."""
         written = supervisor.read_json(str(home / supervisor.SUPERVISOR))
         return None if written is None else (int(written["pid"]), written["start_time"])
+
+
+def _make_folders(home: Path) -> None:
+    """The run directory as the task environment describes it, a temporary folder, and a place to mount a root on."""
+    for folder in ("info", "workdir", "pythonuserbase", "train/model", "train/logs"):
+        (home / "run" / folder).mkdir(parents=True, mode=0o700)
+    for parent in (home, home / "run", home / "run" / "train"):  # `parents` ignores the mode
+        parent.chmod(0o700)
+    (home / "root").mkdir(mode=0o700)
+    (home / "tmp").mkdir()
+    (home / "tmp").chmod(0o1777)
 
 
 def _made(directory: Path) -> Path:

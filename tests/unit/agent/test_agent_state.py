@@ -195,8 +195,8 @@ def test_what_is_not_expected_is_killed_and_forgotten_without_a_word() -> None:
 
 
 def test_leases_are_renewed_for_what_lives_only() -> None:
-    told = Told().welcomed().says(HeartbeatAnswer(at=NOW))
-    assert told.effects == ()
+    told = Told().welcomed()
+    assert not told.says(HeartbeatAnswer(at=NOW)).effects
     told.running("c1").running("c2").exits("c2").says(HeartbeatAnswer(at=NOW))
     assert told.effects == (core.RenewLeases(container_ids=("c1",), lease_s=30.0),)
 
