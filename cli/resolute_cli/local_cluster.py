@@ -34,13 +34,16 @@ from typing import Any
 from resolute.client.cluster import Cluster
 from resolute.client.errors import MasterUnreachable
 from resolute.client.session import NO_RETRY, Session
-from resolute.errors import InvalidInput, NotFound, Unavailable
+from resolute.errors import FailedPrecondition, InvalidInput, NotFound, Unavailable
 from resolute_cli import processes
 from resolute_cli.processes import Identity
 
 NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,62}")
 INSTANCE_VARIABLE = "RESOLUTE_INSTANCE"
 """Every process of a local machine has its instance's id in this variable."""
+
+INITIALISED = "initialised"
+"""A file that says that the database has its first users: from then on their passwords are no setting any more."""
 
 START_LIMIT_S = 100.0
 STOP_GRACE_S = 30.0
@@ -66,6 +69,7 @@ class ClusterPlan:
     storage: Path | None = None
     password: str | None = None
     own_config: Path | None = None
+    program: tuple[str, ...] = (sys.executable, "-m", "resolute_master")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +107,8 @@ def cluster_up(
 ) -> RunningCluster:
     """Starts the cluster and waits until its master answers; a cluster that runs already is left as it is.
 
-    `tick` is called while waiting. Raises `InvalidInput` for a port or directory that cannot be used and `Unavailable`
-    when the master does not come up; what was started is ended again then.
+    `tick` is called while waiting. Raises `InvalidInput` for a port or directory that cannot be used and
+    `FailedPrecondition` when the master does not come up; what was started is ended again then.
     """
     if not NAME.fullmatch(plan.name):
         raise InvalidInput(f"--cluster-name {plan.name!r}: use letters, digits, - and _, beginning with a letter")
@@ -114,8 +118,9 @@ def cluster_up(
         if running is not None and running.lives:
             return running
         _check_port(plan.host, plan.port)
-        fresh = not (plan.directory / "resolute.db").exists()
-        password = plan.password or (generated_password() if fresh else None)
+        fresh = not (plan.directory / INITIALISED).exists()
+        # A first start that failed may have stored its password already: the next one must mean the same.
+        password = (plan.password or _password_of_last_attempt(plan) or generated_password()) if fresh else None
         config = _write_configuration(plan, password)
         started = _start_master(plan, config)
         try:
@@ -124,10 +129,22 @@ def cluster_up(
             processes.end(started.master, grace_s=STOP_GRACE_S)
             (plan.directory / "cluster.json").unlink(missing_ok=True)
             raise
+        (plan.directory / INITIALISED).touch()
     generated = password if fresh and plan.password is None and plan.own_config is None else None
     return RunningCluster(
         name=started.name, url=started.url, master=started.master, directory=plan.directory, new_password=generated
     )
+
+
+def _password_of_last_attempt(plan: ClusterPlan) -> str | None:
+    import yaml
+
+    try:
+        config = yaml.safe_load((plan.directory / "master.yaml").read_text(encoding="utf-8"))
+        password = config["security"]["initial_user_password"]
+    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        return None
+    return str(password)
 
 
 def _check_installed() -> None:
@@ -196,7 +213,7 @@ def _write_configuration(plan: ClusterPlan, password: str | None) -> Path:
 
 
 def _start_master(plan: ClusterPlan, config: Path) -> RunningCluster:
-    command = [sys.executable, "-m", "resolute_master", "--config-file", str(config)]
+    command = [*plan.program, "--config-file", str(config)]
     if plan.own_config is not None:
         where = {"host": plan.host, "port": str(plan.port), "cluster-state-dir": str(plan.directory)}
         command += [word for key, value in where.items() for word in (f"--{key}", value)]
@@ -207,7 +224,7 @@ def _start_master(plan: ClusterPlan, config: Path) -> RunningCluster:
     answer = subprocess.run(starter, env=environ, capture_output=True, text=True, check=False)
     identity = processes.identify(int(answer.stdout)) if answer.returncode == 0 else None
     if identity is None:
-        raise Unavailable(f"the master did not start: {answer.stderr.strip() or _last_words(plan.directory)}")
+        raise FailedPrecondition(f"the master did not start: {answer.stderr.strip() or _last_words(plan.directory)}")
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(plan.host, plan.host)
     running = RunningCluster(
         name=plan.name, url=f"http://{host}:{plan.port}", master=identity, directory=plan.directory
@@ -228,9 +245,11 @@ def _wait_for_master(plan: ClusterPlan, started: RunningCluster, tick: Callable[
             except (MasterUnreachable, Unavailable):
                 pass
             if not started.lives:
-                raise Unavailable(f"the master ended while it started; its last words:\n{_last_words(plan.directory)}")
+                raise FailedPrecondition(f"the master ended while it started; it said:\n{_last_words(plan.directory)}")
             if waited >= START_LIMIT_S:
-                raise Unavailable(f"the master does not answer at {started.url}; see {plan.directory / 'master.log'}")
+                raise FailedPrecondition(
+                    f"the master does not answer at {started.url}; see {plan.directory / 'master.log'}"
+                )
             tick()
             pause(look_s)
             waited += look_s
@@ -248,7 +267,8 @@ def _last_words(directory: Path, lines: int = 15) -> str:
 
 
 def cluster_down(directory: Path, *, delete_state: bool = False) -> bool:
-    """Ends the master and every machine. False when nothing ran. Raises `Unavailable` when a machine will not end.
+    """Ends the master and every machine. False when nothing ran. Raises `FailedPrecondition` when a machine
+    will not end.
 
     `delete_state` removes the database and the machines' directories as well; checkpoints stay.
     """
@@ -288,7 +308,7 @@ def _end_machines(directory: Path) -> bool:
         time.sleep(0.1)
         left = processes.with_variable(INSTANCE_VARIABLE, ids, directory=directory)
     pids = ", ".join(str(one.pid) for one in left)
-    raise Unavailable(f"these processes of the cluster will not end: {pids} ({'; '.join(complaints)})")
+    raise FailedPrecondition(f"these processes of the cluster will not end: {pids} ({'; '.join(complaints)})")
 
 
 def _delete_state(directory: Path) -> None:
