@@ -169,11 +169,11 @@ class Decision:
     """Something the scheduler or the provisioner decided, or learnt, and why.
 
     `kind` is one of place, preempt, launch, terminate, refused, notice or a later addition; `subject` names what it
-    is about: a job, an allocation or a machine.
+    is about: a job, an allocation or a machine. `cycle` is the engine's cycle that decided it, where that is known.
     """
 
     at: datetime
-    cycle: int
+    cycle: int | None = None
     kind: str
     subject: str
     reason: str

@@ -1,0 +1,73 @@
+"""Barriers of gangs, in memory: a master that restarts breaks the connections, and the members come again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from resolute.errors import Conflict, InvalidInput, Unavailable
+from resolute_master.domain.ids import AllocationId
+
+BARRIER_LIMIT_S = 600.0
+"""Members that have not met after so long never will."""
+
+Data = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class _Barrier:
+    peers: int
+    waiting: dict[str, tuple[Data, asyncio.Future[tuple[Data, ...]]]] = field(default_factory=dict)
+
+
+class Barriers:
+    """`await gather(...)` returns when all peers of the allocation have come, with what each brought."""
+
+    def __init__(self, limit_s: float = BARRIER_LIMIT_S) -> None:
+        self._limit_s = limit_s
+        self._barriers: dict[AllocationId, _Barrier] = {}
+
+    async def gather(self, allocation: AllocationId, member: str, peers: int, data: Data) -> tuple[Data, ...]:
+        """A second call of the same member replaces its first, which then raises `Conflict`.
+
+        Raises `InvalidInput` when members disagree about their number and `Unavailable` when the time is over.
+        """
+        if peers < 1:
+            raise InvalidInput(f"numPeers: {peers} must be at least 1")
+        barrier = self._barriers.setdefault(allocation, _Barrier(peers))
+        if barrier.peers != peers:
+            raise InvalidInput(f"numPeers: {peers} differs from the {barrier.peers} that another member waits for")
+        future: asyncio.Future[tuple[Data, ...]] = asyncio.get_running_loop().create_future()
+        before = barrier.waiting.get(member)
+        barrier.waiting[member] = (data, future)
+        if before is not None and not before[1].done():
+            before[1].set_exception(Conflict(f"member '{member}' came again; this call is over"))
+        if len(barrier.waiting) == peers:
+            self._complete(allocation, barrier)
+        try:
+            async with asyncio.timeout(self._limit_s):
+                return await future
+        except TimeoutError:
+            missing = peers - len(barrier.waiting)
+            raise Unavailable(f"{missing} of {peers} members have not come in {self._limit_s:.0f} s") from None
+        finally:
+            self._leave(allocation, barrier, member, future)
+
+    def _complete(self, allocation: AllocationId, barrier: _Barrier) -> None:
+        del self._barriers[allocation]
+        everything = tuple(barrier.waiting[member][0] for member in sorted(barrier.waiting))
+        for _, future in barrier.waiting.values():
+            if not future.done():
+                future.set_result(everything)
+
+    def _leave(
+        self, allocation: AllocationId, barrier: _Barrier, member: str, future: asyncio.Future[tuple[Data, ...]]
+    ) -> None:
+        """A barrier that nobody waits at is forgotten."""
+        entry = barrier.waiting.get(member)
+        if entry is not None and entry[1] is future:
+            del barrier.waiting[member]
+        if not barrier.waiting and self._barriers.get(allocation) is barrier:
+            del self._barriers[allocation]

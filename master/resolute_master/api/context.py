@@ -1,0 +1,51 @@
+"""What the composition root gives to the API, all of it by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from resolute.clock import Clock
+from resolute.config import MasterConfig
+from resolute.ids import IdSource
+from resolute_master.api.auth import Passwords, Tokens
+from resolute_master.api.barriers import Barriers
+from resolute_master.api.log_ring import LogRing
+from resolute_master.engine.engine import Engine
+from resolute_master.engine.reporting import Reporting
+from resolute_master.store.base import Store
+
+MAX_REQUEST_BYTES = 128 * 1024 * 1024
+"""A context of 95 MiB is 127 MiB in base64."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiContext:
+    """Everything a handler may use. `master_id` is new with each start, `cluster_id` as old as the store."""
+
+    engine: Engine
+    store: Store
+    reporting: Reporting
+    clock: Clock
+    ids: IdSource
+    config: MasterConfig
+    tokens: Tokens
+    passwords: Passwords
+    cluster_id: str
+    master_id: str
+    version: str
+    master_log: LogRing = field(default_factory=LogRing)
+    barriers: Barriers = field(default_factory=Barriers)
+    max_request_bytes: int = MAX_REQUEST_BYTES
+    follow_grace_s: float = 1.0
+    """How long a followed log stays open after its task has ended, for lines that are still on their way."""
+    rendezvous_warning_s: float = 600.0
+    """After so long without all its members a rendezvous is mentioned in the task's log."""
+
+    @property
+    def cluster_name(self) -> str:
+        return self.config.cluster_name
+
+
+CONTEXT: web.AppKey[ApiContext] = web.AppKey("context", ApiContext)

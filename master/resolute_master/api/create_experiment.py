@@ -1,0 +1,192 @@
+"""The birth of an experiment: read, merge, check, store the code, and only then the command.
+
+Nothing is stored before everything has been checked, and nothing at all when only a validation was asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from resolute.config import ExperimentConfig, experiment_defaults, load_yaml, parse_experiment, runtime_warnings
+from resolute.errors import InvalidInput
+from resolute.wire.rest.enums import LaunchWarning
+from resolute.wire.rest.experiments import CreateExperimentRequest, CreateExperimentResponse
+from resolute.wire.states import ExperimentState
+from resolute_master.api.call import Call
+from resolute_master.api.capacity import shortage
+from resolute_master.api.context_archive import check_files, digest_of, pack
+from resolute_master.api.finders import find_experiment
+from resolute_master.api.render.experiments import Surroundings
+from resolute_master.api.render.experiments import experiment as render_experiment
+from resolute_master.api.showing import show_experiment
+from resolute_master.domain.agent import Agent
+from resolute_master.domain.commands import CreateExperiment
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import ExperimentId, JobId, PoolName
+from resolute_master.domain.metrics import LogRecord
+from resolute_master.domain.trial import Trial
+
+UNCATEGORIZED_ID = 1
+SEED_BITS = 31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """Everything that could be refused has been looked at."""
+
+    config: dict[str, Any]
+    warnings: tuple[LaunchWarning, ...]
+    notes: tuple[str, ...]
+    """What the task's log should mention."""
+    parent: Experiment | None
+
+
+async def create_experiment(call: Call, _: None) -> CreateExperimentResponse:
+    request = await call.body(CreateExperimentRequest)
+    checked = await _check(call, request)
+    if request.validate_only:
+        return _preview(call, request, checked)
+    context = await _store_context(call, request, checked.parent)
+    id_: ExperimentId = await call.api.engine.submit(_command(call, request, checked, context))
+    await _mention(call, id_, checked.notes)
+    shown = await show_experiment(call.api, await find_experiment(call.api, id_))
+    return CreateExperimentResponse(experiment=shown, config=shown.config, warnings=checked.warnings)
+
+
+# ---------------------------------------------------------------------------------------------------------- checks
+
+
+async def _check(call: Call, request: CreateExperimentRequest) -> Checked:
+    _refuse_unavailable(request)
+    parent = await _parent(call, request)
+    check_files(request.model_definition)
+    raw = load_yaml(request.config, what="the experiment configuration")
+    defaults = experiment_defaults(call.api.config, raw, ids=call.api.ids, clock=call.api.clock)
+    parsed = parse_experiment(raw, defaults=defaults)
+    pool = PoolName(
+        call.api.config.pool_for(parsed.resources.resource_pool, parsed.resources.slots_per_trial).pool_name
+    )
+    warnings = _check_capacity(call, parsed, pool)
+    config = parsed.to_json()
+    config["resources"] = {**config["resources"], "resource_pool": pool}
+    return Checked(config=config, warnings=warnings, notes=tuple(runtime_warnings(parsed)), parent=parent)
+
+
+def _refuse_unavailable(request: CreateExperimentRequest) -> None:
+    if request.unmanaged:
+        raise InvalidInput("unmanaged: experiments that run outside of the cluster are not available yet; leave it out")
+    if request.template:
+        raise InvalidInput(
+            f"template: there is no template '{request.template}'; write its keys into the configuration"
+        )
+    if request.project_id not in (None, 0, UNCATEGORIZED_ID):
+        raise InvalidInput(f"projectId: there is no project {request.project_id}; leave it out")
+
+
+async def _parent(call: Call, request: CreateExperimentRequest) -> Experiment | None:
+    """A fork runs the code of its parent."""
+    if not request.parent_id:
+        return None
+    if request.model_definition:
+        raise InvalidInput("modelDefinition: a fork (parentId) runs the code of its parent; send one of the two")
+    return await find_experiment(call.api, request.parent_id)
+
+
+def _check_capacity(call: Call, config: ExperimentConfig, pool: PoolName) -> tuple[LaunchWarning, ...]:
+    """What can never run is refused, or with `launch_error: false` accepted with a warning."""
+    resources = config.resources
+    if resources.max_slots is not None and resources.slots_per_trial > resources.max_slots:
+        raise InvalidInput(
+            f"resources.max_slots: {resources.max_slots} is less than slots_per_trial {resources.slots_per_trial}, "
+            "so no trial could ever run; raise it or leave it out"
+        )
+    agents = call.api.engine.state.find(Agent, "agents_of_pool", pool)
+    policy = call.api.engine.pools[pool]
+    why = shortage(policy, agents, slots=resources.slots_per_trial, single_node=bool(resources.is_single_node))
+    if why and call.api.config.launch_error:
+        raise InvalidInput(why)
+    return (LaunchWarning.CURRENT_SLOTS_EXCEEDED,) if why else ()
+
+
+# --------------------------------------------------------------------------------------------------------- storing
+
+
+async def _store_context(call: Call, request: CreateExperimentRequest, parent: Experiment | None) -> str:
+    """The hash under which the code is kept; empty when there is none."""
+    if parent is not None:
+        return parent.context_hash
+    if not request.model_definition:
+        return ""
+    archive = await asyncio.to_thread(pack, request.model_definition)
+    digest = digest_of(archive)
+    await call.api.store.put_context(digest, archive)
+    return digest
+
+
+def _command(call: Call, request: CreateExperimentRequest, checked: Checked, context: str) -> CreateExperiment:
+    resources = checked.config["resources"]
+    seed = checked.config["reproducibility"]["experiment_seed"]
+    return CreateExperiment(
+        owner=call.caller.user.id,
+        config=checked.config,
+        original_config=request.config,
+        context_hash=context,
+        pool=PoolName(resources["resource_pool"]),
+        priority=int(resources["priority"]),
+        weight=float(resources["weight"]),
+        max_slots=resources["max_slots"],
+        seed=int(seed) if seed is not None else call.api.ids.bits(SEED_BITS),
+        activate=request.activate,
+        parent=checked.parent.id if checked.parent else None,
+    )
+
+
+async def _mention(call: Call, id_: ExperimentId, notes: tuple[str, ...]) -> None:
+    """Keys that are accepted without effect are said so where the user looks first: in the log of the task."""
+    trials = call.api.engine.state.find(Trial, "trials_of_experiment", id_)
+    records = [
+        LogRecord(
+            key=f"create:{trial.task_id}:{number}",
+            task_id=trial.task_id,
+            allocation_id=None,
+            agent_id="",
+            container_id="",
+            rank=None,
+            at=call.api.clock.now(),
+            level="WARNING",
+            stdtype="stdout",
+            source="master",
+            log=note + "\n",
+        )
+        for trial in trials
+        for number, note in enumerate(notes)
+    ]
+    if records:
+        await call.api.reporting.logs(records)
+
+
+def _preview(call: Call, request: CreateExperimentRequest, checked: Checked) -> CreateExperimentResponse:
+    """What would be created, without an id."""
+    now = call.api.clock.now()
+    user = call.caller.user
+    draft = Experiment(
+        id=ExperimentId(0),
+        job_id=JobId(""),
+        owner=user.id,
+        workspace_id=UNCATEGORIZED_ID,
+        project_id=UNCATEGORIZED_ID,
+        name=str(checked.config["name"]),
+        description=str(checked.config.get("description") or ""),
+        labels=tuple(checked.config.get("labels") or ()),
+        config=checked.config,
+        original_config=request.config,
+        context_hash="",
+        state=ExperimentState.PAUSED,
+        started_at=now,
+        searcher={},
+        parent_id=checked.parent.id if checked.parent else None,
+    )
+    shown = render_experiment(draft, Surroundings(owner=user, project_owner=None, now=now))
+    return CreateExperimentResponse(experiment=shown, config=shown.config, warnings=checked.warnings)

@@ -1,0 +1,105 @@
+"""Errors as answers: the error tree mapped once, to the bodies that clients of the contract can read.
+
+/api/v1/...     {"error": {"code": 5, "reason": "NotFound", "error": "experiment '7' not found"}}
+plain routes    {"message": "checkpoint '...' not found"}
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from resolute.errors import (
+    AlreadyExists,
+    Conflict,
+    FailedPrecondition,
+    InvalidInput,
+    LimitExceeded,
+    NotFound,
+    PermissionDenied,
+    ResoluteError,
+    Unauthenticated,
+    Unavailable,
+)
+from resolute_master.api.context import CONTEXT
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One row of the contract's table of error codes."""
+
+    code: int
+    reason: str
+    http: int
+
+
+INTERNAL = Status(13, "Internal", 500)
+TOO_LARGE = Status(8, "ResourceExhausted", 413)
+NO_SUCH_CALL = Status(5, "NotFound", 404)
+WRONG_METHOD = Status(12, "Unimplemented", 405)
+
+STATUSES: dict[type[ResoluteError], Status] = {
+    InvalidInput: Status(3, "InvalidArgument", 400),
+    NotFound: Status(5, "NotFound", 404),
+    AlreadyExists: Status(6, "AlreadyExists", 409),
+    PermissionDenied: Status(7, "PermissionDenied", 403),
+    LimitExceeded: Status(8, "ResourceExhausted", 429),
+    FailedPrecondition: Status(9, "FailedPrecondition", 400),
+    Conflict: Status(10, "Aborted", 409),
+    Unavailable: Status(14, "Unavailable", 503),
+    Unauthenticated: Status(16, "Unauthenticated", 401),
+}
+
+
+class BodyTooLarge(LimitExceeded):
+    """The request is larger than this master reads."""
+
+
+def status_of(error: BaseException) -> Status:
+    """The nearest class of the tree decides; anything outside it is a fault of ours."""
+    if isinstance(error, BodyTooLarge):
+        return TOO_LARGE
+    for kind in type(error).__mro__:
+        if kind in STATUSES:
+            return STATUSES[kind]
+    return INTERNAL
+
+
+def answer(request: web.Request, status: Status, text: str) -> web.Response:
+    """The body in the form of the route's family."""
+    body: dict[str, Any] = {"message": text}
+    if request.path.startswith("/api/"):
+        body = {"error": {"code": status.code, "reason": status.reason, "error": text}}
+    return web.Response(body=msgspec.json.encode(body), status=status.http, content_type="application/json")
+
+
+def unexpected(request: web.Request, error: BaseException) -> str:
+    """Log the fault under a number that the caller is told, and nothing else of it."""
+    number = f"{request.app[CONTEXT].ids.bits(48):012x}"
+    log.error("request %s (%s %s) failed", number, request.method, request.path, exc_info=error)
+    return f"internal error; the master's log has the details under {number}"
+
+
+@web.middleware
+async def errors(request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> Any:
+    """Turns whatever a handler raises into an answer."""
+    try:
+        return await handler(request)
+    except ResoluteError as error:
+        return answer(request, status_of(error), str(error))
+    except web.HTTPNotFound:
+        return answer(request, NO_SUCH_CALL, f"there is no call {request.method} {request.path}")
+    except web.HTTPMethodNotAllowed as error:
+        allowed = ", ".join(sorted(error.allowed_methods))
+        return answer(request, WRONG_METHOD, f"{request.method} {request.path}: use {allowed}")
+    except web.HTTPException:
+        raise
+    except Exception as error:
+        return answer(request, INTERNAL, unexpected(request, error))

@@ -1,0 +1,257 @@
+"""Experiments: create, list, show, control, change."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from resolute.errors import FailedPrecondition, InvalidInput, NotFound
+from resolute.wire.rest.checkpoints import GetCheckpointsQuery, GetExperimentCheckpointsResponse
+from resolute.wire.rest.empty import Empty
+from resolute.wire.rest.enums import ExperimentSortBy, OrderBy, TrialSortBy
+from resolute.wire.rest.experiments import (
+    DeleteExperimentLabelResponse,
+    GetExperimentResponse,
+    GetExperimentsQuery,
+    GetExperimentsResponse,
+    GetModelDefResponse,
+    IdFilter,
+    MoveExperimentRequest,
+    PatchExperimentResponse,
+    PutExperimentLabelResponse,
+)
+from resolute.wire.rest.experiments import PatchExperiment as WirePatch
+from resolute.wire.rest.trials import (
+    GetBestSearcherValidationMetricResponse,
+    GetExperimentTrialsQuery,
+    GetExperimentTrialsResponse,
+)
+from resolute_master.api.authorise import Action
+from resolute_master.api.call import Call, Route, nothing
+from resolute_master.api.create_experiment import UNCATEGORIZED_ID, create_experiment
+from resolute_master.api.finders import experiment_at, find_experiment, user_named
+from resolute_master.api.listing import page_of_checkpoints
+from resolute_master.api.paging import pagination
+from resolute_master.api.queue import job_summary
+from resolute_master.api.render.states import stored_states
+from resolute_master.api.showing import show_experiment, show_experiments, show_trials
+from resolute_master.domain import commands as c
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import ExperimentId
+from resolute_master.store.base import CheckpointQuery, ExperimentQuery, TrialQuery
+
+DEFAULT_PAGE = 100
+EVERYTHING = -1
+COUNTS_ONLY = -2
+
+
+# --------------------------------------------------------------------------------------------------------- reading
+
+
+async def get_experiment(call: Call, experiment: Experiment) -> GetExperimentResponse:
+    shown = await show_experiment(call.api, experiment)
+    return GetExperimentResponse(experiment=shown, config=shown.config, job_summary=job_summary(call.api, experiment))
+
+
+async def list_experiments(call: Call, _: None) -> GetExperimentsResponse:
+    asked = call.query(GetExperimentsQuery)
+    query = await _experiment_query(call, asked)
+    if query is None:
+        return GetExperimentsResponse(
+            experiments=(), pagination=pagination(start=0, count=0, total=0, limit=asked.limit)
+        )
+    page = await call.api.store.page_experiments(query)
+    rows = await show_experiments(call.api, page.rows)
+    return GetExperimentsResponse(
+        experiments=rows,
+        pagination=pagination(start=page.offset, count=len(rows), total=page.total, limit=asked.limit),
+    )
+
+
+async def _experiment_query(call: Call, asked: GetExperimentsQuery) -> ExperimentQuery | None:
+    """None when the filters leave nothing: unknown users, or ids that contradict each other."""
+    owners = set(asked.user_ids)
+    owners |= {user.id for user in (user_named(call.api, name) for name in asked.users) if user is not None}
+    if (asked.users or asked.user_ids) and not owners:
+        return None
+    ids = await _ids(call, asked.experiment_id_filter)
+    if ids == ():
+        return None
+    limits = {0: DEFAULT_PAGE, EVERYTHING: None, COUNTS_ONLY: 0}
+    if asked.limit < COUNTS_ONLY:
+        raise InvalidInput(f"limit: {asked.limit} means nothing; give a number of rows, -1 for all, -2 for none")
+    sort = "id" if asked.sort_by is ExperimentSortBy.UNSPECIFIED else asked.sort_by.name.lower()
+    return ExperimentQuery(
+        offset=asked.offset,
+        limit=limits.get(asked.limit, asked.limit),
+        archived=asked.archived,
+        states=stored_states(asked.states),
+        owners=tuple(sorted(owners)),
+        labels=asked.labels,
+        name=asked.name or "",
+        description=asked.description or "",
+        project_id=asked.project_id or None,
+        ids=ids or (),
+        exclude_ids=asked.experiment_id_filter.not_in if asked.experiment_id_filter else (),
+        sort_by=sort,
+        descending=asked.order_by is OrderBy.DESC,
+    )
+
+
+async def _ids(call: Call, asked: IdFilter | None) -> tuple[int, ...] | None:
+    """Which ids the bounds leave; None is no bound at all."""
+    if asked is None:
+        return None
+    bounds = (asked.gt, asked.gte, asked.lt, asked.lte)
+    if all(bound is None for bound in bounds):
+        return asked.incl or None
+    every = await call.api.store.page_experiments(ExperimentQuery(limit=None))
+    ids = asked.incl or tuple(row.id for row in every.rows)
+    return tuple(
+        id_
+        for id_ in ids
+        if (asked.gt is None or id_ > asked.gt)
+        and (asked.gte is None or id_ >= asked.gte)
+        and (asked.lt is None or id_ < asked.lt)
+        and (asked.lte is None or id_ <= asked.lte)
+    )
+
+
+async def list_trials(call: Call, experiment: Experiment) -> GetExperimentTrialsResponse:
+    asked = call.query(GetExperimentTrialsQuery)
+    if asked.limit < 0:
+        raise InvalidInput(f"limit: {asked.limit} must not be negative; 0 is everything")
+    sort = "id" if asked.sort_by is TrialSortBy.UNSPECIFIED else asked.sort_by.name.lower()
+    page = await call.api.store.page_trials(
+        TrialQuery(
+            experiment_id=experiment.id,
+            offset=asked.offset,
+            limit=asked.limit or None,
+            states=stored_states(asked.states),
+            sort_by=sort,
+            descending=asked.order_by is OrderBy.DESC,
+        )
+    )
+    rows = await show_trials(call.api, experiment, page.rows)
+    return GetExperimentTrialsResponse(
+        trials=rows, pagination=pagination(start=page.offset, count=len(rows), total=page.total, limit=asked.limit)
+    )
+
+
+async def list_checkpoints(call: Call, experiment: Experiment) -> GetExperimentCheckpointsResponse:
+    query = call.query(GetCheckpointsQuery)
+    rows, pages = await page_of_checkpoints(call.api, CheckpointQuery(experiment_id=experiment.id), query)
+    return GetExperimentCheckpointsResponse(checkpoints=rows, pagination=pages)
+
+
+async def get_model_definition(call: Call, experiment: Experiment) -> GetModelDefResponse:
+    archive = await call.api.store.get_context(experiment.context_hash) if experiment.context_hash else b""
+    if archive is None:
+        raise NotFound("model definition of experiment", experiment.id)
+    return GetModelDefResponse(b64_tgz=archive)
+
+
+async def best_metric(call: Call, experiment: Experiment) -> GetBestSearcherValidationMetricResponse:
+    if experiment.best_validation is None:
+        raise NotFound("validation of experiment", experiment.id)
+    return GetBestSearcherValidationMetricResponse(metric=experiment.best_validation)
+
+
+# --------------------------------------------------------------------------------------------------------- control
+
+Order = Callable[[ExperimentId], c.Command]
+
+
+def _order(command: Order) -> Callable[[Call, Experiment], Awaitable[Empty]]:
+    """A handler that only submits a command about the experiment."""
+
+    async def handle(call: Call, experiment: Experiment) -> Empty:
+        await call.api.engine.submit(command(experiment.id))
+        return Empty()
+
+    return handle
+
+
+activate = _order(lambda id_: c.ActivateExperiment(experiment=id_))
+pause = _order(lambda id_: c.PauseExperiment(experiment=id_))
+cancel = _order(lambda id_: c.CancelExperiment(experiment=id_))
+kill = _order(lambda id_: c.KillExperiment(experiment=id_))
+archive = _order(lambda id_: c.ArchiveExperiment(experiment=id_, archived=True))
+unarchive = _order(lambda id_: c.ArchiveExperiment(experiment=id_, archived=False))
+delete = _order(lambda id_: c.DeleteExperiment(experiment=id_))
+
+
+async def patch(call: Call, experiment: Experiment) -> PatchExperimentResponse:
+    wanted = await call.body(WirePatch)
+    if wanted.checkpoint_storage is not None:
+        raise InvalidInput("checkpointStorage: how many checkpoints are kept cannot be changed yet; leave it out")
+    if wanted.name is not None and not wanted.name.strip():
+        raise InvalidInput("name: must not be blank; give the experiment a name")
+    if wanted.resources is not None:
+        update = c.UpdateJob(
+            job=experiment.job_id,
+            priority=wanted.resources.priority,
+            weight=wanted.resources.weight,
+            max_slots=wanted.resources.max_slots,
+        )
+        await call.api.engine.submit(update)
+    await call.api.engine.submit(
+        c.PatchExperiment(
+            experiment=experiment.id,
+            name=wanted.name,
+            description=wanted.description,
+            notes=wanted.notes,
+            labels=wanted.labels,
+        )
+    )
+    shown = await show_experiment(call.api, await find_experiment(call.api, experiment.id))
+    return PatchExperimentResponse(experiment=shown)
+
+
+async def add_label(call: Call, experiment: Experiment) -> PutExperimentLabelResponse:
+    label = call.text("label")
+    return PutExperimentLabelResponse(labels=await _set_labels(call, experiment, {*experiment.labels, label}))
+
+
+async def remove_label(call: Call, experiment: Experiment) -> DeleteExperimentLabelResponse:
+    label = call.text("label")
+    return DeleteExperimentLabelResponse(labels=await _set_labels(call, experiment, {*experiment.labels} - {label}))
+
+
+async def _set_labels(call: Call, experiment: Experiment, labels: set[str]) -> tuple[str, ...]:
+    await call.api.engine.submit(c.PatchExperiment(experiment=experiment.id, labels=tuple(sorted(labels))))
+    return (await find_experiment(call.api, experiment.id)).labels
+
+
+async def move(call: Call, experiment: Experiment) -> Empty:
+    """There is one project, and everything is in it."""
+    wanted = await call.body(MoveExperimentRequest)
+    if wanted.destination_project_id != UNCATEGORIZED_ID:
+        raise NotFound("project", wanted.destination_project_id)
+    if experiment.archived:
+        raise FailedPrecondition(f"experiment {experiment.id} is archived; unarchive it first")
+    return Empty()
+
+
+_AT = "/api/v1/experiments/{experimentId}"
+_one = experiment_at("experimentId")
+
+ROUTES = (
+    Route("POST", "/api/v1/experiments", Action.CREATE_EXPERIMENT, nothing, create_experiment),
+    Route("GET", "/api/v1/experiments", Action.VIEW, nothing, list_experiments),
+    Route("GET", _AT, Action.VIEW, _one, get_experiment),
+    Route("PATCH", _AT, Action.CONTROL_EXPERIMENT, _one, patch),
+    Route("DELETE", _AT, Action.DELETE_EXPERIMENT, _one, delete),
+    Route("POST", f"{_AT}/activate", Action.CONTROL_EXPERIMENT, _one, activate),
+    Route("POST", f"{_AT}/pause", Action.CONTROL_EXPERIMENT, _one, pause),
+    Route("POST", f"{_AT}/cancel", Action.CONTROL_EXPERIMENT, _one, cancel),
+    Route("POST", f"{_AT}/kill", Action.CONTROL_EXPERIMENT, _one, kill),
+    Route("POST", f"{_AT}/archive", Action.CONTROL_EXPERIMENT, _one, archive),
+    Route("POST", f"{_AT}/unarchive", Action.CONTROL_EXPERIMENT, _one, unarchive),
+    Route("POST", f"{_AT}/move", Action.MOVE_EXPERIMENT, _one, move),
+    Route("PUT", f"{_AT}/labels/{{label}}", Action.CONTROL_EXPERIMENT, _one, add_label),
+    Route("DELETE", f"{_AT}/labels/{{label}}", Action.CONTROL_EXPERIMENT, _one, remove_label),
+    Route("GET", f"{_AT}/trials", Action.VIEW, _one, list_trials),
+    Route("GET", f"{_AT}/checkpoints", Action.VIEW, _one, list_checkpoints),
+    Route("GET", f"{_AT}/model_def", Action.VIEW, _one, get_model_definition),
+    Route("GET", f"{_AT}/searcher/best_searcher_validation_metric", Action.VIEW, _one, best_metric),
+)

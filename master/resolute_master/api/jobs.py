@@ -1,0 +1,152 @@
+"""The job queue: list, statistics, changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from resolute.errors import InvalidInput, ResoluteError
+from resolute.wire.rest.empty import Empty
+from resolute.wire.rest.enums import JobState, JobType, OrderBy
+from resolute.wire.rest.jobs import (
+    GetJobQueueStatsResponse,
+    GetJobsQuery,
+    GetJobsResponse,
+    GetJobsV2Response,
+    QueueControl,
+    RBACJob,
+    RPQueueStat,
+    UpdateJobQueueRequest,
+)
+from resolute.wire.rest.jobs import Job as WireJob
+from resolute.wire.rest.paging import Pagination
+from resolute.wire.states import ExperimentState
+from resolute_master.api.authorise import Action
+from resolute_master.api.call import Call, Route, nothing
+from resolute_master.api.context import ApiContext
+from resolute_master.api.paging import page_of
+from resolute_master.api.queue import JobStanding, queue_stats, standings, summary_of
+from resolute_master.domain.commands import UpdateJob
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import JobId, PoolName
+from resolute_master.domain.job import Job
+from resolute_master.domain.user import User
+
+DEFAULT_PAGE = 100
+
+
+def _pool_names(api: ApiContext, asked: str | None) -> tuple[PoolName, ...]:
+    if not asked:
+        return tuple(sorted(api.engine.pools))
+    return (PoolName(api.config.pool(asked).pool_name),)
+
+
+def _is_listed(api: ApiContext, job: Job, standing: JobStanding | None) -> bool:
+    """Paused experiments are no part of the queue."""
+    if job.ended:
+        return False
+    experiment = api.engine.state.get(Experiment, job.experiment_id) if job.experiment_id is not None else None
+    return standing is not None or (experiment is not None and experiment.state is ExperimentState.ACTIVE)
+
+
+def _queue(call: Call) -> tuple[tuple[WireJob, ...], Pagination]:
+    """By jobs ahead, then id."""
+    query = call.query(GetJobsQuery)
+    if query.limit < 0:
+        raise InvalidInput(f"limit: {query.limit} must not be negative; 0 is {DEFAULT_PAGE}")
+    shown: list[WireJob] = []
+    for pool in _pool_names(call.api, query.resource_pool):
+        known = standings(call.api, pool)
+        jobs = [job for job in call.api.engine.state.all(Job) if job.pool == pool]
+        shown += [
+            _show(call.api, job, known.get(job.id)) for job in jobs if _is_listed(call.api, job, known.get(job.id))
+        ]
+    wanted = [state for state in query.states if state is not JobState.UNSPECIFIED]
+    rows = [job for job in shown if not wanted or (job.summary and job.summary.state in wanted)]
+    rows.sort(key=_place, reverse=query.order_by is OrderBy.DESC)
+    return page_of(rows, offset=query.offset, limit=query.limit or DEFAULT_PAGE)
+
+
+def _place(job: WireJob) -> tuple[str, int, str]:
+    return job.resource_pool, job.summary.jobs_ahead if job.summary else 0, job.job_id
+
+
+def _show(api: ApiContext, job: Job, standing: JobStanding | None) -> WireJob:
+    owner = api.engine.state.get(User, job.owner)
+    experiment = api.engine.state.get(Experiment, job.experiment_id) if job.experiment_id is not None else None
+    return WireJob(
+        job_id=job.id,
+        entity_id=str(job.experiment_id if job.experiment_id is not None else job.id),
+        type=JobType[job.kind],
+        name=job.name,
+        username=owner.username if owner else "",
+        user_id=job.owner,
+        workspace_id=job.workspace_id,
+        resource_pool=job.pool,
+        priority=job.priority,
+        weight=job.weight,
+        progress=experiment.progress if experiment else 0.0,
+        is_preemptible=experiment is not None,
+        requested_slots=standing.requested_slots if standing else 0,
+        allocated_slots=standing.allocated_slots if standing else 0,
+        submission_time=job.submitted_at,
+        summary=summary_of(standing),
+    )
+
+
+async def list_jobs(call: Call, _: None) -> GetJobsResponse:
+    rows, pages = _queue(call)
+    return GetJobsResponse(jobs=rows, pagination=pages)
+
+
+async def list_jobs_v2(call: Call, _: None) -> GetJobsV2Response:
+    rows, pages = _queue(call)
+    return GetJobsV2Response(jobs=tuple(RBACJob(full=job) for job in rows), pagination=pages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StatsQuery:
+    resource_pools: tuple[str, ...] = ()
+
+
+async def stats(call: Call, _: None) -> GetJobQueueStatsResponse:
+    asked = call.query(_StatsQuery).resource_pools
+    names = [call.api.config.pool(name).pool_name for name in asked] or sorted(call.api.engine.pools)
+    rows = tuple(RPQueueStat(resource_pool=name, stats=queue_stats(call.api, PoolName(name))) for name in names)
+    return GetJobQueueStatsResponse(results=rows)
+
+
+# --------------------------------------------------------------------------------------------------------- changes
+
+
+async def update(call: Call, _: None) -> Empty:
+    """Each change by itself; those that are refused are named together, the others are made."""
+    request = await call.body(UpdateJobQueueRequest)
+    refused: list[str] = []
+    for control in request.updates:
+        try:
+            await call.api.engine.submit(_command(call.api, control))
+        except ResoluteError as error:
+            refused.append(f"job '{control.job_id}': {error}")
+    if refused:
+        raise InvalidInput("; ".join(refused))
+    return Empty()
+
+
+def _command(api: ApiContext, control: QueueControl) -> UpdateJob:
+    if control.ahead_of or control.behind_of:
+        raise InvalidInput("aheadOf and behindOf are gone; change the priority instead")
+    given = [v for v in (control.priority, control.weight, control.resource_pool) if v is not None]
+    if len(given) != 1:
+        raise InvalidInput("set exactly one of priority, weight, resourcePool")
+    pool = None
+    if control.resource_pool is not None:
+        pool = PoolName(api.config.pool(control.resource_pool).pool_name)
+    return UpdateJob(job=JobId(control.job_id), priority=control.priority, weight=control.weight, pool=pool)
+
+
+ROUTES = (
+    Route("GET", "/api/v1/job-queues", Action.VIEW, nothing, list_jobs),
+    Route("GET", "/api/v1/job-queues-v2", Action.VIEW, nothing, list_jobs_v2),
+    Route("GET", "/api/v1/job-queues/stats", Action.VIEW, nothing, stats),
+    Route("POST", "/api/v1/job-queues", Action.CONTROL_QUEUE, nothing, update),
+)

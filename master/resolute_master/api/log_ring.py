@@ -1,0 +1,68 @@
+"""The master's own log, as far as it is kept in memory for people who ask for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+KEPT_LINES = 10_000
+"""Some megabytes, and more than anybody scrolls back; the process's own output has the rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    """`id` counts from 1 with every line of this process."""
+
+    id: int
+    level: str
+    message: str
+    at: datetime
+
+
+class LogRing(logging.Handler):
+    """A logging handler that keeps the last lines and wakes those who follow. Any thread may log."""
+
+    def __init__(self, kept: int = KEPT_LINES) -> None:
+        super().__init__()
+        self._lines: deque[LogLine] = deque(maxlen=kept)
+        self._last = 0
+        self._followers: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called by `logging` with the handler's lock held."""
+        self._last += 1
+        at = datetime.fromtimestamp(record.created, UTC)
+        message = f"{record.name}: {record.getMessage()}"
+        if record.exc_info:
+            message += "\n" + logging.Formatter().formatException(record.exc_info)
+        self._lines.append(LogLine(id=self._last, level=record.levelname, message=message, at=at))
+        for event, loop in tuple(self._followers.items()):
+            loop.call_soon_threadsafe(event.set)
+
+    @property
+    def last(self) -> int:
+        """Id of the newest line; 0 before the first."""
+        return self._last
+
+    def after(self, id_: int) -> tuple[LogLine, ...]:
+        """Kept lines with a larger id, oldest first."""
+        self.acquire()
+        try:
+            return tuple(line for line in self._lines if line.id > id_)
+        finally:
+            self.release()
+
+    @contextmanager
+    def follow(self) -> Iterator[asyncio.Event]:
+        """An event of the running loop that is set with each new line."""
+        event = asyncio.Event()
+        self._followers[event] = asyncio.get_running_loop()
+        try:
+            yield event
+        finally:
+            del self._followers[event]

@@ -1,0 +1,65 @@
+"""Login, logout, and who the caller is."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from aiohttp import web
+
+from resolute.errors import FailedPrecondition, InvalidInput, PermissionDenied, Unauthenticated
+from resolute.wire.rest.auth import CurrentUserResponse, GetMeResponse, LoginRequest, LoginResponse
+from resolute.wire.rest.empty import Empty
+from resolute.wire.rest.passwords import hash_password
+from resolute_master.api.auth import COOKIE, SESSION_S
+from resolute_master.api.authorise import Action
+from resolute_master.api.call import Call, Route, json_response, nothing
+from resolute_master.api.finders import find_user, user_named
+from resolute_master.api.render import users as render_users
+from resolute_master.domain.commands import EndSession, StartSession
+from resolute_master.domain.ids import SessionId
+
+
+async def login(call: Call, _: None) -> web.Response:
+    """Unknown user and wrong password cannot be told apart, neither by the answer nor by its time."""
+    request = await call.body(LoginRequest)
+    if not request.username:
+        raise InvalidInput("username: must not be empty; give the name of a user")
+    user = user_named(call.api, request.username)
+    password = request.password if request.is_hashed else hash_password(request.password)
+    if not await call.api.passwords.matches(password, user.password_hash if user else None) or user is None:
+        raise Unauthenticated("invalid credentials")
+    if not user.active:
+        raise PermissionDenied("user is not active")
+    session = SessionId(call.api.ids.uuid())
+    expires_at = call.api.clock.now() + timedelta(seconds=SESSION_S)
+    await call.api.engine.submit(StartSession(session=session, user=user.id, expires_at=expires_at))
+    token = call.api.tokens.issue_session(session, user.id)
+    answer = json_response(LoginResponse(token=token, user=render_users.user(find_user(call.api, user.id))))
+    answer.set_cookie(COOKIE, token, path="/", max_age=SESSION_S, httponly=True, samesite="Lax")
+    return answer
+
+
+async def logout(call: Call, _: None) -> web.Response:
+    session = call.caller.session
+    if session is None:
+        raise FailedPrecondition("this token belongs to a task and ends with it; there is no session to end")
+    await call.api.engine.submit(EndSession(session=session))
+    answer = json_response(Empty())
+    answer.del_cookie(COOKIE, path="/")
+    return answer
+
+
+async def me(call: Call, _: None) -> GetMeResponse:
+    return GetMeResponse(user=render_users.user(call.caller.user))
+
+
+async def current_user(call: Call, _: None) -> CurrentUserResponse:
+    return CurrentUserResponse(user=render_users.user(call.caller.user))
+
+
+ROUTES = (
+    Route("POST", "/api/v1/auth/login", Action.PUBLIC, nothing, login),
+    Route("POST", "/api/v1/auth/logout", Action.VIEW, nothing, logout),
+    Route("GET", "/api/v1/me", Action.VIEW, nothing, me),
+    Route("GET", "/api/v1/auth/user", Action.VIEW, nothing, current_user),
+)

@@ -1,0 +1,198 @@
+"""Logs of trials and tasks: read, followed, and posted by tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from aiohttp import web
+
+from resolute.errors import InvalidInput
+from resolute.wire.codec import from_wire
+from resolute.wire.rest.empty import Empty
+from resolute.wire.rest.enums import LogLevel, OrderBy
+from resolute.wire.rest.logs import LogsQuery, PostTaskLogsRequest, TaskLog
+from resolute_master.api.authorise import Action, TaskRef
+from resolute_master.api.call import Call, Route
+from resolute_master.api.finders import task_at, trial_at
+from resolute_master.api.render.logs import task_line, trial_line
+from resolute_master.api.streaming import stream
+from resolute_master.api.tasks import find_task, is_task_over
+from resolute_master.domain.ids import AllocationId, TaskId
+from resolute_master.domain.metrics import LogRecord
+from resolute_master.domain.trial import Trial
+from resolute_master.engine.engine import Watch
+from resolute_master.store.base import LogQuery
+
+PAGE = 1000
+"""Lines read at a time."""
+
+CHECK_S = 10.0
+"""A follower without news looks so often whether anybody still listens."""
+
+Item = Callable[[LogRecord], object]
+
+
+# --------------------------------------------------------------------------------------------------------- reading
+
+
+async def trial_logs(call: Call, trial: Trial) -> web.StreamResponse:
+    query = _query(call, trial.task_id)
+    return await stream(call, _lines(call, query, lambda record: trial_line(record, trial.id)))
+
+
+async def task_logs(call: Call, task: TaskRef) -> web.StreamResponse:
+    await find_task(call.api, task.id)
+    return await stream(call, _lines(call, _query(call, task.id), task_line))
+
+
+def _query(call: Call, task: TaskId) -> LogQuery:
+    asked = call.query(LogsQuery)
+    if asked.follow and asked.limit:
+        raise InvalidInput("limit: cannot be combined with follow; send one of the two")
+    if asked.limit < 0:
+        raise InvalidInput(f"limit: {asked.limit} must not be negative; 0 is everything")
+    if asked.follow and asked.order_by is OrderBy.DESC:
+        raise InvalidInput("orderBy: a log is followed forwards; leave it out")
+    return LogQuery(
+        task_ids=(task,),
+        limit=asked.limit or None,
+        descending=asked.order_by is OrderBy.DESC,
+        allocation_ids=asked.allocation_ids,
+        agent_ids=asked.agent_ids,
+        container_ids=asked.container_ids,
+        ranks=asked.rank_ids,
+        stdtypes=asked.stdtypes,
+        sources=asked.sources,
+        levels=tuple("" if level is LogLevel.UNSPECIFIED else level.name for level in asked.levels),
+        before=asked.timestamp_before,
+        after=asked.timestamp_after,
+        text=asked.search_text or "",
+        regex=asked.enable_regex,
+    )
+
+
+async def _lines(call: Call, query: LogQuery, item: Item) -> AsyncIterator[object]:
+    follow = call.query(LogsQuery).follow
+    if query.descending:
+        for record in await call.api.store.logs(query):
+            yield item(record)
+        return
+    with call.api.reporting.watch_logs(query.task_ids) as news, call.api.engine.watch("", "") as commits:
+        last, left, over = 0, query.limit, False
+        while True:
+            page = await call.api.store.logs(_page(query, last, left))
+            for record in page:
+                yield item(record)
+            if page:
+                last = page[-1].id
+                left = None if left is None else left - len(page)
+            if left == 0:
+                return
+            if len(page) == PAGE:
+                continue
+            if not follow or call.gone:
+                return
+            # After the end of the task, one quiet moment more: its last lines may still be on their way.
+            if over and not page:
+                return
+            over = await is_task_over(call.api, query.task_ids[0])
+            await (news.changed(call.api.follow_grace_s) if over else _first(news, commits))
+
+
+def _page(query: LogQuery, last: int, left: int | None) -> LogQuery:
+    return replace(query, after_id=last, limit=PAGE if left is None else min(PAGE, left))
+
+
+async def _first(*watches: Watch) -> None:
+    """Until one of them wakes, or the time to look around has come."""
+    waiting = [asyncio.ensure_future(watch.changed()) for watch in watches]
+    try:
+        await asyncio.wait(waiting, timeout=CHECK_S, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+# --------------------------------------------------------------------------------------------------------- posting
+
+
+async def _posted(call: Call) -> TaskRef:
+    """The one task that all lines belong to; `Route` asks whether the caller may report for it."""
+    lines = from_wire(PostTaskLogsRequest, _normal(await call.json())).logs
+    return _one_task(lines)
+
+
+async def _posted_bare(call: Call) -> TaskRef:
+    return _one_task(_bare(await call.json()))
+
+
+def _one_task(lines: Sequence[TaskLog]) -> TaskRef:
+    if not lines:
+        raise InvalidInput("logs: send at least one line")
+    tasks = sorted({line.task_id for line in lines})
+    if len(tasks) > 1:
+        raise InvalidInput(f"logs: all lines must be of one task, and these are of {', '.join(tasks[:5])}")
+    if any(line.id is not None for line in lines):
+        raise InvalidInput("logs: id is given by the master; leave it out")
+    return TaskRef(TaskId(tasks[0]))
+
+
+def _normal(body: Any) -> Any:
+    """Shippers of the contract write some levels without their prefix."""
+    lines = body.get("logs") if isinstance(body, dict) else None
+    for line in lines if isinstance(lines, list) else ():
+        level = line.get("level") if isinstance(line, dict) else None
+        if isinstance(level, str) and level.upper() in LogLevel.__members__:
+            line["level"] = LogLevel[level.upper()].value
+    return body
+
+
+def _bare(body: Any) -> tuple[TaskLog, ...]:
+    if not isinstance(body, list):
+        raise InvalidInput("the body must be a list of lines")
+    return from_wire(PostTaskLogsRequest, _normal({"logs": body})).logs
+
+
+async def post_logs(call: Call, task: TaskRef) -> Empty:
+    await _store(call, task, from_wire(PostTaskLogsRequest, _normal(await call.json())).logs)
+    return Empty()
+
+
+async def post_bare_logs(call: Call, task: TaskRef) -> Empty:
+    await _store(call, task, _bare(await call.json()))
+    return Empty()
+
+
+async def _store(call: Call, task: TaskRef, lines: Sequence[TaskLog]) -> None:
+    await find_task(call.api, task.id)
+    now = call.api.clock.now()
+    await call.api.reporting.logs(
+        [
+            LogRecord(
+                key=call.api.ids.uuid(),
+                task_id=task.id,
+                allocation_id=AllocationId(line.allocation_id) if line.allocation_id else None,
+                agent_id=line.agent_id or "",
+                container_id=line.container_id or "",
+                rank=line.rank_id,
+                at=line.timestamp or now,
+                level=line.level.name if line.level and line.level is not LogLevel.UNSPECIFIED else "",
+                stdtype=line.stdtype or "stdout",
+                source=line.source or "task",
+                log=line.log,
+            )
+            for line in lines
+        ]
+    )
+
+
+ROUTES = (
+    Route("GET", "/api/v1/trials/{trialId}/logs", Action.VIEW, trial_at("trialId"), trial_logs),
+    Route("GET", "/api/v1/tasks/{taskId}/logs", Action.VIEW, task_at("taskId"), task_logs),
+    Route("POST", "/api/v1/task/logs", Action.REPORT, _posted, post_logs),
+    Route("POST", "/task-logs", Action.REPORT, _posted_bare, post_bare_logs),
+)

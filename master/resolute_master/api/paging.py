@@ -1,0 +1,28 @@
+"""Pages of lists, by the contract's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from resolute.errors import InvalidInput
+from resolute.wire.rest.paging import Pagination
+
+Row = TypeVar("Row")
+
+
+def page_of(rows: Sequence[Row], *, offset: int, limit: int) -> tuple[tuple[Row, ...], Pagination]:
+    """`limit` 0 is everything; a negative `offset` counts from the end. Raises `InvalidInput` outside of the rows."""
+    total = len(rows)
+    start = offset + total if offset < 0 else offset
+    if not 0 <= start <= total:
+        raise InvalidInput(f"offset: {offset} is outside of the {total} rows")
+    if limit < 0:
+        raise InvalidInput(f"limit: {limit} must not be negative; 0 is everything")
+    end = total if limit == 0 else min(start + limit, total)
+    return tuple(rows[start:end]), pagination(start=start, count=end - start, total=total, limit=limit)
+
+
+def pagination(*, start: int, count: int, total: int, limit: int) -> Pagination:
+    """The next page begins at `end_index`."""
+    return Pagination(offset=start, limit=limit, start_index=start, end_index=start + count, total=total)

@@ -1,0 +1,114 @@
+"""Resource pools as they are configured and as they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from resolute.wire.rest.enums import DeviceType, FittingPolicy, ResourcePoolType, SchedulerType
+from resolute.wire.rest.pools import (
+    GetResourcePoolsQuery,
+    GetResourcePoolsResponse,
+    ResourcePool,
+    ResourcePoolDetail,
+    ResourcePoolPrioritySchedulerDetail,
+)
+from resolute.wire.states import SlotKind
+from resolute_master.api.authorise import Action
+from resolute_master.api.call import Call, Route, nothing
+from resolute_master.api.context import ApiContext
+from resolute_master.api.paging import page_of
+from resolute_master.api.queue import queue_stats
+from resolute_master.domain.agent import Agent
+from resolute_master.domain.allocation import Allocation, Container
+from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
+from resolute_provisioner.model import Market
+
+_SLOT_TYPES = {SlotKind.CPU: DeviceType.CPU, SlotKind.CUDA: DeviceType.CUDA, SlotKind.ROCM: DeviceType.ROCM}
+_FITTINGS = {Fitting.BEST: FittingPolicy.BEST, Fitting.WORST: FittingPolicy.WORST}
+_SCHEDULERS = {SchedulerKind.PRIORITY: SchedulerType.PRIORITY, SchedulerKind.FAIR_SHARE: SchedulerType.FAIR_SHARE}
+
+
+async def list_pools(call: Call, _: None) -> GetResourcePoolsResponse:
+    query = call.query(GetResourcePoolsQuery)
+    pools = [show_pool(call.api, call.api.engine.pools[name]) for name in sorted(call.api.engine.pools)]
+    rows, pages = page_of(pools, offset=query.offset, limit=query.limit)
+    return GetResourcePoolsResponse(resource_pools=rows, pagination=pages)
+
+
+def show_pool(api: ApiContext, policy: PoolPolicy) -> ResourcePool:
+    agents = [a for a in api.engine.state.find(Agent, "agents_of_pool", policy.name) if a.connected]
+    running = _running(api, agents)
+    manager = api.config.resource_manager
+    scaling = policy.scaling
+    offers = scaling.offers if scaling else ()
+    detail = ResourcePoolPrioritySchedulerDetail(preemption=policy.preemption, default_priority=policy.default_priority)
+    is_priority = policy.scheduler is SchedulerKind.PRIORITY
+    return ResourcePool(
+        name=policy.name,
+        description=policy.description,
+        # The contract has no word for a pool of machines that the master starts elsewhere than on AWS or GCP.
+        type=ResourcePoolType.STATIC,
+        num_agents=len(agents),
+        slots_available=sum(len([s for s in a.slots if s.enabled]) for a in agents if a.enabled),
+        slots_used=sum(len(c.slots) for c in running),
+        slot_type=_slot_type(agents),
+        slots_per_agent=max((o.slots for o in offers), default=0) if scaling else -1,
+        aux_container_capacity=policy.max_aux_containers_per_agent * len(agents),
+        aux_container_capacity_per_agent=policy.max_aux_containers_per_agent,
+        aux_containers_running=sum(not c.slots for c in running),
+        default_aux_pool=policy.name == manager.default_aux_resource_pool,
+        default_compute_pool=policy.name == manager.default_compute_resource_pool,
+        preemptible=any(o.market is Market.SPOT for o in offers),
+        min_agents=scaling.min_instances if scaling else 0,
+        max_agents=scaling.max_instances if scaling else 0,
+        max_idle_agent_period=scaling.idle_timeout_s if scaling else 0.0,
+        max_agent_starting_period=scaling.boot_timeout_s if scaling else 0.0,
+        scheduler_type=_SCHEDULERS[policy.scheduler],
+        scheduler_fitting_policy=_FITTINGS[policy.fitting],
+        location=_place([o.zone for o in offers]),
+        image_id="",
+        instance_type=_place([o.instance_type for o in offers]),
+        details=ResourcePoolDetail(priority_scheduler=detail if is_priority else None),
+        accelerator="",
+        cluster_name=manager.cluster_name,
+        resource_manager_metadata={str(k): str(v) for k, v in manager.metadata.items()},
+        stats=queue_stats(api, policy.name),
+        **_UNUSED,
+    )
+
+
+_UNUSED = dict.fromkeys(
+    (
+        "agent_docker_image",
+        "agent_docker_network",
+        "agent_docker_runtime",
+        "agent_fluent_image",
+        "container_startup_script",
+        "master_cert_name",
+        "master_url",
+        "startup_script",
+    ),
+    "",
+)
+"""The contract wants them named, and nothing here has them."""
+
+
+def _running(api: ApiContext, agents: Iterable[Agent]) -> list[Container]:
+    """Containers that hold a place on these agents now."""
+    found = []
+    for agent in agents:
+        for allocation in api.engine.state.find(Allocation, "allocations_on_agent", agent.id):
+            found += [c for c in allocation.containers if c.agent == agent.id and not c.ended]
+    return found
+
+
+def _slot_type(agents: Iterable[Agent]) -> DeviceType:
+    """Of the first slot there is; a pool holds machines of one kind."""
+    return next((_SLOT_TYPES[s.device.kind] for a in agents for s in a.slots), DeviceType.UNSPECIFIED)
+
+
+def _place(names: Iterable[str]) -> str:
+    return ", ".join(sorted({name for name in names if name}))
+
+
+ROUTES = (Route("GET", "/api/v1/resource-pools", Action.VIEW, nothing, list_pools),)

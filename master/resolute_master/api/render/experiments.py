@@ -1,0 +1,71 @@
+"""Experiments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from resolute.config import mask_experiment
+from resolute.wire.rest.experiments import Experiment as WireExperiment
+from resolute_master.api.render.states import experiment_state
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.user import User
+from resolute_master.store.base import ExperimentNumbers
+
+UNCATEGORIZED = "Uncategorized"
+"""The workspace and project that always exist, both with the id 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What an experiment is shown with; `project_owner` owns the built-in project."""
+
+    owner: User | None
+    project_owner: User | None
+    allocations: tuple[Allocation, ...] = ()
+    numbers: ExperimentNumbers = field(default_factory=ExperimentNumbers)
+    trial_ids: tuple[int, ...] = ()
+    model_definition_size: int | None = None
+    now: datetime
+
+
+def experiment(value: Experiment, around: Surroundings) -> WireExperiment:
+    config = mask_experiment(value.config)
+    ended = value.ended_at or around.now
+    owner = around.owner
+    return WireExperiment(
+        id=value.id,
+        job_id=value.job_id,
+        name=value.name,
+        description=value.description,
+        labels=value.labels,
+        notes=value.notes,
+        archived=value.archived,
+        state=experiment_state(value.state, around.allocations),
+        progress=value.progress,
+        start_time=value.started_at,
+        end_time=value.ended_at,
+        duration=max(0, int((ended - value.started_at).total_seconds())),
+        config=config,
+        original_config=value.original_config,
+        hyperparameters=config["hyperparameters"],
+        searcher_type=str(config["searcher"]["name"]),
+        searcher_metric=value.metric,
+        best_trial_searcher_metric=value.best_validation,
+        resource_pool=str(config["resources"]["resource_pool"]),
+        num_trials=around.numbers.trials,
+        trial_ids=around.trial_ids,
+        checkpoint_count=around.numbers.checkpoints,
+        checkpoint_size=around.numbers.checkpoint_bytes,
+        model_definition_size=around.model_definition_size,
+        forked_from=value.parent_id,
+        user_id=value.owner,
+        username=owner.username if owner else "",
+        display_name=owner.display_name if owner else "",
+        project_id=value.project_id,
+        project_name=UNCATEGORIZED,
+        project_owner_id=around.project_owner.id if around.project_owner else 0,
+        workspace_id=value.workspace_id,
+        workspace_name=UNCATEGORIZED,
+    )

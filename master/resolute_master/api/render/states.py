@@ -1,0 +1,53 @@
+"""States as they are shown: an ACTIVE experiment or trial is as far as its most advanced allocation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from resolute.wire.rest.enums import LogLevel, WireExperimentState, WireTaskState, WireTrialState
+from resolute.wire.states import AllocationState, ExperimentState
+from resolute_master.domain.allocation import Allocation
+
+_SHOWN = {
+    AllocationState.PENDING: "QUEUED",
+    AllocationState.ASSIGNED: "QUEUED",
+    AllocationState.PULLING: "PULLING",
+    AllocationState.STARTING: "STARTING",
+    AllocationState.RUNNING: "RUNNING",
+    AllocationState.WAITING: "RUNNING",
+    AllocationState.TERMINATING: "RUNNING",
+}
+_ORDER = ("QUEUED", "PULLING", "STARTING", "RUNNING")
+
+
+def _shown(state: ExperimentState, allocations: Iterable[Allocation]) -> str:
+    if state is not ExperimentState.ACTIVE:
+        return state.name
+    names = [_SHOWN[a.state] for a in allocations if not a.ended]
+    return max(names, key=_ORDER.index, default="QUEUED")
+
+
+def experiment_state(state: ExperimentState, allocations: Iterable[Allocation]) -> WireExperimentState:
+    return WireExperimentState[_shown(state, allocations)]
+
+
+def trial_state(state: ExperimentState, allocations: Iterable[Allocation]) -> WireTrialState:
+    return WireTrialState[_shown(state, allocations)]
+
+
+def task_state(state: AllocationState) -> WireTaskState:
+    """PENDING and ASSIGNED are both QUEUED."""
+    if state in (AllocationState.PENDING, AllocationState.ASSIGNED):
+        return WireTaskState.QUEUED
+    return WireTaskState[state.name]
+
+
+def stored_states(shown: Iterable[WireExperimentState]) -> tuple[ExperimentState, ...]:
+    """Which stored states a filter on shown ones means; the parts of ACTIVE cannot be told apart in the store."""
+    names = {"ACTIVE" if state.name in _ORDER else state.name for state in shown} - {"UNSPECIFIED"}
+    return tuple(sorted((ExperimentState[name] for name in names), key=lambda state: state.name))
+
+
+def level_of(name: str) -> LogLevel:
+    """The level of a stored line; a line without one is UNSPECIFIED."""
+    return LogLevel.__members__.get(name.removeprefix("LOG_LEVEL_").upper(), LogLevel.UNSPECIFIED)

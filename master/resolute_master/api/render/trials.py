@@ -1,0 +1,131 @@
+"""Trials, their best and latest results, and their timeline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from resolute.wire.rest.enums import WireCheckpointState
+from resolute.wire.rest.metrics import Metrics
+from resolute.wire.rest.trials import CheckpointWorkload, MetricsWorkload
+from resolute.wire.rest.trials import Trial as WireTrial
+from resolute.wire.states import CheckpointState
+from resolute_master.api.render.states import trial_state
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.checkpoint import Checkpoint
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.metrics import MetricReport
+from resolute_master.domain.trial import Trial, Validation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSurroundings:
+    """What a trial is shown with: all its attempts, its checkpoints, its validations, and summaries when asked for."""
+
+    experiment: Experiment
+    allocations: tuple[Allocation, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
+    validations: tuple[MetricReport, ...] = ()
+    summaries: Mapping[str, Any] | None = None
+    now: datetime
+
+
+def trial(value: Trial, around: TrialSurroundings) -> WireTrial:
+    best = value.best_validation
+    kept = [c for c in around.checkpoints if c.state is not CheckpointState.DELETED]
+    return WireTrial(
+        id=value.id,
+        experiment_id=value.experiment_id,
+        state=trial_state(value.state, around.allocations),
+        hparams=value.hparams,
+        restarts=value.restarts,
+        start_time=value.started_at,
+        end_time=value.ended_at,
+        total_batches_processed=value.steps_completed,
+        best_validation=_validation(best),
+        latest_validation=_validation(value.latest_validation),
+        best_checkpoint=_best_checkpoint(kept, around),
+        checkpoint_count=len(kept),
+        total_checkpoint_size=sum(c.size for c in kept),
+        searcher_metric_value=best.metric if best else None,
+        summary_metrics=around.summaries,
+        runner_state=value.runner_state,
+        metadata=value.metadata,
+        task_id=value.task_id,
+        task_ids=(value.task_id,),
+        wall_clock_time=wall_clock_s(around.allocations, around.now),
+        warm_start_checkpoint_uuid=value.warm_start_checkpoint,
+    )
+
+
+def wall_clock_s(allocations: Iterable[Allocation], now: datetime) -> float:
+    """Seconds that its attempts held machines."""
+    spans = ((a.started_at, a.ended_at or now) for a in allocations)
+    return sum(max(0.0, (end - start).total_seconds()) for start, end in spans if start is not None)
+
+
+def _validation(value: Validation | None) -> MetricsWorkload | None:
+    if value is None:
+        return None
+    return MetricsWorkload(
+        metrics=Metrics(avg_metrics=value.metrics), num_inputs=0, total_batches=value.steps_completed, end_time=value.at
+    )
+
+
+# ----------------------------------------------------------------------------------------------------- checkpoints
+
+
+def searcher_metric(metrics: Mapping[str, Any], name: str) -> float | None:
+    """A metric's value as a number; reports spell what JSON cannot as text."""
+    value = metrics.get(name)
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return float(value)
+    if isinstance(value, str) and value.lower() in ("nan", "infinity", "-infinity"):
+        return float(value)
+    return None
+
+
+def metric_at(validations: Iterable[MetricReport], checkpoint: Checkpoint, name: str) -> float | None:
+    """The metric of the validation at exactly the checkpoint's step, of its newest run."""
+    found: float | None = None
+    for report in validations:
+        if report.trial_id == checkpoint.trial_id and report.steps_completed == checkpoint.steps_completed:
+            found = searcher_metric(report.metrics, name) if name in report.metrics else found
+    return found
+
+
+def _best_checkpoint(checkpoints: Sequence[Checkpoint], around: TrialSurroundings) -> CheckpointWorkload | None:
+    experiment = around.experiment
+    ranked = []
+    for checkpoint in checkpoints:
+        metric = metric_at(around.validations, checkpoint, experiment.metric)
+        if checkpoint.state is CheckpointState.COMPLETED and metric is not None and not math.isnan(metric):
+            signed = metric if experiment.smaller_is_better else -metric
+            ranked.append((signed, checkpoint.steps_completed, checkpoint.uuid, checkpoint))
+    return checkpoint_workload(min(ranked)[3]) if ranked else None
+
+
+def checkpoint_workload(value: Checkpoint) -> CheckpointWorkload:
+    return CheckpointWorkload(
+        state=WireCheckpointState[value.state.name],
+        total_batches=value.steps_completed,
+        end_time=value.reported_at,
+        metadata=value.metadata,
+        resources=value.resources,
+        uuid=value.uuid,
+    )
+
+
+def metrics_workload(report: MetricReport, *, with_batches: bool) -> MetricsWorkload:
+    batches = (report.batch_metrics or ()) if with_batches else ()
+    return MetricsWorkload(
+        metrics=Metrics(avg_metrics=report.metrics, batch_metrics=batches),
+        num_inputs=0,
+        total_batches=report.steps_completed or 0,
+        end_time=report.reported_at,
+    )

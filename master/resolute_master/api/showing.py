@@ -1,0 +1,85 @@
+"""Reads what an experiment, a trial or a checkpoint is shown with, and renders it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from resolute.wire.rest.experiments import Experiment as WireExperiment
+from resolute.wire.rest.trials import Trial as WireTrial
+from resolute_master.api.context import ApiContext
+from resolute_master.api.finders import find_experiment
+from resolute_master.api.render import experiments as render_experiments
+from resolute_master.api.render import trials as render_trials
+from resolute_master.api.render.summaries import summaries
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import ExperimentId, TrialId
+from resolute_master.domain.metrics import MetricReport
+from resolute_master.domain.trial import Trial
+from resolute_master.domain.user import User
+from resolute_master.store.base import CheckpointQuery, ExperimentNumbers, TrialQuery
+
+VALIDATION = "validation"
+
+
+def job_allocations(api: ApiContext, experiment: Experiment) -> tuple[Allocation, ...]:
+    return api.engine.state.find(Allocation, "allocations_of_job", experiment.job_id)
+
+
+async def show_experiments(
+    api: ApiContext, experiments: Sequence[Experiment], trial_ids: tuple[int, ...] = ()
+) -> tuple[WireExperiment, ...]:
+    numbers = await api.store.experiment_numbers([e.id for e in experiments])
+    users = {user.id: user for user in api.engine.state.all(User)}
+    project_owner = next(iter(users.values()), None)
+    return tuple(
+        render_experiments.experiment(
+            experiment,
+            render_experiments.Surroundings(
+                owner=users.get(experiment.owner),
+                project_owner=project_owner,
+                allocations=job_allocations(api, experiment),
+                numbers=numbers.get(experiment.id, ExperimentNumbers()),
+                trial_ids=trial_ids,
+                now=api.clock.now(),
+            ),
+        )
+        for experiment in experiments
+    )
+
+
+async def show_experiment(api: ApiContext, experiment: Experiment) -> WireExperiment:
+    trials = await api.store.page_trials(TrialQuery(experiment_id=experiment.id))
+    (shown,) = await show_experiments(api, [experiment], tuple(t.id for t in trials.rows))
+    return shown
+
+
+async def show_trials(api: ApiContext, experiment: Experiment, trials: Iterable[Trial]) -> tuple[WireTrial, ...]:
+    return tuple([await show_trial(api, trial, experiment=experiment) for trial in trials])
+
+
+async def show_trial(
+    api: ApiContext, trial: Trial, *, experiment: Experiment | None = None, with_summaries: bool = False
+) -> WireTrial:
+    if experiment is None:
+        experiment = await find_experiment(api, trial.experiment_id)
+    checkpoints = await api.store.checkpoints(CheckpointQuery(trial_id=trial.id))
+    return render_trials.trial(
+        trial,
+        render_trials.TrialSurroundings(
+            experiment=experiment,
+            allocations=await api.store.allocations_of_task(trial.task_id),
+            checkpoints=checkpoints,
+            validations=await api.store.metrics(trial.id, VALIDATION) if checkpoints else (),
+            summaries=summaries(await api.store.metrics(trial.id)) if with_summaries else None,
+            now=api.clock.now(),
+        ),
+    )
+
+
+async def validations_of(api: ApiContext, trials: Iterable[TrialId]) -> dict[TrialId, tuple[MetricReport, ...]]:
+    return {trial: await api.store.metrics(trial, VALIDATION) for trial in sorted(set(trials))}
+
+
+async def experiments_by_id(api: ApiContext, ids: Iterable[ExperimentId]) -> dict[ExperimentId, Experiment]:
+    return {id_: await find_experiment(api, id_) for id_ in sorted(set(ids))}

@@ -1,0 +1,49 @@
+"""Lines of JSON, sent as they come: one object a line, no empty lines, each flushed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+from aiohttp import web
+
+from resolute.errors import ResoluteError
+from resolute.wire.codec import to_wire
+from resolute_master.api.call import Call
+from resolute_master.api.errors import INTERNAL, status_of, unexpected
+
+_HTTP_REASONS = {400: "Bad Request", 404: "Not Found", 409: "Conflict", 500: "Internal Server Error"}
+
+
+async def stream(call: Call, items: AsyncIterator[object]) -> web.StreamResponse:
+    """Send every item as `{"result": ...}`. An error midway becomes the last line: the status is sent already."""
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    response.enable_chunked_encoding()
+    await response.prepare(call.request)
+    try:
+        async for item in items:
+            await response.write(_line({"result": to_wire(item)}))
+    except (ConnectionResetError, asyncio.CancelledError):
+        raise
+    except Exception as error:
+        await response.write(_line({"error": _error(call, error)}))
+    await response.write_eof()
+    return response
+
+
+def _line(value: object) -> bytes:
+    return msgspec.json.encode(value) + b"\n"
+
+
+def _error(call: Call, error: Exception) -> dict[str, object]:
+    status = status_of(error)
+    text = str(error) if isinstance(error, ResoluteError) else unexpected(call.request, error)
+    if not isinstance(error, ResoluteError):
+        status = INTERNAL
+    return {
+        "grpcCode": status.code,
+        "httpCode": status.http,
+        "message": text,
+        "httpStatus": _HTTP_REASONS.get(status.http, status.reason),
+    }

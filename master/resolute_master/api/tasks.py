@@ -1,0 +1,91 @@
+"""Tasks: what they hold, their attempts, their code."""
+
+from __future__ import annotations
+
+from resolute.errors import NotFound
+from resolute.wire.rest.allocations import GetTaskContextDirectoryResponse
+from resolute.wire.rest.tasks import GetTaskResponse, GetTasksResponse
+from resolute_master.api.authorise import Action, TaskRef
+from resolute_master.api.call import Call, Route, nothing
+from resolute_master.api.context import ApiContext
+from resolute_master.api.finders import find_experiment, task_at
+from resolute_master.api.render import allocations as render_allocations
+from resolute_master.domain.agent import Agent
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import ExperimentId, TaskId
+from resolute_master.domain.job import Job
+from resolute_master.domain.trial import Trial
+from resolute_master.store.base import TrialQuery
+
+
+async def list_tasks(call: Call, _: None) -> GetTasksResponse:
+    """Everything that waits for slots or holds some."""
+    state = call.api.engine.state
+    agents = {str(agent.id): agent for agent in state.all(Agent)}
+    summaries = {}
+    for allocation in state.all(Allocation):
+        if allocation.ended:
+            continue
+        job = state.get(Job, allocation.job_id)
+        policy = call.api.engine.pools.get(allocation.pool)
+        summaries[str(allocation.id)] = render_allocations.summary(
+            allocation,
+            name=job.name if job else "",
+            priority=job.priority if job else None,
+            scheduler=policy.scheduler.value if policy else "",
+            agents=agents,
+        )
+    return GetTasksResponse(allocation_id_to_summary=summaries)
+
+
+async def find_trial_of(api: ApiContext, task: TaskId) -> Trial | None:
+    """The trial whose runs are attempts at the task."""
+    experiment, _, request = task.partition(".")
+    for trial in api.engine.state.find(Trial, "trial_of_request", request):
+        if trial.task_id == task:
+            return trial
+    for allocation in await api.store.allocations_of_task(task):
+        if allocation.trial_id is not None:
+            return await api.store.trial(allocation.trial_id)
+    if experiment.isdecimal() and await api.store.experiment(ExperimentId(int(experiment))):
+        page = await api.store.page_trials(TrialQuery(experiment_id=ExperimentId(int(experiment))))
+        return next((t for t in page.rows if t.task_id == task), None)
+    return None
+
+
+async def find_task(api: ApiContext, task: TaskId) -> Trial:
+    """Raises `NotFound` for what is no task of this cluster."""
+    trial = await find_trial_of(api, task)
+    if trial is None:
+        raise NotFound("task", task)
+    return trial
+
+
+async def is_task_over(api: ApiContext, task: TaskId) -> bool:
+    """Whether nothing more will run for it."""
+    trial = await find_trial_of(api, task)
+    return trial is None or trial.state.gone
+
+
+async def get_task(call: Call, task: TaskRef) -> GetTaskResponse:
+    trial = await find_task(call.api, task.id)
+    allocations = await call.api.store.allocations_of_task(task.id)
+    return GetTaskResponse(task=render_allocations.task(trial, allocations))
+
+
+async def context_directory(call: Call, task: TaskRef) -> GetTaskContextDirectoryResponse:
+    trial = await find_task(call.api, task.id)
+    experiment = await find_experiment(call.api, trial.experiment_id)
+    archive = await call.api.store.get_context(experiment.context_hash) if experiment.context_hash else b""
+    if archive is None:
+        raise NotFound("context directory of task", task.id)
+    return GetTaskContextDirectoryResponse(b64_tgz=archive)
+
+
+_one = task_at("taskId")
+
+ROUTES = (
+    Route("GET", "/api/v1/tasks", Action.VIEW, nothing, list_tasks),
+    Route("GET", "/api/v1/tasks/{taskId}", Action.VIEW, _one, get_task),
+    Route("GET", "/api/v1/tasks/{taskId}/context_directory", Action.VIEW, _one, context_directory),
+)
