@@ -20,7 +20,7 @@ from aiohttp import web
 
 from resolute.clock import Clock
 from resolute.errors import PermissionDenied, Unauthenticated
-from resolute.ids import IdSource
+from resolute.ids import IdSource, SystemIds
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, SessionId, UserId
 from resolute_master.domain.user import Session, User
@@ -166,8 +166,8 @@ class Passwords:
     the event loop must not stand still for it.
     """
 
-    def __init__(self, ids: IdSource, cost: Cost | None = None) -> None:
-        self._ids = ids
+    def __init__(self, ids: IdSource | None = None, cost: Cost | None = None) -> None:
+        self._ids = ids or SystemIds()
         self._cost = cost or Cost()
         self._decoy: str | None = None
 

@@ -83,7 +83,7 @@ Pack = Callable[[Path, io.RawIOBase], None]
 
 def _tar(mode: Literal["w|", "w|gz"]) -> Pack:
     def pack(directory: Path, out: io.RawIOBase) -> None:
-        with tarfile.open(fileobj=out, mode=mode) as archive:  # type: ignore[call-overload]
+        with tarfile.open(fileobj=out, mode=mode) as archive:
             for path in _below(directory):
                 archive.add(path, arcname=path.relative_to(directory).as_posix(), recursive=False)
 
