@@ -138,19 +138,18 @@ def parse_override(text: str) -> dict[str, Any]:
     if not equals or not all(key.split(".")):
         raise UsageError(f"--config {text!r}: write it as key=value, like searcher.max_length=100")
     try:
-        value: Any
         if "," in written and written.strip()[:1] not in ("[", "{"):
-            value = [load_yaml_value(part, what=f"--config {key}") for part in written.split(",")]
+            value: Any = [load_yaml_value(part, what=f"--config {key}") for part in written.split(",")]
         else:
             value = load_yaml_value(written, what=f"--config {key}")
     except InvalidInput as error:
         raise UsageError(str(error)) from None
-    parts = key.split(".")
-    if parts[-1] == "bind_mounts" and not isinstance(value, list):
+    *parents, last = key.split(".")
+    if last == "bind_mounts" and not isinstance(value, list):
         value = [value]
-    for part in reversed(parts):
-        value = {part: value}
-    nested: dict[str, Any] = value
+    nested: dict[str, Any] = {last: value}
+    for parent in reversed(parents):
+        nested = {parent: nested}
     return nested
 
 

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from resolute.client.address import address_from
 from resolute.client.agents import Agents
@@ -66,6 +66,16 @@ class Resolute:
         self.queue = Queue(session)
         self.cluster = Cluster(session)
         self.users = Users(session)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection; the login stays."""
+        self.session.close()
 
     def create_experiment(
         self,
