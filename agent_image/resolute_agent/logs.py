@@ -28,6 +28,7 @@ FLUSH_S = 0.25
 
 READ_BYTES = 64 * 1024
 
+_BREAK = re.compile(rb"[\r\n]")
 _RANK = re.compile(r"\[rank=(\d{1,9})\] ")
 _LEVEL = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL): ")
 
@@ -60,37 +61,28 @@ class LineSplitter:
 
     def feed(self, data: bytes) -> Iterator[RawLine]:
         """The lines that `data` completes. The iterator must be exhausted before the next call."""
-        self._buffer += data
+        buffer = self._buffer = self._buffer + data
         start = 0
-        buffer = self._buffer
         while start < len(buffer):
             if self._after_return and buffer[start] == 0x0A:
                 start += 1  # the second half of a "\r\n"
                 self._after_return = False
                 continue
-            end = _line_end(buffer, start)
-            if end is None:
-                piece = _whole_characters(buffer, start) if len(buffer) - start > MAX_LINE_BYTES else 0
-                if not piece:
-                    break
-                yield RawLine(
-                    offset=self._offset + start, end=self._offset + start + piece, data=buffer[start : start + piece]
-                )
-                start += piece
-                self._after_return = False
-                continue
+            found = _BREAK.search(buffer, start)
+            end = len(buffer) if found is None else found.start()
             if end - start > MAX_LINE_BYTES:
-                piece = _whole_characters(buffer, start)
-                yield RawLine(
-                    offset=self._offset + start, end=self._offset + start + piece, data=buffer[start : start + piece]
-                )
-                start += piece
+                end = after = start + _whole_characters(buffer, start)
                 self._after_return = False
-                continue
-            self._after_return = buffer[end] == 0x0D
-            if end > start or not self._after_return:
-                yield RawLine(offset=self._offset + start, end=self._offset + end + 1, data=buffer[start:end])
-            start = end + 1
+                keep = True
+            elif found is None:
+                break
+            else:
+                after = end + 1
+                self._after_return = buffer[end] == 0x0D
+                keep = end > start or not self._after_return
+            if keep:
+                yield RawLine(offset=self._offset + start, end=self._offset + after, data=buffer[start:end])
+            start = after
         self._offset += start
         self._buffer = buffer[start:]
 
@@ -101,11 +93,6 @@ class LineSplitter:
         self._buffer = b""
         if data:
             yield RawLine(offset=offset, end=offset + len(data), data=data)
-
-
-def _line_end(buffer: bytes, start: int) -> int | None:
-    ends = [end for end in (buffer.find(b"\n", start), buffer.find(b"\r", start)) if end >= 0]
-    return min(ends) if ends else None
 
 
 def _whole_characters(buffer: bytes, start: int) -> int:

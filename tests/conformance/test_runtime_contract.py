@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from resolute.errors import FailedPrecondition
-from resolute.wire.agent_link import Exit
-from resolute.wire.states import FailureKind
+from resolute.wire.agent_link import Exit, NoticeFile
+from resolute.wire.states import FailureKind, NoticeKind
 from resolute_agent import processes
 from resolute_agent.runtimes.base import STREAMS, LaunchFailed, LaunchRefused, Runtime
 from resolute_agent.runtimes.process import PrivateRoots, ProcessRuntime
@@ -189,6 +189,7 @@ async def test_a_container_that_nobody_knows_has_no_output_and_a_restore_error(r
     assert (await end_of(runtime, "nobody")).failure is FailureKind.RESTORE_ERROR
     runtime.renew("nobody", 10.0)
     runtime.save_offsets("nobody", {"stdout": 1, "stderr": 1})
+    runtime.notify("nobody", NoticeFile(kind=NoticeKind.REBALANCE, deadline=None, reason="x"))
 
 
 async def test_a_start_cut_off_before_its_supervisor_is_undone(tmp_path: Path) -> None:
