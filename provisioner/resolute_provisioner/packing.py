@@ -123,8 +123,11 @@ class _Layout:
     used: tuple[Machine, ...]
     buy: tuple[Offer, ...]
 
+    others: int = 0
+    """How many of the used machines were launched for other gangs that still wait."""
+
     def key(self) -> tuple[object, ...]:
-        return (*_cost(self.buy), len(self.buy), len(self.used), -self.share)
+        return (*_cost(self.buy), len(self.buy), self.others, len(self.used), -self.share)
 
 
 class _Attempt:
@@ -148,10 +151,12 @@ class _Attempt:
         self._room = room
         self._max_aux = max_aux
         self._bought: list[Machine] = []
+        self._waiting: set[str] = set()
         self._hopeless: dict[object, Unserved] = {}
 
     def run(self, gangs: Sequence[Gang]) -> Packing:
         unserved: list[Unserved] = []
+        self._waiting = {gang.token for gang in gangs}
         for gang in gangs:
             shape = (gang.slots, gang.single_machine, gang.slots_per_machine, gang.excluded_instances)
             # Free machines and room together only shrink, so a shape that failed once fails again.
@@ -176,6 +181,7 @@ class _Attempt:
             )
             return False
         chosen = min(affordable, key=_Layout.key)
+        self._waiting.discard(gang.token)
         for machine in chosen.used:
             machine.take(gang, chosen.share)
         for offer in chosen.buy:
@@ -204,7 +210,7 @@ class _Attempt:
         there = self._with_slots if gang.slots else self._with_aux
         candidates = [machine for machine in there if machine.name not in gang.excluded_instances]
         layouts = self._on_one_machine(gang, candidates)
-        if layouts and not layouts[0].buy:
+        if layouts and not layouts[0].buy and not layouts[0].others:
             return layouts
         if gang.slots_per_machine is not None:
             layouts.extend(self._in_shares(gang, gang.slots_per_machine, candidates))
@@ -217,7 +223,7 @@ class _Attempt:
     def _on_one_machine(self, gang: Gang, candidates: Sequence[Machine]) -> list[_Layout]:
         there = [machine for machine in candidates if fits_one_machine(gang, machine.size) and _has(machine, gang)]
         if there:
-            return [_Layout(gang.slots, (min(there, key=lambda each: _fit(each, gang)),), ())]
+            return [self._layout(gang, gang.slots, [min(there, key=lambda each: self._fit(each, gang))])]
         offers = [offer for offer in self._offers if fits_one_machine(gang, offer.slots) and self._takes(offer, gang)]
         if not offers:
             return []
@@ -233,31 +239,47 @@ class _Attempt:
         if share <= 0 or gang.slots % share or gang.slots == 0 or (gang.single_machine and share != gang.slots):
             return []
         count = gang.slots // share
-        there = sorted((m for m in candidates if m.free_slots >= share), key=lambda each: _fit(each, gang))[:count]
-        return self._completed(share, count, there, [offer for offer in self._offers if offer.slots >= share])
+        there = sorted((m for m in candidates if m.free_slots >= share), key=lambda each: self._fit(each, gang))[:count]
+        return self._completed(gang, share, count, there, [offer for offer in self._offers if offer.slots >= share])
 
     def _on_whole_machines(self, gang: Gang, size: int, candidates: Sequence[Machine]) -> list[_Layout]:
         count = needs_whole_machines(gang, size)
         if count is None:
             return []
         whole = (machine for machine in candidates if machine.size == size and machine.untouched)
-        there = sorted(whole, key=lambda each: _fit(each, gang))[:count]
-        return self._completed(size, count, there, [offer for offer in self._offers if offer.slots == size])
+        there = sorted(whole, key=lambda each: self._fit(each, gang))[:count]
+        return self._completed(gang, size, count, there, [offer for offer in self._offers if offer.slots == size])
 
-    def _completed(self, share: int, count: int, there: Sequence[Machine], offers: Sequence[Offer]) -> list[_Layout]:
+    def _completed(
+        self, gang: Gang, share: int, count: int, there: Sequence[Machine], offers: Sequence[Offer]
+    ) -> list[_Layout]:
         missing = count - len(there)
         if missing == 0:
-            return [_Layout(share, tuple(there), ())]
+            return [self._layout(gang, share, there)]
         if not offers:
             return []
         cheapest = min(offers, key=lambda offer: (*_cost([offer]), offer.slots, offer.offer_id))
-        return [_Layout(share, tuple(there), (cheapest,) * missing)]
+        return [self._layout(gang, share, there, (cheapest,) * missing)]
+
+    def _layout(self, gang: Gang, share: int, used: Sequence[Machine], buy: tuple[Offer, ...] = ()) -> _Layout:
+        return _Layout(share, tuple(used), buy, sum(self._for_others(machine, gang) for machine in used))
+
+    def _for_others(self, machine: Machine, gang: Gang) -> bool:
+        """Whether it is kept for gangs that would have to buy another one: what one plan bought for two gangs must
+        serve the same two in the next."""
+        return gang.token not in machine.reserved_for and not self._waiting.isdisjoint(machine.reserved_for)
+
+    def _fit(self, machine: Machine, gang: Gang) -> tuple[object, ...]:
+        """The machine launched for this gang first and those for others last; between them what is there before what
+        is coming, then the tightest."""
+        return (
+            gang.token not in machine.reserved_for,
+            self._for_others(machine, gang),
+            machine.preference,
+            machine.free_slots,
+            machine.name,
+        )
 
 
 def _has(machine: Machine, gang: Gang) -> bool:
     return machine.free_aux > 0 if gang.slots == 0 else machine.free_slots >= gang.slots
-
-
-def _fit(machine: Machine, gang: Gang) -> tuple[object, ...]:
-    """The machine launched for this gang first, then what is there before what is coming, then the tightest."""
-    return (gang.token not in machine.reserved_for, machine.preference, machine.free_slots, machine.name)

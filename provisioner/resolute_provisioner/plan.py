@@ -63,7 +63,9 @@ def plan_scale(
     packing = pack(machines, gangs, usable, room=room, max_aux=pool.max_aux_per_instance)
 
     spare = [each for each in staying if each.idle and each.view.instance_id not in packing.on_machines]
-    returned = _idle_ones(pool, spare, len(staying), packing.unserved, room - len(packing.bought), now)
+    # The minimum is there to be warm: a machine that only starts does not let an idle one go.
+    warm = sum(each.view.joined_at is not None for each in staying)
+    returned = _idle_ones(pool, spare, warm, packing.unserved, room - len(packing.bought), now)
     remaining = len(staying) - len(returned)
     launches = _launches(packing)
     floor, floor_notes = _floor(pool, remaining + len(launches), room - len(launches), usable, blocks)
@@ -170,7 +172,7 @@ def _machine(pool: PoolScaling, each: Standing) -> Machine:
 def _idle_ones(
     pool: PoolScaling,
     spare: Sequence[Standing],
-    staying: int,
+    warm: int,
     unserved: Sequence[Unserved],
     room: int,
     now: datetime,
@@ -184,7 +186,7 @@ def _idle_ones(
     )
     terminations: list[Termination] = []
     for each in ordered:
-        if staying - len(terminations) <= pool.min_instances:
+        if warm - len(terminations) <= pool.min_instances:
             break
         idle_s = seconds_between(each.view.idle_since or now, now)
         if idle_s >= pool.idle_timeout_s:

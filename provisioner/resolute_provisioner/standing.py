@@ -48,7 +48,8 @@ class Standing:
 
 def judge(pool: PoolScaling, alive: Sequence[InstanceView], now: datetime) -> list[Standing]:
     """`alive` without those that are gone; the order is kept."""
-    joined = [each for each in alive if each.joined_at is not None and each.intent is Intent.RUN]
+    # Those that are ending are counted, too: to end one of two that are away must not make the other one look alone.
+    joined = [each for each in alive if each.joined_at is not None]
     away = [each for each in joined if not each.agent_connected]
     mass_loss = len(away) >= 2 and len(away) >= MASS_LOSS_SHARE * len(joined)
     return [_judge(pool, view, now, mass_loss) for view in alive]
