@@ -28,7 +28,7 @@ from resolute_master.agents.websocket import add_agent_link
 from resolute_master.api.auth import Passwords, Tokens
 from resolute_master.api.context import ApiContext
 from resolute_master.api.log_ring import LogRing
-from resolute_master.api.routes import build_api
+from resolute_master.api.app import build_api
 from resolute_master.domain.change import KIND_OF, Change
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance

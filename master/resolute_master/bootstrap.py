@@ -10,6 +10,7 @@ from pathlib import Path
 
 from resolute.config import MasterConfig
 from resolute.ids import IdSource
+from resolute.wire.rest.passwords import hash_password as as_sent
 from resolute_master.agents.hub import ClusterIdentity
 from resolute_master.domain.commands import CreateUser
 from resolute_master.domain.user import User
@@ -56,7 +57,7 @@ async def first_users(
         path = state_directory / PASSWORD_FILE
         _write_private(path, password + "\n")
         log.warning("the first users admin and determined have a generated password; it is in %s", path)
-    stored = await hash_password(password)
+    stored = await hash_password(as_sent(password))
     for name, admin in FIRST_USERS:
         await engine.submit(CreateUser(username=name, password_hash=stored, admin=admin))
 

@@ -62,6 +62,7 @@ async def _run(config: MasterConfig) -> int:
     shown = logging.StreamHandler()
     shown.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=config.log.level.upper(), handlers=[shown, ring])
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

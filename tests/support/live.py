@@ -1,0 +1,185 @@
+"""A real cluster on this machine: master process, local cloud, agents, tasks; and the hands that kill any of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import psutil
+import yaml
+
+from resolute.client import Resolute
+from resolute.client.sdk import Experiment
+from resolute_provisioner.clouds.local import stop_all
+from resolute.clock import SystemClock
+
+T = TypeVar("T")
+
+PASSWORD = "correct horse"
+READY_S = 60.0
+
+
+def a_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def until(what: str, read: Callable[[], T | None], *, within_s: float = READY_S, every_s: float = 0.1) -> T:
+    """The first answer that is neither None nor False. The bound is generous: it says that something hangs."""
+    end = time.monotonic() + within_s
+    while True:
+        answer = read()
+        if answer is not None and answer is not False:
+            return answer
+        if time.monotonic() > end:
+            raise AssertionError(f"{what}: not within {within_s:.0f} s")
+        time.sleep(every_s)
+
+
+class LiveCluster:
+    """One directory, one port; the master may die and be started again."""
+
+    def __init__(self, directory: Path, *, pool: Mapping[str, Any] | None = None, **config: Any) -> None:
+        self.directory = directory
+        self.port = a_free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.storage = directory / "checkpoints"
+        self.storage.mkdir(parents=True)
+        self.config_file = directory / "master.yaml"
+        provider = {"type": "local", "slots_per_instance": 1, "max_instances": 2, "max_idle_agent_period": "3s"}
+        self.config: dict[str, Any] = {
+            "host": "127.0.0.1",
+            "port": self.port,
+            "cluster_name": "live",
+            "cluster_state_dir": str(directory / "state"),
+            "security": {"initial_user_password": PASSWORD},
+            "checkpoint_storage": {"type": "shared_fs", "host_path": str(self.storage)},
+            "heartbeat_interval": "500ms",
+            "resource_pools": [{"pool_name": "default", "agent_reconnect_wait": "15s", "provider": provider, **(pool or {})}],
+            **config,
+        }
+        self.config_file.write_text(yaml.safe_dump(self.config))
+        self.pool_root = directory / "state" / "pools" / "default"
+        self.master: subprocess.Popen[bytes] | None = None
+        self._client: Resolute | None = None
+
+    # -- the master --------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        log = (self.directory / "master.log").open("ab")
+        self.master = subprocess.Popen(
+            [sys.executable, "-m", "resolute_master", "--config-file", str(self.config_file)],
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+        )
+        log.close()
+        until("the master serves", self._serves)
+
+    def _serves(self) -> bool:
+        assert self.master is not None
+        if self.master.poll() is not None:
+            raise AssertionError(f"the master ended with {self.master.returncode}: {self.master_log()[-3000:]}")
+        with suppress(httpx.TransportError):
+            return httpx.get(f"{self.url}/health", timeout=2).status_code == 200
+        return False
+
+    def kill_master(self) -> None:
+        assert self.master is not None
+        self.master.kill()
+        self.master.wait()
+
+    def stop(self) -> None:
+        """Everything ends, whatever state it is in."""
+        if self._client is not None:
+            self._client.close()
+        if self.master is not None and self.master.poll() is None:
+            self.master.terminate()
+            try:
+                self.master.wait(20)
+            except subprocess.TimeoutExpired:
+                self.master.kill()
+                self.master.wait()
+        stop_all(self.pool_root, clock=SystemClock())
+
+    def master_log(self) -> str:
+        return (self.directory / "master.log").read_text(errors="replace")
+
+    # -- clients -----------------------------------------------------------------------------------------------
+
+    @property
+    def client(self) -> Resolute:
+        if self._client is None:
+            self._client = Resolute(self.url, "determined", PASSWORD)
+        return self._client
+
+    def submit(self, hparams: Mapping[str, Any], **changes: Any) -> Experiment:
+        """A scripted trial; `changes` go into the configuration."""
+        config = {
+            "name": "scripted",
+            "entrypoint": "python3 -m resolute.testing.scripted_trial",
+            "searcher": {"name": "single", "metric": "loss", "max_length": 1000000},
+            "hyperparameters": dict(hparams),
+            "resources": {"slots_per_trial": 1},
+            "max_restarts": 0,
+            **changes,
+        }
+        return self.client.create_experiment(config)
+
+    # -- processes of the cluster ------------------------------------------------------------------------------
+
+    def machines(self) -> list[psutil.Process]:
+        """The living machines' own processes."""
+        return [p for p in self._of_cluster() if "resolute_agent.machine" in " ".join(_command(p))]
+
+    def agents(self) -> list[psutil.Process]:
+        return [p for p in self._of_cluster() if _command(p)[1:3] == ["-m", "resolute_agent"]]
+
+    def tasks(self) -> list[psutil.Process]:
+        """The training programs, not the shells and launchers around them."""
+        return [p for p in self._of_cluster() if _command(p)[1:3] == ["-m", "resolute.testing.scripted_trial"]]
+
+    def _of_cluster(self) -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error, OSError):
+                told = " ".join([*_command(process), *process.environ().values()])
+                if str(self.directory) in told and process.pid not in (os.getpid(), self.master and self.master.pid):
+                    found.append(process)
+        return found
+
+    def left_over(self) -> list[str]:
+        """Whatever still runs for this cluster."""
+        return [" ".join(_command(p)) for p in self._of_cluster() if p.status() != psutil.STATUS_ZOMBIE]
+
+
+def _command(process: psutil.Process) -> list[str]:
+    with suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
+def kill(process: psutil.Process) -> None:
+    with suppress(psutil.NoSuchProcess):
+        process.send_signal(signal.SIGKILL)
+
+
+@contextmanager
+def live_cluster(directory: Path, **settings: Any) -> Iterator[LiveCluster]:
+    cluster = LiveCluster(directory, **settings)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
