@@ -56,6 +56,11 @@ def test_a_long_line_is_not_cut_inside_a_character() -> None:
     assert second.data.decode() == "漢字"
 
 
+def test_lines_read_byte_by_byte_are_the_same() -> None:
+    data = b"\r 1%\r 2%\r\nend\n\n\rlast"
+    assert split(data, chunk=1) == split(data)
+
+
 OUTPUT = st.lists(
     st.one_of(
         st.sampled_from([b"\n", b"\r", b"\r\n", b"[rank=1] ", b"INFO: ", "漢".encode(), b"\xff\xfe"]),
@@ -67,7 +72,7 @@ OUTPUT = st.lists(
 
 
 @settings(deadline=None)
-@given(OUTPUT, st.integers(1, 7000))
+@given(OUTPUT, st.integers(1000, 9000))
 def test_lines_do_not_depend_on_how_the_output_was_read(data: bytes, chunk: int) -> None:
     assert split(data, chunk=chunk) == split(data)
 
