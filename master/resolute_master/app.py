@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +25,10 @@ from resolute_master import bootstrap
 from resolute_master.agents.container_spec import SpecRenderer
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
 from resolute_master.agents.websocket import add_agent_link
+from resolute_master.api.app import build_api
 from resolute_master.api.auth import Passwords, Tokens
 from resolute_master.api.context import ApiContext
 from resolute_master.api.log_ring import LogRing
-from resolute_master.api.app import build_api
 from resolute_master.domain.change import KIND_OF, Change
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
@@ -210,12 +210,20 @@ def _provisioning(
         reconciler = Reconciler(
             cloud=cloud, cluster=cluster, ledger=ledger, clock=settings.clock, rng=random.Random(settings.ids.bits(64))
         )
-        engine.on_commit(lambda change, wake=reconciler.wake: wake() if _about_machines(change) else None)
+        engine.on_commit(_waking(reconciler))
         tasks.append(asyncio.create_task(reconciler.run(), name=f"reconciler of {pool.pool_name}"))
         if isinstance(cloud, LocalCloud):
             script = InterruptionsBySteps(engine, cloud, PoolName(pool.pool_name), pool.provider.interruptions)
             tasks.append(asyncio.create_task(script.run(), name=f"scripted interruptions of {pool.pool_name}"))
     return tasks
+
+
+def _waking(reconciler: Reconciler) -> Callable[[Change], None]:
+    def look(change: Change) -> None:
+        if _about_machines(change):
+            reconciler.wake()
+
+    return look
 
 
 def _about_machines(change: Change) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from resolute.config.environment import DEFAULT_CPU_IMAGE
 from resolute.wire.agent_link import ContainerSpec
 from resolute_master.domain.allocation import Allocation, Container
 from resolute_master.domain.experiment import Experiment
@@ -100,8 +101,10 @@ def user_variables(config: Mapping[str, Any], device: str) -> dict[str, str]:
 
 
 def _image(config: Mapping[str, Any], device: str) -> str:
+    """The image that somebody asked for; the default one is what a runtime without images stands in for."""
     image = (config.get("environment") or {}).get("image") or ""
-    return str(image.get(device) or "") if isinstance(image, Mapping) else str(image)
+    chosen = str(image.get(device) or "") if isinstance(image, Mapping) else str(image)
+    return "" if chosen == DEFAULT_CPU_IMAGE else chosen
 
 
 def _shared_directories(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

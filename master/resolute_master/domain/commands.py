@@ -407,5 +407,5 @@ Command = (
     | RecordStray
 )
 
-COMMANDS: Mapping[str, type[Command]] = {kind.__name__: kind for kind in Command.__args__}  # type: ignore[attr-defined]
+COMMANDS: Mapping[str, type[Command]] = {kind.__name__: kind for kind in Command.__args__}
 """By the name under which the journal keeps them."""

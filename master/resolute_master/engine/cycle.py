@@ -31,7 +31,7 @@ from resolute_master.lifecycle.step import Step
 from resolute_master.scheduler.plan import Plan
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
-from resolute_provisioner.model import Demand, ScalePlan
+from resolute_provisioner.model import ScalePlan
 from resolute_provisioner.plan import plan_scale
 
 SNAPSHOT_EVERY = 1000
@@ -141,16 +141,16 @@ class Cycle:
             after = self._step.get(KINDS[kind], key)
             for entity in (before, after):
                 pool = pool_of(entity) if entity is not None else None
-                if pool in self._snapshots:
+                if pool is not None and pool in self._snapshots:
                     changed.add(pool)
             self._move(before, after)
         return changed
 
     def _move(self, before: Entity | None, after: Entity | None) -> None:
         old, new = (pool_of(before) if before else None), (pool_of(after) if after else None)
-        if before is not None and old in self._snapshots and (after is None or old != new):
+        if before is not None and old is not None and old in self._snapshots and (after is None or old != new):
             self._snapshots[old] = _without(self._snapshots[old], before)
-        if after is not None and new in self._snapshots:
+        if after is not None and new is not None and new in self._snapshots:
             self._snapshots[new] = _with(self._snapshots[new], after)
 
     def _decide(self, pool: PoolName) -> None:
@@ -165,9 +165,8 @@ class Cycle:
         wakes = [plan.revisit_at]
         scale = ScalePlan()
         if policy.scaling is not None:
-            returning = instances.returning_gangs(self._step, pool)
-            demand = Demand(gangs=(*plan.demand.gangs, *returning))
-            scale = plan_scale(policy.scaling, instances.views(self._step, pool), demand, beliefs, self._now)
+            # After the scheduler's plan is applied: gangs that it has placed are no demand, and their machines are busy.
+            scale = plan_scale(policy.scaling, instances.views(self._step, pool), plan.demand, beliefs, self._now)
             instances.apply_plan(self._step, policy.scaling, scale)
             wakes.append(scale.revisit_at)
         self._plans.append([pool, plan, scale])

@@ -13,13 +13,13 @@ from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.commands import RecordLaunch, RecordObservation, RecordRefusal
-from resolute_master.domain.ids import InstanceId, PoolName, allocation_id
+from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
-from resolute_master.lifecycle import agents
+from resolute_master.lifecycle import agents, allocations
 from resolute_master.lifecycle.step import Step
 from resolute_provisioner import risk
 from resolute_provisioner.model import (
-    Gang,
+    Cause,
     InstanceNotice,
     InstanceView,
     Intent,
@@ -51,7 +51,7 @@ def _view(step: Step, instance: Instance) -> InstanceView:
         instance_id=instance.id,
         token=instance.token,
         offer_id=instance.offer_id,
-        slots=sum(s.enabled for s in agent.slots) if agent is not None else instance.slots,
+        slots=instance.slots if agent is None else sum(s.enabled for s in agent.slots) if agent.enabled else 0,
         intent=instance.intent,
         observed=instance.observed,
         requested_at=instance.requested_at,
@@ -71,23 +71,6 @@ def _view(step: Step, instance: Instance) -> InstanceView:
 
 def beliefs(step: Step, pool: PoolName) -> dict[str, OfferBelief]:
     return {b.belief.offer_id: b.belief for b in step.find(PoolBelief, "beliefs_of_pool", pool)}
-
-
-def returning_gangs(step: Step, pool: PoolName) -> tuple[Gang, ...]:
-    """Work that must leave its machine soon and will ask for slots again: its replacement is to start at once."""
-    leaving = {agent.id for agent in step.find(Agent, "agents_of_pool", pool) if agent.leaving}
-    gangs: dict[str, Gang] = {}
-    for agent in sorted(leaving):
-        for allocation, _ in agents.containers_on(step, agent):
-            if allocation.trial_id is not None and allocation.killed_at is None:
-                successor = allocation_id(allocation.task_id, allocation.run_id + 1)
-                gangs[successor] = Gang(
-                    token=successor,
-                    slots=allocation.slots_needed,
-                    submitted_at=allocation.requested_at,
-                    single_machine=allocation.single_node,
-                )
-    return tuple(gangs[token] for token in sorted(gangs))
 
 
 def apply_plan(step: Step, scaling: PoolScaling, plan: ScalePlan) -> None:
@@ -120,12 +103,23 @@ def _record_launch(step: Step, pool: PoolName, offer: Offer, launch: Launch) -> 
 def _record_termination(step: Step, termination: Termination) -> None:
     instance = step.need(Instance, InstanceId(termination.instance_id))
     if termination.drain:
-        if instance.draining_since is None:
-            step.put(replace(instance, draining_since=step.now))
-            _stop_placing(step, instance)
-            step.decide("drain", pool=instance.pool, subject=instance.id, reason=termination.reason)
+        _drain(step, instance, termination.reason)
         return
+    if termination.cause is Cause.NEVER_JOINED:
+        _learn(step, instance, lambda belief: risk.never_joined(belief, now=step.now))
     stop(step, instance, termination.reason)
+
+
+def _drain(step: Step, instance: Instance, reason: str) -> None:
+    """Its work moves away first; the plan names the machine again when it is empty or has taken too long."""
+    if instance.draining_since is not None:
+        return
+    step.put(replace(instance, draining_since=step.now))
+    _stop_placing(step, instance)
+    step.decide("drain", pool=instance.pool, subject=instance.id, reason=reason)
+    agent = _agent_of(step, instance)
+    for allocation, _ in agents.containers_on(step, agent.id) if agent is not None else ():
+        allocations.preempt(step, allocation.id, f"its machine is given back: {reason}")
 
 
 def stop(step: Step, instance: Instance, reason: str) -> None:
@@ -133,8 +127,6 @@ def stop(step: Step, instance: Instance, reason: str) -> None:
     if instance.intent is Intent.STOP:
         return
     step.put(replace(instance, intent=Intent.STOP, stop_reason=reason, stopped_at=step.now))
-    if instance.joined_at is None and instance.launched_at is not None:
-        _learn(step, instance, lambda belief: risk.never_joined(belief, now=step.now))
     _stop_placing(step, instance)
     step.decide("terminate", pool=instance.pool, subject=instance.id, reason=reason)
 
@@ -207,7 +199,10 @@ def observed(step: Step, command: RecordObservation) -> None:
 
 def _gone(step: Step, instance: Instance) -> None:
     if instance.intent is Intent.RUN:
-        _learn(step, instance, risk.interrupted)
+        if instance.joined_at is None:
+            _learn(step, instance, lambda belief: risk.never_joined(belief, now=step.now))
+        else:
+            _learn(step, instance, risk.interrupted)
         reason = instance.notice.reason if instance.notice else "the machine vanished without notice"
         step.put(replace(instance, intent=Intent.STOP, stop_reason=reason, stopped_at=step.now))
     agent = _agent_of(step, instance)
