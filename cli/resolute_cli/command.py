@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 Run = Callable[["Invocation", argparse.Namespace], int | None]
 AddArguments = Callable[[argparse.ArgumentParser], object]
 
-FORMATS = ("json", "csv", "yaml")
-
 
 class UsageError(ResoluteError):
     """The command was called wrongly in a way that the parser cannot see. Ends with code 2."""
@@ -26,7 +24,7 @@ class UsageError(ResoluteError):
 class Command:
     """One verb. `help` begins with a verb in small letters: it also ends the sentence "Failed to ...".
 
-    `formats` are the machine-readable forms that its result has; every command has at least JSON.
+    `formats` are the forms that its result has (json, csv, yaml, table); every command has at least JSON.
     """
 
     name: str

@@ -95,7 +95,7 @@ NOUN = Group(
             help="list jobs",
             run=list_jobs,
             arguments=_list_arguments,
-            formats=("json", "csv", "yaml"),
+            formats=("json", "yaml", "table", "csv"),
         ),
         Command(name="update", aliases=("u",), help="update a job", run=update, arguments=_update_arguments),
         Command(

@@ -61,7 +61,7 @@ class TokenCache:
         def change(entry: dict[str, Any]) -> None:
             entry.get("tokens", {}).pop(user, None)
             if entry.get("active_user") == user:
-                entry["active_user"] = None
+                del entry["active_user"]  # a null would be damage in the eyes of other clients
 
         self._update(master, change)
 
@@ -86,7 +86,7 @@ class TokenCache:
     def _update(self, master: str, change: Callable[[dict[str, Any]], None]) -> None:
         with self._locked():
             data = self._read()
-            change(data["masters"].setdefault(master, {"active_user": None, "tokens": {}}))
+            change(data["masters"].setdefault(master, {"tokens": {}}))
             fresh = self._path.with_suffix(".json.new")
             descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
