@@ -21,11 +21,11 @@ from resolute.wire.rest.trials import MetricsWorkload
 from resolute_cli.invocation import Invocation
 from resolute_cli.main import main
 from resolute_cli.render import Renderer
-from support.cli_master import (
+from support.cli_master import FakeMaster, decoded_files, running
+from support.cli_messages import (
     CHECKPOINT_FILES,
     PASSWORD,
     UUID,
-    FakeMaster,
     a_checkpoint,
     a_job,
     a_limited_job,
@@ -33,8 +33,6 @@ from support.cli_master import (
     a_tar,
     a_trial,
     an_experiment,
-    decoded_files,
-    running,
 )
 
 

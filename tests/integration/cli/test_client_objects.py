@@ -11,18 +11,8 @@ import pytest
 from resolute.client import Resolute
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound, Unauthenticated, Unavailable
 from resolute.wire.rest.enums import WireExperimentState
-from support.cli_master import (
-    PASSWORD,
-    START,
-    UUID,
-    FakeMaster,
-    a_checkpoint,
-    a_log_line,
-    a_trial,
-    an_experiment,
-    decoded_files,
-    running,
-)
+from support.cli_master import FakeMaster, decoded_files, running
+from support.cli_messages import PASSWORD, START, UUID, a_checkpoint, a_log_line, a_trial, an_experiment
 
 
 @pytest.fixture
