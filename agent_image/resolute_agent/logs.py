@@ -12,6 +12,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from resolute.clock import Clock
 from resolute.wire.agent_link import LOG_BATCH_LINES, LOG_BATCHES_IN_FLIGHT, LogBatch, LogLine
@@ -264,42 +265,43 @@ class LogShipper:
             splitters[stream] = LineSplitter(offset, previous)
         while True:
             ended = runtime.output_ended(source.container_id)  # asked first: what follows then reads the last bytes
-            grown = False
+            came: list[_Pending] = []
+            read = 0
             for stream, splitter in splitters.items():
                 data = runtime.read_output(source.container_id, stream, splitter.read_to, READ_BYTES)
-                if data:
-                    grown = True
-                    await self._add(source, stream, splitter.feed(data))
-            if grown:
-                continue
-            if ended:
-                break
-            await runtime.output_grown(
-                source.container_id, {stream: splitter.read_to for stream, splitter in splitters.items()}
-            )
-        for stream, splitter in splitters.items():
-            await self._add(source, stream, splitter.finish())
+                read += len(data)
+                raw = splitter.feed(data) if data or not ended else splitter.finish()
+                came += [_Pending(source=source, end=line.end, line=self._line(source, stream, line)) for line in raw]
+            await self._add(source, _as_written(came))
+            if not read:
+                if ended:
+                    break
+                await runtime.output_grown(
+                    source.container_id, {stream: splitter.read_to for stream, splitter in splitters.items()}
+                )
         source.read_all = True
         self._check_drained(source)
 
-    async def _add(self, source: _Source, stream: str, lines: Iterator[RawLine]) -> None:
-        now = self._clock.now()
-        for raw in lines:
-            parsed = parse_line(raw.data)
-            line = LogLine(
-                task_id=source.task_id,
-                allocation_id=source.allocation_id,
-                container_id=source.container_id,
-                stdtype=stream,
-                offset=raw.offset,
-                at=now,
-                log=parsed.text,
-                level=parsed.level,
-                rank=parsed.rank,
-            )
+    def _line(self, source: _Source, stream: str, raw: RawLine) -> LogLine:
+        parsed = parse_line(raw.data)
+        return LogLine(
+            task_id=source.task_id,
+            allocation_id=source.allocation_id,
+            container_id=source.container_id,
+            stdtype=stream,
+            offset=raw.offset,
+            at=self._runtime.output_time(source.container_id, stream, raw.offset) or self._clock.now(),
+            log=parsed.text,
+            level=parsed.level,
+            rank=parsed.rank,
+        )
+
+    async def _add(self, source: _Source, lines: list[_Pending]) -> None:
+        """Queue lines, then wait while there are too many."""
+        for pending in lines:
             source.outstanding += 1
-            self._pending.append(_Pending(source=source, end=raw.end, line=line))
-            self._pending_bytes += len(raw.data) + 1
+            self._pending.append(pending)
+            self._pending_bytes += len(pending.line.log)
         self._measure_filled()
         while len(self._pending) >= 2 * LOG_BATCH_LINES or self._pending_bytes >= 2 * BATCH_BYTES:
             self._room.clear()
@@ -334,6 +336,20 @@ class LogShipper:
     def _check_drained(self, source: _Source) -> None:
         if source.read_all and source.outstanding == 0:
             source.drained.set()
+
+
+def _as_written(lines: list[_Pending]) -> list[_Pending]:
+    """Lines of both streams in the order of their times; within a stream always in that of their offsets.
+
+    A wall clock may be set back while a task writes. The order within a stream must not follow it: what is stored is
+    remembered as one offset.
+    """
+    latest: dict[str, datetime] = {}
+    keys: dict[tuple[str, int], datetime] = {}
+    for pending in lines:
+        line = pending.line
+        latest[line.stdtype] = keys[line.stdtype, line.offset] = max(line.at, latest.get(line.stdtype, line.at))
+    return sorted(lines, key=lambda pending: keys[pending.line.stdtype, pending.line.offset])
 
 
 async def _cancel(task: asyncio.Task[None] | None) -> None:

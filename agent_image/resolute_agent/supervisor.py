@@ -13,6 +13,8 @@ files in the container's directory, each replaced as a whole.
                      so that an agent which writes `kill.json` and finds no `supervisor.json` knows: nothing will run
     task.json        {"pid", "start_time"} of the task
     stdout, stderr   output
+    stdout.times,    when it came: records of `STAMP`, (seconds since 1970, offset of the first byte that came then)
+    stderr.times
     exit.json        {"code", "reason", "message"}: the end; no process of the task is left when it appears
 
 The output goes through pipes, not straight to the files: programs reopen `/dev/stdout` with truncation.
@@ -26,6 +28,7 @@ import json
 import os
 import select
 import signal
+import struct
 import sys
 import time
 from typing import Any
@@ -44,6 +47,10 @@ EXITED, KILLED, LEASE_OVER, ABORTED, LOST = "exited", "killed", "lease", "aborte
 
 LAUNCH_FAILED = 3
 """Exit code of the starting process when the task could not be started; it says why on its standard output."""
+
+STAMP = struct.Struct("<dQ")
+STAMP_EVERY_S = 0.01
+"""Output is stamped at most so often; a task that writes without end must not fill the disk with times."""
 
 MACHINE_PID_VARIABLE = "RESOLUTE_MACHINE_PID"
 
@@ -296,7 +303,11 @@ class Stream:
     def __init__(self, path: str) -> None:
         self.source, self.sink = os.pipe()
         os.set_blocking(self.source, False)
-        self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        append = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self.file = os.open(path, append, 0o600)
+        self.times = os.open(f"{path}.times", append, 0o600)
+        self.length = os.fstat(self.file).st_size
+        self.stamped = 0.0
         self.pending = b""
         self.open = True
 
@@ -310,6 +321,7 @@ class Stream:
             if not self.pending:
                 self.open = False
                 return False
+            self.stamp()
         try:
             while self.pending:
                 self.pending = self.pending[os.write(self.file, self.pending) :]
@@ -318,6 +330,17 @@ class Stream:
                 raise
             return False
         return True
+
+    def stamp(self) -> None:
+        """Note when these bytes came, before they can be read: a line keeps its time however late it is shipped."""
+        now = time.clock_gettime(time.CLOCK_REALTIME)
+        if abs(now - self.stamped) >= STAMP_EVERY_S:
+            try:
+                os.write(self.times, STAMP.pack(now, self.length))
+                self.stamped = now
+            except OSError:
+                pass  # a full disk costs times, not lines
+        self.length += len(self.pending)
 
 
 class Supervisor:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from resolute.errors import ResoluteError
@@ -68,6 +69,10 @@ class Runtime(Protocol):
 
     def read_output(self, container_id: str, stream: str, offset: int, limit: int) -> bytes:
         """At most `limit` bytes from `offset`; empty when there is nothing more now."""
+        ...
+
+    def output_time(self, container_id: str, stream: str, offset: int) -> datetime | None:
+        """When the byte at `offset` was written; `None` when that is not known. Offsets are asked for in order."""
         ...
 
     async def output_grown(self, container_id: str, offsets: Mapping[str, int]) -> None:

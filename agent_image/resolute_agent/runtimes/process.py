@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from resolute_agent import processes, supervisor
 from resolute_agent.environment import RUN_DIR, Place, task_environment
 from resolute_agent.runtimes.base import STREAMS, LaunchAborted, LaunchFailed, LaunchRefused, TaskContext
 from resolute_agent.runtimes.scripted import exit_with_code
+from resolute_agent.runtimes.stamps import StampReader
 from resolute_agent.state import Found
 
 SPEC, OFFSETS = "spec.json", "offsets.json"
@@ -99,6 +101,7 @@ class ProcessRuntime:
         self._keep = keep
         self._starts = asyncio.Semaphore(PARALLEL_STARTS_PER_CPU * (os.cpu_count() or 1))
         self._leases: dict[str, float] = {}
+        self._stamps: dict[tuple[str, str], StampReader] = {}
 
     @classmethod
     async def open(cls, directory: Path, *, private_root: bool = True, keep: tuple[str, ...] = ()) -> ProcessRuntime:
@@ -287,6 +290,12 @@ class ProcessRuntime:
         finally:
             os.close(descriptor)
 
+    def output_time(self, container_id: str, stream: str, offset: int) -> datetime | None:
+        reader = self._stamps.get((container_id, stream))
+        if reader is None:
+            reader = self._stamps[container_id, stream] = StampReader(self._home(container_id) / f"{stream}.times")
+        return reader.at(offset)
+
     async def output_grown(self, container_id: str, offsets: Mapping[str, int]) -> None:
         home = self._home(container_id)
         poll_s = FIRST_POLL_S
@@ -321,6 +330,8 @@ class ProcessRuntime:
         gone = home.with_name(home.name + ".gone")  # a half-removed directory must not look like a container
         os.replace(home, gone)
         self._leases.pop(container_id, None)
+        for stream in STREAMS:
+            self._stamps.pop((container_id, stream), None)
         await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
 
     # --------------------------------------------------------------------------------------------------------- inside

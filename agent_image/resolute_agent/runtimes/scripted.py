@@ -23,6 +23,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from resolute.errors import FailedPrecondition, InvalidInput
 from resolute.wire.agent_link import ContainerSpec, Exit, NoticeFile
@@ -192,6 +193,9 @@ class ScriptedRuntime:
         container = self._containers.get(container_id)
         return b"" if container is None else bytes(container.task.output[stream][offset : offset + limit])
 
+    def output_time(self, container_id: str, stream: str, offset: int) -> datetime | None:
+        return None  # there is no wall clock here; the reader's own is as good under virtual time
+
     async def output_grown(self, container_id: str, offsets: Mapping[str, int]) -> None:
         container = self._containers.get(container_id)
         while container is not None and container.exit is None:
@@ -280,7 +284,7 @@ def exit_with_code(code: int) -> Exit:
     """A container that ended by itself with `code`."""
     if code == 0:
         return Exit(code=0)
-    return Exit(code=code, failure=FailureKind.CONTAINER_FAILED, message=f"exited with code {code}")
+    return Exit(code=code, failure=FailureKind.CONTAINER_FAILED)
 
 
 def _ended_by(container: _Container) -> Exit:

@@ -114,6 +114,9 @@ sys.exit(7)
     assert report.exit is not None
     assert report.exit.code == 7
     assert master.output("c1") == [f"line {number}" for number in range(10_000)]
+    written = [master.lines[key].at for key in sorted(master.lines)]
+    assert written == sorted(written)
+    assert (written[-1] - written[0]).total_seconds() < 20, "lines keep their time however late they are stored"
 
 
 @pytest.mark.needs("namespaces")
