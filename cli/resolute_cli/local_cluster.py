@@ -225,7 +225,8 @@ def _start_master(plan: ClusterPlan, config: Path) -> RunningCluster:
     identity = processes.identify(int(answer.stdout)) if answer.returncode == 0 else None
     if identity is None:
         raise FailedPrecondition(f"the master did not start: {answer.stderr.strip() or _last_words(plan.directory)}")
-    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(plan.host, plan.host)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(plan.host, plan.host)
+    host = f"[{host}]" if ":" in host else host
     running = RunningCluster(
         name=plan.name, url=f"http://{host}:{plan.port}", master=identity, directory=plan.directory
     )
