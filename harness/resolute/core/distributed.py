@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import logging
+import math
 import os
 import secrets
 import selectors
@@ -181,8 +182,11 @@ class DistributedContext:
             return value
         serial = self._next()
         if self.rank == 0:
+            self._star.forget_markers(serial)
             self._star.send_all(serial, "broadcast", value)
             return value
+        # Nobody waits for this: it lets a chief that makes another call see that it is not the same one.
+        self._star.send_all(serial, "broadcast", None)
         received: T = self._star.collect(serial, "broadcast")[0]
         return received
 
@@ -260,6 +264,21 @@ class _Link:
         self._received += data
         return bool(data)
 
+    def receive_waiting(self) -> None:
+        """Read what is here already, without waiting; a link that has ended is noticed by whoever needs it."""
+        try:
+            while data := self.sock.recv(1 << 16, socket.MSG_DONTWAIT):
+                self._received += data
+        except OSError:
+            pass
+
+    def first_serial(self) -> float:
+        """The serial number of the first whole message; infinite when there is none."""
+        kept = bytes(self._received)
+        complete, message = self.next_message()
+        self._received[:] = kept
+        return message["serial"] if complete else math.inf
+
     def next_message(self) -> tuple[bool, Any]:
         """(True, message) when one is complete."""
         if len(self._received) < _LENGTH.size:
@@ -312,6 +331,14 @@ class _Star:
             raise
         return values
 
+    def forget_markers(self, serial: int) -> None:
+        """Drop what workers said about earlier broadcasts, or it would fill the links of a program that only broadcasts."""
+        self._require_open()
+        for link in self._links.values():
+            link.receive_waiting()
+            while link.first_serial() < serial:
+                link.next_message()
+
     def close(self) -> None:
         if self._closed:
             return
@@ -333,6 +360,8 @@ class _Star:
             if rank in values:
                 continue
             complete, message = link.next_message()
+            while complete and message["kind"] == "broadcast" and message["serial"] < serial:
+                complete, message = link.next_message()
             if not complete:
                 continue
             if message["serial"] != serial or message["kind"] != kind:

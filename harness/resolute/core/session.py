@@ -163,6 +163,7 @@ class Session:
                     sock.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     pass  # already gone, which is what we want
+            connection.close()
 
     def _exchange(self, verb: str, target: str, payload: bytes | None, timeout_s: float) -> tuple[int, bytes]:
         connection = self._connection()

@@ -37,10 +37,11 @@ class MemoryStorage:
         return parts[part]
 
     def put(self, uuid: str, part: str, names: Iterable[str]) -> None:
+        wanted = [checked_path(name) for name in names]
         source = self._staged[uuid].pop(part)
         kept = self._put.setdefault(uuid, {})
-        for name in names:
-            kept[checked_path(name)] = (source / name).read_bytes()
+        for name in wanted:
+            kept[name] = (source / name).read_bytes()
         shutil.rmtree(source)
         self._touched[uuid] = self._clock.now()
 
