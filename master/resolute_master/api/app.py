@@ -63,7 +63,7 @@ def build_api(context: ApiContext) -> web.Application:
     if cors:
         app.on_response_prepare.append(allow_everyone)
     for route in ROUTES:
-        app.router.add_route(route.method, route.path, route)
+        app.router.add_route(route.method, route.path, route.serve)
         # A slash at the end means the same.
-        app.router.add_route(route.method, f"{route.path}/", route)
+        app.router.add_route(route.method, f"{route.path}/", route.serve)
     return app

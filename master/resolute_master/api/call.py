@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar, cast
 
 import msgspec
 from aiohttp import web
@@ -23,7 +23,10 @@ T = TypeVar("T")
 THREAD_ABOVE_BYTES = 1024 * 1024
 """Larger bodies are parsed in a thread, so that the others do not wait."""
 
-LARGEST_ID = 2**63 - 1
+LARGEST = 2**63 - 1
+"""What the databases' integers hold."""
+
+MOST_DIGITS = len(str(LARGEST))
 _MANY_DIGITS = re.compile(rb"\d{19}")
 
 
@@ -55,12 +58,14 @@ class Call:
     def number(self, name: str) -> int:
         """A part of the path that is an id."""
         text = self.text(name)
-        if not (text.isascii() and text.isdigit()) or int(text) > LARGEST_ID:
-            raise InvalidInput(f"{name}: '{text}' is not a number; use the id that the list shows")
+        if not (text.isascii() and text.isdigit()) or len(text) > MOST_DIGITS or int(text) > LARGEST:
+            raise InvalidInput(f"{name}: '{text[:80]}' is not a number; use the id that the list shows")
         return int(text)
 
     def query(self, cls: type[T]) -> T:
-        return from_query(cls, self.request.query.items())
+        asked = from_query(cls, self.request.query.items())
+        _check_integers(asdict(cast(Any, asked)))
+        return asked
 
     async def json(self) -> Any:
         """The body as JSON, whatever it is labelled; an absent one is an empty object."""
@@ -98,11 +103,11 @@ def parse_json(raw: bytes) -> Any:
 
 
 def _check_integers(value: Any) -> None:
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise InvalidInput(f"the body holds the integer {value}, which does not fit in 64 bits; send it as text")
+    if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
+        raise InvalidInput(f"the request holds the integer {value}, which does not fit in 64 bits; send it as text")
     if isinstance(value, dict):
         value = list(value.values())
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         for item in value:
             _check_integers(item)
 
@@ -129,7 +134,7 @@ class Route:
     find: Finder
     handle: Handler
 
-    async def __call__(self, request: web.Request) -> web.StreamResponse:
+    async def serve(self, request: web.Request) -> web.StreamResponse:
         api = request.app[CONTEXT]
         caller = None if self.action is Action.PUBLIC else authenticate(request, api.tokens)
         call = Call(api, request, caller)

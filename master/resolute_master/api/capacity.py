@@ -11,10 +11,10 @@ from resolute_master.domain.pool import PoolPolicy
 def shortage(policy: PoolPolicy, agents: Iterable[Agent], *, slots: int, single_node: bool) -> str:
     """Why `slots` can never be had together in the pool, and what to do; empty when they can.
 
-    An elastic pool is as large as it may grow, another one as its connected agents.
+    An elastic pool is as large as it may grow, another one as its agents; one that is away for a moment counts.
     """
-    sizes = sorted(sum(s.enabled for s in agent.slots) for agent in agents if agent.connected)
-    total, largest, kind = sum(sizes), max(sizes, default=0), "its connected agents have"
+    sizes = [sum(s.enabled for s in agent.slots) for agent in agents]
+    total, largest, kind = sum(sizes), max(sizes, default=0), "its agents have"
     if policy.scaling is not None:
         largest = max((offer.slots for offer in policy.scaling.offers), default=0)
         total = largest * policy.scaling.max_instances

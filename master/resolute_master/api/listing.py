@@ -34,16 +34,28 @@ async def page_of_checkpoints(
     )
     ordered = await _ordered(api, found, asked)
     rows, pages = page_of(ordered, offset=asked.offset, limit=asked.limit)
-    return tuple([await show_checkpoint(api, row) for row in rows]), pages
+    return await show_checkpoints(api, rows), pages
+
+
+async def show_checkpoints(api: ApiContext, rows: Sequence[Checkpoint]) -> tuple[WireCheckpoint, ...]:
+    """With what each comes from; every trial and experiment is read once."""
+    experiments = {id_: await find_experiment(api, id_) for id_ in sorted({row.experiment_id for row in rows})}
+    trials = {id_: await find_trial(api, id_) for id_ in sorted({row.trial_id for row in rows})}
+    reports = {id_: await api.store.metrics(id_) for id_ in trials}
+    return tuple(
+        render_checkpoint(
+            row,
+            experiment=experiments[row.experiment_id],
+            trial=trials[row.trial_id],
+            reports=reports[row.trial_id],
+        )
+        for row in rows
+    )
 
 
 async def show_checkpoint(api: ApiContext, value: Checkpoint) -> WireCheckpoint:
-    return render_checkpoint(
-        value,
-        experiment=await find_experiment(api, value.experiment_id),
-        trial=await find_trial(api, value.trial_id),
-        reports=await api.store.metrics(value.trial_id),
-    )
+    (shown,) = await show_checkpoints(api, [value])
+    return shown
 
 
 async def _ordered(api: ApiContext, found: Sequence[Checkpoint], asked: GetCheckpointsQuery) -> tuple[Checkpoint, ...]:

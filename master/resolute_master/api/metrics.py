@@ -42,6 +42,8 @@ async def report(call: Call, trial: Trial) -> Empty:
     request = await call.body(ReportTrialMetricsRequest)
     _check(request)
     values = request.metrics
+    if values.trial_run_id > trial.run_id:
+        raise InvalidInput(f"metrics.trialRunId: trial {trial.id} is at run {trial.run_id}, not {values.trial_run_id}")
     outcome = await call.api.reporting.metrics(
         MetricReport(
             trial_id=trial.id,

@@ -13,7 +13,7 @@ from resolute_master.api.render import trials as render_trials
 from resolute_master.api.render.summaries import summaries
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import ExperimentId, TrialId
+from resolute_master.domain.ids import TrialId
 from resolute_master.domain.metrics import MetricReport
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
@@ -79,7 +79,3 @@ async def show_trial(
 
 async def validations_of(api: ApiContext, trials: Iterable[TrialId]) -> dict[TrialId, tuple[MetricReport, ...]]:
     return {trial: await api.store.metrics(trial, VALIDATION) for trial in sorted(set(trials))}
-
-
-async def experiments_by_id(api: ApiContext, ids: Iterable[ExperimentId]) -> dict[ExperimentId, Experiment]:
-    return {id_: await find_experiment(api, id_) for id_ in sorted(set(ids))}
