@@ -22,18 +22,21 @@ STEPS = 60
 CHECKPOINT_EVERY = 5
 SEED = 20260101
 
+IN_TASKS = "/determined_shared_fs"
+"""Where tasks find the checkpoint storage."""
 
-def work(cluster: LiveCluster, diary: Path) -> Experiment:
+
+def work(cluster: LiveCluster) -> Experiment:
+    """Its diary lies on the shared directory: a task's `/tmp` is its own."""
     script = [f"report {STEPS} every 0.03s", f"checkpoint every {CHECKPOINT_EVERY}"]
-    return cluster.submit({"script": script, "diary": f"{diary}/"}, max_restarts=1000)
+    return cluster.submit({"script": script, "diary": f"{IN_TASKS}/diary/"}, max_restarts=1000)
 
 
 class Campaign:
     """Keeps work running and kills one thing after the other."""
 
-    def __init__(self, cluster: LiveCluster, diary: Path, seed: int) -> None:
+    def __init__(self, cluster: LiveCluster, seed: int) -> None:
         self.cluster = cluster
-        self.diary = diary
         self.random = random.Random(seed)
         self.experiments: list[Experiment] = []
         self.kills = {"master": 0, "agent": 0, "task": 0, "machine": 0}
@@ -43,9 +46,9 @@ class Campaign:
         open_ = 0
         for experiment in self.experiments[-6:]:
             experiment.reload()
-            open_ += experiment.state not in ("STATE_COMPLETED", "STATE_ERROR")
+            open_ += experiment.state not in ("COMPLETED", "ERROR")
         for _ in range(3 - open_):
-            self.experiments.append(work(self.cluster, self.diary))
+            self.experiments.append(work(self.cluster))
 
     def strike(self, what: str) -> None:
         time.sleep(self.random.uniform(0.0, 0.6))
@@ -71,8 +74,6 @@ class Campaign:
 
 @pytest.mark.timeout(900)
 def test_nothing_is_lost_and_nothing_runs_twice(tmp_path: Path) -> None:
-    diary = tmp_path / "diary"
-    diary.mkdir()
     pool = {
         "agent_reconnect_wait": "20s",
         "provider": {
@@ -84,11 +85,11 @@ def test_nothing_is_lost_and_nothing_runs_twice(tmp_path: Path) -> None:
         },
     }
     with live_cluster(tmp_path, pool=pool) as cluster:
-        campaign = Campaign(cluster, diary, SEED)
+        campaign = Campaign(cluster, SEED)
         campaign.run()
         for experiment in campaign.experiments:
-            assert experiment.wait(interval_s=0.5, timeout_s=300) == "STATE_COMPLETED"
-        problems = check(read_diary(diary), [record(cluster, e) for e in campaign.experiments])
+            assert experiment.wait(interval_s=0.5, timeout_s=300) == "COMPLETED"
+        problems = check(read_diary(cluster.storage / "diary"), [record(cluster, e) for e in campaign.experiments])
         assert problems == []
         assert min(campaign.kills.values()) >= KILLS_EACH
         until("the pool is empty", lambda: not cluster.machines(), within_s=60)
@@ -118,19 +119,17 @@ def record(cluster: LiveCluster, experiment: Experiment) -> TrialRecord:
 
 
 def test_running_tasks_survive_a_master_restart_and_an_agent_restart(tmp_path: Path) -> None:
-    diary = tmp_path / "diary"
-    diary.mkdir()
     with live_cluster(tmp_path) as cluster:
-        experiment = work(cluster, diary)
+        experiment = work(cluster)
         (task,) = until("the task runs", lambda: cluster.tasks() or None)
-        until("it makes steps", lambda: len(read_diary(diary)) > 5)
+        until("it makes steps", lambda: len(read_diary(cluster.storage / "diary")) > 5)
         cluster.kill_master()
         cluster.start()
         (agent,) = cluster.agents()
         kill(agent)
         until("its machine starts the agent again", lambda: [a for a in cluster.agents() if a.pid != agent.pid] or None)
         assert psutil.pid_exists(task.pid)
-        assert experiment.wait(interval_s=0.2, timeout_s=120) == "STATE_COMPLETED"
-        assert {entry["trial_run_id"] for entry in read_diary(diary)} == {1}
-        assert check(read_diary(diary), [record(cluster, experiment)]) == []
+        assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
+        assert {entry["trial_run_id"] for entry in read_diary(cluster.storage / "diary")} == {1}
+        assert check(read_diary(cluster.storage / "diary"), [record(cluster, experiment)]) == []
     assert cluster.left_over() == []

@@ -57,7 +57,7 @@ def _trial(record: TrialRecord, entries: Sequence[Entry]) -> list[str]:
 
 def _finished(record: TrialRecord, runs: Mapping[int, Sequence[Entry]]) -> list[str]:
     ends = [e for run in runs.values() for e in run if e["event"] == "end" and e.get("why") == "completed"]
-    problems = [] if record.state == "STATE_COMPLETED" else [f"ended {record.state}"]
+    problems = [] if record.state == "COMPLETED" else [f"ended {record.state}"]
     if len(ends) < 1:
         problems.append("no run wrote that it completed")
     if any(e["step"] != record.steps for e in ends):

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import httpx
 import psutil
 import yaml
+from support.diary_checker import TrialRecord
 
 from resolute.client import Resolute
 from resolute.client.sdk import Experiment
@@ -55,7 +56,7 @@ class LiveCluster:
         self.port = a_free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.storage = directory / "checkpoints"
-        self.storage.mkdir(parents=True)
+        (self.storage / "diary").mkdir(parents=True)
         self.config_file = directory / "master.yaml"
         provider = {"type": "local", "slots_per_instance": 1, "max_instances": 2, "max_idle_agent_period": "3s"}
         self.config: dict[str, Any] = {
@@ -173,6 +174,37 @@ def _command(process: psutil.Process) -> list[str]:
 def kill(process: psutil.Process) -> None:
     with suppress(psutil.NoSuchProcess):
         process.send_signal(signal.SIGKILL)
+
+
+def kill_pid(pid: int) -> None:
+    with suppress(psutil.NoSuchProcess):
+        kill(psutil.Process(pid))
+
+
+def gone(pid: int) -> bool:
+    """The process has ended, whether or not somebody has looked at its exit code."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def record_of(experiment: Experiment, *, steps: int) -> TrialRecord:
+    """The only trial of a scripted experiment that has ended, as the API tells it, for the diary checker."""
+    (trial,) = experiment.list_trials()
+    trial.reload()
+    return TrialRecord(
+        trial_id=trial.id,
+        state=trial.details.state.value,
+        steps=steps,
+        reported={r.total_batches: r.trial_run_id for r in trial.iter_metrics("training") if not r.archived},
+        checkpoints={c.uuid: int(c.metadata["steps_completed"]) for c in trial.list_checkpoints()},
+        resumed={
+            a.run_id: a.steps_at_start
+            for a in trial.list_allocations()
+            if a.run_id is not None and a.steps_at_start is not None
+        },
+    )
 
 
 @contextmanager
