@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -57,7 +58,7 @@ class World:
             headers[TASK_TOKEN_HEADER] = f"Bearer {task}"
         elif bearer:
             headers["Authorization"] = f"Bearer {bearer}"
-        data = None if body is None else json.dumps(body).encode()
+        data = None if body is None else io.BytesIO(json.dumps(body).encode())
         return await self.http.request(method, self.server.make_url(path), data=data, headers=headers, **options)
 
     async def call(self, method: str, path: str, body: Any = None, *, status: int = 200, **options: Any) -> Any:
