@@ -90,12 +90,13 @@ async def _open_store(config: MasterConfig) -> Store:
     path = config.sqlite_path
     if path is None:
         raise InvalidInput("db.type: postgres is not available yet; use sqlite")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(
-            f"cluster_state_dir: cannot make {path.parent}: {error.strerror or error}; name a directory that can be written"
-        ) from error
+    for key, directory in (("cluster_state_dir", Path(config.cluster_state_dir)), ("db.path", path.parent)):
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(
+                f"{key}: cannot make {directory}: {error.strerror or error}; name a directory that can be written"
+            ) from error
     return await SqlStore.open(sqlite_url(path))
 
 

@@ -62,8 +62,6 @@ class Agent:
     draining: bool = False
     instance_id: InstanceId | None = None
     notice: MachineNotice | None = None
-    last_sequence: int = 0
-    """Last report of this agent that is stored."""
 
     @property
     def connected(self) -> bool:

@@ -64,7 +64,6 @@ def register(step: Step, command: RegisterAgent) -> tuple[ContainerId, ...]:
         draining=before.draining if before else False,
         instance_id=command.instance,
         notice=before.notice if before else None,
-        last_sequence=before.last_sequence if before else 0,
     )
     step.put(agent)
     if instance is not None:
@@ -119,10 +118,8 @@ def _fence(step: Step, id_: AgentId, incarnation: str) -> Agent:
 
 
 def _believe(step: Step, id_: AgentId, report_: ContainerReport) -> None:
+    """A report may come again, and after others: containers only move forward, so old news changes nothing."""
     agent = need(step, id_)
-    if report_.sequence <= agent.last_sequence:
-        return
-    step.put(replace(agent, last_sequence=report_.sequence))
     container = ContainerId(report_.container_id)
     for key in sorted(step.keys("allocation_of_container", container), key=str):
         allocation = step.get(Allocation, key)
