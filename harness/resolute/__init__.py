@@ -7,3 +7,18 @@ imports it.
 """
 
 __version__ = "0.1.0"
+
+_LAZY = {
+    "init": "resolute.core",
+    "get_cluster_info": "resolute.core",
+    "InvalidHP": "resolute.core",
+}
+"""Conveniences that are imported when they are first used: the kernel must load without the rest."""
+
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY:
+        import importlib
+
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

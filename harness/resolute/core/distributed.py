@@ -117,7 +117,7 @@ class DistributedContext:
         if place is None:
             raise InvalidInput("RANK and WORLD_SIZE are not set; start the script with torchrun or process_per_slot")
         info = TaskInfo.from_env(environ)
-        key = info.allocation_id if info else place.gang_token or environ.get("TORCHELASTIC_RUN_ID", "")
+        key = info.allocation_id if info is not None else place.gang_token
         return cls(
             rank=place.rank,
             size=place.size,

@@ -172,7 +172,7 @@ class ProcessPlace:
             cross_rank=read.number("GROUP_RANK", 0),
             cross_size=read.number("GROUP_WORLD_SIZE", 1),
             chief_address=environ.get("DET_CHIEF_IP") or environ.get("MASTER_ADDR") or "127.0.0.1",
-            gang_token=environ.get("RESOLUTE_GANG_TOKEN", ""),
+            gang_token=environ.get("RESOLUTE_GANG_TOKEN") or environ.get("TORCHELASTIC_RUN_ID") or "",
             comm_port=read.optional_number("INTER_TRAIN_PROCESS_COMM_PORT_1"),
         )
 

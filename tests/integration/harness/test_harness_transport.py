@@ -116,7 +116,12 @@ def test_reports_arrive_in_order_and_a_full_queue_holds_the_reporter_back() -> N
     sender = Sender(poster, limit=3)
     sender.start()
     poster.gate.clear()
-    put_all = threading.Thread(target=lambda: [sender.put(numbered(n)) for n in range(10)])
+
+    def put_ten() -> None:
+        for number in range(10):
+            sender.put(numbered(number))
+
+    put_all = threading.Thread(target=put_ten)
     put_all.start()
     put_all.join(0.2)
     assert put_all.is_alive(), "ten reports do not fit into a queue of three"

@@ -1,0 +1,102 @@
+"""Each example runs off-cluster, resumes, and reports what its configuration says it does."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from support.harness_master import FakeMaster, packed, task_variables
+from support.harness_tasks import Tasks
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+CONFIGURATIONS = sorted(EXAMPLES.glob("*/*.yaml"))
+
+
+def reports(directory: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+
+
+def context_of(example: Path) -> str:
+    return packed({path.name: path.read_text() for path in example.iterdir() if path.suffix in (".py", ".yaml")})
+
+
+def sampled(hparams: dict[str, Any]) -> dict[str, Any]:
+    """Some concrete value for each hyperparameter."""
+
+    def one(value: Any) -> Any:
+        if not (isinstance(value, dict) and "type" in value):
+            return value
+        if value["type"] == "categorical":
+            return value["vals"][0]
+        return value.get("base", 0) ** value["maxval"] if value["type"] == "log" else value["minval"]
+
+    return {name: one(value) for name, value in hparams.items()}
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_configurations_fit_their_programs(master: FakeMaster, tasks: Tasks, tmp_path: Path, path: Path) -> None:
+    """A few steps as a managed trial: the searcher's metric is among those reported, the length is kept."""
+    config = yaml.safe_load(path.read_text())
+    hparams = sampled(config["hyperparameters"])
+    length = 3
+    if path.parent.name == "digits_pytorch":
+        config["searcher"]["max_length"] = {"batches": length}
+        hparams |= {"samples": 300, "reporting_period": 1}
+    elif path.parent.name == "core_api":
+        config["entrypoint"] += ["--steps", str(length)]
+    else:
+        hparams["script"] = ["report 3", *hparams["script"][1:]]
+    if config["entrypoint"][0] == "python3":
+        config["entrypoint"][0] = sys.executable
+    master.contexts["3.task"] = context_of(path.parent)
+    ended = tasks.run(task_variables(master, tmp_path, hparams=hparams, config=config))
+    assert ended.code == 0, ended.err
+    assert sorted(master.metrics(5, "training")) == [1, 2, 3]
+    (validation,) = master.metrics(5, "validation").values()
+    assert config["searcher"]["metric"] in validation
+    good_when_large = any(word in config["searcher"]["metric"] for word in ("accuracy", "f1", "auc"))
+    assert config["searcher"]["smaller_is_better"] is not good_when_large
+
+
+def test_the_core_api_example_resumes_to_the_same_line(tasks: Tasks, tmp_path: Path) -> None:
+    program = str(EXAMPLES / "core_api" / "train.py")
+
+    def run(directory: Path, *more: str) -> str:
+        arguments = [sys.executable, program, "--local-dir", str(directory), *more]
+        ended = tasks.finish(tasks.start_command({"PATH": "/usr/bin:/bin"}, arguments))
+        assert ended.code == 0, ended.err
+        return ended.out
+
+    assert run(tmp_path / "whole") == "step 200: y = 3.02 x + 1.02\n"
+    run(tmp_path / "cut", "--steps", "100")
+    manifests = [json.loads(path.read_text()) for path in (tmp_path / "cut").glob("checkpoints/*/manifest.json")]
+    (uuid,) = [body["uuid"] for body in manifests if body["steps_completed"] == 100]
+    run(tmp_path / "cut", "--resume", uuid)
+    whole, cut = reports(tmp_path / "whole"), reports(tmp_path / "cut")
+    assert whole[-1]["metrics"] == cut[-1]["metrics"] and whole[-1]["group"] == "validation"
+    losses = [[line["metrics"]["loss"] for line in lines if line.get("group") == "training"] for lines in (whole, cut)]
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.needs("torch")
+def test_the_model_learns_to_read_the_digits(tasks: Tasks, tmp_path: Path) -> None:
+    program = str(EXAMPLES / "digits_pytorch" / "model_def.py")
+    ended = tasks.finish(
+        tasks.start_command(
+            {"PATH": "/usr/bin:/bin"},
+            [sys.executable, program, "--local", "--steps", "300", "--local-dir", str(tmp_path)],
+        )
+    )
+    assert ended.code == 0, ended.err
+    lines = reports(tmp_path)
+    losses = [line["metrics"]["loss"] for line in lines if line.get("group") == "training"]
+    assert len(losses) == 300, "every step's loss is reported"
+    assert sum(losses[-20:]) < 0.5 * sum(losses[:20])
+    (validation,) = [line["metrics"] for line in lines if line.get("group") == "validation"]
+    assert validation["accuracy"] > 0.6
