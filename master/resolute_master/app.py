@@ -42,12 +42,16 @@ from resolute_master.store.base import Store
 from resolute_master.store.sql import SqlStore, sqlite_url
 from resolute_provisioner.bootstrap import MachineBoot
 from resolute_provisioner.clouds.local import LocalCloud
-from resolute_provisioner.reconcile import Reconciler
+from resolute_provisioner.reconcile import Reconciler, ReconcileSettings
 
 log = logging.getLogger(__name__)
 
 STOP_GRACE_S = 5.0
 """Open requests may take so long when the master is asked to stop."""
+
+
+LOCAL_LISTING_S = 2.0
+"""The local cloud is asked so often even when nothing is known to change: its list is a look at some files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,9 +211,13 @@ def _provisioning(
         cluster = f"{identity.cluster_id}/{pool.pool_name}"
         boot = _Boot(config, hub, pool.provider)
         ledger = PoolLedger(engine, engine.pools[PoolName(pool.pool_name)], cluster=cluster, boot=boot.of)
-        # The jitter of retries needs no seed: it is no decision.
         reconciler = Reconciler(
-            cloud=cloud, cluster=cluster, ledger=ledger, clock=settings.clock, rng=random.Random(settings.ids.bits(64))
+            cloud=cloud,
+            cluster=cluster,
+            ledger=ledger,
+            clock=settings.clock,
+            rng=random.Random(settings.ids.bits(64)),
+            settings=ReconcileSettings(steady_period_s=LOCAL_LISTING_S),
         )
         engine.on_commit(_waking(reconciler))
         tasks.append(asyncio.create_task(reconciler.run(), name=f"reconciler of {pool.pool_name}"))

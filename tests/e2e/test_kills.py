@@ -11,11 +11,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.diary_checker import TrialRecord, check
-from support.live import LiveCluster, kill, live_cluster, until
 
 from resolute.client.sdk import Experiment
 from resolute.testing.diary import read_diary
+from support.diary_checker import TrialRecord, check
+from support.live import LiveCluster, kill, live_cluster, until
 
 KILLS_EACH = 20
 STEPS = 60
@@ -59,7 +59,8 @@ class Campaign:
             victims = {
                 "agent": self.cluster.agents,
                 "task": self.cluster.tasks,
-                "machine": self.cluster.machines,
+                # Only machines with work: some that die while they boot make the pool (rightly) wait before it asks for more.
+                "machine": self.cluster.working_machines,
             }[what]
             kill(self.random.choice(until(f"there is a {what} to kill", lambda: victims() or None)))
         self.kills[what] += 1
@@ -106,9 +107,7 @@ def record(cluster: LiveCluster, experiment: Experiment) -> TrialRecord:
         trial_id=trial.id,
         state=trial.state,
         steps=STEPS,
-        reported={
-            r.total_batches: r.trial_run_id for r in trial.iter_metrics("training") if not r.archived
-        },
+        reported={r.total_batches: r.trial_run_id for r in trial.iter_metrics("training") if not r.archived},
         checkpoints={c.uuid: int(c.metadata["steps_completed"]) for c in trial.list_checkpoints()},
         resumed={
             a.run_id: a.steps_at_start

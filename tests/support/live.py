@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 import httpx
 import psutil
 import yaml
-from support.diary_checker import TrialRecord
 
 from resolute.client import Resolute
 from resolute.client.sdk import Experiment
-from resolute_provisioner.clouds.local import stop_all
 from resolute.clock import SystemClock
+from resolute_provisioner.clouds.local import stop_all
+from support.diary_checker import TrialRecord
 
 T = TypeVar("T")
 
@@ -67,7 +67,9 @@ class LiveCluster:
             "security": {"initial_user_password": PASSWORD},
             "checkpoint_storage": {"type": "shared_fs", "host_path": str(self.storage)},
             "heartbeat_interval": "500ms",
-            "resource_pools": [{"pool_name": "default", "agent_reconnect_wait": "15s", "provider": provider, **(pool or {})}],
+            "resource_pools": [
+                {"pool_name": "default", "agent_reconnect_wait": "15s", "provider": provider, **(pool or {})}
+            ],
             **config,
         }
         self.config_file.write_text(yaml.safe_dump(self.config))
@@ -143,6 +145,14 @@ class LiveCluster:
     def machines(self) -> list[psutil.Process]:
         """The living machines' own processes."""
         return [p for p in self._of_cluster() if "resolute_agent.machine" in " ".join(_command(p))]
+
+    def working_machines(self) -> list[psutil.Process]:
+        """Those on which a task runs."""
+        at_work: set[int] = set()
+        for task in self.tasks():
+            with suppress(psutil.Error):
+                at_work |= {parent.pid for parent in task.parents()}
+        return [machine for machine in self.machines() if machine.pid in at_work]
 
     def agents(self) -> list[psutil.Process]:
         return [p for p in self._of_cluster() if _command(p)[1:3] == ["-m", "resolute_agent"]]
