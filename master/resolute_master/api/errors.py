@@ -101,5 +101,8 @@ async def errors(request: web.Request, handler: Callable[[web.Request], Awaitabl
         return answer(request, WRONG_METHOD, f"{request.method} {request.path}: use {allowed}")
     except web.HTTPException:
         raise
+    except ConnectionResetError:
+        # The caller has gone while its request was read or answered: nobody is left to tell, and nothing is wrong here.
+        raise
     except Exception as error:
         return answer(request, INTERNAL, unexpected(request, error))
