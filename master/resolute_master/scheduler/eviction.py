@@ -182,10 +182,13 @@ class Evictions:
 
     def _all_on(self, claim: Claim, agent: AgentId, known: dict[AllocationId, Allocation]) -> list[Allocation] | None:
         """Everybody who must still be asked to leave the agent; None when somebody may not be, or it is held."""
-        if self._rooms.state(agent).held:
+        state = self._rooms.state(agent)
+        staying = self._staying(agent)
+        # What was placed in this pass stays, and is known to the rooms only.
+        emptied = len(state.free) + state.leaving + sum(used for _, used in staying) == state.size
+        if state.held or not emptied or not all(self._may_evict(claim, allocation) for allocation, _ in staying):
             return None
-        staying = [allocation for allocation, _ in self._staying(agent) if allocation.id not in known]
-        return staying if all(self._may_evict(claim, allocation) for allocation in staying) else None
+        return [allocation for allocation, _ in staying if allocation.id not in known]
 
     # -- candidates --------------------------------------------------------------------------------------------
 

@@ -152,7 +152,7 @@ class _Pass:
     def _refuses(self, shape: Shape, agent: AgentId) -> bool:
         if agent in shape.blocked:
             return True
-        return not shape.preemptible and self._rooms.state(agent).softly_held > 0
+        return shape.slots > 0 and not shape.preemptible and self._rooms.state(agent).softly_held > 0
 
     # -- starting ----------------------------------------------------------------------------------------------
 
