@@ -56,7 +56,9 @@ class LiveCluster:
         self.port = a_free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.storage = directory / "checkpoints"
-        (self.storage / "diary").mkdir(parents=True)
+        self.diary = self.storage / "diary"
+        """Where tasks write theirs: in a directory that they see, for each has a `/tmp` of its own."""
+        self.diary.mkdir(parents=True)
         self.config_file = directory / "master.yaml"
         provider = {"type": "local", "slots_per_instance": 1, "max_instances": 2, "max_idle_agent_period": "3s"}
         self.config: dict[str, Any] = {
