@@ -200,9 +200,14 @@ def _ask_preemption(allocation: Allocation, event: PreemptionAsked, now: datetim
 
 
 def _acknowledge(allocation: Allocation, now: datetime) -> Allocation:
-    if allocation.preempt is None or allocation.preempt.acknowledged_at is not None:
+    """The task promises to end. It may know from its own machine before we do: then its word is also the request."""
+    request = allocation.preempt
+    if request is None:
+        deadline = now + timedelta(seconds=allocation.preemption_timeout_s)
+        request = PreemptRequest(reason="told by its machine", requested_at=now, deadline=deadline)
+    elif request.acknowledged_at is not None:
         return allocation
-    return _remember(replace(allocation, preempt=replace(allocation.preempt, acknowledged_at=now)), "acknowledged", now)
+    return _remember(replace(allocation, preempt=replace(request, acknowledged_at=now)), "acknowledged", now)
 
 
 def _kill(allocation: Allocation, reason: str, now: datetime) -> Outcome:

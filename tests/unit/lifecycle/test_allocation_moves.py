@@ -144,3 +144,13 @@ def test_nothing_moves_an_ended_allocation() -> None:
     done = play(a_running_allocation(), ended(0))
     for event in (ended(0, code=1), KillAsked(reason="late"), PreemptionAsked(reason="late")):
         assert step(done, event, at(9)) == (done, ())
+
+
+def test_a_task_may_know_of_its_machines_notice_before_the_master_does() -> None:
+    ahead = play(a_running_allocation(), PreemptionAcknowledged())
+    assert ahead.preempt is not None and ahead.preempt.acknowledged_at == T0
+    told = play(ahead, PreemptionAsked(reason="spot", deadline=at(60), notice=NoticeKind.INTERRUPTION))
+    assert told.preempt is not None
+    assert (told.preempt.notice, told.preempt.deadline, told.preempt.acknowledged_at) == ("interruption", at(60), T0)
+    done = play(told, ended(0))
+    assert done.exit is not None and not done.exit.finished and done.exit.failure is None
