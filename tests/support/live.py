@@ -207,7 +207,7 @@ def record_of(experiment: Experiment, *, steps: int) -> TrialRecord:
     trial.reload()
     return TrialRecord(
         trial_id=trial.id,
-        state=trial.details.state.value,
+        state=trial.state,
         steps=steps,
         reported={r.total_batches: r.trial_run_id for r in trial.iter_metrics("training") if not r.archived},
         checkpoints={c.uuid: int(c.metadata["steps_completed"]) for c in trial.list_checkpoints()},

@@ -1,0 +1,71 @@
+"""A gang for real: one trial whose two ranks run on two machines, stand and fall together, and go on together."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from support.diary_checker import check
+from support.live import gone, kill_pid, live_cluster, record_of, until
+
+from resolute.testing.diary import read_diary
+
+STEPS = 60
+CHECKPOINT_EVERY = 5
+PEER_ENDS_WITHIN_S = 5.0
+"""Promised to users: a gang that has lost a rank does not hold its other slots."""
+
+Entry = dict[str, Any]
+
+
+def of_run(diary: Path, run: int, event: str) -> dict[int, list[Entry]]:
+    """The entries of one run by rank."""
+    found: dict[int, list[Entry]] = {0: [], 1: []}
+    for entry in read_diary(diary):
+        if (entry["trial_run_id"], entry["event"]) == (run, event):
+            found[entry["rank"]].append(entry)
+    return found
+
+
+def last_step(diary: Path, run: int) -> int:
+    """The last step that every rank of the run has written down."""
+    return min(max((e["step"] for e in entries), default=0) for entries in of_run(diary, run, "step").values())
+
+
+def killed_rank_takes_the_other_along(diary: Path, *, run: int, rank: int) -> None:
+    """Kills one rank of a run that has done a few steps after a save, and waits for the other."""
+    until("both ranks step", lambda: last_step(diary, run) >= CHECKPOINT_EVERY * 2 + 2)
+    pids = {each: entries[0]["pid"] for each, entries in of_run(diary, run, "start").items()}
+    kill_pid(pids[rank])
+    killed_at = time.monotonic()
+    until("the peer has ended", lambda: gone(pids[1 - rank]), every_s=0.02)
+    assert time.monotonic() - killed_at < PEER_ENDS_WITHIN_S
+
+
+def test_a_gang_on_two_machines_stands_and_falls_together(tmp_path: Path) -> None:
+    with live_cluster(tmp_path) as cluster:
+        diary = cluster.diary
+        script = [f"report {STEPS} every 0.05s", f"checkpoint every {CHECKPOINT_EVERY}"]
+        experiment = cluster.submit(
+            {"script": script, "diary": f"{diary}/"}, resources={"slots_per_trial": 2}, max_restarts=2
+        )
+        killed_rank_takes_the_other_along(diary, run=1, rank=1)
+        until("it was started again", lambda: last_step(diary, 2) > 0)
+        killed_rank_takes_the_other_along(diary, run=2, rank=0)
+        assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
+
+        entries = read_diary(diary)
+        record = record_of(experiment, steps=STEPS)
+        for rank in (0, 1):
+            assert check([e for e in entries if e["rank"] == rank], [record]) == []
+        for run in (1, 2, 3):
+            started = of_run(diary, run, "start")
+            assert [len(of_rank) for of_rank in started.values()] == [1, 1], f"run {run}"
+            assert started[0][0]["step"] == started[1][0]["step"], f"run {run}"
+        saved = [e["step"] for e in of_run(diary, 1, "save")[0]]
+        assert of_run(diary, 2, "start")[0][0]["step"] == max(saved) > 0
+        (trial,) = experiment.list_trials()
+        trial.reload()
+        assert trial.details.restarts == 2
+    assert cluster.left_over() == []
