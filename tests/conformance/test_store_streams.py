@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -383,6 +384,19 @@ async def test_text_can_be_a_regular_expression(store: Store) -> None:
     assert await found(store, text=r"^(S|s)tep [0-9]", regex=True) == ["a", "c"]
     with pytest.raises(InvalidInput, match=r"text: 'step \('"):
         await found(store, text="step (", regex=True)
+
+
+async def test_the_last_report_of_a_run_is_found_also_when_a_newer_run_has_archived_it(store: Store) -> None:
+    trial = a_report(1).trial_id
+    assert await store.last_report(trial, 1, "training") is None
+    first, last = a_report(4), a_report(9)
+    await store.append_metrics([last, first, a_report(30, group="validation"), a_report(99, group="gpu")])
+    assert await store.last_report(trial, 1, "training") == last
+    newer = a_report(5, run_id=2)
+    await store.append_metrics([newer])
+    assert await store.last_report(trial, 1, "training") == replace(last, archived=True)
+    assert await store.last_report(trial, 2, "training") == newer
+    assert await store.last_report(trial, 3, "training") is None
 
 
 # --------------------------------------------------------------------------------------------------------- step marks

@@ -17,6 +17,7 @@ from resolute.wire.rest.extensions import (
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, nothing
 from resolute_master.api.finders import trial_at
+from resolute_master.api.ledger import marks_of
 from resolute_master.api.render.states import task_state
 from resolute_master.domain import instance as domain
 from resolute_master.domain.agent import MachineNotice
@@ -109,7 +110,7 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
 
 async def trial_allocations(call: Call, trial: Trial) -> GetTrialAllocationsResponse:
     found = await call.api.store.allocations_of_task(trial.task_id)
-    marks = await call.api.store.step_marks([a.id for a in found])
+    marks = await marks_of(call.api, found)
     saved = {trial.id: trial.latest_checkpoint.steps_completed if trial.latest_checkpoint else 0}
     instances = {i.agent_id: i.id for i in await call.api.store.instances() if i.agent_id is not None}
     return GetTrialAllocationsResponse(

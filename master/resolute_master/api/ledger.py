@@ -11,8 +11,10 @@ from resolute_master.api.context import ApiContext
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, TrialId
 from resolute_master.domain.instance import Instance
+from resolute_master.domain.metrics import StepMark
 from resolute_master.lifecycle import ledger as books
 
+TRAINING = "training"
 PARTS = ("useful", "starting", "checkpointing", "lost", "idle")
 
 
@@ -34,8 +36,18 @@ async def runs_on(api: ApiContext, instances: Sequence[Instance]) -> tuple[books
     for task in sorted({a.task_id for a in found}):
         attempts.update({a.id: a for a in await api.store.allocations_of_task(task)})
     allocations = [attempts[id_] for id_ in sorted(attempts)]
-    marks = await api.store.step_marks([a.id for a in allocations])
-    return books.runs(allocations, marks, await _saved_steps(api, allocations))
+    return books.runs(allocations, await marks_of(api, allocations), await _saved_steps(api, allocations))
+
+
+async def marks_of(api: ApiContext, allocations: Sequence[Allocation]) -> tuple[StepMark, ...]:
+    """The marks of these attempts; where one ended unforeseen, its last report may tell of later steps than its marks."""
+    marks = list(await api.store.step_marks([a.id for a in allocations]))
+    for allocation in allocations:
+        if allocation.trial_id is not None and allocation.exit is not None and allocation.exit.failure is not None:
+            report = await api.store.last_report(allocation.trial_id, allocation.run_id, TRAINING)
+            if report is not None:
+                marks += books.mark_of_report(allocation.id, report, marks)
+    return tuple(marks)
 
 
 async def _saved_steps(api: ApiContext, allocations: Sequence[Allocation]) -> dict[TrialId, int]:

@@ -12,14 +12,14 @@ Per slot the five sum to the paid time, because idle is what the others leave ov
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from resolute.wire.states import FailureKind
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, TrialId
 from resolute_master.domain.instance import Instance
-from resolute_master.domain.metrics import StepMark
+from resolute_master.domain.metrics import MetricReport, StepMark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +101,24 @@ def runs(
             kept = trial_steps.get(allocation.trial_id, 0) if allocation.trial_id is not None else done
         found.append(Run(allocation=allocation, marks=own, steps_kept=min(kept, done)))
     return tuple(found)
+
+
+def mark_of_report(allocation: AllocationId, report: MetricReport, marks: Sequence[StepMark]) -> tuple[StepMark, ...]:
+    """The mark that a run's last report stands for, if it tells of more steps than the run's own marks.
+
+    Marks are made from time to time only, and a machine that is lost takes the newest of them along. Other harnesses
+    make none.
+    """
+    steps = report.steps_completed
+    if steps is None:
+        return ()
+    own = [mark for mark in marks if mark.allocation_id == allocation]
+    if not own:
+        return (StepMark(allocation_id=allocation, steps_completed=steps, at=report.reported_at, checkpointing_s=0.0),)
+    last = max(own, key=lambda mark: mark.at)
+    if steps <= last.steps_completed or report.reported_at <= last.at:
+        return ()
+    return (replace(last, steps_completed=steps, at=report.reported_at),)
 
 
 def book_instance(instance: Instance, runs_: Sequence[Run], now: datetime) -> Booking:

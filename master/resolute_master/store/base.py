@@ -237,6 +237,10 @@ class Store(Protocol):
         """By step count, then run, then group; `group` None is every group but the system metrics."""
         ...
 
+    async def last_report(self, trial: TrialId, run_id: int, group: str) -> MetricReport | None:
+        """The run's report with the largest step count in that group, archived or not; None before the first."""
+        ...
+
     async def logs(self, query: LogQuery) -> tuple[LogRecord, ...]: ...
 
     async def step_marks(self, allocations: Sequence[AllocationId]) -> tuple[StepMark, ...]:

@@ -316,6 +316,11 @@ class MemoryStore:
     ) -> tuple[MetricReport, ...]:
         return self._open.metrics.select(trial, group, include_archived=include_archived)
 
+    async def last_report(self, trial: TrialId, run_id: int, group: str) -> MetricReport | None:
+        found = self._open.metrics.select(trial, group, include_archived=True)
+        mine = [report for report in found if report.run_id == run_id and report.steps_completed is not None]
+        return mine[-1] if mine else None
+
     async def logs(self, query: LogQuery) -> tuple[LogRecord, ...]:
         return self._open.logs.select(query)
 

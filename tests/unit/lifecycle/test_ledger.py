@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from resolute.wire.states import AllocationState, FailureKind, NoticeKind
 from resolute_master.domain.allocation import Allocation, AllocationExit, PreemptRequest
 from resolute_master.domain.ids import AllocationId, TrialId
-from resolute_master.domain.metrics import StepMark
-from resolute_master.lifecycle.ledger import book_instance, interruptions, runs
+from resolute_master.domain.metrics import MetricReport, StepMark
+from resolute_master.lifecycle.ledger import book_instance, interruptions, mark_of_report, runs
 from support.cluster import a_running_allocation, an_instance, at
 
 MACHINE = an_instance(paid_from=at(0), paid_until=at(100), joined_at=at(10))
@@ -55,6 +55,24 @@ def test_steps_that_are_done_again_are_lost_from_the_last_kept_one_on() -> None:
     assert booked.lost_s == 20
     (cut,) = interruptions(found)
     assert (cut.noticed, cut.steps_done, cut.steps_kept, cut.steps_lost) == (False, 40, 20, 20)
+
+
+def test_the_last_report_of_a_lost_run_tells_of_steps_that_its_marks_do_not_know() -> None:
+    killed = run_of(1, 10, 60, exit=AllocationExit(reason="gone", failure=FailureKind.AGENT_FAILED))
+    again = run_of(2, 200, 300, resumed_steps=20, exit=AllocationExit(reason="finished", finished=True))
+    marks = (mark(1, 0, 20), mark(1, 40, 50, saving=1.0))
+    told = mark_of_report(killed.id, report(1, 43, 51), marks)
+    assert told == (mark(1, 43, 51, saving=1.0),)
+    (cut,) = interruptions(runs([killed, again], marks + told, {}))
+    assert (cut.steps_done, cut.steps_lost) == (43, 23)
+    assert mark_of_report(killed.id, report(1, 40, 50), marks) == ()
+    assert mark_of_report(killed.id, report(1, 43, 51), ()) == (mark(1, 43, 51),)
+
+
+def report(run: int, steps: int, when: float) -> MetricReport:
+    return MetricReport(
+        trial_id=TrialId(1), run_id=run, group="training", steps_completed=steps, reported_at=at(when), metrics={}
+    )
 
 
 def test_a_notice_costs_its_save_and_no_steps() -> None:

@@ -133,6 +133,9 @@ class SqlStore:
     async def logs(self, query: LogQuery) -> tuple[LogRecord, ...]:
         return await self._database.read(lambda connection: streams.logs(connection, query))
 
+    async def last_report(self, trial: TrialId, run_id: int, group: str) -> MetricReport | None:
+        return await self._database.read(lambda connection: streams.last_report(connection, trial, run_id, group))
+
     async def step_marks(self, allocations: Sequence[AllocationId]) -> tuple[StepMark, ...]:
         return await self._database.read(lambda connection: streams.step_marks(connection, allocations))
 

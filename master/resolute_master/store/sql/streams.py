@@ -208,6 +208,19 @@ def metrics(
     return tuple(_metric_report(row) for row in connection.execute(statement.order_by(*order, column.id)))
 
 
+def last_report(connection: Connection, trial: TrialId, run_id: int, group: str) -> MetricReport | None:
+    """The run's report with the largest step count; the index is read from its end."""
+    column = tables.metrics.c
+    statement = select(tables.metrics).where(
+        column.trial_id == trial,
+        column.run_id == run_id,
+        column.metric_group == group,
+        column.steps_completed.is_not(None),
+    )
+    row = connection.execute(statement.order_by(column.steps_completed.desc()).limit(1)).first()
+    return None if row is None else _metric_report(row)
+
+
 # --------------------------------------------------------------------------------------------------------------- logs
 
 
