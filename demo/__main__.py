@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--keep", action="store_true", help="leave the cluster running at the end")
     parser.add_argument("--stop", type=Path, metavar="FOLDER", help="end a cluster that was kept")
     given = parser.parse_args(arguments)
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 120)
     # A polite end (a closed terminal, a supervisor) is treated like Ctrl-C: everything is ended first.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)

@@ -123,9 +123,13 @@ def drawn(picture: Picture, *, elapsed_s: float, now: datetime, next_text: str) 
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=True, header_style="dim")
+    """The last column takes the room that the others leave."""
+    table = Table(box=None, pad_edge=False, expand=True, header_style="dim")
     for index, column in enumerate(columns):
-        table.add_column(column, no_wrap=index < len(columns) - 1, overflow="ellipsis")
+        last = index == len(columns) - 1
+        table.add_column(
+            column, no_wrap=True, overflow="ellipsis", ratio=1 if last else None, max_width=None if last else 24
+        )
     return table
 
 
