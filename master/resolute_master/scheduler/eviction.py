@@ -51,7 +51,8 @@ class Evictions:
         self._rooms = rooms
         self._evicted: set[AllocationId] = set()
         self._heaps: dict[object, list[tuple[Cost, AgentId]]] = {}
-        """Agents by what emptying them costs, per kind of claim. Costs may be outdated: they are checked when met."""
+        """Agents by what room on them costs, per kind of claim; by what emptying them costs, per kind and size. Costs may be
+        outdated: they are checked when met."""
 
     def find(self, claim: Claim, kind: object) -> Eviction | None:
         """Make room for the claim, or change nothing. Claims of one `kind` need the same, the most important comes first."""
@@ -60,7 +61,7 @@ class Evictions:
             return None
         eviction = self._on_one(claim, kind)
         if eviction is None and not claim.single_node and claim.slots > 1:
-            eviction = self._on_whole(claim)
+            eviction = self._on_whole(claim, kind)
         if eviction is not None:
             self._leave(eviction)
         return eviction
@@ -119,14 +120,14 @@ class Evictions:
 
     # -- whole agents ------------------------------------------------------------------------------------------
 
-    def _on_whole(self, claim: Claim) -> Eviction | None:
+    def _on_whole(self, claim: Claim, kind: object) -> Eviction | None:
         mixed = self._snapshot.policy.heterogeneous_fits
         found: list[tuple[Cost, int, Eviction]] = []
         emptied: dict[int, list[AgentId]] = {}
         for size, present in sorted(self._snapshot.sizes.items(), reverse=True):
             divides = claim.slots % size == 0 and present >= claim.slots // size
             if size < claim.slots and (divides or mixed):
-                agents, victims = self._empty(claim, size, claim.slots // size)
+                agents, victims = self._empty(claim, kind, size, claim.slots // size)
                 emptied[size] = agents
                 if divides and len(agents) == claim.slots // size:
                     found.append((self._cost(victims), -size, self._whole(agents, victims)))
@@ -147,37 +148,39 @@ class Evictions:
         keep = tuple((agent, self._rooms.state(agent).size) for agent in agents)
         return Eviction(victims=tuple(sorted(victims, key=self._cheapness)), keep=keep)
 
-    def _empty(self, claim: Claim, size: int, count: int) -> tuple[list[AgentId], list[Allocation]]:
+    def _empty(self, claim: Claim, kind: object, size: int, count: int) -> tuple[list[AgentId], list[Allocation]]:
         """Up to `count` agents of the size, each emptied at the least cost given those before it."""
-        heap: list[tuple[Cost, AgentId]] = []
+        heap = self._heaps.get((kind, size))
+        if heap is None:
+            agents = (a for a in self._agents_of_lesser(claim) if self._snapshot.rooms[a].size == size)
+            offers = ((self._all_on(claim, agent, {}), agent) for agent in agents)
+            heap = self._heaps[(kind, size)] = [
+                (self._cost(leave), agent) for leave, agent in offers if leave is not None
+            ]
+            heapify(heap)
+        chosen = dict.fromkeys(self._rooms.idle_agents(size, count, claim.refuses, later=True))
         victims: dict[AllocationId, Allocation] = {}
-
-        def add(agent: AgentId) -> None:
-            room = self._snapshot.rooms.get(agent)
-            leave = None if room is None or room.size != size else self._all_on(claim, agent, victims)
-            if leave is not None:
-                heappush(heap, (self._cost(leave), agent))
-
-        for agent in self._rooms.idle_agents(size, count, claim.refuses, later=True):
-            heappush(heap, (_NOTHING, agent))
-        for agent in self._agents_of_lesser(claim):
-            add(agent)
-        chosen: dict[AgentId, bool] = {}
+        met: list[tuple[Cost, AgentId]] = []
         while heap and len(chosen) < count:
             cost, agent = heappop(heap)
-            if agent in chosen:
+            leave = None if agent in chosen else self._all_on(claim, agent, victims)
+            if leave is None:
                 continue
-            leave = self._all_on(claim, agent, victims) or []
-            if self._cost(leave) < cost:
-                heappush(heap, (self._cost(leave), agent))
+            current = self._cost(leave)
+            if current != cost:
+                heappush(heap, (current, agent))
                 continue
-            chosen[agent] = True
-            for victim in leave:
-                victims[victim.id] = victim
-                # Whoever leaves here leaves its other agents too: they have become cheaper.
-                for other in sorted({c.agent for c in victim.containers if not c.ended and c.agent not in chosen}):
-                    if not claim.refuses(other):
-                        add(other)
+            chosen[agent] = None
+            met.append((cost, agent))
+            victims.update((victim.id, victim) for victim in leave)
+            # Whoever leaves here leaves its other agents too: they have become cheaper.
+            for other in sorted({c.agent for v in leave for c in v.containers if not c.ended} - chosen.keys()):
+                room = self._snapshot.rooms.get(other)
+                rest = None if room is None or room.size != size else self._all_on(claim, other, victims)
+                if rest is not None and not claim.refuses(other):
+                    heappush(heap, (self._cost(rest), other))
+        for entry in met:
+            heappush(heap, entry)  # the caller may choose otherwise; if not, they are found to be held
         return list(chosen), list(victims.values())
 
     def _all_on(self, claim: Claim, agent: AgentId, known: dict[AllocationId, Allocation]) -> list[Allocation] | None:

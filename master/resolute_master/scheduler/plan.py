@@ -44,6 +44,19 @@ class HoldKind(StrEnum):
     RUNNING = "running"
     """Others end by themselves."""
 
+    @property
+    def until(self) -> str:
+        """When the hold ends, in words."""
+        return _UNTIL[self]
+
+
+_UNTIL = {
+    HoldKind.VACATING: "those that are leaving have left",
+    HoldKind.PREEMPTING: "those that were asked to leave have left",
+    HoldKind.MACHINES: "the rest of its machines is there",
+    HoldKind.RUNNING: "enough of what runs there has ended",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
@@ -52,6 +65,11 @@ class Hold:
     allocation: AllocationId
     kind: HoldKind
     agents: tuple[tuple[AgentId, int], ...]
+
+    @property
+    def words(self) -> str:
+        names, verb = ", ".join(agent for agent, _ in self.agents), "are" if len(self.agents) > 1 else "is"
+        return f"{names} {verb} kept for {self.allocation} until {self.kind.until}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

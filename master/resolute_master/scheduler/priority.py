@@ -84,7 +84,7 @@ class _Pass:
             preempt=tuple(self._preempt),
             demand=demand_of(self._snapshot, self._verdicts, self._failed),
             holds=tuple(self._holds),
-            notes=tuple(Note(subject=hold.allocation, text=_told(hold)) for hold in self._holds),
+            notes=tuple(Note(subject=hold.allocation, text=hold.words) for hold in self._holds),
         )
         return Outcome(plan=plan, verdicts=self._verdicts, failed=self._failed)
 
@@ -298,15 +298,3 @@ class _Pass:
             Hold(allocation=allocation.id, kind=kind, agents=tuple(sorted(agents.items(), key=itemgetter(0))))
         )
         return True
-
-
-_TOLD = {
-    HoldKind.VACATING: "until those that are leaving have left",
-    HoldKind.PREEMPTING: "until those that were asked to leave have left",
-    HoldKind.MACHINES: "until the rest of its machines is there",
-    HoldKind.RUNNING: "until enough of what runs there has ended",
-}
-
-
-def _told(hold: Hold) -> str:
-    return f"{', '.join(agent for agent, _ in hold.agents)} kept for {hold.allocation} {_TOLD[hold.kind]}"

@@ -1,0 +1,81 @@
+"""The job queue as people see it: who stands where, and who runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import JobId
+from resolute_master.scheduler.snapshot import PoolSnapshot, Standing, waits
+
+
+class JobState(StrEnum):
+    """Where a job stands: the furthest of its allocations decides."""
+
+    IDLE = "IDLE"
+    """Nothing of it waits or runs."""
+    QUEUED = "QUEUED"
+    SCHEDULED_BACKFILLED = "SCHEDULED_BACKFILLED"
+    """It runs beside something more important that waits."""
+    SCHEDULED = "SCHEDULED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStanding:
+    """`jobs_ahead` counts the jobs before it in the pool's order, whether they wait or run. Slots are sums over all its
+    allocations that have not ended; `allocated_slots` is what it holds now."""
+
+    job: JobId
+    state: JobState
+    jobs_ahead: int
+    requested_slots: int
+    allocated_slots: int
+
+
+def job_states(snapshot: PoolSnapshot) -> dict[JobId, JobStanding]:
+    """Every job of which something waits or runs, in the pool's order."""
+    head = first_waiting(snapshot)
+    order: list[tuple[int, float, JobId]] = []
+    for id_ in snapshot.job_allocations:
+        job = snapshot.jobs.get(id_)
+        if job is not None:
+            order.append((job.priority, job.queue_position, id_))
+    return {id_: _standing(snapshot, id_, ahead, head) for ahead, (_, _, id_) in enumerate(sorted(order))}
+
+
+def first_waiting(snapshot: PoolSnapshot) -> Standing | None:
+    """The most important allocation that waits for slots, among those that the agents present could hold."""
+    largest = sum(size * count for size, count in snapshot.sizes.items())
+    fitting = (a for a in snapshot.pending() if 0 < a.slots_needed <= largest and not _capped(snapshot, a))
+    first = next(fitting, None)
+    return None if first is None else snapshot.standing(first)
+
+
+def _capped(snapshot: PoolSnapshot, allocation: Allocation) -> bool:
+    job = snapshot.jobs.get(allocation.job_id)
+    if job is None or job.max_slots is None:
+        return False
+    return (snapshot.job_slots.get(job.id) or 0) + allocation.slots_needed > job.max_slots
+
+
+def _standing(snapshot: PoolSnapshot, id_: JobId, ahead: int, head: Standing | None) -> JobStanding:
+    allocations = [snapshot.allocations[a] for a in snapshot.job_allocations[id_]]
+    states = {_state(snapshot, a, head) for a in allocations}
+    order = list(JobState)
+    return JobStanding(
+        job=id_,
+        state=max(states, key=order.index),
+        jobs_ahead=ahead,
+        requested_slots=sum(a.slots_needed for a in allocations),
+        allocated_slots=snapshot.job_slots.get(id_) or 0,
+    )
+
+
+def _state(snapshot: PoolSnapshot, allocation: Allocation, head: Standing | None) -> JobState:
+    if waits(allocation):
+        return JobState.QUEUED
+    if not allocation.containers:
+        return JobState.IDLE
+    overtakes = head is not None and allocation.slots_needed > 0 and head[:2] < snapshot.standing(allocation)[:2]
+    return JobState.SCHEDULED_BACKFILLED if overtakes else JobState.SCHEDULED
