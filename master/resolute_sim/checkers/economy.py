@@ -1,0 +1,127 @@
+"""Nothing is launched that is not needed, paid that is not recorded, or kept that is not used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from math import ceil
+
+from resolute_master.domain.agent import Agent
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.change import Change
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.instance import Instance
+from resolute_master.domain.pool import PoolPolicy
+from resolute_master.lifecycle.cluster import ClusterState
+from resolute_provisioner.clouds.fake import FakeCloud
+from resolute_provisioner.model import Intent, PoolScaling
+from resolute_sim.diary import Diary
+
+SLACK_S = 300.0
+"""From a decision to give a machine back until its bill stops: lists that fail or lag, repeated orders, a slow end."""
+
+
+def launches_are_needed(state: ClusterState, change: Change, pools: Mapping[PoolName, PoolPolicy]) -> Iterator[str]:
+    """When something is launched, no more machines are on their way than the waiting work can use."""
+    launching = {e.pool for e in change.upserts if isinstance(e, Instance) and e.requested_at == change.journal.at}
+    for pool in sorted(launching):
+        scaling = pools[pool].scaling
+        assert scaling is not None
+        wanted = _wanted(state, pool, scaling)
+        rows = [i for i in state.find(Instance, "instances_of_pool", pool) if not i.over]
+        coming = [i for i in rows if i.intent is Intent.RUN and i.joined_at is None and i.notice is None]
+        for_work = [i for i in coming if wanted.keys() & set(i.gangs)]
+        need = sum(wanted.values()) + sum(i.notice is not None for i in rows)
+        if len(for_work) > need:
+            yield f"pool {pool} needs {need} machine(s) for its waiting work and has {len(for_work)} on their way"
+        warm = [i for i in coming if not i.gangs]
+        if len(warm) > scaling.min_instances:
+            yield f"pool {pool} keeps {scaling.min_instances} machine(s) and has {len(warm)} on their way for that alone"
+
+
+def _wanted(state: ClusterState, pool: PoolName, scaling: PoolScaling) -> dict[str, int]:
+    """By the tokens that launches name: how many machines at most."""
+    smallest = min(offer.slots for offer in scaling.offers)
+    found: dict[str, int] = {}
+    for allocation in state.all(Allocation):
+        if allocation.pool != pool or allocation.ended:
+            continue
+        machines = max(1, ceil(allocation.slots_needed / smallest))
+        if allocation.assigned_at is None:
+            found[allocation.id] = machines
+        else:
+            agents = (state.get(Agent, c.agent) for c in allocation.containers)
+            if any(agent is not None and agent.leaving for agent in agents):
+                found[f"{allocation.task_id}.{allocation.run_id + 1}"] = machines
+    return found
+
+
+def every_machine_is_recorded(cloud: FakeCloud, rows: Iterable[Instance]) -> Iterator[str]:
+    """The row comes before the call, and one row is one machine."""
+    known = {row.token for row in rows}
+    tokens = Counter(machine.request.token for machine in cloud.machines.values())
+    instances = Counter(machine.request.instance_id for machine in cloud.machines.values())
+    for machine in cloud.machines.values():
+        if machine.request.token not in known:
+            yield f"the cloud has {machine.provider_id} for {machine.request.instance_id}, by a token that no row has"
+    for what, counter in (("token", tokens), ("instance", instances)):
+        for name, count in sorted(counter.items()):
+            if count > 1:
+                yield f"{count} machines were launched for {what} {name}"
+
+
+class Lingering:
+    """How long machines were paid for after the last use of their pool."""
+
+    def __init__(self, pools: Mapping[PoolName, PoolPolicy]) -> None:
+        self._pools = pools
+        self._wanted_at: dict[PoolName, datetime] = {}
+        self._away_s = 0.0
+
+    def note(self, state: ClusterState, now: datetime) -> None:
+        for allocation in state.all(Allocation):
+            if not allocation.ended:
+                self._wanted_at[allocation.pool] = now
+
+    def excuse(self, seconds: float) -> None:
+        """Nobody could act for so long."""
+        self._away_s += seconds
+
+    def check(self, cloud: FakeCloud, diary: Diary, now: datetime) -> Iterator[str]:
+        used = {busy.machine: busy.end for busy in sorted(diary.busy, key=lambda b: b.end)}
+        for line in cloud.bill.lines:
+            pool = PoolName(cloud.machines[line.provider_id].request.pool)
+            scaling = self._pools[pool].scaling
+            assert scaling is not None
+            if scaling.min_instances:
+                continue
+            last = max(used.get(line.instance_id, line.paid_from), self._wanted_at.get(pool, line.paid_from))
+            last = max(last, line.paid_from)
+            unused_s = ((line.paid_until or now) - last).total_seconds()
+            patience_s = max(scaling.idle_timeout_s, scaling.disconnect_timeout_s, scaling.boot_timeout_s)
+            if unused_s > patience_s + SLACK_S + self._away_s:
+                yield f"{line.instance_id} was paid for {unused_s:.0f} s after the last work of its pool"
+
+
+def nothing_is_left(cloud: FakeCloud, diary: Diary, state: ClusterState) -> Iterator[str]:
+    """After the end: what runs is what the pools are to keep, and every bill is booked as it was."""
+    rows = {row.token: row for row in state.all(Instance)}
+    for line in cloud.bill.running():
+        if line.token not in rows:
+            yield f"{line.instance_id} is still paid for, and no row of a living machine knows it"
+    for task in diary.live.values():
+        yield f"{task.container} of {task.allocation} still runs on {task.machine}"
+
+
+def bills_are_booked(cloud: FakeCloud, rows: Iterable[Instance]) -> Iterator[str]:
+    """What the cloud charged is what the row says, for machines that the cloud has confirmed."""
+    by_token = {row.token: row for row in rows}
+    for line in cloud.bill.lines:
+        row = by_token.get(line.token)
+        if row is None or row.provider_id != line.provider_id or row.paid_from is None:
+            continue
+        if row.paid_from != line.paid_from:
+            yield f"{row.id} is booked from {row.paid_from}, and the cloud charges from {line.paid_from}"
+        if row.over and row.paid_until is not None and row.paid_until != line.paid_until:
+            yield f"{row.id} is booked until {row.paid_until}, and the cloud charged until {line.paid_until}"

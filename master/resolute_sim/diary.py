@@ -1,0 +1,76 @@
+"""What the tasks wrote down themselves: the truth that the master's belief is held against."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class Event(StrEnum):
+    START = "start"
+    """The program runs, with the checkpoint's step that it was told to go on from."""
+    STEP = "step"
+    SAVE = "save"
+    """The checkpoint's files are complete."""
+    SAVED = "saved"
+    """The master has acknowledged the checkpoint."""
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    at: datetime
+    event: Event
+    trial: int
+    run: int
+    allocation: str
+    container: str
+    step: int
+    chief: bool
+    uuid: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveTask:
+    """A program that runs now, on these slots of this machine."""
+
+    trial: int
+    run: int
+    allocation: str
+    container: str
+    machine: str
+    slots: tuple[int, ...]
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Busy:
+    """A program has used its machine for this time."""
+
+    machine: str
+    start: datetime
+    end: datetime
+
+
+class Diary:
+    """Append only. `live` are the programs that run at this moment, by container."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.of_trial: dict[int, list[Entry]] = defaultdict(list)
+        self.live: dict[str, LiveTask] = {}
+        self.busy: list[Busy] = []
+
+    def add(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        self.of_trial[entry.trial].append(entry)
+
+    def began(self, task: LiveTask) -> None:
+        self.live[task.container] = task
+
+    def ended(self, container: str, at: datetime) -> None:
+        task = self.live.pop(container)
+        self.busy.append(Busy(machine=task.machine, start=task.since, end=at))

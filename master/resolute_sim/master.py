@@ -1,0 +1,210 @@
+"""One master process over tables that outlive it: the production engine, hub and reconcilers, without HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from typing import Any, Protocol, TypeVar
+
+from resolute.clock import Clock
+from resolute.errors import Unavailable
+from resolute.ids import SeededIds
+from resolute_master.agents.container_spec import SpecRenderer
+from resolute_master.agents.hub import AgentHub, ClusterIdentity
+from resolute_master.domain.change import Change
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.instance import Instance
+from resolute_master.domain.pool import PoolPolicy
+from resolute_master.engine.checkpoint_files import CheckpointRemoval
+from resolute_master.engine.engine import Engine
+from resolute_master.engine.provisioning import PoolLedger
+from resolute_master.engine.reporting import Reporting
+from resolute_master.store.memory import CommitHook, MemoryStore, MemoryTables
+from resolute_provisioner.bootstrap import MachineBoot
+from resolute_provisioner.clouds.base import Cloud, CloudCapabilities, CloudInstance, Launched, LaunchRequest
+from resolute_provisioner.reconcile import Reconciler
+
+Result = TypeVar("Result")
+
+CLUSTER = "simulated"
+JOIN_KEY = b"the key of a simulated cluster"
+WHOLE_JOURNAL = 1_000_000
+"""Snapshots to keep: all of them, so that the whole life of a world can be replayed."""
+
+
+class Killed(Exception):
+    """The process has been killed at this point."""
+
+
+class Observer(Protocol):
+    """Sees each committed change of whichever master is alive."""
+
+    def started(self, master: SimulatedMaster) -> None: ...
+
+    def committed(self, master: SimulatedMaster, change: Change) -> None: ...
+
+
+class UnansweredCloud:
+    """A cloud as a killable process talks to it: a request that has left is carried out, whoever waits for the answer."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._requests: set[asyncio.Task[Any]] = set()
+
+    @property
+    def capabilities(self) -> CloudCapabilities:
+        return self._cloud.capabilities
+
+    async def launch(self, request: LaunchRequest) -> Launched:
+        return await self._send(self._cloud.launch(request))
+
+    async def terminate(self, provider_ids: Collection[str]) -> None:
+        await self._send(self._cloud.terminate(provider_ids))
+
+    async def list(self, cluster: str) -> tuple[CloudInstance, ...]:
+        return await self._send(self._cloud.list(cluster))
+
+    async def _send(self, request: Coroutine[Any, Any, Result]) -> Result:
+        task = asyncio.create_task(request)
+        self._requests.add(task)
+        task.add_done_callback(self._answered)
+        return await asyncio.shield(task)
+
+    def _answered(self, task: asyncio.Task[Any]) -> None:
+        self._requests.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: nobody may be left to be told
+
+
+class SimulatedMaster:
+    """`await start()`, then talk to `engine`, `reporting` and `hub`; `kill()` is a SIGKILL."""
+
+    def __init__(
+        self,
+        *,
+        tables: MemoryTables,
+        hook: CommitHook,
+        clock: Clock,
+        seed: int,
+        pools: Mapping[PoolName, PoolPolicy],
+        cloud: Cloud,
+        heartbeat_s: float,
+        observer: Observer,
+    ) -> None:
+        self.store = MemoryStore(tables, hook=hook)
+        self.engine = Engine(
+            store=self.store,
+            clock=clock,
+            ids=SeededIds(seed),
+            pools=pools,
+            version="simulated",
+            retain_snapshots=WHOLE_JOURNAL,
+        )
+        self.dead = asyncio.Event()
+        self._pools = pools
+        self._clock = clock
+        self._cloud = cloud
+        self._heartbeat_s = heartbeat_s
+        self._observer = observer
+        self._rng = random.Random(seed)
+        self._services: list[asyncio.Task[Any]] = []
+        self._connections: dict[asyncio.Task[None], None] = {}
+        self.reporting: Reporting
+        self.hub: AgentHub
+
+    async def start(self) -> None:
+        """Raises what the commit hook raises: the process dies in its first cycle."""
+        self.engine.on_commit(lambda change: self._observer.committed(self, change))
+        await self.engine.start()
+        self._observer.started(self)
+        self._services.append(asyncio.create_task(self.engine.run(), name="engine"))
+        self.reporting = Reporting(self.store, self.engine)
+        self.hub = AgentHub(
+            engine=self.engine,
+            reporting=self.reporting,
+            renderer=SpecRenderer(
+                task_token=lambda allocation, owner: f"task:{allocation}",
+                user_token=lambda allocation, owner: f"user:{owner}",
+            ),
+            identity=ClusterIdentity(
+                cluster_id=CLUSTER, cluster_name=CLUSTER, master_id="simulated", version="simulated"
+            ),
+            clock=self._clock,
+            heartbeat_s=self._heartbeat_s,
+            join_key=JOIN_KEY,
+        )
+        removal = CheckpointRemoval(self.engine, self.store)
+        self._services.append(asyncio.create_task(removal.run(), name="checkpoint removal"))
+        for name, policy in sorted(self._pools.items()):
+            if policy.scaling is not None:
+                self._provision(name, policy)
+
+    def _provision(self, name: PoolName, policy: PoolPolicy) -> None:
+        tag = f"{CLUSTER}/{name}"
+        ledger = PoolLedger(self.engine, policy, cluster=tag, boot=self._boot)
+        reconciler = Reconciler(
+            cloud=self._cloud,
+            cluster=tag,
+            ledger=ledger,
+            clock=self._clock,
+            rng=random.Random(self._rng.getrandbits(64)),
+        )
+        self.engine.on_commit(lambda change: reconciler.wake() if _about_machines(change) else None)
+        self._services.append(asyncio.create_task(reconciler.run(), name=f"reconciler of {name}"))
+
+    def _boot(self, instance: Instance) -> MachineBoot:
+        return MachineBoot(
+            master_url="http://simulated",
+            agent_id=instance.id,
+            resource_pool=instance.pool,
+            instance_id=instance.id,
+            join_token=self.hub.join_token(instance.id),
+            artificial_slots=instance.slots,
+        )
+
+    def failure(self) -> BaseException | None:
+        """What ended a service, if one has ended by itself."""
+        for service in self._services:
+            if service.done() and not service.cancelled() and service.exception() is not None:
+                return service.exception()
+        return None
+
+    # -- connections -------------------------------------------------------------------------------------------
+
+    async def carry(self, request: Callable[[SimulatedMaster], Awaitable[Result]]) -> Result:
+        """One request over a connection that breaks when the process dies. Raises `Unavailable` then."""
+        if self.dead.is_set():
+            raise Unavailable("the master does not answer")
+        work = asyncio.ensure_future(request(self))
+        end = asyncio.ensure_future(self.dead.wait())
+        try:
+            await asyncio.wait([work, end], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            end.cancel()
+            if not work.done():
+                work.cancel()
+        if self.dead.is_set() or work.cancelled() or not work.done():
+            work.add_done_callback(lambda done: None if done.cancelled() else done.exception() and None)
+            raise Unavailable("the connection to the master broke")
+        return work.result()
+
+    def serve(self, connection: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(connection)
+        self._connections[task] = None
+        task.add_done_callback(lambda done: self._connections.pop(done, None))
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    async def kill(self) -> None:
+        """Nothing of the process acts any more; what is in the tables stays."""
+        self.dead.set()
+        await self.store.close()
+        tasks = [*self._services, *self._connections]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _about_machines(change: Change) -> bool:
+    return any(isinstance(entity, Instance) for entity in change.upserts)

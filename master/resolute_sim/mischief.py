@@ -1,0 +1,239 @@
+"""Carries out the faults of a world's weather, each kind at its own random moments."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TypeVar
+
+from resolute.errors import ResoluteError, Unavailable
+from resolute.wire.states import ExperimentState, NoticeKind
+from resolute_master.domain import commands as c
+from resolute_master.domain.agent import Agent
+from resolute_master.domain.change import Change
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.job import Job
+from resolute_master.domain.trial import Trial
+from resolute_provisioner.clouds.fake import FakeMachine
+from resolute_provisioner.model import Observed
+from resolute_sim.machine import SimulatedMachine, notice_of
+from resolute_sim.master import Killed
+from resolute_sim.weather import Fault
+from resolute_sim.world import HEARTBEAT_S, World
+
+Thing = TypeVar("Thing")
+
+SHORT_S = (1.0, 15.0)
+LONG_S = (40.0, 900.0)
+NOTICE_S = (15.0, 30.0, 120.0)
+
+
+class Mischief:
+    """`run(fault)` goes on until it is cancelled."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._rng = world.rng
+        self._acts: dict[Fault, Callable[[], None]] = {
+            Fault.KILL_MASTER: world.kill_master,
+            Fault.DIE_BEFORE_COMMIT: self._die_before_commit,
+            Fault.DIE_AFTER_COMMIT: self._die_after_commit,
+            Fault.STORE_FAILURE: self._store_failure,
+            Fault.CRASH_AGENT: self._crash_agent,
+            Fault.CUT_LINK: self._cut_link,
+            Fault.HALF_OPEN_LINK: self._half_open_link,
+            Fault.SHORT_PARTITION: lambda: self._partition(SHORT_S),
+            Fault.LONG_PARTITION: lambda: self._partition(LONG_S),
+            Fault.INTERRUPT_WITH_NOTICE: lambda: self._interrupt(self._rng.choice(NOTICE_S)),
+            Fault.INTERRUPT: lambda: self._interrupt(None),
+            Fault.REBALANCE: lambda: self._announce(NoticeKind.REBALANCE),
+            Fault.MAINTENANCE: lambda: self._announce(NoticeKind.MAINTENANCE),
+            Fault.USER: lambda: world.spawn(self._act_as_user()),
+        }
+
+    async def run(self, fault: Fault) -> None:
+        mean_s = self._world.weather.gaps[fault]
+        while True:
+            await asyncio.sleep(self._rng.expovariate(1.0 / mean_s))
+            self._acts[fault]()
+
+    def _tell(self, text: str) -> None:
+        self._world.tell(f"fault  {text}")
+
+    def _one_of(self, things: Sequence[Thing]) -> Thing | None:
+        return self._rng.choice(things) if things else None
+
+    # -- the master --------------------------------------------------------------------------------------------
+
+    def _die_before_commit(self) -> None:
+        self._world.fate = self._die
+
+    def _die_after_commit(self) -> None:
+        self._world.fate_after = self._die
+
+    def _die(self, change: Change) -> None:
+        self._tell(f"the master dies at change {change.journal.sequence}")
+        asyncio.get_running_loop().call_soon(self._world.kill_master)
+        raise Killed
+
+    def _store_failure(self) -> None:
+        def refuse(change: Change) -> None:
+            self._tell("the store refuses a commit")
+            raise OSError("the disk is full")
+
+        self._world.fate = refuse
+
+    # -- machines ----------------------------------------------------------------------------------------------
+
+    def _some_machine(self) -> SimulatedMachine | None:
+        return self._one_of([machine for _, machine in sorted(self._world.machines.items())])
+
+    def _crash_agent(self) -> None:
+        machine = self._some_machine()
+        if machine is not None:
+            self._tell(f"the agent of {machine.id} crashes")
+            machine.crash_agent()
+
+    def _cut_link(self) -> None:
+        machine = self._some_machine()
+        if machine is not None and machine.link is not None:
+            self._tell(f"the link of {machine.id} is cut")
+            machine.link.cut()
+
+    def _half_open_link(self) -> None:
+        machine = self._some_machine()
+        if machine is not None and machine.link is not None:
+            tell_agent = self._rng.random() < 0.5
+            self._tell(f"the link of {machine.id} dies, and only the {'agent' if tell_agent else 'master'} sees it")
+            machine.link.cut(tell_agent=tell_agent, tell_master=not tell_agent)
+
+    def _partition(self, length_s: tuple[float, float]) -> None:
+        machine = self._some_machine()
+        if machine is not None and not machine.partitioned:
+            self._world.spawn(self._cut_off(machine, self._rng.uniform(*length_s)))
+
+    async def _cut_off(self, machine: SimulatedMachine, seconds: float) -> None:
+        self._tell(f"{machine.id} is cut off for {seconds:.0f} s")
+        machine.partitioned = True
+        if machine.link is not None:
+            silent = self._rng.random() < 0.5
+            machine.link.cut(tell_agent=not silent, tell_master=not silent)
+        await asyncio.sleep(seconds)
+        machine.partitioned = False
+        self._world.verdict.excuse(seconds + 4 * HEARTBEAT_S)
+
+    # -- the cloud ---------------------------------------------------------------------------------------------
+
+    def _running_machine(self) -> FakeMachine | None:
+        return self._one_of([m for m in self._world.cloud.living() if m.observed is Observed.RUNNING])
+
+    def _interrupt(self, notice_s: float | None) -> None:
+        machine = self._running_machine()
+        if machine is not None:
+            self._world.cloud.interrupt(machine.provider_id, notice_s=notice_s)
+
+    def _announce(self, kind: NoticeKind) -> None:
+        """A notice that its cloud gives a machine without taking it back."""
+        machine = self._some_machine()
+        if machine is None:
+            return
+        now = self._world.clock.now()
+        deadline = now + timedelta(seconds=120.0) if kind is NoticeKind.MAINTENANCE else None
+        self._tell(f"{machine.id} is told of a {kind.value}")
+        machine.notify(notice_of(kind, deadline, now))
+
+    # -- users -------------------------------------------------------------------------------------------------
+
+    async def _act_as_user(self) -> None:
+        command = self._some_wish()
+        if command is None:
+            return
+        self._world.tell(f"user   {command}")
+        try:
+            await self._world.submit(command)
+        except Unavailable:
+            return
+        except ResoluteError as error:
+            self._world.tell(f"user   is told: {error}")
+
+    def _some_wish(self) -> c.Command | None:
+        master = self._world.master
+        if master is None:
+            return None
+        state = master.engine.state
+        if self._rng.random() < 0.35:
+            agent = self._one_of(state.all(Agent))
+            return None if agent is None else self._about_agent(agent)
+        experiment = self._one_of(state.all(Experiment))
+        if experiment is None:
+            return None
+        return self._about_experiment(
+            experiment,
+            [t for t in state.find(Trial, "trials_of_experiment", experiment.id) if not t.state.gone],
+            state.get(Job, experiment.job_id),
+        )
+
+    def _about_agent(self, agent: Agent) -> c.Command:
+        slot = self._one_of(agent.slots)
+        draw = self._rng.random()
+        if draw < 0.25:
+            return c.SetAgentEnabled(agent=agent.id, enabled=False, draining=self._rng.random() < 0.5)
+        if draw < 0.4 and slot is not None:
+            return c.SetSlotEnabled(
+                agent=agent.id, index=slot.index, enabled=False, draining=self._rng.random() < 0.5
+            )
+        if draw < 0.5 and slot is not None:
+            return c.SetSlotEnabled(agent=agent.id, index=slot.index, enabled=True)
+        return c.SetAgentEnabled(agent=agent.id, enabled=True)
+
+    def _about_experiment(self, experiment: Experiment, trials: Sequence[Trial], job: Job | None) -> c.Command:
+        id_ = experiment.id
+        trial = self._one_of(trials)
+        draw = self._rng.random()
+        if draw < 0.2:
+            return c.PauseExperiment(experiment=id_)
+        if draw < 0.5:
+            return c.ActivateExperiment(experiment=id_)
+        if draw < 0.55:
+            return c.CancelExperiment(experiment=id_)
+        if draw < 0.6:
+            return c.KillExperiment(experiment=id_)
+        if draw < 0.65 and trial is not None:
+            return c.KillTrial(trial=trial.id)
+        if draw < 0.72 and job is not None and len(self._world.pools) > 1:
+            others = [name for name in sorted(self._world.pools) if name != job.pool]
+            return c.UpdateJob(job=job.id, pool=PoolName(self._rng.choice(others)))
+        if draw < 0.77 and job is not None:
+            return c.UpdateJob(job=job.id, weight=self._rng.uniform(0.5, 2.0))
+        if job is not None:
+            return c.UpdateJob(job=job.id, priority=self._rng.choice((1, 10, 42, 99)))
+        return c.PatchExperiment(experiment=id_, description="changed")
+
+
+async def restore_order(world: World) -> None:
+    """The users' last wish: everything that was stopped for a time goes on."""
+    for _ in range(3):
+        while world.master is None:  # noqa: ASYNC110  # virtual time costs nothing
+            await asyncio.sleep(0.5)
+        state = world.master.engine.state
+        wishes: list[c.Command] = [
+            c.ActivateExperiment(experiment=e.id)
+            for e in state.all(Experiment)
+            if e.state is ExperimentState.PAUSED
+        ]
+        for agent in state.all(Agent):
+            if not agent.enabled:
+                wishes.append(c.SetAgentEnabled(agent=agent.id, enabled=True))
+            wishes += [
+                c.SetSlotEnabled(agent=agent.id, index=slot.index, enabled=True)
+                for slot in agent.slots
+                if not slot.enabled or slot.draining
+            ]
+        for wish in wishes:
+            try:
+                await world.submit(wish)
+            except ResoluteError:
+                pass  # it has ended meanwhile
+        await asyncio.sleep(5.0)

@@ -1,0 +1,165 @@
+"""One seed from its first moment to its verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from resolute_sim.loop import run_virtually
+from resolute_sim.mischief import Mischief, restore_order
+from resolute_sim.verdict import Violation
+from resolute_sim.weather import Weather, draw_weather
+from resolute_sim.workload import Submission, Workload, draw_workload
+from resolute_sim.world import OWNER, World
+
+LOOK_S = 20.0
+"""How often the world is looked at from outside."""
+
+PATIENCE_S = 4 * 3600.0
+"""Calm time that everything has to settle in, besides the time that its work takes one after the other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one world. `trace` is equal whenever the seed and the code are."""
+
+    seed: int
+    violations: tuple[Violation, ...]
+    trace: str
+    virtual_s: float
+    commits: int
+    masters: int
+    machines: int
+    steps: int
+    replayed: int
+
+
+def simulate(
+    seed: int,
+    *,
+    tell: Callable[[str], None] | None = None,
+    workload: Workload | None = None,
+    weather: Weather | None = None,
+    with_replay: bool = False,
+    snapshot_every: int = 7,
+) -> Outcome:
+    """Run the world of this seed. `workload` and `weather` replace what the seed would draw."""
+    rng = random.Random(f"world {seed}")
+    chosen_weather = draw_weather(rng)
+    chosen_workload = draw_workload(rng, within_s=chosen_weather.turbulence_s)
+    with _quiet():
+        return run_virtually(
+            _lead(
+                seed, workload or chosen_workload, weather or chosen_weather, tell, with_replay, snapshot_every
+            )
+        )
+
+
+async def _lead(
+    seed: int,
+    workload: Workload,
+    weather: Weather,
+    tell: Callable[[str], None] | None,
+    with_replay: bool,
+    snapshot_every: int,
+) -> Outcome:
+    world = World(seed=seed, workload=workload, weather=weather, tell=tell, snapshot_every=snapshot_every)
+    try:
+        await _live(world)
+        replayed = await _replay(world) if with_replay and not world.verdict.broken else 0
+        return _outcome(seed, world, replayed)
+    finally:
+        await world.close()
+
+
+async def _live(world: World) -> None:
+    await world.start_master()
+    world.spawn(world.watch_master())
+    await world.create_owner()
+    submitting = [asyncio.create_task(_submit(world, each)) for each in world.workload.submissions]
+    mischief = Mischief(world)
+    faults = [asyncio.create_task(mischief.run(fault)) for fault in sorted(world.weather.gaps)]
+    await _pass(world, world.weather.turbulence_s)
+    for task in faults:
+        task.cancel()
+    await asyncio.gather(*faults, return_exceptions=True)
+    if world.verdict.broken:
+        for task in submitting:
+            task.cancel()
+        return
+    await asyncio.gather(*submitting)
+    world.grow_calm()
+    await restore_order(world)
+    await _settle(world)
+
+
+async def _submit(world: World, submission: Submission) -> None:
+    await asyncio.sleep(submission.at_s)
+    id_ = await world.submit(submission.command(OWNER))
+    resources, data = submission.config["resources"], submission.config["data"]
+    world.tell(f"user   submits experiment {id_}: {resources['slots_per_trial']} slot(s), {data}")
+
+
+async def _pass(world: World, seconds: float) -> None:
+    """Let time go by, unless a rule is broken."""
+    end = asyncio.get_running_loop().time() + seconds
+    while asyncio.get_running_loop().time() < end and not world.verdict.broken:
+        await asyncio.sleep(LOOK_S)
+        if (failure := world.machine_failure()) is not None:
+            world.violate("safety: the code does not fail", f"agent: {type(failure).__name__}: {failure}")
+
+
+async def _settle(world: World) -> None:
+    """Wait until nothing moves any more, then look at what it came to."""
+    began = asyncio.get_running_loop().time()
+    limit_s = PATIENCE_S + world.workload.serial_work_s
+    while not world.verdict.broken:
+        await _pass(world, LOOK_S)
+        master = world.master
+        passed_s = asyncio.get_running_loop().time() - began
+        if master is not None and not world.verdict.unsettled(master.engine.memory) and not world.diary.live:
+            await _pass(world, 2 * LOOK_S)  # what the agents have left to forget
+            await world.verdict.at_the_end(master.engine.memory, master.store)
+            return
+        if passed_s > limit_s:
+            if master is None:
+                world.violate("liveness: everything settles", "the master did not come back")
+            else:
+                world.verdict.not_settled(master.engine.memory, passed_s / 3600.0)
+            return
+
+
+async def _replay(world: World) -> int:
+    found = await world.replayed()
+    if found.divergence is not None:
+        world.violate("replay: the journal replays with equal digests", f"{found.divergence}")
+    return found.cycles
+
+
+def _outcome(seed: int, world: World, replayed: int) -> Outcome:
+    return Outcome(
+        seed=seed,
+        violations=tuple(world.verdict.violations),
+        trace=world.trace,
+        virtual_s=asyncio.get_running_loop().time(),
+        commits=world.verdict.commits,
+        masters=world.masters,
+        machines=len(world.cloud.machines),
+        steps=sum(entry.event == "step" for entry in world.diary.entries),
+        replayed=replayed,
+    )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Faults are what this is about: their log lines are noise, and formatting them is half the time."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,141 @@
+"""All checkers over one world: called at every commit, at every start of a task, and at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from resolute.clock import Clock
+from resolute_master.domain.change import Change
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.pool import PoolPolicy
+from resolute_master.engine.memory import Memory
+from resolute_master.store.base import ExperimentQuery, Store, TrialQuery
+from resolute_provisioner.clouds.fake import FakeCloud
+from resolute_sim.checkers import economy, liveness, reference, resume, safety
+from resolute_sim.diary import Diary, LiveTask
+
+ENOUGH = 20
+"""Violations that are kept: the first one explains, the rest only repeats it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """`rule` begins with its family."""
+
+    at: datetime
+    rule: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"[{self.at:%H:%M:%S.%f}] {self.rule}: {self.text}"
+
+
+class Verdict:
+    """Collects violations; `snapshot_every` says how often the costliest rule is checked (1: at every commit)."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        cloud: FakeCloud,
+        diary: Diary,
+        checkpoints: Mapping[str, int],
+        pools: Mapping[PoolName, PoolPolicy],
+        snapshot_every: int = 1,
+    ) -> None:
+        self.violations: list[Violation] = []
+        self.commits = 0
+        self._clock = clock
+        self._cloud = cloud
+        self._diary = diary
+        self._checkpoints = checkpoints
+        self._pools = pools
+        self._snapshot_every = snapshot_every
+        self._moves = safety.Moves()
+        self._ownership = safety.Ownership(diary, {p.name: p.agent_reconnect_wait_s for p in pools.values()})
+        self._lingering = economy.Lingering(pools)
+
+    @property
+    def broken(self) -> bool:
+        return bool(self.violations)
+
+    def violate(self, rule: str, text: str) -> None:
+        if len(self.violations) < ENOUGH:
+            self.violations.append(Violation(at=self._clock.now(), rule=rule, text=text))
+
+    def _found(self, rule: str, problems: Iterable[str]) -> None:
+        for text in problems:
+            self.violate(rule, text)
+
+    # -- while it runs -----------------------------------------------------------------------------------------
+
+    def committed(self, memory: Memory, change: Change) -> None:
+        state, now = memory.state, self._clock.now()
+        self.commits += 1
+        self._ownership.note(change)
+        self._lingering.note(state, now)
+        self._found("safety: states move forward", self._moves.check(change))
+        self._found("safety: a slot is used once", safety.slots_used_once(state))
+        self._found("safety: gangs are whole", safety.gangs_are_whole(state))
+        self._found("safety: pools stay within their bounds", safety.pools_within_bounds(state, self._pools))
+        self._found("safety: nothing outlives its allocation", self._ownership.outlived(now))
+        self._found("reference: pointers have targets", reference.pointers_have_targets(state))
+        self._found("reference: agents have instances", reference.agents_have_instances(state))
+        self._found("reference: orders are in the outbox", reference.orders_are_in_the_outbox(state))
+        self._found("reference: orders are in the outbox", reference.starts_are_ordered(change))
+        self._found("economy: launches are needed", economy.launches_are_needed(state, change, self._pools))
+        if self.commits % self._snapshot_every == 0:
+            self._found("reference: the snapshot equals its source", reference.snapshots_equal_scratch(memory))
+
+    def task_started(self, task: LiveTask) -> None:
+        self._found("safety: one run of a trial at a time", self._ownership.started(task))
+
+    def resumed(self, trial: int, run: int, *, told: int, uuid: str) -> None:
+        problems = resume.resumed(self._diary, self._checkpoints, trial=trial, run=run, told=told, uuid=uuid)
+        self._found("resume: runs go on from the latest checkpoint", problems)
+
+    def excuse(self, seconds: float) -> None:
+        """The master was away, or a machine was out of reach, for so long."""
+        self._lingering.excuse(seconds)
+
+    # -- now and then ------------------------------------------------------------------------------------------
+
+    async def woken(self, memory: Memory, store: Store) -> None:
+        """What a restart would find equals what the engine has, unless it died between its commit and its memory."""
+        stored = await store.load()
+        if stored.sequence == memory.sequence:
+            self._found("reference: memory equals store", reference.memory_equals_store(memory.state, stored))
+
+    def unsettled(self, memory: Memory) -> list[str]:
+        return list(liveness.unsettled(memory.state, self._pools))
+
+    def not_settled(self, memory: Memory, hours: float) -> None:
+        for text in self.unsettled(memory):
+            self.violate("liveness: everything settles", f"after {hours:.1f} calm hours {text}")
+
+    async def at_the_end(self, memory: Memory, store: Store) -> None:
+        rows = await store.instances()
+        await self.woken(memory, store)
+        self._found("economy: every machine is recorded", economy.every_machine_is_recorded(self._cloud, rows))
+        self._found("economy: bills are booked", economy.bills_are_booked(self._cloud, rows))
+        self._found("economy: nothing is left", economy.nothing_is_left(self._cloud, self._diary, memory.state))
+        lingering = self._lingering.check(self._cloud, self._diary, self._clock.now())
+        self._found("economy: machines are given back", lingering)
+        for trial in sorted(self._diary.of_trial):
+            self._found("resume: steps are contiguous", resume.steps_are_contiguous(self._diary, trial))
+        await self._completed(store)
+
+    async def _completed(self, store: Store) -> None:
+        for experiment in (await store.page_experiments(ExperimentQuery(limit=None))).rows:
+            steps = _steps_of(experiment)
+            for trial in (await store.page_trials(TrialQuery(experiment_id=experiment.id))).rows:
+                reports = await store.metrics(trial.id)
+                problems = resume.completed_trials_are_complete(trial, steps, self._diary, reports)
+                self._found("resume: completed trials are complete", problems)
+
+
+def _steps_of(experiment: Experiment) -> int:
+    return int(experiment.config["data"]["steps"])

@@ -1,0 +1,170 @@
+"""What the users of one world want: pools and experiments, drawn from its seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from resolute_master.domain.commands import CreateExperiment
+from resolute_master.domain.ids import PoolName, UserId
+from resolute_master.domain.pool import Fitting, PoolPolicy
+from resolute_provisioner.model import Market, Offer, PoolScaling
+
+METRIC = "loss"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    at_s: float
+    config: Mapping[str, Any]
+    pool: PoolName
+    priority: int
+    max_slots: int | None
+    seed: int
+    activate: bool
+
+    def command(self, owner: UserId) -> CreateExperiment:
+        return CreateExperiment(
+            owner=owner,
+            config=self.config,
+            original_config="",
+            context_hash="",
+            pool=self.pool,
+            priority=self.priority,
+            weight=1.0,
+            max_slots=self.max_slots,
+            seed=self.seed,
+            activate=self.activate,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    pools: Mapping[PoolName, PoolPolicy]
+    submissions: tuple[Submission, ...]
+
+    @property
+    def serial_work_s(self) -> float:
+        """How long everything would take one after the other, each run to its last restart."""
+        return sum(_serial_s(each.config) for each in self.submissions)
+
+
+def draw_workload(rng: random.Random, *, within_s: float) -> Workload:
+    names = ("default",) if rng.random() < 0.75 else ("default", "other")
+    pools = {PoolName(name): _draw_pool(rng, name) for name in names}
+    count = rng.randint(1, 5)
+    submissions = [_draw_submission(rng, n, pools, within_s) for n in range(count)]
+    return Workload(pools=pools, submissions=tuple(sorted(submissions, key=lambda each: each.at_s)))
+
+
+def _draw_pool(rng: random.Random, name: str) -> PoolPolicy:
+    sizes = [rng.choice((1, 2, 4))]
+    if rng.random() < 0.3:
+        sizes.append(rng.choice((1, 2, 4)))
+    offers = tuple(
+        Offer(
+            offer_id=f"{name}-{number}-of-{slots}",
+            instance_type=f"type-{slots}",
+            zone="zone",
+            market=Market.SPOT,
+            slots=slots,
+            price_per_hour=round(slots * rng.uniform(0.8, 1.2), 2),
+        )
+        for number, slots in enumerate(sizes)
+    )
+    scaling = PoolScaling(
+        pool=name,
+        offers=offers,
+        min_instances=rng.choice((0, 0, 0, 1)),
+        max_instances=rng.randint(1, 4),
+        idle_timeout_s=rng.choice((60.0, 180.0)),
+        boot_timeout_s=400.0,
+        reconnect_wait_s=30.0,
+        disconnect_timeout_s=rng.choice((120.0, 300.0)),
+        drain_timeout_s=300.0,
+    )
+    return PoolPolicy(
+        name=PoolName(name),
+        preemption=rng.random() < 0.6,
+        fitting=rng.choice(tuple(Fitting)),
+        agent_reconnect_wait_s=scaling.reconnect_wait_s,
+        scaling=scaling,
+    )
+
+
+def _draw_submission(
+    rng: random.Random, number: int, pools: Mapping[PoolName, PoolPolicy], within_s: float
+) -> Submission:
+    pool = rng.choice(sorted(pools))
+    # A size that every pool can give, so that a job may move.
+    slots = _draw_slots(rng, pools)
+    trials = rng.choice((1, 1, 2, 3))
+    return Submission(
+        at_s=rng.uniform(0.0, within_s * 0.6) if number else 0.0,
+        config=_draw_config(rng, number, slots, trials),
+        pool=pool,
+        priority=rng.choice((10, 42, 42, 60)),
+        max_slots=slots * rng.randint(1, 2) if slots and rng.random() < 0.2 else None,
+        seed=rng.getrandbits(31),
+        activate=rng.random() < 0.9,
+    )
+
+
+def _draw_slots(rng: random.Random, pools: Mapping[PoolName, PoolPolicy]) -> int:
+    """Only what can be had in every pool: on a part of one machine, or on whole machines of one size."""
+    possible: set[int] | None = None
+    for policy in pools.values():
+        assert policy.scaling is not None
+        here = {0}
+        for offer in policy.scaling.offers:
+            here |= set(range(1, offer.slots + 1))
+            here |= {offer.slots * machines for machines in range(1, policy.scaling.max_instances + 1)}
+        possible = here if possible is None else possible & here
+    assert possible
+    return rng.choice(sorted(possible))
+
+
+def _draw_config(rng: random.Random, number: int, slots: int, trials: int) -> dict[str, Any]:
+    steps = rng.randint(3, 15)
+    restarts = rng.choice((0, 1, 3))
+    searcher: dict[str, Any] = {"name": "single", "metric": METRIC, "smaller_is_better": True}
+    if trials > 1:
+        searcher |= {"name": "random", "max_trials": trials, "max_concurrent_trials": rng.choice((0, 1, 2))}
+    failures = [rng.randint(1, steps) for _ in range(rng.choice((1, 2)))] if rng.random() < 0.3 else []
+    return {
+        "name": f"simulated {number}",
+        "hyperparameters": {"x": {"type": "double", "minval": 0.0, "maxval": 1.0}},
+        "searcher": searcher,
+        "resources": {"slots_per_trial": slots},
+        "max_restarts": restarts,
+        "preemption_timeout": rng.choice((60, 300)),
+        "environment": {"environment_variables": [f"RESOLUTE_SCRIPT={_draw_launch(rng)}"]},
+        "data": {
+            "steps": steps,
+            "step_s": rng.choice((5.0, 20.0, 60.0)),
+            "save_every": rng.randint(1, 5),
+            "save_s": rng.choice((0.5, 5.0)),
+            "failures": sorted(failures),
+            "worker_fails_after_s": rng.uniform(10.0, 200.0) if rng.random() < 0.1 else 0.0,
+            "invalid_below": 0.3 if rng.random() < 0.1 else 0.0,
+            "leaves_when_invalid": rng.random() < 0.5,
+            "deaf": rng.random() < 0.08,
+            "stuck_s": rng.choice((5.0, 90.0)) if rng.random() < 0.1 else 0.0,
+        },
+    }
+
+
+def _draw_launch(rng: random.Random) -> str:
+    draw = rng.random()
+    if draw < 0.04:
+        return "refuse such a task cannot run here"
+    return f"pull {rng.choice((1, 5, 30))}s"
+
+
+def _serial_s(config: Mapping[str, Any]) -> float:
+    data = config["data"]
+    one_s = data["steps"] * data["step_s"] + data["steps"] * data["save_s"] + 120.0
+    trials = config["searcher"].get("max_trials", 1)
+    return float(one_s * trials * (1 + config["max_restarts"]) * 2)
