@@ -130,6 +130,8 @@ class ScriptedRuntime:
         self._program = program
         self._containers: dict[str, _Container] = {}
         self._starting: dict[str, asyncio.Event] = {}
+        self._leases: dict[str, float] = {}
+        """Until when each container that is being started may go on: a long pull must not use its lease up."""
 
     async def start(self, spec: ContainerSpec, context: TaskContext) -> None:
         if spec.container_id in self._containers:
@@ -138,13 +140,14 @@ class ScriptedRuntime:
             steps = parse_script(spec.environment.get(SCRIPT_VARIABLE, ""))
         except InvalidInput as error:
             raise LaunchRefused(str(error)) from error
-        started = _now()
         aborted = self._starting[spec.container_id] = asyncio.Event()
+        self._leases[spec.container_id] = _now() + context.lease_s
         try:
             await _launch(steps, aborted)
         finally:
             del self._starting[spec.container_id]
-        container = _Container(task=ScriptedTask(spec, context), lease_until=started + context.lease_s)
+            lease_until = self._leases.pop(spec.container_id)
+        container = _Container(task=ScriptedTask(spec, context), lease_until=lease_until)
         self._containers[spec.container_id] = container
         container.runner = asyncio.create_task(self._run(container), name=f"scripted {spec.container_id}")
 
@@ -179,6 +182,8 @@ class ScriptedRuntime:
         container.poked.set()
 
     def renew(self, container_id: str, lease_s: float) -> None:
+        if container_id in self._leases:
+            self._leases[container_id] = max(self._leases[container_id], _now() + lease_s)
         container = self._containers.get(container_id)
         if container is not None:
             container.lease_until = max(container.lease_until, _now() + lease_s)
