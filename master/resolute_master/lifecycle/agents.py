@@ -170,12 +170,12 @@ def disconnect_all(step: Step) -> None:
         step.put(replace(agent, disconnected_at=step.now))
 
 
-def lose(step: Step, id_: AgentId, reason: str) -> None:
-    """It is gone for good, with everything on it."""
+def lose(step: Step, id_: AgentId, reason: str, *, word: str = "lost") -> None:
+    """It is gone for good, with everything on it. `word` is what the decision is called."""
     agent = step.get(Agent, id_)
     if agent is None:
         return
-    step.decide("lost", pool=agent.pool, subject=id_, reason=reason)
+    step.decide(word, pool=agent.pool, subject=id_, reason=reason)
     _fail_all(step, id_, FailureKind.AGENT_FAILED, reason)
     step.delete(need(step, id_))
 

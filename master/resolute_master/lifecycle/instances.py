@@ -198,6 +198,7 @@ def observed(step: Step, command: RecordObservation) -> None:
 
 
 def _gone(step: Step, instance: Instance) -> None:
+    word = "lost" if instance.intent is Intent.RUN else "gone"  # what was told to end is no loss
     if instance.intent is Intent.RUN:
         if instance.joined_at is None:
             _learn(step, instance, lambda belief: risk.never_joined(belief, now=step.now))
@@ -207,9 +208,9 @@ def _gone(step: Step, instance: Instance) -> None:
         step.put(replace(instance, intent=Intent.STOP, stop_reason=reason, stopped_at=step.now))
     agent = _agent_of(step, instance)
     if agent is not None:
-        agents.lose(step, agent.id, f"the cloud says that instance {instance.id} is gone")
+        agents.lose(step, agent.id, f"the cloud says that instance {instance.id} is gone", word=word)
     else:
-        step.decide("gone", pool=instance.pool, subject=instance.id, reason="the cloud says that it is gone")
+        step.decide(word, pool=instance.pool, subject=instance.id, reason="the cloud says that it is gone")
 
 
 def stray(step: Step, pool: PoolName, provider_id: str) -> None:
