@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from resolute.client.sdk import TERMINAL, Resolute
-from resolute.errors import ResoluteError
+from resolute.errors import NotFound
 from resolute.wire.rest.agents import Agent
 from resolute.wire.rest.enums import WireTaskState
 from resolute.wire.rest.extensions import Decision, Instance, TrialAllocation
@@ -84,7 +84,7 @@ class Watcher:
     def _why(self, job_id: str) -> str:
         try:
             return self._api.queue.explain(job_id).reason
-        except ResoluteError:
+        except NotFound:
             return "it has just ended"
 
     def _read_metrics(self, trial_id: int) -> None:

@@ -81,15 +81,15 @@ class Screen:
         self.console.print(f"{elapsed_s:6.1f}s  {text}", highlight=False, markup=False, soft_wrap=True)
 
     def _write_lines(self, picture: Picture, elapsed_s: float) -> None:
-        for one in picture.instances:
-            if self._states.get(one.id) != one.state:
-                self._states[one.id] = one.state
-                self.say(f"machine {one.id} {one.state}", elapsed_s=elapsed_s)
         for decision in picture.decisions:
             key = (decision.at, decision.kind, decision.subject)
             if key not in self._said:
                 self._said.add(key)
-                self.say(f"decided {decision_text(decision)}", elapsed_s=elapsed_s)
+                self.say(f"decided: {decision_text(decision)}", elapsed_s=elapsed_s)
+        for one in picture.instances:
+            if self._states.get(one.id) != one.state:
+                self._states[one.id] = one.state
+                self.say(f"machine {one.id} is {one.state}", elapsed_s=elapsed_s)
         if elapsed_s - self._last_line_s >= QUIET_LINE_S:
             self._last_line_s = elapsed_s
             self.say(f"{progress_text(picture)}; next: {self.next_text}", elapsed_s=elapsed_s)
@@ -179,7 +179,8 @@ def _remark(instance: Instance, now: datetime) -> Text:
 
 def _training(picture: Picture) -> RenderableType:
     line = Text(sparkline([loss for _, loss in picture.losses]), style="green")
-    bar = ProgressBar(total=story.STEPS, completed=picture.steps, width=SPARK_WIDTH)
+    bar = Table.grid()
+    bar.add_row(ProgressBar(total=story.STEPS, completed=picture.steps, width=SPARK_WIDTH))
     return Group(Text(progress_text(picture)), bar, line)
 
 
