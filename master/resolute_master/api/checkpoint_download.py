@@ -8,12 +8,10 @@ from __future__ import annotations
 import asyncio
 import io
 import posixpath
-import queue
 import tarfile
-import threading
 import zipfile
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
@@ -58,8 +56,9 @@ async def download(call: Call, checkpoint: Checkpoint) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": kind})
     response.enable_chunked_encoding()
     await response.prepare(call.request)
-    async for chunk in packed(directory, pack):
-        await response.write(chunk)
+    async with aclosing(packed(directory, pack)) as chunks:
+        async for chunk in chunks:
+            await response.write(chunk)
     await response.write_eof()
     return response
 
@@ -126,12 +125,13 @@ class _Abandoned(Exception):
 
 
 class _Pipe(io.RawIOBase):
-    """What a packer in a thread writes to; the other end is read by the event loop."""
+    """What a packer in a thread writes to; the event loop takes the chunks from the other end."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.chunks: queue.Queue[bytes | Exception | None] = queue.Queue(CHUNKS_AHEAD)
-        self.abandoned = threading.Event()
+        self.chunks: asyncio.Queue[bytes | None] = asyncio.Queue(CHUNKS_AHEAD)
+        self.abandoned = False
+        self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
 
     def writable(self) -> bool:
@@ -144,43 +144,45 @@ class _Pipe(io.RawIOBase):
             del self._buffer[:CHUNK_BYTES]
         return len(data)
 
-    def finish(self, error: Exception | None) -> None:
-        if self._buffer and error is None:
+    def finish(self) -> None:
+        if self._buffer:
             self._put(bytes(self._buffer))
-        self._put(error)
+        self._put(None)
 
-    def _put(self, chunk: bytes | Exception | None) -> None:
-        while not self.abandoned.is_set():
-            with suppress(queue.Full):
-                self.chunks.put(chunk, timeout=1.0)
-                return
-        raise _Abandoned
+    def _put(self, chunk: bytes | None) -> None:
+        """Waits until there is room: a slow reader slows the packer down."""
+        if self.abandoned:
+            raise _Abandoned
+        asyncio.run_coroutine_threadsafe(self.chunks.put(chunk), self._loop).result()
 
 
-async def packed(directory: Path, pack: Pack) -> AsyncIterator[bytes]:
+async def packed(directory: Path, pack: Pack) -> AsyncGenerator[bytes, None]:
     """The archive in chunks; the directory is read in a thread, not faster than the chunks are taken."""
     pipe = _Pipe()
 
     def work() -> None:
-        failure: Exception | None = None
-        try:
-            pack(directory, pipe)
-        except _Abandoned:
-            return
-        except Exception as error:
-            failure = error
         with suppress(_Abandoned):
-            pipe.finish(failure)
+            pack(directory, pipe)
+            pipe.finish()
 
     packer = asyncio.create_task(asyncio.to_thread(work))
     try:
-        while (chunk := await asyncio.to_thread(pipe.chunks.get)) is not None:
-            if isinstance(chunk, Exception):
-                raise chunk
+        while True:
+            taking = asyncio.create_task(pipe.chunks.get())
+            await asyncio.wait([taking, packer], return_when=asyncio.FIRST_COMPLETED)
+            if not taking.done():
+                taking.cancel()
+                packer.result()  # it ended before its last chunk: this raises why
+            chunk = await taking
+            if chunk is None:
+                return
             yield chunk
     finally:
-        pipe.abandoned.set()
-        await packer
+        pipe.abandoned = True
+        while not packer.done():
+            while not pipe.chunks.empty():
+                pipe.chunks.get_nowait()
+            await asyncio.wait([packer], timeout=0.05)
 
 
 ROUTES = (Route("GET", "/checkpoints/{uuid}", Action.VIEW, _wanted, download),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -74,7 +74,7 @@ def _query(call: Call, task: TaskId) -> LogQuery:
     )
 
 
-async def _lines(call: Call, query: LogQuery, item: Item) -> AsyncIterator[object]:
+async def _lines(call: Call, query: LogQuery, item: Item) -> AsyncGenerator[object, None]:
     follow = call.query(LogsQuery).follow
     if query.descending:
         for record in await call.api.store.logs(query):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import msgspec
@@ -103,7 +103,7 @@ async def logs(call: Call, _: None) -> web.StreamResponse:
     return await stream(call, _log_lines(call, query))
 
 
-async def _log_lines(call: Call, query: MasterLogsQuery) -> AsyncIterator[Any]:
+async def _log_lines(call: Call, query: MasterLogsQuery) -> AsyncGenerator[Any, None]:
     ring = call.api.master_log
     with ring.follow() as news:
         lines = ring.after(0)

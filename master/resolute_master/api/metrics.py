@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -108,7 +108,7 @@ async def _stream(call: Call, trials: Sequence[Trial], group: str, item: Item) -
     return await stream(call, _batches(call, [t.id for t in trials], group, item))
 
 
-async def _batches(call: Call, trials: Sequence[TrialId], group: str, item: Item) -> AsyncIterator[object]:
+async def _batches(call: Call, trials: Sequence[TrialId], group: str, item: Item) -> AsyncGenerator[object, None]:
     """By trial, then step; never an empty line."""
     number = 0
     waiting: list[MetricsReport] = []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 import msgspec
 from aiohttp import web
@@ -16,14 +17,15 @@ from resolute_master.api.errors import INTERNAL, status_of, unexpected
 _HTTP_REASONS = {400: "Bad Request", 404: "Not Found", 409: "Conflict", 500: "Internal Server Error"}
 
 
-async def stream(call: Call, items: AsyncIterator[object]) -> web.StreamResponse:
+async def stream(call: Call, items: AsyncGenerator[object, None]) -> web.StreamResponse:
     """Send every item as `{"result": ...}`. An error midway becomes the last line: the status is sent already."""
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     response.enable_chunked_encoding()
     await response.prepare(call.request)
     try:
-        async for item in items:
-            await response.write(_line({"result": to_wire(item)}))
+        async with aclosing(items):
+            async for item in items:
+                await response.write(_line({"result": to_wire(item)}))
     except (ConnectionResetError, asyncio.CancelledError):
         raise
     except Exception as error:

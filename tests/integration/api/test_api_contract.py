@@ -51,9 +51,7 @@ def test_every_route_is_in_the_contract_or_a_named_extension() -> None:
 def test_the_main_path_is_served_but_for_what_is_named() -> None:
     served = {(r.method, shape(r.path)) for r in ROUTES}
     missing = {
-        e.operation or e.path
-        for e in contract().endpoints
-        if e.tier == "A" and (e.method, shape(e.path)) not in served
+        e.operation or e.path for e in contract().endpoints if e.tier == "A" and (e.method, shape(e.path)) not in served
     }
     assert missing == NOT_SERVED["Tier A"]
 
@@ -154,7 +152,9 @@ async def test_created_things_have_what_the_contract_requires(world: World) -> N
     await world.agent()
     body = {"config": str(a_config()), "modelDefinition": [a_file("a.py")]}
     check(await world.post("/api/v1/experiments", body), "v1CreateExperimentResponse", "created")
-    check(await world.post("/api/v1/experiments", {**body, "validateOnly": True}), "v1CreateExperimentResponse", "drawn")
+    check(
+        await world.post("/api/v1/experiments", {**body, "validateOnly": True}), "v1CreateExperimentResponse", "drawn"
+    )
 
 
 async def test_both_spellings_and_any_label_are_read(world: World) -> None:

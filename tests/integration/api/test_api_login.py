@@ -115,7 +115,7 @@ async def test_users_are_created_by_administrators(world: World) -> None:
     assert "blank" in await world.error("POST", "/api/v1/users", blank, token=root, status=400)
     by_name = await world.get("/api/v1/users/eve/by-username")
     assert by_name["user"] == (await world.get("/api/v1/users/4"))["user"]
-    assert "user 'nobody' not found" == await world.error("GET", "/api/v1/users/nobody/by-username", status=404)
+    assert await world.error("GET", "/api/v1/users/nobody/by-username", status=404) == "user 'nobody' not found"
 
 
 async def test_a_changed_password_ends_the_old_sessions(world: World) -> None:
