@@ -15,6 +15,8 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId, InstanceId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import Fitting, PoolPolicy
+from resolute_master.scheduler.explain import explain
+from resolute_master.scheduler.job_states import JobState, job_states
 from resolute_master.scheduler.plan import HoldKind, Plan
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
@@ -48,7 +50,7 @@ def policies(draw: st.DrawFn) -> PoolPolicy:
         fitting=draw(st.sampled_from(Fitting)),
         heterogeneous_fits=draw(st.booleans()),
         max_aux_containers_per_agent=MAX_AUX,
-        scaling=draw(st.sampled_from([None, elastic(4)])),
+        scaling=draw(st.sampled_from([None, elastic(4, max_instances=100)])),
     )
 
 
@@ -358,3 +360,41 @@ def test_preemption_settles_and_is_never_in_vain(world: World) -> None:
             break
     else:
         raise AssertionError("the pool does not come to rest")
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(worlds())
+def test_every_job_can_be_explained_and_its_state_agrees(world: World) -> None:
+    snapshot = world.snapshot()
+    states = job_states(snapshot)
+    assert sum(s.requested_slots for s in states.values()) == sum(a.slots_needed for a in snapshot.allocations.values())
+    assert sorted(s.jobs_ahead for s in states.values()) == list(range(len(states)))
+    for job in world.jobs:
+        found = explain(snapshot, job.id)
+        assert found.reason.endswith(".")
+        assert found.state is (states[job.id].state if job.id in states else JobState.IDLE)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(worlds())
+def test_demand_is_what_waits_for_machines(world: World) -> None:
+    """Everything that waits is started, kept room for on present agents, held back by a cap, or in the demand."""
+    snapshot = world.snapshot()
+    plan = schedule(snapshot)
+    listed = [gang.token for gang in plan.demand.gangs]
+    assert len(set(listed)) == len(listed)
+    if snapshot.policy.scaling is None:
+        assert not listed
+        return
+    leaving_room = (HoldKind.VACATING, HoldKind.PREEMPTING)
+    served = {p.allocation for p in plan.place} | {h.allocation for h in plan.holds if h.kind in leaving_room}
+    assert not served & set(listed)
+    for allocation in snapshot.pending():
+        job = snapshot.jobs[allocation.job_id]
+        if allocation.id not in served and job.max_slots is None:
+            assert allocation.id in listed
+    order = [
+        (gang.priority, snapshot.queue_key(snapshot.allocations[AllocationId(gang.token)]))
+        for gang in plan.demand.gangs
+    ]
+    assert order == sorted(order)

@@ -23,22 +23,38 @@ Refuses = Callable[[AgentId], bool]
 """Whether work may not go to an agent."""
 
 
+class _Group:
+    """Agents of one group, lowest id first: those of the snapshot are read as they are needed, others were moved here."""
+
+    __slots__ = ("ahead", "moved", "source")
+
+    def __init__(self, source: Iterator[AgentId]) -> None:
+        self.source = source
+        self.ahead = next(source, None)
+        self.moved: list[AgentId] = []
+
+    def pop(self) -> AgentId | None:
+        if self.ahead is not None and (not self.moved or self.ahead <= self.moved[0]):
+            agent, self.ahead = self.ahead, next(self.source, None)
+            return agent
+        return heappop(self.moved) if self.moved else None
+
+
 class _Index:
-    """Agents by group, lowest id first. Entries that have moved on are dropped when they are met."""
+    """Agents by group. Entries that have moved on are dropped when they are met."""
 
     def __init__(self, source: Groups) -> None:
         self._source = source
-        self._heaps: dict[RoomGroup, list[AgentId]] = {}
+        self._members: dict[RoomGroup, _Group] = {}
         self._now: dict[AgentId, RoomGroup | None] = {}
         self.groups: list[RoomGroup] = source.key_list()
-        """In order; a group that was emptied during the pass may still be listed."""
+        """In order, without those that were found empty."""
 
-    def _heap(self, group: RoomGroup) -> list[AgentId]:
-        heap = self._heaps.get(group)
-        if heap is None:
-            members = self._source.get(group)
-            heap = self._heaps[group] = [] if members is None else members.key_list()
-        return heap
+    def _group(self, group: RoomGroup) -> _Group:
+        members = self._members.get(group)
+        if members is None:
+            members = self._members[group] = _Group(iter(self._source.get(group) or ()))
+        return members
 
     def move(self, agent: AgentId, group: RoomGroup | None) -> None:
         self._now[agent] = group
@@ -46,22 +62,24 @@ class _Index:
             at = bisect_left(self.groups, group)
             if at == len(self.groups) or self.groups[at] != group:
                 insort(self.groups, group)
-            heappush(self._heap(group), agent)
+            heappush(self._group(group).moved, agent)
 
     def pick(self, group: RoomGroup, count: int, refuses: Refuses) -> list[AgentId]:
         """Up to `count` agents of the group that are not refused. They stay in it."""
-        heap = self._heap(group)
+        members = self._group(group)
         kept: list[AgentId] = []
         picked: list[AgentId] = []
-        while heap and len(picked) < count:
-            agent = heappop(heap)
+        while len(picked) < count and (agent := members.pop()) is not None:
             if self._now.get(agent, group) != group or (kept and kept[-1] == agent):
                 continue
             kept.append(agent)
             if not refuses(agent):
                 picked.append(agent)
         for agent in kept:
-            heappush(heap, agent)
+            heappush(members.moved, agent)
+        if not kept and count > 0:
+            at = bisect_left(self.groups, group)
+            del self.groups[at : at + (self.groups[at : at + 1] == [group])]
         return picked
 
     def fitting(self, slots: int) -> Iterator[RoomGroup]:

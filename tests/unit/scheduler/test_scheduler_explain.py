@@ -1,0 +1,195 @@
+"""Where jobs stand, and why, in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from resolute.errors import InvalidInput
+from resolute.wire.states import NoticeKind
+from resolute_master.domain.agent import Agent, MachineNotice
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import AgentId, InstanceId, JobId
+from resolute_master.domain.job import Job
+from resolute_master.domain.pool import SchedulerKind
+from resolute_master.scheduler.explain import Explanation, explain
+from resolute_master.scheduler.job_states import JobState, job_states
+from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
+from support.pools import NOW, a_job, a_policy, an_agent, at, elastic, leaving, on, waiting
+
+JOBS = [a_job("high", priority=10), a_job("mine", second=5), a_job("low", priority=90)]
+MINE = JobId("mine")
+
+
+def pool(
+    agents: list[Agent],
+    *allocations: Allocation,
+    jobs: list[Job] | None = None,
+    supply: Supply | None = None,
+    **policy: Any,
+) -> PoolSnapshot:
+    return PoolSnapshot.build(a_policy(**policy), agents, jobs or JOBS, allocations, supply, now=NOW)
+
+
+def why(*args: Any, **kwargs: Any) -> Explanation:
+    return explain(pool(*args, **kwargs), MINE)
+
+
+# ----------------------------------------------------------------------------------------------------- job states
+
+
+def test_states_positions_and_slots_of_a_queue() -> None:
+    found = job_states(
+        pool(
+            [an_agent("a", 4)],
+            on(waiting("r", "low", 2), {"a": (0, 1)}),
+            waiting("w1", "high", 4),
+            waiting("w2", "mine", 1),
+            on(waiting("r2", "mine", 1), {"a": (2,)}),
+        )
+    )
+    assert [(s.job, s.jobs_ahead, s.requested_slots, s.allocated_slots) for s in found.values()] == [
+        ("high", 0, 4, 0),
+        ("mine", 1, 2, 1),
+        ("low", 2, 2, 2),
+    ]
+    assert [s.state for s in found.values()] == [
+        JobState.QUEUED,
+        JobState.SCHEDULED_BACKFILLED,
+        JobState.SCHEDULED_BACKFILLED,
+    ]
+
+
+def test_running_beside_what_can_never_start_or_may_not_is_no_backfill() -> None:
+    running = on(waiting("r", "low", 2), {"a": (0, 1)})
+    too_large = pool([an_agent("a", 4)], running, waiting("w", "high", 64))
+    assert job_states(too_large)[JobId("low")].state is JobState.SCHEDULED
+    jobs = [replace(JOBS[0], max_slots=1), *JOBS[1:]]
+    capped = pool([an_agent("a", 4)], running, waiting("w", "high", 2), jobs=jobs)
+    assert job_states(capped)[JobId("low")].state is JobState.SCHEDULED
+
+
+def test_a_job_without_allocations_is_in_no_queue() -> None:
+    assert job_states(pool([])) == {}
+    assert why([]).state is JobState.IDLE
+
+
+# ---------------------------------------------------------------------------------------------------- explanations
+
+
+def test_what_runs_and_what_is_leaving() -> None:
+    running = on(waiting("r", "mine", 2), {"a": (0, 1)})
+    assert why([an_agent("a")], running) == Explanation(state=JobState.SCHEDULED, reason="r.1 runs on a (slots 0, 1).")
+    assert why([an_agent("a")], leaving(running, reason="for k")).reason == "r.1 was asked to save and end: for k."
+
+
+def test_what_starts_now() -> None:
+    assert why([an_agent("a")], waiting("w", "mine")).reason == "w.1 starts now on a."
+
+
+def test_a_reservation_names_the_agents_and_the_queue() -> None:
+    found = why([an_agent("a", 4)], on(waiting("r", "high", 2), {"a": (0, 1)}), waiting("w", "mine", 4))
+    assert found.state is JobState.QUEUED
+    assert found.reason == "It waits for 4 slot(s): a is kept for it until enough of what runs there has ended."
+    assert "1 job(s) of the pool come before it." in found.details
+    assert "2 of 4 slots are free, at most 2 of them on one agent." in found.details
+
+
+def test_room_that_is_kept_for_another_is_named() -> None:
+    work = [waiting("big", "high", 4), waiting("w", "mine", 2)]
+    found = why([an_agent("a", 4)], on(waiting("r", "high", 2), {"a": (0, 1)}), *work)
+    assert found.reason == "It waits for 2 slot(s): what is free does not hold it, or is kept for others."
+    assert "a is kept for big.1 until enough of what runs there has ended." in found.details
+
+
+def test_those_who_must_leave_are_named() -> None:
+    old = on(waiting("r", "low", 4), {"a": (0, 1, 2, 3)})
+    preempts = why([an_agent("a", 4)], old, waiting("w", "mine", 4), preemption=True)
+    assert preempts.reason == "It waits for 4 slot(s) on a: r.1 must leave first."
+    assert why([an_agent("a", 4)], leaving(old), waiting("w", "mine", 4)).reason == preempts.reason
+
+
+def test_a_cap_is_named_with_its_numbers() -> None:
+    jobs = [replace(JOBS[1], max_slots=3)]
+    work = [on(waiting("r", "mine", 2), {"a": (0, 1)}), waiting("w", "mine", 2)]
+    found = why([an_agent("a")], *work, jobs=jobs)
+    assert found.reason == "It waits for its own job: max_slots allows 3, 2 are in use, and it needs 2."
+    assert "r.1 runs on a (slots 0, 1)." in found.details
+
+
+def test_what_is_too_large_for_the_pool_is_told_so() -> None:
+    agents = [an_agent("a", 8), an_agent("b", 8), an_agent("c", 4)]
+    single = why(agents, waiting("w", "mine", 12, single_node=True))
+    assert single.reason == "It can never start here: it needs 12 slots on one machine, and the largest has 8."
+    gang = why(agents, waiting("w", "mine", 20))
+    assert gang.reason.endswith("the pool's machines by slots are: 2 of 8, 1 of 4.")
+    assert not why(agents, waiting("w", "mine", 20), heterogeneous_fits=True).reason.startswith("It can never")
+    assert why(agents, waiting("w", "mine", 16)).reason == "w.1 starts now on a, b."
+
+
+def test_an_elastic_pool_counts_with_what_it_could_launch() -> None:
+    fits = why([], waiting("w", "mine", 40), scaling=elastic(8, max_instances=5))
+    assert (
+        fits.reason
+        == "It waits for 40 slot(s): no agent of the pool takes work, and no machine can be had (the pool may not ask for more)."
+    )
+    never = why([an_agent("a", 8)], waiting("w", "mine", 48), scaling=elastic(8, max_instances=5))
+    assert never.reason.startswith("It can never start here")
+
+
+def test_an_empty_pool_says_why_it_launches_none() -> None:
+    assert why([], waiting("w", "mine")).reason.endswith(
+        "no agent of the pool takes work, and the pool launches no machines."
+    )
+    supply = Supply(reason="m: no capacity until 12:00")
+    found = why([], waiting("w", "mine"), supply=supply, scaling=elastic())
+    assert "no machine can be had (m: no capacity until 12:00)" in found.reason
+    assert "The pool can get no more machines now: m: no capacity until 12:00." in found.details
+
+
+def test_machines_on_their_way_and_those_that_can_be_had() -> None:
+    machine = ComingMachine(instance=InstanceId("i1"), slots=8, expected_at=at(30), gangs=("w.1",))
+    found = why([], waiting("w", "mine", 8), supply=Supply(machines=(machine,)), scaling=elastic())
+    assert found.reason == "It waits for 8 slot(s) of machines that are on their way."
+    assert "Machine i1 with 8 slot(s) is on its way, expected at 00:00:30 UTC, launched for it." in found.details
+    offered = Supply(offers=(AvailableOffer(offer_id="m", slots=8),), room=2)
+    had = why([], waiting("w", "mine", 8), supply=offered, scaling=elastic())
+    assert had.reason == "It waits for 8 slot(s) of machines that the pool may ask for."
+    assert "The pool may ask for 2 more machine(s)." in had.details
+
+
+def test_agents_that_take_no_work_are_listed_with_the_reason() -> None:
+    notice = MachineNotice(kind=NoticeKind.INTERRUPTION, deadline=None, reason="", received_at=NOW)
+    agents = [
+        an_agent("a", draining=True),
+        an_agent("b", enabled=False),
+        an_agent("c", disconnected_at=NOW),
+        an_agent("d", notice=notice),
+        an_agent("e", 1),
+    ]
+    found = why(agents, waiting("w", "mine", blocked_agents=(AgentId("e"),)))
+    assert found.reason == "It waits for 1 slot(s): every agent that takes work is blocked for it (e)."
+    for line in ("a takes no new work: it is draining", "b takes no new work: it is disabled"):
+        assert f"Agent {line}." in found.details
+    assert "Agent c takes no new work: it is out of contact." in found.details
+    assert "Agent d takes no new work: it is going away (interruption)." in found.details
+    assert "Agents that are blocked for it: e." in found.details
+
+
+def test_auxiliary_places_run_out() -> None:
+    found = why([an_agent("a")], waiting("w", "mine", 0), max_aux_containers_per_agent=0)
+    assert found.reason == "It waits for an auxiliary place: every agent has its 0."
+
+
+def test_the_rest_of_a_jobs_queue_is_summed_up() -> None:
+    work = [waiting(f"w{n}", "mine", 8, second=n) for n in range(3)]
+    found = why([an_agent("a", 8)], on(waiting("r", "high", 8), {"a": tuple(range(8))}), *work)
+    assert "3 allocations of the job wait; this is about the first, w0.1." in found.details
+
+
+def test_a_kind_of_scheduling_that_is_not_there_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="fair_share"):
+        why([], scheduler=SchedulerKind.FAIR_SHARE)
