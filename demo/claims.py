@@ -328,7 +328,7 @@ def nothing_left(evidence: Evidence) -> Iterator[Claim]:
         seen=", ".join(living) or f"all {len(evidence.machines)} machines have ended",
     )
     yield Claim(
-        text="no process is left",
+        text="no process is left" + (", but the master that was kept" if evidence.master_kept else ""),
         holds=not evidence.processes,
         seen="; ".join(evidence.processes) or "none in the list",
     )

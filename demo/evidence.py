@@ -90,6 +90,7 @@ class Evidence:
     reference: Reference
     processes: Sequence[str]
     """Processes that have to do with this run and should not be there."""
+    master_kept: bool = False
 
 
 def moment(text: str) -> datetime:
@@ -117,6 +118,7 @@ def read_evidence(root: Path, *, master_may_live: bool) -> Evidence:
         saved=sorted((_saved(path.parent) for path in (root / "checkpoints").glob("*/manifest.json")), key=_age),
         reference=_reference(root / "reference"),
         processes=living_processes(root, [machine.id for machine in machines], master_may_live=master_may_live),
+        master_kept=master_may_live,
     )
 
 
