@@ -47,14 +47,26 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """One set of machines on which a gang without machines would run."""
+
+    machines_missing: int
+    """How many more machines it would take."""
+    would_use: tuple[str, ...]
+    """The machines that are there or coming and that it would use beside those."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unserved:
-    """A gang that got no machines."""
+    """A gang that got no machines. `ways`: the one that misses the fewest machines first; none when no offer that can be
+    asked for now serves the gang."""
 
     gang: Gang
-    machines_missing: int | None
-    """How many more machines it would take; None when no offer that can be asked for now serves it."""
-    would_use: tuple[str, ...] = ()
-    """The machines that are there or coming and that it would use beside those."""
+    ways: tuple[Way, ...]
+
+    @property
+    def machines_missing(self) -> int | None:
+        return self.ways[0].machines_missing if self.ways else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,12 +185,14 @@ class _Attempt:
         layouts = self._layouts(gang)
         affordable = [layout for layout in layouts if len(layout.buy) <= self._room]
         if not affordable:
-            nearest = min(layouts, key=lambda layout: (len(layout.buy), layout.key()), default=_Layout(0, (), ()))
-            self._hopeless[shape] = Unserved(
-                gang=gang,
-                machines_missing=len(nearest.buy) if layouts else None,
-                would_use=tuple(machine.name for machine in nearest.used if machine.offer is None),
+            ways = tuple(
+                Way(
+                    machines_missing=len(layout.buy),
+                    would_use=tuple(machine.name for machine in layout.used if machine.offer is None),
+                )
+                for layout in sorted(layouts, key=lambda layout: (len(layout.buy), layout.key()))
             )
+            self._hopeless[shape] = Unserved(gang=gang, ways=ways)
             return False
         chosen = min(affordable, key=_Layout.key)
         self._waiting.discard(gang.token)

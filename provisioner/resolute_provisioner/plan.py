@@ -47,7 +47,8 @@ def plan_scale(
     Promises: gangs get all of their machines or none; nothing is launched for work that machines which are there or
     coming will take; living machines never exceed `max_instances` by more than those under notice, whose replacements
     start before they are gone; machines are given back down to `min_instances` and no further, except those that are
-    broken or going away; a machine that a waiting gang will use is not given back for idling.
+    broken, going away, or in the place of one that waiting work needs; a machine that a waiting gang will use is not
+    given back for idling.
     """
     alive = sorted((each for each in instances if not each.observed.final), key=lambda each: each.instance_id)
     standings = judge(pool, alive, now)
@@ -177,7 +178,8 @@ def _idle_ones(
     room: int,
     now: datetime,
 ) -> list[Termination]:
-    """Idle machines that no waiting gang will use: the dearest and longest idle first, down to the minimum."""
+    """Idle machines that no waiting gang will use: the dearest and longest idle first, down to the minimum unless they
+    stand in the way of work."""
     prices = {offer.offer_id: offer.price_per_hour or 0.0 for offer in pool.offers}
     make_room, kept = _room_to_make(spare, unserved, room)
     ordered = sorted(
@@ -186,10 +188,9 @@ def _idle_ones(
     )
     terminations: list[Termination] = []
     for each in ordered:
-        if warm - len(terminations) <= pool.min_instances:
-            break
         idle_s = seconds_between(each.view.idle_since or now, now)
-        if idle_s >= pool.idle_timeout_s:
+        # One that makes room is replaced at once, so that the minimum does not protect it.
+        if idle_s >= pool.idle_timeout_s and warm - len(terminations) > pool.min_instances:
             cause, reason = Cause.IDLE, f"nothing has run on it for {idle_s:.0f} s and no waiting work fits on it"
         elif make_room > 0 and each.view.instance_id not in kept:
             cause, reason = Cause.MAKE_ROOM, "waiting work does not fit on it and the pool has no room for another"
@@ -204,11 +205,10 @@ def _room_to_make(spare: Sequence[Standing], unserved: Sequence[Unserved], room:
     """How many idle machines stand in the way of the most important gang that would start without them, and which of
     them it would use itself."""
     names = {each.view.instance_id for each in spare}
-    for each in unserved:
-        if each.machines_missing is not None:
-            missing = each.machines_missing - room
-            if 0 < missing <= len(names.difference(each.would_use)):
-                return missing, frozenset(each.would_use)
+    for way in (way for each in unserved for way in each.ways):
+        missing = way.machines_missing - room
+        if 0 < missing <= len(names.difference(way.would_use)):
+            return missing, frozenset(way.would_use)
     return 0, frozenset()
 
 

@@ -150,6 +150,15 @@ def test_an_idle_machine_of_the_wrong_size_makes_room() -> None:
     assert returned(result) == {"i-1": Cause.MAKE_ROOM}
 
 
+def test_a_machine_that_is_kept_as_the_minimum_makes_room_for_work_that_it_cannot_serve() -> None:
+    work = demand(a_gang("wide", 8))
+    result = plan(a_pool(SMALL, BIG, low=1, high=1), joined("i-1"), work=work)
+    assert returned(result) == {"i-1": Cause.MAKE_ROOM}
+    assert not result.launches
+    gone = plan(a_pool(SMALL, BIG, low=1, high=1), work=work)
+    assert launched(gone) == [("big", ("wide",))]
+
+
 def test_no_room_is_made_by_a_machine_that_the_gang_would_use_itself() -> None:
     result = plan(a_pool(high=2), joined("i-1"), joined("i-2", used=2), work=demand(a_gang("wide", 4)))
     assert not result.terminations and not result.launches
