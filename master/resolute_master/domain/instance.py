@@ -36,6 +36,8 @@ class Instance:
     agent_id: AgentId | None = None
     joined_at: datetime | None = None
     idle_since: datetime | None = None
+    unreachable_since: datetime | None = None
+    """Since when its agent is out of contact, once the agent has been given up; it may still come back."""
     notice: MachineNotice | None = None
     launched_at: datetime | None = None
     """When the cloud confirmed it."""

@@ -178,6 +178,9 @@ def lose(step: Step, id_: AgentId, reason: str, *, word: str = "lost") -> None:
     step.decide(word, pool=agent.pool, subject=id_, reason=reason)
     _fail_all(step, id_, FailureKind.AGENT_FAILED, reason)
     step.delete(need(step, id_))
+    instance = step.get(Instance, agent.instance_id) if agent.instance_id else None
+    if instance is not None:
+        instances.agent_given_up(step, instance, agent.disconnected_at or step.now)
 
 
 def _fail_all(step: Step, id_: AgentId, failure: FailureKind, message: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import datetime
 
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
@@ -58,7 +59,7 @@ def _view(step: Step, instance: Instance) -> InstanceView:
         launched_at=instance.launched_at,
         joined_at=instance.joined_at,
         agent_connected=agent is not None and agent.connected,
-        disconnected_since=agent.disconnected_at if agent is not None else None,
+        disconnected_since=agent.disconnected_at if agent is not None else instance.unreachable_since,
         slots_in_use=sum(len(c.slots) for c in here),
         aux_in_use=sum(not c.slots for c in here),
         occupants=tuple(sorted(a.id for a in held)),
@@ -228,8 +229,17 @@ def joined(step: Step, instance: Instance, agent: Agent) -> None:
         _learn(step, instance, lambda belief: risk.joined(belief, join_time_s=took_s))
         instance = replace(instance, joined_at=step.now, agent_id=agent.id, idle_since=step.now)
         step.put(instance)
+    elif instance.unreachable_since is not None:
+        instance = replace(instance, unreachable_since=None, idle_since=step.now)
+        step.put(instance)
     if instance.intent is Intent.STOP or instance.draining_since is not None:
         _stop_placing(step, instance)
+
+
+def agent_given_up(step: Step, instance: Instance, since: datetime) -> None:
+    """Its agent has been out of contact for longer than work can wait; the machine itself may still run and cost."""
+    if instance.joined_at is not None and not instance.over:
+        step.put(replace(instance, unreachable_since=since, idle_since=instance.idle_since or step.now))
 
 
 def refresh_idle(step: Step, touched: Iterable[Instance]) -> None:
