@@ -1,7 +1,7 @@
 """Simulate worlds.
 
-    python -m resolute_sim --seed 7                    tell the story of one world
-    python -m resolute_sim --seeds 2000 [--first 0]    many worlds; stops with code 1 when a rule was broken
+python -m resolute_sim --seed 7                    tell the story of one world
+python -m resolute_sim --seeds 2000 [--first 0]    many worlds; stops with code 1 when a rule was broken
 """
 
 from __future__ import annotations

@@ -150,6 +150,3 @@ class TaskClient:
 def _run_of(master: SimulatedMaster, trial: int) -> int:
     found = master.engine.state.get(Trial, trial)
     return 0 if found is None else found.run_id
-
-
-

@@ -48,6 +48,7 @@ class Mischief:
             Fault.LONG_PARTITION: lambda: self._partition(LONG_S),
             Fault.INTERRUPT_WITH_NOTICE: lambda: self._interrupt(self._rng.choice(NOTICE_S)),
             Fault.INTERRUPT: lambda: self._interrupt(None),
+            Fault.FREEZE: self._freeze,
             Fault.REBALANCE: lambda: self._announce(NoticeKind.REBALANCE),
             Fault.MAINTENANCE: lambda: self._announce(NoticeKind.MAINTENANCE),
             Fault.USER: lambda: world.spawn(self._act_as_user()),
@@ -124,6 +125,13 @@ class Mischief:
         machine.partitioned = False
         self._world.verdict.excuse(seconds + 4 * HEARTBEAT_S)
 
+    def _freeze(self) -> None:
+        machine = self._some_machine()
+        if machine is not None:
+            self._tell(f"{machine.id} freezes")
+            machine.dead = True
+            self._world.spawn(machine.end())
+
     # -- the cloud ---------------------------------------------------------------------------------------------
 
     def _running_machine(self) -> FakeMachine | None:
@@ -181,9 +189,7 @@ class Mischief:
         if draw < 0.25:
             return c.SetAgentEnabled(agent=agent.id, enabled=False, draining=self._rng.random() < 0.5)
         if draw < 0.4 and slot is not None:
-            return c.SetSlotEnabled(
-                agent=agent.id, index=slot.index, enabled=False, draining=self._rng.random() < 0.5
-            )
+            return c.SetSlotEnabled(agent=agent.id, index=slot.index, enabled=False, draining=self._rng.random() < 0.5)
         if draw < 0.5 and slot is not None:
             return c.SetSlotEnabled(agent=agent.id, index=slot.index, enabled=True)
         return c.SetAgentEnabled(agent=agent.id, enabled=True)
@@ -219,9 +225,7 @@ async def restore_order(world: World) -> None:
             await asyncio.sleep(0.5)
         state = world.master.engine.state
         wishes: list[c.Command] = [
-            c.ActivateExperiment(experiment=e.id)
-            for e in state.all(Experiment)
-            if e.state is ExperimentState.PAUSED
+            c.ActivateExperiment(experiment=e.id) for e in state.all(Experiment) if e.state is ExperimentState.PAUSED
         ]
         for agent in state.all(Agent):
             if not agent.enabled:

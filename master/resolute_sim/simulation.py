@@ -53,9 +53,7 @@ def simulate(
     chosen_workload = draw_workload(rng, within_s=chosen_weather.turbulence_s)
     with _quiet():
         return run_virtually(
-            _lead(
-                seed, workload or chosen_workload, weather or chosen_weather, tell, with_replay, snapshot_every
-            )
+            _lead(seed, workload or chosen_workload, weather or chosen_weather, tell, with_replay, snapshot_every)
         )
 
 

@@ -22,6 +22,7 @@ class Fault(StrEnum):
     LONG_PARTITION = "a machine is cut off for long"
     INTERRUPT_WITH_NOTICE = "the cloud takes a machine back, with notice"
     INTERRUPT = "a machine vanishes"
+    FREEZE = "a machine freezes, runs no program and goes on costing"
     REBALANCE = "the cloud recommends to leave a machine"
     MAINTENANCE = "the cloud announces maintenance"
     USER = "a user acts"
@@ -39,6 +40,7 @@ MEAN_GAP_S: Mapping[Fault, float] = {
     Fault.LONG_PARTITION: 2400.0,
     Fault.INTERRUPT_WITH_NOTICE: 1200.0,
     Fault.INTERRUPT: 1500.0,
+    Fault.FREEZE: 4000.0,
     Fault.REBALANCE: 4000.0,
     Fault.MAINTENANCE: 6000.0,
     Fault.USER: 240.0,
@@ -48,9 +50,7 @@ MEAN_GAP_S: Mapping[Fault, float] = {
 CHANCE_OF_KIND = 0.6
 """How likely a world knows a kind of fault at all: worlds with few kinds show what a kind does by itself."""
 
-CALM_CLOUD = FakeBehaviour(
-    launch_latency_s=(0.2, 1.0), pending_s=(3.0, 10.0), boot_s=(10.0, 30.0), ending_s=(1.0, 5.0)
-)
+CALM_CLOUD = FakeBehaviour(launch_latency_s=(0.2, 1.0), pending_s=(3.0, 10.0), boot_s=(10.0, 30.0), ending_s=(1.0, 5.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
