@@ -25,6 +25,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle.ledger import Run, runs
+from resolute_master.scheduler.explain import explain
 from resolute_provisioner.model import Intent, Observed
 
 MAX_DECISIONS = 10_000
@@ -99,8 +100,6 @@ async def _job(call: Call) -> Job:
 
 
 async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
-    from resolute_master.scheduler.explain import explain
-
     found = explain(call.api.engine.snapshot(job.pool), job.id)
     return ExplainJobResponse(job_id=job.id, state=str(found.state), reason=found.reason, details=tuple(found.details))
 

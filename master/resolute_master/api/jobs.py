@@ -24,12 +24,13 @@ from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, nothing
 from resolute_master.api.context import ApiContext
 from resolute_master.api.paging import page_of
-from resolute_master.api.queue import JobStanding, queue_stats, standings, summary_of
+from resolute_master.api.queue import queue_stats, standings, summary_of
 from resolute_master.domain.commands import UpdateJob
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import JobId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.domain.user import User
+from resolute_master.scheduler.job_states import JobStanding
 
 DEFAULT_PAGE = 100
 

@@ -25,7 +25,8 @@ def agent(value: Agent, allocations: Iterable[Allocation]) -> WireAgent:
         registered_time=value.registered_at,
         resource_pools=(value.pool,),
         version=value.version,
-        enabled=value.enabled,
+        # What is being drained takes nothing new: people are shown that it is off.
+        enabled=value.enabled and not value.draining,
         draining=value.draining,
         slots=slots,
         containers={c.id: _container(value, a, c) for a, c in held},
@@ -42,12 +43,13 @@ def slot_id(value: Slot) -> str:
 
 
 def slot(owner: Agent, value: Slot, held: Held) -> WireSlot:
+    draining = value.draining or owner.draining
     using = next(((a, c) for a, c in held if value.index in c.slots), None)
     return WireSlot(
         id=slot_id(value),
         device=device(value),
-        enabled=value.enabled and owner.enabled,
-        draining=value.draining or owner.draining,
+        enabled=value.enabled and owner.enabled and not draining,
+        draining=draining,
         container=_container(owner, *using) if using else None,
     )
 
