@@ -68,11 +68,20 @@ def cuts(evidence: Evidence) -> list[Cut]:
 
 
 def noticed_cut(evidence: Evidence) -> Cut:
-    return next(cut for cut in cuts(evidence) if cut.noticed)
+    return _one(evidence, noticed=True)
 
 
 def unnoticed_cut(evidence: Evidence) -> Cut:
-    return next(cut for cut in cuts(evidence) if not cut.noticed)
+    return _one(evidence, noticed=False)
+
+
+def _one(evidence: Evidence, *, noticed: bool) -> Cut:
+    found = [cut for cut in cuts(evidence) if cut.noticed == noticed]
+    if len(found) != 1:
+        raise ValueError(
+            f"{len(found)} runs ended with their machine {'with' if noticed else 'without'} notice, not one"
+        )
+    return found[0]
 
 
 def saved_by(evidence: Evidence, run: Json) -> list[SavedCheckpoint]:
