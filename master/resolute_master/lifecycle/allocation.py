@@ -194,13 +194,19 @@ def _ask_preemption(allocation: Allocation, event: PreemptionAsked, now: datetim
         asked = _remember(replace(allocation, preempt=request), f"asked to end: {event.reason}", now)
         return asked, ()
     if deadline < before.deadline or (event.notice and not before.notice):
-        sooner = replace(before, reason=event.reason, deadline=min(deadline, before.deadline), notice=event.notice)
+        notice = event.notice or before.notice
+        sooner = replace(before, reason=event.reason, deadline=min(deadline, before.deadline), notice=notice)
         return replace(allocation, preempt=sooner), ()
     return allocation, ()
 
 
 def _acknowledge(allocation: Allocation, now: datetime) -> Allocation:
-    """The task promises to end. It may know from its own machine before we do: then its word is also the request."""
+    """The task promises to end. It may know from its own machine before we do: then its word is also the request.
+
+    What has no slots yet has no task that could promise anything.
+    """
+    if not allocation.containers:
+        return allocation
     request = allocation.preempt
     if request is None:
         deadline = now + timedelta(seconds=allocation.preemption_timeout_s)
@@ -256,11 +262,11 @@ def _failure_of(container: Container) -> FailureKind | None:
 
 
 def _failure_text(container: Container, kind: FailureKind) -> str:
-    assert container.exit is not None
-    detail = f": {container.exit.message}" if container.exit.message else ""
+    exit_ = container.exit or Exit()
+    detail = f": {exit_.message}" if exit_.message else ""
     match kind:
         case FailureKind.CONTAINER_FAILED:
-            return f"rank {container.rank} on {container.agent} exited with code {container.exit.code}{detail}"
+            return f"rank {container.rank} on {container.agent} exited with code {exit_.code}{detail}"
         case FailureKind.AGENT_FAILED:
             return f"agent {container.agent} went away{detail}"
         case FailureKind.RESTORE_ERROR:

@@ -28,11 +28,14 @@ def deadline(entity: Entity, pools: Pools) -> datetime | None:
     """When something is due about it, None when nothing is."""
     match entity:
         case Agent(disconnected_at=datetime() as since):
-            return since + timedelta(seconds=pools[entity.pool].agent_reconnect_wait_s + LEASE_MARGIN_S)
+            # The configuration may have lost the agent's pool since it joined.
+            policy = pools.get(entity.pool) or PoolPolicy(name=entity.pool)
+            return since + timedelta(seconds=policy.agent_reconnect_wait_s + LEASE_MARGIN_S)
         case Allocation(ended=False, killed_at=datetime() as killed):
             return killed + timedelta(seconds=KILL_AGAIN_S)
-        case Allocation(ended=False) if entity.preempt is not None and entity.preempt.notice is None:
-            return entity.preempt.deadline
+        case Allocation(ended=False) if entity.preempt is not None:
+            # The deadline of a notice is the machine's own affair; if the machine goes on after it, the task's patience ends.
+            return entity.preempt.requested_at + timedelta(seconds=entity.preemption_timeout_s)
         case Trial(kill_at=datetime() as kill_at):
             return kill_at
         case Session():

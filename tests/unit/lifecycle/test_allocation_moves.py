@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from resolute.wire.agent_link import Exit
@@ -10,12 +12,14 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.effects import KillContainer, StartContainer
 from resolute_master.domain.ids import ContainerId
 from resolute_master.lifecycle.allocation import (
+    HISTORY_LIMIT,
     Assigned,
     ContainerMoved,
     InvalidTransition,
     KillAsked,
     PreemptionAcknowledged,
     PreemptionAsked,
+    kill_again,
     step,
 )
 from support.cluster import T0, a_container, a_running_allocation, an_allocation, at
@@ -154,3 +158,57 @@ def test_a_task_may_know_of_its_machines_notice_before_the_master_does() -> None
     assert (told.preempt.notice, told.preempt.deadline, told.preempt.acknowledged_at) == ("interruption", at(60), T0)
     done = play(told, ended(0))
     assert done.exit is not None and not done.exit.finished and done.exit.failure is None
+
+
+def test_an_end_that_nobody_can_explain_is_a_failure_in_words() -> None:
+    silent = ContainerMoved(container=ContainerId("container-0"), state=ContainerState.TERMINATED)
+    exit_ = play(a_running_allocation(), silent).exit
+    assert exit_ is not None
+    assert (exit_.failure, exit_.reason) == (FailureKind.TASK_ERROR, "rank 0 on agent-1 ended without an exit code")
+
+
+@pytest.mark.parametrize("failure", sorted(FailureKind))
+def test_every_kind_of_failure_names_where_it_happened(failure: FailureKind) -> None:
+    exit_ = play(a_running_allocation(), ended(0, code=None, failure=failure)).exit
+    assert exit_ is not None
+    assert exit_.failure is failure
+    assert "agent-1" in exit_.reason or failure is FailureKind.ABORTED
+
+
+def test_what_waits_for_slots_cannot_acknowledge_and_goes_on_waiting() -> None:
+    assert step(an_allocation(), PreemptionAcknowledged(), at(1)) == (an_allocation(), ())
+
+
+def test_a_second_notice_that_names_no_sooner_end_keeps_the_first() -> None:
+    first = PreemptionAsked(reason="spot", deadline=at(60), notice=NoticeKind.INTERRUPTION)
+    second = PreemptionAsked(reason="again", deadline=at(90), notice=NoticeKind.MAINTENANCE)
+    noticed = play(a_running_allocation(), first)
+    assert step(noticed, second, at(1)) == (noticed, ())
+
+
+def test_a_gang_that_lost_one_machine_ends_as_a_whole_and_blames_the_machine() -> None:
+    lost = ended(2, code=None, failure=FailureKind.AGENT_FAILED)
+    allocation, effects = step(a_running_allocation(members=3), lost, T0)
+    assert [e.container for e in effects if isinstance(e, KillContainer)] == ["container-0", "container-1"]
+    done = play(allocation, ended(0, code=137), ended(1, code=1))
+    assert done.exit is not None and done.exit.failure is FailureKind.AGENT_FAILED
+
+
+def test_a_kill_is_said_once_and_repeated_only_when_it_shows_no_effect() -> None:
+    killed, first = step(a_running_allocation(members=2), KillAsked(reason="killed"), T0)
+    assert [type(e) for e in first] == [KillContainer, KillContainer]
+    assert step(killed, KillAsked(reason="again"), at(1)) == (killed, ())
+    one_left = play(killed, ended(0, code=137))
+    again, repeated = kill_again(one_left, at(30))
+    assert (again.killed_at, again.kill_reason) == (at(30), "killed")
+    assert [e.container for e in repeated if isinstance(e, KillContainer)] == ["container-1"]
+
+
+def test_the_history_keeps_the_newest_moves_only() -> None:
+    allocation = a_running_allocation()
+    for second in range(3 * HISTORY_LIMIT):
+        allocation, _ = kill_again(allocation, at(second))
+        allocation = replace(allocation, killed_at=None)
+        allocation, _ = step(allocation, KillAsked(reason=f"number {second}"), at(second))
+    assert len(allocation.history) == HISTORY_LIMIT
+    assert f"number {3 * HISTORY_LIMIT - 1}" in allocation.history[-1]
