@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from resolute.wire.rest.extensions import GetLedgerResponse, LedgerRow
-from support.live import live_cluster, until
+from resolute.wire.rest.extensions import GetLedgerResponse, Instance, LedgerRow
+from support.live import LiveCluster, live_cluster, until
 
 STEPS = 90
 CHECKPOINT_EVERY = 25
@@ -21,6 +21,12 @@ PROVIDER = {
     "refuse": [{"launch": 1, "error": "no_capacity"}],
     "interruptions": [{"instance": 1, "after_steps": 12, "notice": "20s"}, {"instance": 2, "after_steps": 45}],
 }
+
+
+def all_gone(cluster: LiveCluster) -> tuple[Instance, ...] | None:
+    """Every machine that there ever was, once none of them is there any more."""
+    found = cluster.client.cluster.instances()
+    return found if all(one.state in ("gone", "refused") for one in found) else None
 
 
 def sum_of_parts(row: LedgerRow) -> float:
@@ -44,10 +50,7 @@ def test_a_trial_survives_a_refusal_a_notice_and_a_kill_and_the_ledger_tells(tmp
         experiment = cluster.submit({"script": script})
         assert experiment.wait(interval_s=0.2, timeout_s=150) == "COMPLETED"
         api = cluster.client
-        instances = until(
-            "the pool is empty",
-            lambda: (found := api.cluster.instances()) and all(i.state in ("gone", "refused") for i in found) and found,
-        )
+        instances = until("the pool is empty", lambda: all_gone(cluster))
         assert [i.state for i in instances] == ["refused", "gone", "gone", "gone"]
 
         (trial,) = experiment.list_trials()

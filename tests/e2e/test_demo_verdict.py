@@ -58,6 +58,12 @@ def edited(path: Path, **changes: Any) -> None:
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
+def written(path: Path, after_s: float) -> None:
+    """As if it had been written so many seconds after the start."""
+    moment = START.timestamp() + after_s
+    os.utime(path, (moment, moment))
+
+
 def the_experiment_failed(root: Path) -> None:
     observed(root, lambda seen: seen["experiment"].update(state="STATE_ERROR"))
 
@@ -75,11 +81,11 @@ def one_machine_served_two_runs(root: Path) -> None:
 
 
 def it_had_saved_before_the_notice(root: Path) -> None:
-    os.utime(root / "pools/default/instances/m-1/notice.json", (START.timestamp() + 13,) * 2)
+    written(root / "pools/default/instances/m-1/notice.json", 13)
 
 
 def it_saved_after_the_deadline(root: Path) -> None:
-    os.utime(root / "checkpoints/cccc-4/manifest.json", (START.timestamp() + 22,) * 2)
+    written(root / "checkpoints/cccc-4/manifest.json", 22)
 
 
 def it_resumed_one_step_too_early(root: Path) -> None:

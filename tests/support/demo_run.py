@@ -58,7 +58,8 @@ def _write(path: Path, content: Mapping[str, Any], *, written: float | None = No
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content))
     if written is not None:
-        os.utime(path, (at(written).timestamp(),) * 2)
+        moment = at(written).timestamp()
+        os.utime(path, (moment, moment))
 
 
 def _write_checkpoint(home: Path, uuid: str, run: int, step: int, when: float, parent: str | None) -> None:
