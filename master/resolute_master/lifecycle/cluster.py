@@ -49,9 +49,10 @@ INDEXES: Mapping[str, tuple[str, Callable[[Entity], tuple[IndexValue, ...]]]] = 
 }
 """name -> (kind, values under which an entity of that kind is found)."""
 
-_INDEXES_OF_KIND: dict[str, list[str]] = defaultdict(list)
+INDEXES_OF_KIND: dict[str, list[str]] = defaultdict(list)
+"""kind -> names of the indexes over it."""
 for _name, (_kind, _) in INDEXES.items():
-    _INDEXES_OF_KIND[_kind].append(_name)
+    INDEXES_OF_KIND[_kind].append(_name)
 
 
 class ClusterState:
@@ -101,7 +102,7 @@ class ClusterState:
             kind, key = KIND_OF[type(entity)], key_of(entity)
             self.forget(kind, key)
             self._tables[kind][key] = entity
-            for name in _INDEXES_OF_KIND[kind]:
+            for name in INDEXES_OF_KIND[kind]:
                 for value in INDEXES[name][1](entity):
                     self._indexes[name].setdefault(value, set()).add(key)
 
@@ -110,7 +111,7 @@ class ClusterState:
         entity = self._tables[kind].pop(key, None)
         if entity is None:
             return
-        for name in _INDEXES_OF_KIND[kind]:
+        for name in INDEXES_OF_KIND[kind]:
             for value in INDEXES[name][1](entity):
                 keys = self._indexes[name].get(value)
                 if keys is not None:

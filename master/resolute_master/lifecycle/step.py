@@ -15,7 +15,7 @@ from resolute_master.domain.change import KIND_OF, Counter, Decision, Entity, En
 from resolute_master.domain.effects import Effect
 from resolute_master.domain.ids import AllocationId, TaskId, TrialId
 from resolute_master.domain.metrics import LogRecord
-from resolute_master.lifecycle.cluster import INDEXES, ClusterState, IndexValue
+from resolute_master.lifecycle.cluster import INDEXES, INDEXES_OF_KIND, ClusterState, IndexValue
 
 E = TypeVar("E", bound=Entity)
 _GONE = object()
@@ -30,6 +30,8 @@ class Step:
         self.ids = ids
         self.sequence = sequence
         self._written: dict[tuple[str, EntityKey], Entity | object] = {}
+        self._listed: dict[str, dict[IndexValue, set[EntityKey]]] = {}
+        """Index -> value -> keys that were written with this value here: a look-up costs what it finds."""
         self._effects: dict[str, Effect | None] = {}
         self.logs: list[LogRecord] = list(base.logs) if isinstance(base, Step) else []
         self.decisions: list[Decision] = list(base.decisions) if isinstance(base, Step) else []
@@ -53,14 +55,9 @@ class Step:
         return entity
 
     def keys(self, index: str, value: IndexValue) -> frozenset[EntityKey]:
-        kind, values = INDEXES[index]
-        keys = set(self._base.keys(index, value))
-        for (written_kind, key), entity in self._written.items():
-            if written_kind == kind:
-                keys.discard(key)
-                if entity is not _GONE and value in values(cast(Entity, entity)):
-                    keys.add(key)
-        return frozenset(keys)
+        kind, _ = INDEXES[index]
+        unchanged = {key for key in self._base.keys(index, value) if (kind, key) not in self._written}
+        return frozenset(unchanged.union(self._listed.get(index, {}).get(value, ())))
 
     def find(self, type_: type[E], index: str, value: IndexValue) -> tuple[E, ...]:
         """Entities which the index lists under the value, by key."""
@@ -88,11 +85,22 @@ class Step:
     # -- writing -----------------------------------------------------------------------------------------------
 
     def put(self, entity: Entity) -> None:
-        self._written[(KIND_OF[type(entity)], key_of(entity))] = entity
+        self._write(KIND_OF[type(entity)], key_of(entity), entity)
 
     def delete(self, entity: Entity) -> None:
         """Forget it for good, also in the store."""
-        self._written[(KIND_OF[type(entity)], key_of(entity))] = _GONE
+        self._write(KIND_OF[type(entity)], key_of(entity), _GONE)
+
+    def _write(self, kind: str, key: EntityKey, entity: Entity | object) -> None:
+        before = self._written.get((kind, key), _GONE)
+        self._written[(kind, key)] = entity
+        for index in INDEXES_OF_KIND[kind]:
+            values = INDEXES[index][1]
+            listed = self._listed.setdefault(index, {})
+            for value in () if before is _GONE else values(cast(Entity, before)):
+                listed[value].discard(key)
+            for value in () if entity is _GONE else values(cast(Entity, entity)):
+                listed.setdefault(value, set()).add(key)
 
     def emit(self, effects: Iterable[Effect]) -> None:
         """To be done in the world after the commit."""
@@ -139,7 +147,8 @@ class Step:
         return Step(self, now=self.now, ids=ids, sequence=self.sequence)
 
     def keep(self, attempt: Step) -> None:
-        self._written.update(attempt._written)
+        for (kind, key), entity in attempt._written.items():
+            self._write(kind, key, entity)
         self._effects.update(attempt._effects)
         self.logs = attempt.logs
         self.decisions = attempt.decisions
