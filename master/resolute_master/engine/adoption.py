@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from resolute_master.domain import commands as c
+from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Entity
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import ExperimentId, TrialId
+from resolute_master.domain.ids import AllocationId, ExperimentId, TrialId, task_of
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.store.base import Store
@@ -42,6 +43,10 @@ async def _experiments_of(store: Store, state: ClusterState, command: c.Command)
             return {command.experiment}
         case c.KillTrial() | c.SetRunMetadata() | c.ReportRunnerState() | c.ReportProgress() | c.ReportEarlyExit():
             return await _of_trial(store, state, command.trial)
+        case c.RecordReports():
+            return {id_ for report in command.reports for id_ in await _of_trial(store, state, report.trial)}
+        case c.ReportCheckpoint():
+            return _of_allocation(state, command.allocation)
         case c.SetCheckpointMetadata() | c.SetCheckpointResources():
             return await _of_checkpoint(store, state, command.uuid)
         case c.DeleteCheckpoints():
@@ -58,6 +63,16 @@ async def _of_trial(store: Store, state: ClusterState, id_: TrialId) -> set[Expe
         return set()
     trial = await store.trial(id_)
     return set() if trial is None else {trial.experiment_id}
+
+
+def _of_allocation(state: ClusterState, id_: AllocationId) -> set[ExperimentId]:
+    """An allocation that has ended says in its own name whose it was."""
+    number = task_of(id_).partition(".")[0]
+    return (
+        {ExperimentId(int(number))}
+        if state.get(Allocation, id_) is None and number.isascii() and number.isdigit()
+        else set()
+    )
 
 
 async def _of_checkpoint(store: Store, state: ClusterState, uuid: str) -> set[ExperimentId]:

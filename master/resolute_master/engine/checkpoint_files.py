@@ -61,6 +61,8 @@ class CheckpointRemoval:
                 self._wanted.put_nowait(effect)
         while True:
             effect = await self._wanted.get()
+            if effect.key not in self._engine.state.outbox:
+                continue  # it was ordered twice, and is done
             try:
                 await self._remove(effect)
             except (OSError, ResoluteError) as error:

@@ -38,6 +38,14 @@ SNAPSHOT_EVERY = 1000
 """Cycles between journal snapshots. After each, every pool is looked at again, so that a replay may start there."""
 
 
+class RuleFault(ResoluteError):
+    """The rules have a bug that this command meets. Nothing of it was kept, so the master goes on for everybody else."""
+
+    def __init__(self, command: Command, cause: Exception) -> None:
+        super().__init__(f"{type(command).__name__} cannot be carried out: {type(cause).__name__}: {cause}")
+        self.__cause__ = cause
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """`replies` has one entry a command: its reply, or the error that refused it.
@@ -93,6 +101,8 @@ class Cycle:
             reply = apply(attempt, command)
         except ResoluteError as error:
             return error
+        except Exception as error:
+            return RuleFault(command, error)
         self._step.keep(attempt)
         self._accepted.append(command)
         if isinstance(command, MasterStarted | Reconsider):

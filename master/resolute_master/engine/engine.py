@@ -22,7 +22,7 @@ from resolute_master.domain.effects import Effect
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.adoption import entities_for
-from resolute_master.engine.cycle import SNAPSHOT_EVERY, Cycle
+from resolute_master.engine.cycle import SNAPSHOT_EVERY, Cycle, RuleFault
 from resolute_master.engine.journal import encode_state
 from resolute_master.engine.memory import Memory
 from resolute_master.lifecycle.cluster import ClusterState
@@ -40,7 +40,7 @@ BATCH_LIMIT = 200
 SAFETY_PASS_S = 60.0
 """Every pool is looked at so often, although each change is followed by a cycle of its own."""
 
-NOTHING_CHANGED = Unavailable("the engine has stopped")
+STOPPED = Unavailable("the engine has stopped")
 
 
 @dataclass(slots=True)
@@ -176,7 +176,7 @@ class Engine:
                     batch.append(_Waiting(Reconsider(), asyncio.get_running_loop().create_future()))
                 await self._cycle(batch)
         finally:
-            self._stop(self._stopped or NOTHING_CHANGED)
+            self._stop(self._stopped or STOPPED)
 
     async def _gather(self, next_pass: float) -> list[_Waiting]:
         """Wait for commands, or for the next deadline; take all that are there, up to the limit."""
@@ -212,6 +212,8 @@ class Engine:
             raise
         self.cycles += 1
         for waiting, reply in zip(batch, outcome.replies, strict=True):
+            if isinstance(reply, RuleFault):
+                log.error("%s", reply, exc_info=reply.__cause__)
             _answer(waiting, reply)
         if outcome.change is not None:
             self._publish(outcome.change)
@@ -237,9 +239,10 @@ class Engine:
 
     def _fail(self, batch: Sequence[_Waiting], error: BaseException) -> None:
         """What was asked may or may not be stored; the caller has to ask again."""
+        self._stopped = STOPPED
         if not isinstance(error, asyncio.CancelledError):
             log.error("the engine stops: %s: %s", type(error).__name__, error)
-        self._stopped = Unavailable(f"the master could not store the change: {error}")
+            self._stopped = Unavailable(f"the master could not store the change: {error or type(error).__name__}")
         for waiting in batch:
             _answer(waiting, self._stopped)
 

@@ -12,7 +12,16 @@ from resolute_master.domain.change import KIND_OF, KINDS, Change, Entity
 from resolute_master.domain.commands import COMMANDS, Command
 from resolute_master.domain.effects import Effect
 from resolute_master.lifecycle.cluster import ClusterState
-from resolute_master.store.encoding import decode_effect, decode_entity, encode_effect, encode_entity
+from resolute_master.store.encoding import (
+    decode_effect,
+    decode_entity,
+    decode_plain,
+    encode_effect,
+    encode_entity,
+    encode_plain,
+    from_plain,
+    to_plain,
+)
 
 
 @cache
@@ -21,11 +30,12 @@ def _encoder() -> msgspec.json.Encoder:
 
 
 def encode_commands(commands: Sequence[Command]) -> bytes:
-    return _encoder().encode([{"type": type(c).__name__, "body": c} for c in commands])
+    """With numbers that JSON cannot spell as words, as in the entities: a replay sees what the rules saw."""
+    return encode_plain([{"type": type(c).__name__, "body": to_plain(c)} for c in commands])
 
 
 def decode_commands(body: bytes) -> tuple[Command, ...]:
-    return tuple(msgspec.convert(row["body"], COMMANDS[row["type"]]) for row in msgspec.json.decode(body))
+    return tuple(from_plain(COMMANDS[row["type"]], row["body"]) for row in decode_plain(body))
 
 
 def encode_entities(entities: Iterable[Entity]) -> bytes:

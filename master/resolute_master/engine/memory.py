@@ -26,6 +26,9 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 
 Pools = Mapping[PoolName, PoolPolicy]
 
+STALE_DEADLINES = 100
+"""The heap is built anew when more of it than this, and more than half, is out of date."""
+
 
 def pool_of(entity: Entity) -> PoolName | None:
     """The pool whose decisions the entity takes part in."""
@@ -51,6 +54,8 @@ class Memory:
         """To be looked at in the next cycle, whatever changes."""
         self.revisit: dict[PoolName, datetime] = {}
         self._deadlines: list[tuple[datetime, str, str, EntityKey]] = []
+        """A heap that may hold moments which have been put off since; `_due` knows the ones in force."""
+        self._due: dict[tuple[str, EntityKey], datetime] = {}
         for name, policy in sorted(pools.items()):
             self.snapshots[name] = PoolSnapshot.build(
                 policy,
@@ -65,18 +70,26 @@ class Memory:
 
     def _watch_deadlines(self, entities: Iterable[Entity]) -> None:
         for entity in entities:
+            kind, key = KIND_OF[type(entity)], key_of(entity)
             due = deadline(entity, self.pools)
-            if due is not None:
-                key = key_of(entity)
-                heapq.heappush(self._deadlines, (due, KIND_OF[type(entity)], str(key), key))
+            if due is None:
+                self._due.pop((kind, key), None)
+            elif self._due.get((kind, key)) != due:
+                self._due[(kind, key)] = due
+                heapq.heappush(self._deadlines, (due, kind, str(key), key))
+        if len(self._deadlines) > STALE_DEADLINES + 2 * len(self._due):
+            self._deadlines = [(due, kind, str(key), key) for (kind, key), due in self._due.items()]
+            heapq.heapify(self._deadlines)
 
     def take_due(self, now: datetime) -> tuple[tuple[str, EntityKey], ...]:
         """(kind, key) of what may be due, each once, in order; the caller checks that it still is."""
-        due: dict[tuple[str, EntityKey], None] = {}
+        found: list[tuple[str, EntityKey]] = []
         while self._deadlines and self._deadlines[0][0] <= now:
-            _, kind, _, key = heapq.heappop(self._deadlines)
-            due[(kind, key)] = None
-        return tuple(sorted(due, key=lambda slot: (slot[0], str(slot[1]))))
+            due, kind, _, key = heapq.heappop(self._deadlines)
+            if self._due.get((kind, key)) == due:
+                del self._due[(kind, key)]
+                found.append((kind, key))
+        return tuple(sorted(found, key=lambda slot: (slot[0], str(slot[1]))))
 
     def next_wake(self) -> datetime | None:
         """When a cycle is to run even if no command comes."""
@@ -95,19 +108,21 @@ class Memory:
         self.snapshots.update(snapshots)
         self.sequence = change.journal.sequence
         self.digest = digest
+        for slot in change.deletes:
+            self._due.pop(slot, None)
         self._watch_deadlines(change.upserts)
         self.let_go(change.upserts)
 
     def let_go(self, entities: Iterable[Entity]) -> None:
         """Ended things stay in the store only, so that the memory is as large as what is alive."""
         for entity in entities:
-            match entity:
-                case Allocation(ended=True):
-                    self.state.forget("allocation", entity.id)
-                case Instance(over=True):
-                    self.state.forget("instance", entity.id)
-                case Experiment() if entity.state.terminal:
-                    self._forget_experiment(entity)
+            match self.state.get(type(entity), key_of(entity)):
+                case Allocation(ended=True) as allocation:
+                    self.state.forget("allocation", allocation.id)
+                case Instance(over=True) as instance:
+                    self.state.forget("instance", instance.id)
+                case Experiment() as experiment if experiment.state.terminal:
+                    self._forget_experiment(experiment)
                 case _:
                     pass
 

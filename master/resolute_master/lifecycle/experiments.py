@@ -197,7 +197,8 @@ def _act(step: Step, experiment: Experiment, actions: Iterable[search.SearchActi
                     _create_trial(step, experiment, action)
             case search.Stop(request_id=request_id):
                 for trial in step.find(Trial, "trial_of_request", request_id):
-                    if not trial.state.gone:
+                    # Searches with the same seed draw the same request ids.
+                    if trial.experiment_id == experiment.id and not trial.state.gone:
                         step.put(replace(trial, searcher_done=True))
                         trials.set_state(step, step.need(Trial, trial.id), S.STOPPING_COMPLETED)
             case search.Shutdown(cancel=cancel_, failure=failure):

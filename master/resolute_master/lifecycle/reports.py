@@ -9,6 +9,7 @@ from typing import Any
 
 from resolute.errors import AlreadyExists, Conflict, FailedPrecondition, NotFound
 from resolute.wire.states import CheckpointState
+from resolute.wire.states import ExperimentState as S
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.commands import ReportCheckpoint, StoredReport
@@ -127,6 +128,9 @@ def checkpoint(step: Step, command: ReportCheckpoint) -> None:
         raise Conflict(
             f"run {run_id} of trial {trial.id} is over: run {trial.run_id} has begun; its reports are refused"
         )
+    experiment = step.need(Experiment, trial.experiment_id)
+    if experiment.state in (S.DELETING, S.DELETE_FAILED):
+        raise FailedPrecondition(f"experiment {experiment.id} is being deleted: its checkpoints are no longer kept")
     step.put(
         Checkpoint(
             uuid=command.uuid,
@@ -151,7 +155,7 @@ def checkpoint(step: Step, command: ReportCheckpoint) -> None:
 
 def _run_of(allocation: AllocationId) -> int:
     number_ = allocation.rpartition(".")[2]
-    if not number_.isdigit():
+    if not (number_.isascii() and number_.isdigit()):
         raise NotFound("allocation", allocation)
     return int(number_)
 
@@ -193,8 +197,6 @@ def delete_checkpoints(step: Step, uuids: tuple[str, ...]) -> None:
         found = need_checkpoint(step, uuid)
         trial = need_trial(step, found.trial_id)
         if not trial.state.gone and trial.latest_checkpoint and trial.latest_checkpoint.uuid == uuid:
-            raise FailedPrecondition(
-                f"checkpoint '{uuid}' is where trial {trial.id} would resume; pause or end the trial first"
-            )
+            raise FailedPrecondition(f"checkpoint '{uuid}' is where trial {trial.id} would resume; end the trial first")
         if found.state is not CheckpointState.DELETED:
             step.emit([RemoveCheckpoint(uuid=uuid, experiment=found.experiment_id)])
