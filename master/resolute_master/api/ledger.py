@@ -24,7 +24,7 @@ async def get_ledger(call: Call, _: None) -> GetLedgerResponse:
     runs = await runs_on(api, instances)
     rows = tuple(_instance_row(i, books.book_instance(i, runs, now)) for i in instances if i.paid_from is not None)
     interruptions = tuple(_interruption(i, instances) for i in books.interruptions(runs))
-    lost = sum(interruption.steps_lost for interruption in interruptions)
+    lost = sum(run.steps_done - run.steps_kept for run in runs)
     return GetLedgerResponse(instances=rows, totals=_sum([r.row for r in rows], lost), interruptions=interruptions)
 
 
