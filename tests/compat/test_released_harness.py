@@ -1,0 +1,84 @@
+"""A trial of the released harness runs here: it reports, saves, is preempted, and goes on where it was."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from resolute.wire.rest.checkpoints import GetCheckpointsQuery
+from support.api_released import PYTHON, ReleasedDet
+from support.live import LiveCluster, until
+
+pytestmark = [pytest.mark.needs("determined"), pytest.mark.needs("namespaces")]
+
+STEPS = 120
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Path:
+    directory = tmp_path / "model"
+    directory.mkdir()
+    shutil.copy(Path(__file__).parent / "released_trial.py", directory)
+    config = {
+        "name": "released-harness",
+        "entrypoint": f"{PYTHON} released_trial.py",
+        "hyperparameters": {"steps": STEPS},
+        "searcher": {"name": "single", "metric": "loss", "max_length": {"batches": STEPS}},
+        "max_restarts": 0,
+    }
+    (directory / "config.json").write_text(json.dumps(config))
+    return directory
+
+
+def test_a_trial_is_preempted_and_goes_on(det: ReleasedDet, cluster: LiveCluster, context: Path) -> None:
+    printed = det("experiment", "create", str(context / "config.json"), str(context))
+    id_ = next(line.split()[2] for line in printed.splitlines() if line.startswith("Created experiment "))
+    client = cluster.client
+    (trial,) = client.experiments.trials(int(id_))
+
+    until("it trains", lambda: client.trials.get(trial.id).total_batches_processed >= 10)
+    det("experiment", "pause", id_)
+    until("the run has ended", lambda: client.trials.allocations(trial.id)[0].end_time)
+    (first,) = client.trials.allocations(trial.id)
+    assert (first.preempted, first.exit_code) == (True, 0)
+    (saved,) = client.trials.checkpoints(trial.id, GetCheckpointsQuery())
+    resumed = saved.metadata["steps_completed"]
+    assert 10 <= resumed < STEPS
+    assert set(saved.resources) == {"state.json", "metadata.json"}
+
+    det("experiment", "activate", id_)
+    assert det("experiment", "wait", id_)
+    logs = det("experiment", "logs", id_)
+    assert f"preempted at step {resumed}" in logs
+    assert f"run 2 begins at step {resumed}" in logs
+    assert f"finished at step {STEPS}" in logs
+    shown = client.trials.get(trial.id)
+    assert (shown.restarts, shown.total_batches_processed) == (0, STEPS)
+    assert shown.latest_validation is not None
+    assert shown.latest_validation.metrics.avg_metrics == {"loss": 1.0 / STEPS}
+    reports = list(client.trials.metrics([trial.id], "training"))
+    assert [r.total_batches for r in reports if not r.archived] == list(range(1, STEPS + 1))
+    downloaded = context.parent / "checkpoint"
+    last = max(client.trials.checkpoints(trial.id, GetCheckpointsQuery()), key=lambda c: c.metadata["steps_completed"])
+    assert last.uuid in det("checkpoint", "describe", last.uuid)
+    det("checkpoint", "download", last.uuid, "--output-dir", str(downloaded), "--mode", "master")
+    assert json.loads((downloaded / "state.json").read_text()) == {"done": STEPS}
+
+
+def test_two_tasks_of_the_released_harness_run_at_once(det: ReleasedDet, cluster: LiveCluster, context: Path) -> None:
+    """Each sees its own files of its own task, although both read them from the same path."""
+    ids = []
+    for _ in range(2):
+        printed = det("experiment", "create", str(context / "config.json"), str(context))
+        ids.append(next(line.split()[2] for line in printed.splitlines() if line.startswith("Created experiment ")))
+    client = cluster.client
+    trials = [client.experiments.trials(int(id_))[0] for id_ in ids]
+    until("both train", lambda: all(client.trials.get(t.id).total_batches_processed >= 5 for t in trials))
+    states = [client.get_experiment(int(id_)).state for id_ in ids]
+    assert states == ["RUNNING", "RUNNING"]
+    for id_ in ids:
+        assert det("experiment", "wait", id_)
+        assert f"finished at step {STEPS}" in det("experiment", "logs", id_)
