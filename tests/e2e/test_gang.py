@@ -6,10 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from resolute.testing.diary import read_diary
 from support.diary_checker import check
 from support.live import gone, kill_pid, live_cluster, record_of, until
-
-from resolute.testing.diary import read_diary
 
 STEPS = 60
 CHECKPOINT_EVERY = 5

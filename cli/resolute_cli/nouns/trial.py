@@ -24,7 +24,12 @@ def describe(cli: Invocation, args: argparse.Namespace) -> None:
     trial = api.trials.get(args.trial_id)
     query = GetTrialWorkloadsQuery(limit=args.limit, offset=args.offset, include_batch_metrics=args.metrics)
     workloads = api.trials.workloads(args.trial_id, query)
-    values = {"trial": as_mapping(trial), "workloads": [as_mapping(workload) for workload in workloads]}
+    attempts = api.trials.allocations(args.trial_id)
+    values = {
+        "trial": as_mapping(trial),
+        "workloads": [as_mapping(workload) for workload in workloads],
+        "allocations": [as_mapping(attempt) for attempt in attempts],
+    }
     if cli.render.format == "json":
         cli.render.value(values)
         return
@@ -38,7 +43,7 @@ def describe(cli: Invocation, args: argparse.Namespace) -> None:
     rows = [_workload_row(step, metrics=args.metrics) for step in steps_of(workloads)]
     cli.render.table(names, rows, values, title="Workloads")
     if cli.render.format is None:
-        _attempts_table(cli, api.trials.allocations(args.trial_id))
+        _attempts_table(cli, attempts)
 
 
 def _attempts_table(cli: Invocation, attempts: Sequence[TrialAllocation]) -> None:

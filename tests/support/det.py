@@ -1,0 +1,86 @@
+"""The `det` command as a person runs it: a process with a home directory of its own."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from resolute_cli.invocation import Invocation
+from resolute_cli.main import main
+from resolute_cli.render import Renderer
+
+
+class Det:
+    """`det(...)` runs a command that must end with `code` and gives what it printed."""
+
+    def __init__(self, home: Path, master: str = "") -> None:
+        self.home = home
+        home.mkdir(parents=True, exist_ok=True)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("DET_", "XDG_"))}
+        self.environ = {**kept, "HOME": str(home), **({"DET_MASTER": master} if master else {})}
+
+    def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self._command(arguments),
+            env={**self.environ, **variables},
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    def __call__(self, *arguments: str, code: int = 0, **variables: str) -> str:
+        ran = self.run(*arguments, **variables)
+        assert ran.returncode == code, f"det {' '.join(arguments)}: {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
+        return ran.stdout
+
+    def text(self, *arguments: str) -> str:
+        """What a command tells a person, run inside this process: a test asks many times, and starting takes longer
+        than answering."""
+        out, err = io.StringIO(), io.StringIO()
+        invocation = Invocation(environ=self.environ, render=Renderer(out, err), stdin=io.StringIO())
+        code = main(arguments, invocation)
+        assert code == 0, f"det {' '.join(arguments)}: {code}\n{out.getvalue()}\n{err.getvalue()}"
+        return out.getvalue()
+
+    def json(self, *arguments: str) -> Any:
+        """What it tells a program, run inside this process."""
+        return json.loads(self.text(*arguments, "--json"))
+
+    def refused(self, *arguments: str, code: int = 1, **variables: str) -> str:
+        """What the command says when it ends with `code` and prints no result."""
+        ran = self.run(*arguments, **variables)
+        assert (ran.returncode, ran.stdout) == (code, ""), f"{ran.returncode}\n{ran.stdout}\n{ran.stderr}"
+        assert "Traceback" not in ran.stderr
+        return ran.stderr
+
+    @contextmanager
+    def in_background(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """For a command that goes on, such as one that follows a log. It is ended on the way out."""
+        process = subprocess.Popen(
+            self._command(arguments),
+            env=self.environ,
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+    @staticmethod
+    def _command(arguments: tuple[str, ...]) -> list[str]:
+        return [sys.executable, "-m", "resolute_cli.main", *arguments]
