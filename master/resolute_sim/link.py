@@ -19,6 +19,8 @@ Message = TypeVar("Message", AgentMessage, MasterMessage)
 LATENCY_S = (0.001, 0.05)
 """One message takes so long, at least and at most."""
 
+APART_S = 1e-6
+
 
 class Lane(Generic[Message]):
     """One direction. Messages arrive in order; those in flight when it is cut are lost."""
@@ -34,7 +36,8 @@ class Lane(Generic[Message]):
 
     def send(self, message: Message) -> None:
         loop = asyncio.get_running_loop()
-        self._last_arrival = max(self._last_arrival, loop.time() + self._rng.uniform(*LATENCY_S))
+        # Strictly later than the one before: timers of one moment have no order.
+        self._last_arrival = max(self._last_arrival + APART_S, loop.time() + self._rng.uniform(*LATENCY_S))
         frame = encode_frame(message)
         loop.call_at(self._last_arrival, self._arrive, frame)
 

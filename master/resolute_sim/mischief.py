@@ -14,10 +14,11 @@ from resolute_master.domain.agent import Agent
 from resolute_master.domain.change import Change
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import PoolName
+from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
 from resolute_provisioner.clouds.fake import FakeMachine
-from resolute_provisioner.model import Observed
+from resolute_provisioner.model import Intent, Observed
 from resolute_sim.machine import SimulatedMachine, notice_of
 from resolute_sim.master import Killed
 from resolute_sim.weather import Fault
@@ -219,8 +220,9 @@ class Mischief:
 
 
 async def restore_order(world: World) -> None:
-    """The users' last wish: everything that was stopped for a time goes on."""
-    for _ in range(3):
+    """The users' last wish: everything that was stopped for a time goes on. Of the machines that they closed they may leave
+    some as they are: the pool is to do without."""
+    for _ in range(2):
         while world.master is None:  # noqa: ASYNC110  # virtual time costs nothing
             await asyncio.sleep(0.5)
         state = world.master.engine.state
@@ -228,7 +230,10 @@ async def restore_order(world: World) -> None:
             c.ActivateExperiment(experiment=e.id) for e in state.all(Experiment) if e.state is ExperimentState.PAUSED
         ]
         for agent in state.all(Agent):
-            if not agent.enabled:
+            instance = None if agent.instance_id is None else state.get(Instance, agent.instance_id)
+            if world.rng.random() < 0.5:
+                continue
+            if not agent.enabled or (agent.draining and not _ending(instance)):
                 wishes.append(c.SetAgentEnabled(agent=agent.id, enabled=True))
             wishes += [
                 c.SetSlotEnabled(agent=agent.id, index=slot.index, enabled=True)
@@ -241,3 +246,8 @@ async def restore_order(world: World) -> None:
             except ResoluteError:
                 pass  # it has ended meanwhile
         await asyncio.sleep(5.0)
+
+
+def _ending(instance: Instance | None) -> bool:
+    """The master itself empties the machine."""
+    return instance is not None and (instance.intent is Intent.STOP or instance.draining_since is not None)

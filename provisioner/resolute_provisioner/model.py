@@ -161,8 +161,9 @@ class InstanceView:
     """Since when nothing runs there; None while something does and before the agent joined."""
     notice: InstanceNotice | None = None
     draining_since: datetime | None = None
-    """Set while nothing new may be placed there because a plan asked for a drain. (A machine that a person disabled is
-    not draining: it has fewer `slots`.)"""
+    """Set while nothing new may be placed there because a plan asked for a drain."""
+    disabled: bool = False
+    """A person has closed it to new work. A machine of which only some slots are closed has fewer `slots`."""
     reserved_for: tuple[str, ...] = ()
     """Tokens of the gangs it was launched for: a preference, never a lock."""
 

@@ -69,7 +69,7 @@ def _judge(pool: PoolScaling, view: InstanceView, now: datetime, mass_loss: bool
         never_joined=never_joined and not stopping,
         lost=overdue and not mass_loss and not stopping,
         suspect=overdue and mass_loss and not stopping,
-        capacity=reachable and not (leaving or never_joined or overdue),
+        capacity=reachable and not (leaving or never_joined or overdue or view.disabled),
     )
 
 

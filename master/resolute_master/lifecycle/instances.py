@@ -52,7 +52,7 @@ def _view(step: Step, instance: Instance) -> InstanceView:
         instance_id=instance.id,
         token=instance.token,
         offer_id=instance.offer_id,
-        slots=instance.slots if agent is None else sum(s.enabled for s in agent.slots) if agent.enabled else 0,
+        slots=instance.slots if agent is None else sum(s.enabled and not s.draining for s in agent.slots),
         intent=instance.intent,
         observed=instance.observed,
         requested_at=instance.requested_at,
@@ -66,6 +66,7 @@ def _view(step: Step, instance: Instance) -> InstanceView:
         idle_since=instance.idle_since,
         notice=InstanceNotice(kind=notice.kind, deadline=notice.deadline, reason=notice.reason) if notice else None,
         draining_since=instance.draining_since,
+        disabled=agent is not None and (agent.draining or not agent.enabled),
         reserved_for=instance.gangs,
     )
 

@@ -130,6 +130,13 @@ def test_machines_on_their_way_out_still_count_against_the_maximum() -> None:
     assert plan(a_pool(high=1), gone, work=demand(a_gang("a"))).launches
 
 
+def test_a_machine_that_a_person_has_disabled_is_no_capacity_and_goes_when_it_idles() -> None:
+    closed = replace(joined("i-1", idle_s=10), disabled=True)
+    assert launched(plan(a_pool(), closed, work=demand(a_gang("a")))) == [("small", ("a",))]
+    assert returned(plan(a_pool(high=1), closed, work=demand(a_gang("a")))) == {"i-1": Cause.MAKE_ROOM}
+    assert returned(plan(a_pool(), replace(joined("i-1", idle_s=400), disabled=True))) == {"i-1": Cause.IDLE}
+
+
 def test_excluded_machines_are_no_capacity_for_that_gang() -> None:
     assert plan(a_pool(), joined("i-1"), work=demand(a_gang("a", excluded=frozenset({"i-1"})))).launches
 
