@@ -10,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 
 from resolute_sim.simulation import Outcome, simulate
@@ -38,7 +39,7 @@ def _many(seeds: range, processes: int) -> int:
     broken: list[Outcome] = []
     commits, hours = 0, 0.0
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        for count, outcome in enumerate(pool.map(_checked, seeds, chunksize=5), start=1):
+        for count, outcome in enumerate(pool.map(partial(simulate, with_replay=True), seeds, chunksize=5), start=1):
             commits += outcome.commits
             hours += outcome.virtual_s / 3600.0
             if outcome.violations:
@@ -50,10 +51,6 @@ def _many(seeds: range, processes: int) -> int:
                     flush=True,
                 )
     return 1 if broken else 0
-
-
-def _checked(seed: int) -> Outcome:
-    return simulate(seed, with_replay=True)
 
 
 def _summary(outcome: Outcome) -> str:
