@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from resolute.errors import Conflict, NotFound
+from resolute.errors import Conflict, FailedPrecondition, NotFound
 from resolute.wire.agent_link import ContainerReport, Device, Exit
 from resolute.wire.states import ContainerState, FailureKind, NoticeKind
 from resolute_master.domain.agent import Agent, MachineNotice, Slot
@@ -19,6 +19,7 @@ from resolute_master.domain.instance import Instance
 from resolute_master.lifecycle import allocation as machine
 from resolute_master.lifecycle import allocations, instances
 from resolute_master.lifecycle.step import Step
+from resolute_provisioner.model import Intent
 
 
 def containers_on(step: Step, agent: AgentId) -> tuple[tuple[Allocation, Container], ...]:
@@ -45,12 +46,14 @@ def register(step: Step, command: RegisterAgent) -> tuple[ContainerId, ...]:
     """Take the agent in, believe its reports, and answer which containers it is expected to have.
 
     Raises `NotFound` for a machine that nobody asked for, or that is over. What was on an agent that comes back with other
-    devices has failed with them.
+    devices, or in another pool, has failed with what it had there.
     """
     before = step.get(Agent, command.agent)
     instance = _instance_of(step, command)
-    if before is not None and _devices(before) != command.devices:
+    if before is not None and _devices(before) != _by_index(command.devices):
         _fail_all(step, command.agent, FailureKind.AGENT_FAILED, "the agent came back with other devices")
+    elif before is not None and before.pool != command.pool:
+        _fail_all(step, command.agent, FailureKind.AGENT_FAILED, f"the agent came back in pool {command.pool}")
     agent = Agent(
         id=command.agent,
         pool=command.pool,
@@ -63,7 +66,7 @@ def register(step: Step, command: RegisterAgent) -> tuple[ContainerId, ...]:
         enabled=before.enabled if before else True,
         draining=before.draining if before else False,
         instance_id=command.instance,
-        notice=before.notice if before else None,
+        notice=_notice_in_force(step, before, command),
     )
     step.put(agent)
     if instance is not None:
@@ -85,6 +88,18 @@ def _instance_of(step: Step, command: RegisterAgent) -> Instance | None:
     return instance
 
 
+def _notice_in_force(step: Step, before: Agent | None, command: RegisterAgent) -> MachineNotice | None:
+    """A machine of one's own that starts again after its announced end has survived it; a cloud's is ended by the planner."""
+    notice = before.notice if before is not None else None
+    if notice is None or command.instance is not None or before is None or before.incarnation == command.incarnation:
+        return notice
+    return notice if notice.deadline is None or notice.deadline > step.now else None
+
+
+def _by_index(devices: tuple[Device, ...]) -> tuple[Device, ...]:
+    return tuple(sorted(devices, key=lambda device: device.index))
+
+
 def _devices(agent: Agent) -> tuple[Device, ...]:
     return tuple(slot.device for slot in agent.slots)
 
@@ -92,7 +107,7 @@ def _devices(agent: Agent) -> tuple[Device, ...]:
 def _slots(before: Agent | None, devices: tuple[Device, ...]) -> tuple[Slot, ...]:
     """Flags set by operators stay with the device."""
     known = {slot.device: slot for slot in before.slots} if before else {}
-    return tuple(known.get(device, Slot(device=device)) for device in sorted(devices, key=lambda d: d.index))
+    return tuple(known.get(device, Slot(device=device)) for device in _by_index(devices))
 
 
 def _fail_missing(step: Step, agent: AgentId, reported: set[str]) -> None:
@@ -138,7 +153,7 @@ def _believe(step: Step, id_: AgentId, report_: ContainerReport) -> None:
 def notice(step: Step, command: ReportNotice) -> None:
     """The machine will go away: place nothing there, ask for checkpoints with the deadline, get a replacement."""
     agent = _fence(step, command.agent, command.incarnation)
-    if agent.notice is not None and (agent.notice.kind, agent.notice.deadline) == (command.kind, command.deadline):
+    if agent.notice is not None and not _is_news(agent.notice, command):
         return
     told = MachineNotice(kind=command.kind, deadline=command.deadline, reason=command.reason, received_at=step.now)
     step.put(replace(agent, notice=told))
@@ -152,6 +167,15 @@ def notice(step: Step, command: ReportNotice) -> None:
         return
     for allocation, _ in containers_on(step, agent.id):
         allocations.preempt(step, allocation.id, reason, deadline=command.deadline, notice=command.kind)
+
+
+def _is_news(before: MachineNotice, command: ReportNotice) -> bool:
+    """A mere risk takes nothing back from a certain end; of two reasons to end the sooner one counts."""
+    if command.kind is before.kind:
+        return command.deadline != before.deadline
+    if NoticeKind.REBALANCE in (command.kind, before.kind):
+        return before.kind is NoticeKind.REBALANCE
+    return command.deadline is not None and (before.deadline is None or command.deadline < before.deadline)
 
 
 # ------------------------------------------------------------------------------------------------------------ loss
@@ -203,6 +227,10 @@ def _fail(step: Step, allocation: Allocation, container: Container, failure: Fai
 
 def set_enabled(step: Step, id_: AgentId, *, enabled: bool, draining: bool) -> None:
     agent = need(step, id_)
+    instance = step.get(Instance, agent.instance_id) if agent.instance_id else None
+    given_back = instance is not None and (instance.intent is Intent.STOP or instance.draining_since is not None)
+    if given_back and enabled and not draining:
+        raise FailedPrecondition(f"agent '{id_}' cannot be enabled: its machine is being given back")
     step.put(replace(agent, enabled=enabled or draining, draining=draining))
     if not enabled and not draining:
         for allocation, _ in containers_on(step, id_):
