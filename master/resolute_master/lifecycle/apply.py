@@ -35,6 +35,7 @@ def settle(step: Step) -> None:
 def _apply(step: Step, command: c.Command) -> Any:
     match command:
         case c.MasterStarted():
+            instances.trust_configuration_again(step)
             return agents.disconnect_all(step)
         case c.Reconsider():
             return None

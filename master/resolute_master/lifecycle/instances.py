@@ -75,6 +75,14 @@ def beliefs(step: Step, pool: PoolName) -> dict[str, OfferBelief]:
     return {b.belief.offer_id: b.belief for b in step.find(PoolBelief, "beliefs_of_pool", pool)}
 
 
+def trust_configuration_again(step: Step) -> None:
+    """A master that starts may have been given another configuration: what a cloud called wrong is asked for again,
+    once. Shortage and quotas are no matter of configuration and stay remembered."""
+    for known in step.all(PoolBelief):
+        if known.belief.misconfigured:
+            step.put(replace(known, belief=risk.forget(known.belief)))
+
+
 def apply_plan(step: Step, scaling: PoolScaling, plan: ScalePlan) -> None:
     offers = {offer.offer_id: offer for offer in scaling.offers}
     for launch in plan.launches:
