@@ -260,4 +260,5 @@ class _Boot:
             instance_id=instance.id,
             join_token=self._hub.join_token(instance.id),
             artificial_slots=instance.slots,
+            master_timeout_s=self._provider.master_timeout,
         )

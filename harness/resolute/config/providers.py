@@ -126,6 +126,8 @@ class LocalProvider(_Provider):
     """How long a machine takes to start."""
     price_per_hour: Annotated[Number, Field(ge=0)] = 0.0
     """What the ledger books for a machine's hour."""
+    master_timeout: PositiveDuration = 600.0
+    """How long a machine may be without its master before it ends itself."""
     refuse: tuple[LaunchRefusal, ...] = ()
     """Launches that are refused."""
     interruptions: tuple[Interruption, ...] = ()
