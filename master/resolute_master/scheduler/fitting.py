@@ -132,6 +132,8 @@ class Rooms:
         self._later = _Index(snapshot.later_groups)
         self._aux: list[tuple[tuple[float, ...], AgentId]] | None = None
         self._aux_limit = snapshot.policy.max_aux_containers_per_agent
+        self.softly_held = False
+        """Something has a soft hold."""
 
     def state(self, agent: AgentId) -> _State:
         state = self._states.get(agent)
@@ -236,6 +238,7 @@ class Rooms:
         state = self.state(agent)
         if soft:
             state.softly_held += slots
+            self.softly_held = True
         else:
             state.held += slots
             self._moved(agent, state)

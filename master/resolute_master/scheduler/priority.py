@@ -7,7 +7,8 @@
    holds is kept for it, and nothing that comes later may take it.
 3. When none holds, the first such allocation of each priority gets a reservation on the agents that will be free for it
    soonest, and what comes later starts only beside it. With preemption on, work that can be preempted again
-   may run there meanwhile.
+   may run there meanwhile; what cannot be preempted again makes nobody leave while one that comes before it has only a
+   reservation: the reservation would move to the room that was made, and somebody else would have to leave, for ever.
 4. So less important work overtakes more important only where that cannot start anyway and is not delayed.
 5. A job with `max_slots` never holds more, counting what is still leaving; what is over waits and holds nothing.
 
@@ -244,6 +245,8 @@ class _Pass:
         return Verdict.WAITING
 
     def _make_leave(self, shape: Shape, key: QueueKey, allocation: Allocation) -> bool:
+        if not shape.preemptible and self._rooms.softly_held:
+            return False
         claim = Claim(
             allocation=allocation.id,
             job=allocation.job_id,

@@ -344,3 +344,19 @@ def test_an_event_touches_few_entries_and_hardly_more_in_a_pool_ten_times_as_lar
     for name, count in large.items():
         assert 0 < count <= 2 * small[name] + 64, f"{name}: {small[name]} -> {count}"
         assert count <= (1500 if name == "decision" else 500), f"{name}: {count}"
+
+
+def test_what_cannot_be_preempted_makes_nobody_leave_while_a_reservation_could_move_there() -> None:
+    """Else the reservation moves to the emptied agent, the room goes to others, and the next one is made to leave."""
+    agents = [an_agent(name, 2) for name in "abc"]
+    firm = [on(waiting("f1", "early"), {"a": (0,)}), on(waiting("f2", "early"), {"b": (0,)})]
+    soft = [
+        on(waiting(f"s{n}", "low"), {agent: (slot,)})
+        for n, (agent, slot) in enumerate([("a", 1), ("b", 1), ("c", 0), ("c", 1)])
+    ]
+    work = [waiting("head", "early", 4), waiting("firm", "late", preemptible=False)]
+    snapshot = pool(agents, *firm, *soft, *work)
+    assert holds(snapshot)["head"][0] is HoldKind.RUNNING
+    assert schedule(snapshot).preempt == ()
+    # Without the head it may.
+    assert set(evicts(schedule(snapshot.without_allocation(work[0].id))).values()) == {"firm"}
