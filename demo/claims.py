@@ -17,6 +17,9 @@ SUM_TOLERANCE_S = 1e-6
 """Sums of floating-point numbers in another order."""
 BILL_TOLERANCE_S = 0.01
 """Between the bill by the API and the one by the machines' own files, per machine: times are rounded on the way."""
+UNREPORTED_STEPS = 25
+"""A machine that is switched off takes along the reports of its last steps; the marks of steps are sent beside them and may
+be ahead. So many steps take more than a second and a half."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,12 +301,11 @@ def steps_lost(evidence: Evidence) -> Iterator[Claim]:
     )
     for cut in cut_runs:
         entry = booked[cut.run["allocationId"]]
-        again = max(reported_steps(evidence, cut.run)) - int(cut.next_run["stepsAtStart"])
         repeated = len(set(reported_steps(evidence, cut.run)) & set(reported_steps(evidence, cut.next_run)))
-        wanted = 0 if cut.noticed else again
+        unreported = entry["stepsLost"] - repeated
         yield Claim(
             text=f"steps lost {'with notice are 0' if cut.noticed else 'without notice are those that were done again'}",
-            holds=entry["stepsLost"] == wanted == repeated,
+            holds=(entry["stepsLost"] == repeated == 0) if cut.noticed else (0 <= unreported <= UNREPORTED_STEPS),
             seen=f"{entry['stepsLost']} by the ledger, {repeated} steps were reported again",
         )
     total = sum(one["stepsLost"] for one in booked.values())

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from demo.claims import Claim, judge
+from demo.claims import UNREPORTED_STEPS, Claim, judge
 from demo.director import Order, Plot, decide
 from demo.evidence import Evidence, living_processes, read_evidence
 from demo.pictures import Picture
@@ -156,6 +156,14 @@ def fewer_steps_are_said_to_be_lost(root: Path) -> None:
     observed(root, lambda seen: seen["ledger"]["interruptions"][1].update(stepsLost=2))
 
 
+def steps_are_invented(root: Path) -> None:
+    observed(root, lambda seen: seen["ledger"]["interruptions"][1].update(stepsLost=3 + UNREPORTED_STEPS + 1))
+
+
+def a_notice_cost_a_step(root: Path) -> None:
+    observed(root, lambda seen: seen["ledger"]["interruptions"][0].update(stepsLost=1))
+
+
 def a_checkpoint_was_changed_afterwards(root: Path) -> None:
     edited(root / "checkpoints/cccc-6/trainer.json", more="bytes")
 
@@ -185,6 +193,8 @@ CHEATS: tuple[tuple[Callable[[Path], None], str], ...] = (
     (it_is_cheaper_than_its_price, "the price is"),
     (an_interruption_was_left_out, "the ledger knows each interruption"),
     (fewer_steps_are_said_to_be_lost, "those that were done again"),
+    (steps_are_invented, "those that were done again"),
+    (a_notice_cost_a_step, "with notice are 0"),
     (a_checkpoint_was_changed_afterwards, "every checkpoint file"),
     (a_machine_still_runs, "zero machines"),
 )
