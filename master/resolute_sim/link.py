@@ -27,7 +27,7 @@ class Lane(Generic[Message]):
 
     def __init__(self, rng: random.Random, decode: Callable[[str], Message | None]) -> None:
         self._rng = rng
-        self._decode = decode
+        self._decode: Callable[[str], Message | None] = decode
         self._arrived: asyncio.Queue[Message | None] = asyncio.Queue()
         self._last_arrival = 0.0
         self.broken = False
@@ -49,10 +49,18 @@ class Lane(Generic[Message]):
         """None at the end."""
         if self.closed:
             return None
-        return await self._arrived.get()
+        message = await self._arrived.get()
+        self.closed = self.closed or message is None
+        return message
+
+    def finish(self) -> None:
+        """The sender has died: what it has sent still arrives, then the end."""
+        if not self.broken:
+            self._last_arrival = max(self._last_arrival, asyncio.get_running_loop().time()) + APART_S
+            asyncio.get_running_loop().call_at(self._last_arrival, self._arrived.put_nowait, None)
 
     def close(self) -> None:
-        """Tell the receiver that nothing more will come."""
+        """The receiver hears no more."""
         if not self.closed:
             self.closed = True
             while not self._arrived.empty():
@@ -99,8 +107,7 @@ class AgentEnd:
 
     async def close(self) -> None:
         self._link.to_agent.close()
-        if not self._link.to_master.broken:
-            asyncio.get_running_loop().call_later(LATENCY_S[1], self._link.to_master.close)
+        self._link.to_master.finish()
 
 
 class MasterEnd:
@@ -123,5 +130,4 @@ class MasterEnd:
     async def close(self) -> None:
         """What was sent before still arrives."""
         self._link.to_master.close()
-        if not self._link.to_agent.broken:
-            asyncio.get_running_loop().call_later(LATENCY_S[1], self._link.to_agent.close)
+        self._link.to_agent.finish()

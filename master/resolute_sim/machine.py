@@ -143,11 +143,11 @@ class SimulatedMachine:
         self._notices.put(notice)
 
     def crash_agent(self) -> None:
-        """A SIGKILL of the agent alone: its containers go on."""
+        """A SIGKILL of the agent alone: its containers go on, and what it has sent is on its way."""
         if self._process is not None:
             self._process.cancel()
         if self.link is not None:
-            self.link.cut(tell_agent=False)
+            self.link.to_master.finish()
 
     def failure(self) -> BaseException | None:
         """What broke the machine's own code."""

@@ -23,6 +23,7 @@ from resolute_master.engine.reporting import Reporting
 from resolute_master.store.memory import CommitHook, MemoryStore, MemoryTables
 from resolute_provisioner.bootstrap import MachineBoot
 from resolute_provisioner.clouds.base import Cloud, CloudCapabilities, CloudInstance, Launched, LaunchRequest
+from resolute_provisioner.clouds.fake import Range
 from resolute_provisioner.reconcile import Reconciler
 
 Result = TypeVar("Result")
@@ -77,6 +78,19 @@ class UnansweredCloud:
             task.exception()  # seen: nobody may be left to be told
 
 
+class LatentStore(MemoryStore):
+    """A store whose commits take their time, so that the world goes on meanwhile."""
+
+    def __init__(self, tables: MemoryTables, *, hook: CommitHook, rng: random.Random, commit_s: Range) -> None:
+        super().__init__(tables, hook=hook)
+        self._rng = rng
+        self._commit_s = commit_s
+
+    async def commit(self, change: Change) -> None:
+        await asyncio.sleep(self._rng.uniform(*self._commit_s))
+        await super().commit(change)
+
+
 class SimulatedMaster:
     """`await start()`, then talk to `engine`, `reporting` and `hub`; `kill()` is a SIGKILL."""
 
@@ -90,9 +104,10 @@ class SimulatedMaster:
         pools: Mapping[PoolName, PoolPolicy],
         cloud: Cloud,
         heartbeat_s: float,
+        commit_s: Range,
         observer: Observer,
     ) -> None:
-        self.store = MemoryStore(tables, hook=hook)
+        self.store = LatentStore(tables, hook=hook, rng=random.Random(seed + 1), commit_s=commit_s)
         self.engine = Engine(
             store=self.store,
             clock=clock,

@@ -55,6 +55,7 @@ class Verdict:
         self._pools = pools
         self._snapshot_every = snapshot_every
         self._moves = safety.Moves()
+        self._incarnations = safety.Incarnations()
         self._ownership = safety.Ownership(diary, {p.name: p.agent_reconnect_wait_s for p in pools.values()})
         self._lingering = economy.Lingering(pools)
 
@@ -78,6 +79,7 @@ class Verdict:
         self._ownership.note(change)
         self._lingering.note(state, now)
         self._found("safety: states move forward", self._moves.check(change))
+        self._found("safety: outdated agents are not believed", self._incarnations.check(change))
         self._found("safety: a slot is used once", safety.slots_used_once(state))
         self._found("safety: gangs are whole", safety.gangs_are_whole(state))
         self._found("safety: pools stay within their bounds", safety.pools_within_bounds(state, self._pools))

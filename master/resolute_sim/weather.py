@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from resolute_provisioner.clouds.fake import FakeBehaviour
+from resolute_provisioner.clouds.fake import FakeBehaviour, Range
 
 
 class Fault(StrEnum):
@@ -64,12 +64,20 @@ class Weather:
     """Requests of tasks whose answer is lost, so that they are sent again."""
     late_repeat_rate: float
     """Requests that arrive once more, long after."""
-    outage_s: tuple[float, float]
+    commit_s: Range
+    """How long one commit takes."""
+    outage_s: Range
     """How long the master is away after it died."""
 
 
 CALM = Weather(
-    turbulence_s=600.0, gaps={}, cloud=CALM_CLOUD, lost_reply_rate=0.0, late_repeat_rate=0.0, outage_s=(1.0, 2.0)
+    turbulence_s=600.0,
+    gaps={},
+    cloud=CALM_CLOUD,
+    lost_reply_rate=0.0,
+    late_repeat_rate=0.0,
+    commit_s=(0.001, 0.005),
+    outage_s=(0.5, 1.0),
 )
 """Nothing goes wrong."""
 
@@ -82,6 +90,7 @@ def draw_weather(rng: random.Random) -> Weather:
         cloud=_draw_cloud(rng),
         lost_reply_rate=rng.choice((0.0, 0.02, 0.1)),
         late_repeat_rate=rng.choice((0.0, 0.05, 0.2)),
+        commit_s=rng.choice(((0.0005, 0.01), (0.001, 0.05), (0.05, 2.0))),
         outage_s=rng.choice(((0.5, 5.0), (1.0, 60.0), (30.0, 240.0))),
     )
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from resolute.clock import LoopClock
+from resolute.clock import Clock, LoopClock
 from resolute.errors import ResoluteError, Unavailable
-from resolute.ids import SeededIds
+from resolute.ids import IdSource, SeededIds
 from resolute.wire.states import NoticeKind
 from resolute_agent.link import LinkClosed
 from resolute_agent.runtimes.scripted import ScriptedTask
@@ -28,7 +28,7 @@ from resolute_sim.machine import SimulatedMachine, notice_of
 from resolute_sim.master import Killed, SimulatedMaster, UnansweredCloud
 from resolute_sim.training import Storage, Training
 from resolute_sim.verdict import Verdict
-from resolute_sim.weather import CALM_CLOUD, Weather
+from resolute_sim.weather import CALM, Weather
 from resolute_sim.workload import Workload
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
@@ -64,8 +64,8 @@ class World:
     ) -> None:
         loop = asyncio.get_running_loop()
         self.rng = random.Random(seed)
-        self.ids = SeededIds(self.rng.getrandbits(64))
-        self.clock = LoopClock(EPOCH, loop)
+        self.ids: IdSource = SeededIds(self.rng.getrandbits(64))
+        self.clock: Clock = LoopClock(EPOCH, loop)
         self.workload = workload
         self.weather = weather
         self.pools: Mapping[PoolName, PoolPolicy] = workload.pools
@@ -94,7 +94,6 @@ class World:
         self._links: list[Link] = []
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._restarting = False
-        self._outage_s: tuple[float, float] = weather.outage_s
 
     # -- the story ---------------------------------------------------------------------------------------------
 
@@ -137,13 +136,14 @@ class World:
                 pools=self.pools,
                 cloud=UnansweredCloud(self.cloud),
                 heartbeat_s=HEARTBEAT_S,
+                commit_s=self.weather.commit_s,
                 observer=self,
             )
             try:
                 await master.start()
             except (Killed, ResoluteError, OSError):
                 await master.kill()
-                await asyncio.sleep(self.rng.uniform(*self._outage_s))
+                await asyncio.sleep(self.rng.uniform(*self.weather.outage_s))
                 continue
             self.master = master
         self._restarting = False
@@ -165,7 +165,7 @@ class World:
         for link in self._links:
             link.cut()
         self._links.clear()
-        await asyncio.sleep(self.rng.uniform(*self._outage_s))
+        await asyncio.sleep(self.rng.uniform(*self.weather.outage_s))
         await self.start_master()
         self.verdict.excuse((self.clock.now() - began).total_seconds())
 
@@ -276,11 +276,8 @@ class World:
         """From here on nothing goes wrong any more."""
         self.tell("world  grows calm")
         self.fate = self.fate_after = None
-        self.cloud.behaviour = CALM_CLOUD
-        self._outage_s = (0.5, 1.0)
-        self.weather = Weather(
-            turbulence_s=0.0, gaps={}, cloud=CALM_CLOUD, lost_reply_rate=0.0, late_repeat_rate=0.0, outage_s=(0.5, 1.0)
-        )
+        self.cloud.behaviour = CALM.cloud
+        self.weather = CALM
         for machine in self.machines.values():
             machine.partitioned = False
 

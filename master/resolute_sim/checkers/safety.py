@@ -8,11 +8,13 @@ from datetime import datetime
 from resolute_master.domain.agent import Agent, SlotRef
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Change, Entity
+from resolute_master.domain.commands import RegisterAgent, ReportContainer, ReportNotice
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
+from resolute_master.engine.journal import decode_commands
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.moves import EXPERIMENT_MOVES
 from resolute_sim.diary import Diary, LiveTask
@@ -120,6 +122,22 @@ class Moves:
             yield f"instance {now.id} went from {before.observed} to {now.observed}"
         if before.intent is not now.intent and before.intent == "stop":
             yield f"instance {now.id} was ordered to run again after it was stopped"
+
+
+class Incarnations:
+    """Only the newest process of an agent is believed."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, str] = {}
+
+    def check(self, change: Change) -> Iterator[str]:
+        for command in decode_commands(change.journal.commands):
+            if isinstance(command, RegisterAgent):
+                self._newest[command.agent] = command.incarnation
+            elif isinstance(command, ReportContainer | ReportNotice):
+                newest = self._newest.get(command.agent)
+                if command.incarnation != newest:
+                    yield f"a {type(command).__name__} of an outdated process of {command.agent} was taken"
 
 
 class Ownership:
