@@ -29,6 +29,7 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
 from resolute_master.engine.reporting import Reporting
+from resolute_master.store.base import Store
 from resolute_master.store.memory import MemoryStore
 from support.engines import AgentByHand, an_engine, running
 
@@ -172,11 +173,12 @@ async def an_api(
     clock: Clock | None = None,
     pools: Mapping[PoolName, PoolPolicy] | None = None,
     config: Mapping[str, Any] | None = None,
+    store: Store | None = None,
     **context: Any,
 ) -> AsyncIterator[World]:
     """Users `root` (administrator), `ada` and `bob`; the world speaks as ada."""
     clock = clock or SystemClock()
-    store = MemoryStore()
+    store = store or MemoryStore()
     engine = an_engine(store, clock=clock, **({"pools": pools} if pools else {}))
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(running(engine))

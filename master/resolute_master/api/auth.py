@@ -159,6 +159,10 @@ class Cost:
         return hashlib.scrypt(password.encode(), salt=salt, n=n, r=self.r, p=self.p, maxmem=memory, dklen=32)
 
 
+CONCURRENT_HASHES = 4
+"""Each takes 32 MiB and a core: a crowd at the door waits in line."""
+
+
 class Passwords:
     """Hashes and checks what `resolute.wire.rest.passwords.hash_password` made of a password.
 
@@ -170,19 +174,20 @@ class Passwords:
         self._ids = ids or SystemIds()
         self._cost = cost or Cost()
         self._decoy: str | None = None
+        self._turn = asyncio.Semaphore(CONCURRENT_HASHES)
 
     async def hash(self, password: str) -> str:
         salt = self._ids.bits(128).to_bytes(16, "big")
-        return await asyncio.to_thread(self._hash, password, salt)
+        async with self._turn:
+            return await asyncio.to_thread(self._hash, password, salt)
 
     async def matches(self, password: str, stored: str | None) -> bool:
         """In constant time over `stored`. None (no such user) takes as long and is False."""
-        if stored is None:
-            if self._decoy is None:
-                self._decoy = await self.hash("")
-            await asyncio.to_thread(self._matches, password, self._decoy)
-            return False
-        return await asyncio.to_thread(self._matches, password, stored)
+        if stored is None and self._decoy is None:
+            self._decoy = await self.hash("")
+        async with self._turn:
+            found = await asyncio.to_thread(self._matches, password, stored or self._decoy or "")
+        return found and stored is not None
 
     def _hash(self, password: str, salt: bytes) -> str:
         cost = self._cost

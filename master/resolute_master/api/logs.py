@@ -19,7 +19,7 @@ from resolute_master.api.call import Call, Route
 from resolute_master.api.finders import task_at, trial_at
 from resolute_master.api.render.logs import task_line, trial_line
 from resolute_master.api.streaming import stream
-from resolute_master.api.tasks import find_task, is_task_over
+from resolute_master.api.tasks import find_task
 from resolute_master.domain.ids import AllocationId, TaskId
 from resolute_master.domain.metrics import LogRecord
 from resolute_master.domain.trial import Trial
@@ -40,12 +40,12 @@ Item = Callable[[LogRecord], object]
 
 async def trial_logs(call: Call, trial: Trial) -> web.StreamResponse:
     query = _query(call, trial.task_id)
-    return await stream(call, _lines(call, query, lambda record: trial_line(record, trial.id)))
+    return await stream(call, _lines(call, query, trial, lambda record: trial_line(record, trial.id)))
 
 
 async def task_logs(call: Call, task: TaskRef) -> web.StreamResponse:
-    await find_task(call.api, task.id)
-    return await stream(call, _lines(call, _query(call, task.id), task_line))
+    trial = await find_task(call.api, task.id)
+    return await stream(call, _lines(call, _query(call, task.id), trial, task_line))
 
 
 def _query(call: Call, task: TaskId) -> LogQuery:
@@ -74,13 +74,13 @@ def _query(call: Call, task: TaskId) -> LogQuery:
     )
 
 
-async def _lines(call: Call, query: LogQuery, item: Item) -> AsyncGenerator[object, None]:
+async def _lines(call: Call, query: LogQuery, trial: Trial, item: Item) -> AsyncGenerator[object, None]:
     follow = call.query(LogsQuery).follow
     if query.descending:
         for record in await call.api.store.logs(query):
             yield item(record)
         return
-    with call.api.reporting.watch_logs(query.task_ids) as news, call.api.engine.watch("", "") as commits:
+    with call.api.reporting.watch_logs(query.task_ids) as news, call.api.engine.watch("trial", trial.id) as moves:
         last, left, over = 0, query.limit, False
         while True:
             page = await call.api.store.logs(_page(query, last, left))
@@ -98,8 +98,14 @@ async def _lines(call: Call, query: LogQuery, item: Item) -> AsyncGenerator[obje
             # After the end of the task, one quiet moment more: its last lines may still be on their way.
             if over and not page:
                 return
-            over = await is_task_over(call.api, query.task_ids[0])
-            await (news.changed(call.api.follow_grace_s) if over else _first(news, commits))
+            over = _is_over(call, trial)
+            await (news.changed(call.api.follow_grace_s) if over else _first(news, moves))
+
+
+def _is_over(call: Call, trial: Trial) -> bool:
+    """Whether nothing more will run for it; the engine keeps in mind only what may go on."""
+    now = call.api.engine.state.get(Trial, trial.id)
+    return now is None or now.state.gone
 
 
 def _page(query: LogQuery, last: int, left: int | None) -> LogQuery:

@@ -89,10 +89,11 @@ async def change_config(call: Call, _: None) -> Empty:
         named = ", ".join(unknown) or "nothing"
         raise InvalidInput(f"fieldMask.paths: {named} cannot be changed while the master runs; only log.level can")
     log = request.config.log if request.config else None
-    if log is None or log.level not in _LEVELS:
+    level = _LEVELS.get(log.level) if log is not None and log.level is not None else None
+    if level is None:
         raise InvalidInput("config.log.level: name a level, LOG_LEVEL_DEBUG for example")
     for name in ROOT_LOGGERS:
-        logging.getLogger(name).setLevel(_LEVELS[log.level])
+        logging.getLogger(name).setLevel(level)
     return Empty()
 
 

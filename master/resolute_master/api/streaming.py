@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -26,8 +25,8 @@ async def stream(call: Call, items: AsyncGenerator[object, None]) -> web.StreamR
         async with aclosing(items):
             async for item in items:
                 await response.write(_line({"result": to_wire(item)}))
-    except (ConnectionResetError, asyncio.CancelledError):
-        raise
+    except ConnectionResetError:
+        return response  # the reader has left
     except Exception as error:
         await response.write(_line({"error": _error(call, error)}))
     await response.write_eof()

@@ -61,12 +61,6 @@ async def find_task(api: ApiContext, task: TaskId) -> Trial:
     return trial
 
 
-async def is_task_over(api: ApiContext, task: TaskId) -> bool:
-    """Whether nothing more will run for it."""
-    trial = await find_trial_of(api, task)
-    return trial is None or trial.state.gone
-
-
 async def get_task(call: Call, task: TaskRef) -> GetTaskResponse:
     trial = await find_task(call.api, task.id)
     allocations = await call.api.store.allocations_of_task(task.id)

@@ -11,6 +11,9 @@ import pytest
 from resolute_master.api.app import ROUTES, build_api
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Route
+from resolute_master.domain.change import Decision
+from resolute_master.domain.instance import Instance
+from resolute_master.store.memory import MemoryStore
 from support.api import World, a_config, a_file, an_api
 from support.rest_schema import Endpoint, contract
 
@@ -188,13 +191,27 @@ async def test_unknown_calls_and_methods_say_so(world: World) -> None:
     assert "there is no call" in await world.error("GET", "/nothing", status=404)
 
 
+class BrokenStore(MemoryStore):
+    """Fails in a way that nobody foresaw."""
+
+    async def instances(self) -> tuple[Instance, ...]:
+        raise RuntimeError("the disk is on fire")
+
+    async def decisions(self, limit: int) -> tuple[Decision, ...]:
+        raise RuntimeError("the disk is on fire")
+
+    async def ping(self) -> None:
+        raise RuntimeError("the disk is on fire")
+
+
 async def test_a_fault_of_ours_is_logged_under_a_number(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with an_api(tmp_path) as world:
-        await world.context.store.close()
-        text = await world.error("GET", "/api/v1/instances", status=400)
-        assert "closed" in text
-        answer = await world.call("GET", "/health", status=503, token="")
-        assert answer["database"] == "down"
+    async with an_api(tmp_path, store=BrokenStore()) as world:
+        text = await world.error("GET", "/api/v1/instances", status=500)
+        number = text.split()[-1]
+        assert "fire" not in text
+        assert f"request {number}" in caplog.text and "the disk is on fire" in caplog.text
+        health = await world.call("GET", "/health", status=503, token="")
+        assert (health["status"], health["database"]) == ("down", "down")
 
 
 async def test_other_sites_are_let_in_only_where_configured(tmp_path: Path) -> None:
