@@ -148,7 +148,7 @@ def _password_of_last_attempt(plan: ClusterPlan) -> str | None:
 
 
 def _check_installed() -> None:
-    for module in ("aiohttp", "sqlalchemy", "aiosqlite", "psutil"):
+    for module in ("aiohttp", "sqlalchemy", "alembic", "jwt", "psutil"):
         if importlib.util.find_spec(module) is None:
             raise InvalidInput(
                 f"the parts of a cluster are not installed here ({module} is missing); "
