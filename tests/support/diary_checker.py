@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 Entry = Mapping[str, Any]
@@ -69,7 +70,7 @@ def _one_at_a_time(runs: Mapping[int, Sequence[Entry]]) -> list[str]:
     """A run begins only after the last word of the one before; a run has one process."""
     problems = []
     ordered = sorted(runs)
-    for earlier, later in zip(ordered, ordered[1:], strict=False):
+    for earlier, later in pairwise(ordered):
         last, first = max(e["at"] for e in runs[earlier]), min(e["at"] for e in runs[later])
         if first < last:
             problems.append(f"run {later} began at {first} while run {earlier} still wrote at {last}")
