@@ -16,7 +16,7 @@ EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "digits_pytorch"
 STEPS = 500
 CHECKPOINT_PERIOD = 150
 """Longer than the distance to each cut: no periodic checkpoint happens to lie where the run is cut."""
-STEP_SLEEP_S = 0.06
+STEP_SLEEP_S = 0.05
 
 MAX_INSTANCES = 3
 BOOT_DELAY_S = 2.0

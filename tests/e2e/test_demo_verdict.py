@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import demo
 import psutil
 import pytest
 from demo.claims import UNREPORTED_STEPS, Claim, judge
@@ -237,6 +239,19 @@ def test_a_process_of_a_machine_is_found_by_its_marker_and_by_the_folder(tmp_pat
         for process in (marked, placed, stranger):
             process.send_signal(signal.SIGKILL)
             process.wait()
+
+
+@pytest.mark.parametrize("module", ["verify", "claims", "evidence"])
+def test_the_judge_uses_nothing_of_what_it_judges(module: str) -> None:
+    path = Path(demo.__file__).parent / f"{module}.py"
+    imported: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add(node.module or "")
+    foreign = {name for name in imported if name.split(".")[0] not in sys.stdlib_module_names}
+    assert foreign <= {"psutil", "demo.claims", "demo.evidence"}
 
 
 # ----------------------------------------------------------------------------------------------------------- the director
