@@ -120,7 +120,7 @@ async def _store_context(call: Call, request: CreateExperimentRequest, parent: E
     if not request.model_definition:
         return ""
     archive = await asyncio.to_thread(pack, request.model_definition)
-    digest = digest_of(archive)
+    digest = await asyncio.to_thread(digest_of, archive)
     await call.api.store.put_context(digest, archive)
     return digest
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from aiohttp import web
+
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute.wire.rest.checkpoints import GetCheckpointsQuery, GetExperimentCheckpointsResponse
 from resolute.wire.rest.empty import Empty
@@ -26,7 +28,7 @@ from resolute.wire.rest.trials import (
     GetExperimentTrialsResponse,
 )
 from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, Route, nothing
+from resolute_master.api.call import Call, Route, large_response, nothing
 from resolute_master.api.create_experiment import UNCATEGORIZED_ID, create_experiment
 from resolute_master.api.finders import experiment_at, find_experiment, user_named
 from resolute_master.api.listing import page_of_checkpoints
@@ -143,11 +145,11 @@ async def list_checkpoints(call: Call, experiment: Experiment) -> GetExperimentC
     return GetExperimentCheckpointsResponse(checkpoints=rows, pagination=pages)
 
 
-async def get_model_definition(call: Call, experiment: Experiment) -> GetModelDefResponse:
+async def get_model_definition(call: Call, experiment: Experiment) -> web.Response:
     archive = await call.api.store.get_context(experiment.context_hash) if experiment.context_hash else b""
     if archive is None:
         raise NotFound("model definition of experiment", experiment.id)
-    return GetModelDefResponse(b64_tgz=archive)
+    return await large_response(GetModelDefResponse(b64_tgz=archive))
 
 
 async def best_metric(call: Call, experiment: Experiment) -> GetBestSearcherValidationMetricResponse:

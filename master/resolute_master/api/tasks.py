@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from aiohttp import web
+
 from resolute.errors import NotFound
 from resolute.wire.rest.allocations import GetTaskContextDirectoryResponse
 from resolute.wire.rest.tasks import GetTaskResponse, GetTasksResponse
 from resolute_master.api.authorise import Action, TaskRef
-from resolute_master.api.call import Call, Route, nothing
+from resolute_master.api.call import Call, Route, large_response, nothing
 from resolute_master.api.context import ApiContext
 from resolute_master.api.finders import find_experiment, task_at
 from resolute_master.api.render import allocations as render_allocations
@@ -67,13 +69,13 @@ async def get_task(call: Call, task: TaskRef) -> GetTaskResponse:
     return GetTaskResponse(task=render_allocations.task(trial, allocations))
 
 
-async def context_directory(call: Call, task: TaskRef) -> GetTaskContextDirectoryResponse:
+async def context_directory(call: Call, task: TaskRef) -> web.Response:
     trial = await find_task(call.api, task.id)
     experiment = await find_experiment(call.api, trial.experiment_id)
     archive = await call.api.store.get_context(experiment.context_hash) if experiment.context_hash else b""
     if archive is None:
         raise NotFound("context directory of task", task.id)
-    return GetTaskContextDirectoryResponse(b64_tgz=archive)
+    return await large_response(GetTaskContextDirectoryResponse(b64_tgz=archive))
 
 
 _one = task_at("taskId")

@@ -6,11 +6,16 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from resolute.clock import FixedClock
 from resolute.wire.states import NoticeKind
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.commands import ReportNotice
+from resolute_master.domain.commands import RecordLaunch, RegisterAgent, ReportNotice
+from resolute_master.domain.ids import InstanceId, PoolName
+from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
+from resolute_provisioner.model import Market, Observed, Offer, PoolScaling
 from support.api import World, a_config, an_api, settled
+from support.cluster import device
 from support.engines import AgentByHand
 
 
@@ -243,3 +248,68 @@ async def test_the_one_workspace_and_its_project(world: World) -> None:
     id_ = (await world.create())["id"]
     assert await world.post(f"/api/v1/experiments/{id_}/move", {"destinationProjectId": 1, "experimentId": id_}) == {}
     await world.error("POST", f"/api/v1/experiments/{id_}/move", {"destinationProjectId": 2}, status=404)
+
+
+# --------------------------------------------------------------------------------------------------------- machines
+
+
+def elastic() -> PoolPolicy:
+    offer = Offer(offer_id="local", instance_type="local", zone="here", market=Market.SPOT, slots=1, price_per_hour=3.6)
+    return PoolPolicy(name=PoolName("default"), scaling=PoolScaling(pool="default", offers=(offer,), max_instances=2))
+
+
+async def test_a_machine_from_its_order_to_the_books(tmp_path: Path) -> None:
+    """Ten seconds of boot, of which the bill begins after five; then a run that is killed after a minute."""
+    clock = FixedClock(datetime(2026, 1, 1, tzinfo=UTC))
+    policy = elastic()
+    async with an_api(tmp_path, clock=clock, pools={policy.name: policy}) as world:
+        experiment = await world.create()
+        await settled(world)
+        (ordered,) = (await world.get("/api/v1/instances"))["instances"]
+        assert (ordered["state"], ordered["slots"], ordered["pricePerHour"]) == ("requested", 1, 3.6)
+        instance = InstanceId(ordered["id"])
+        clock.advance(5)
+        await world.engine.submit(
+            RecordLaunch(instance=instance, provider_id="vm-1", observed=Observed.RUNNING, paid_from=clock.now())
+        )
+        clock.advance(5)
+        agent = AgentByHand(world.engine, "vm-1", slots=1)
+        await world.engine.submit(
+            RegisterAgent(
+                agent=agent.id,
+                pool=policy.name,
+                incarnation=agent.incarnation,
+                devices=(device(0),),
+                address="127.0.0.1",
+                version="0",
+                instance=instance,
+                reports=(),
+            )
+        )
+        (trial,) = world.engine.state.find(Trial, "trials_of_experiment", experiment["id"])
+        trial, allocation, task = await world.next_run(agent, trial)
+        clock.advance(10)
+        await _mark(world, allocation, task, clock, steps=1)
+        clock.advance(50)
+        await _mark(world, allocation, task, clock, steps=51)
+        await agent.run_all(137)
+        clock.advance(10)
+
+        (running,) = (await world.get("/api/v1/instances"))["instances"]
+        assert (running["state"], running["agentId"]) == ("running", "vm-1")
+        (attempt,) = (await world.get(f"/api/v1/trials/{trial.id}/allocations"))["allocations"]
+        assert (attempt["instanceIds"], attempt["stepsAtEnd"], attempt["stepsKept"]) == ([instance], 51, 0)
+        ledger = await world.get("/api/v1/ledger")
+        (row,) = [machine["row"] for machine in ledger["instances"]]
+        assert row["paidS"] == 75.0
+        assert sum(row[f"{part}S"] for part in ("useful", "starting", "checkpointing", "lost", "idle")) == 75.0
+        assert (row["startingS"], row["lostS"], row["idleS"]) == (15.0, 50.0, 10.0)
+        assert abs(row["cost"] - 0.075) < 1e-9 and abs(sum(row["costs"].values()) - row["cost"]) < 1e-9
+        assert ledger["totals"]["paidS"] == row["paidS"]
+        pool = (await world.get("/api/v1/resource-pools"))["resourcePools"][0]
+        assert (pool["maxAgents"], pool["slotsPerAgent"], pool["preemptible"]) == (2, 1, True)
+
+
+async def _mark(world: World, allocation: Allocation, task: str, clock: FixedClock, *, steps: int) -> None:
+    marks = {"marks": [{"steps": steps, "at": clock.now().isoformat()}]}
+    await world.post(f"/api/v1/allocations/{allocation.id}/step_marks", marks, task=task)

@@ -31,7 +31,7 @@ class PreemptionNotice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepMark:
-    """At the time `at` a run had done `steps` steps; since the last mark it stood still `checkpointing_s` for saves."""
+    """At the time `at` a run had done `steps` steps and, in all, had stood still `checkpointing_s` for saves."""
 
     steps: int
     at: datetime
