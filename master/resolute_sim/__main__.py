@@ -9,11 +9,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
-from multiprocessing import get_context
 
-from resolute_sim.simulation import Outcome, simulate
+from resolute_sim.simulation import Outcome, simulate, simulate_many
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,18 +35,15 @@ def _one(seed: int) -> int:
 def _many(seeds: range, processes: int) -> int:
     broken: list[Outcome] = []
     commits, hours = 0, 0.0
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        for count, outcome in enumerate(pool.map(partial(simulate, with_replay=True), seeds, chunksize=5), start=1):
-            commits += outcome.commits
-            hours += outcome.virtual_s / 3600.0
-            if outcome.violations:
-                broken.append(outcome)
-                _say_violations(outcome)
-            if count % 50 == 0 or count == len(seeds):
-                print(
-                    f"{count} of {len(seeds)} worlds, {hours:.0f} virtual hours, {commits} commits, {len(broken)} broken",
-                    flush=True,
-                )
+    for count, outcome in enumerate(simulate_many(seeds, processes=processes), start=1):
+        commits += outcome.commits
+        hours += outcome.virtual_s / 3600.0
+        if outcome.violations:
+            broken.append(outcome)
+            _say_violations(outcome)
+        if count % 50 == 0 or count == len(seeds):
+            so_far = f"{hours:.0f} virtual hours, {commits} commits"
+            print(f"{count} of {len(seeds)} worlds, {so_far}, {len(broken)} broken", flush=True)
     return 1 if broken else 0
 
 

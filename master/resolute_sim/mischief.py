@@ -59,6 +59,7 @@ class Mischief:
         mean_s = self._world.weather.gaps[fault]
         while True:
             await asyncio.sleep(self._rng.expovariate(1.0 / mean_s))
+            self._world.tally[f"fault: {fault.value}"] += 1
             self._acts[fault]()
 
     def _tell(self, text: str) -> None:

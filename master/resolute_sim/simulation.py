@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import get_context
 
 from resolute_sim.loop import run_virtually
 from resolute_sim.mischief import Mischief, restore_order
@@ -36,6 +38,19 @@ class Outcome:
     machines: int
     steps: int
     replayed: int
+    """Cycles of the journal that were run again; 0 when that was not asked for."""
+    tally: Mapping[str, int]
+    """How often what happened."""
+
+
+def simulate_many(seeds: range, *, processes: int) -> Iterator[Outcome]:
+    """The worlds of these seeds, in order, each with its replay; so many at a time."""
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(_with_replay, seeds, chunksize=5)
+
+
+def _with_replay(seed: int) -> Outcome:
+    return simulate(seed, with_replay=True)
 
 
 def simulate(
@@ -149,6 +164,7 @@ def _outcome(seed: int, world: World, replayed: int) -> Outcome:
         machines=len(world.cloud.machines),
         steps=sum(entry.event == "step" for entry in world.diary.entries),
         replayed=replayed,
+        tally=dict(sorted(world.tally.items())),
     )
 
 

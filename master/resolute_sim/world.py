@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -89,6 +90,8 @@ class World:
         """What befalls the next commit before it is stored."""
         self.fate_after: Callable[[Change], None] | None = None
         self.masters = 0
+        self.tally: Counter[str] = Counter()
+        """How often what happened: faults, decisions, ends of tasks."""
         self._tell = tell
         self._trace = hashlib.sha256()
         self._links: list[Link] = []
@@ -194,6 +197,7 @@ class World:
 
     def committed(self, master: SimulatedMaster, change: Change) -> None:
         for decision in change.decisions:
+            self.tally[f"decision: {decision.kind}"] += 1
             self.tell(f"master {decision.kind} {decision.subject}: {decision.reason}")
         self._trace.update(change.journal.digest.encode())
         self.verdict.committed(master.engine.memory, change)
@@ -262,9 +266,12 @@ class World:
     # -- tasks -------------------------------------------------------------------------------------------------
 
     def task_started(self, task: LiveTask) -> None:
+        if any(other.allocation == task.allocation for other in self.diary.live.values()):
+            self.tally["task: is a member of a gang"] += 1
         self.verdict.task_started(task)
 
     def resumed(self, trial: int, run: int, *, told: int, uuid: str) -> None:
+        self.tally["task: goes on from a checkpoint" if uuid else "task: starts afresh"] += 1
         self.verdict.resumed(trial, run, told=told, uuid=uuid)
 
     # -- phases ------------------------------------------------------------------------------------------------

@@ -1,0 +1,33 @@
+"""The checkers notice: each bug that is put in on purpose is caught, and by the rule that it breaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from resolute_sim.simulation import Outcome, simulate
+from support.sim_mutations import CRASHES, LATE_WORDS, LOST_REPLIES, MUTATIONS, Mutation
+
+
+def first_caught(mutation: Mutation) -> Outcome | None:
+    for seed in range(mutation.seeds):
+        outcome = simulate(seed, weather=mutation.weather, snapshot_every=1)
+        if outcome.violations:
+            return outcome
+    return None
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation.name for mutation in MUTATIONS])
+def test_a_mutation_is_caught(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation.apply(monkeypatch)
+    outcome = first_caught(mutation)
+    assert outcome is not None, f"{mutation.seeds} worlds did not notice: {mutation.name}"
+    first = outcome.violations[0]
+    print(f"{mutation.name}: seed {outcome.seed}, {first}")
+    assert first.rule in mutation.caught_by, f"seed {outcome.seed}: {first}"
+
+
+@pytest.mark.parametrize("weather", [CRASHES, LOST_REPLIES, LATE_WORDS], ids=["crashes", "lost replies", "late words"])
+def test_the_weather_that_provokes_a_mutation_breaks_nothing_by_itself(weather: object) -> None:
+    for seed in range(6):
+        outcome = simulate(seed, weather=weather)  # type: ignore[arg-type]
+        assert not outcome.violations, f"seed {seed}: {outcome.violations[0]}"

@@ -1,0 +1,216 @@
+"""Bugs put into the production code on purpose, to see whether the checkers notice.
+
+Each replaces one function object for the length of a test; nothing else is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from resolute_master.domain.agent import Agent
+from resolute_master.domain.effects import Effect
+from resolute_master.domain.instance import Instance
+from resolute_master.domain.trial import Trial
+from resolute_master.engine import cycle
+from resolute_master.engine.reporting import Reporting
+from resolute_master.lifecycle import agents, deadlines, instances, trials
+from resolute_master.lifecycle import allocation as machine
+from resolute_master.lifecycle.step import Step
+from resolute_master.scheduler import snapshot
+from resolute_provisioner import plan
+from resolute_provisioner.clouds.base import LaunchRequest
+from resolute_provisioner.model import Demand, InstanceView, OfferBelief, PoolScaling, ScalePlan
+from resolute_provisioner.reconcile import InstanceLaunched, LaunchRefused, Reconciler
+from resolute_sim.weather import CALM, CALM_CLOUD, Fault, Weather
+
+Patch = pytest.MonkeyPatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutation:
+    """`caught_by` are the rules that may notice it first; `weather` provokes it when ordinary worlds hardly do."""
+
+    name: str
+    apply: Callable[[Patch], None]
+    caught_by: tuple[str, ...]
+    weather: Weather | None = None
+    seeds: int = field(default=25)
+
+
+# -- those that the architecture names ---------------------------------------------------------------------------------
+
+
+def forget_used_slots(patch: Patch) -> None:
+    room = snapshot._room
+    patch.setattr(snapshot, "_room", lambda agent, occupants: room(agent, ()))
+
+
+def requeue_without_stopping(patch: Patch) -> None:
+    """An agent that is out of contact counts as lost at once, although its tasks go on until their lease ends."""
+    deadline = deadlines.deadline
+
+    def at_once(entity: Any, pools: Any) -> datetime | None:
+        return entity.disconnected_at if isinstance(entity, Agent) else deadline(entity, pools)
+
+    patch.setattr(deadlines, "deadline", at_once)
+    patch.setattr("resolute_master.engine.memory.deadline", at_once)
+
+
+def never_terminate_idle_machines(patch: Patch) -> None:
+    patch.setattr(plan, "_idle_ones", lambda *arguments: [])
+
+
+def ignore_starting_machines(patch: Patch) -> None:
+    plan_scale = cycle.plan_scale
+
+    def blind(
+        pool: PoolScaling,
+        views: Sequence[InstanceView],
+        demand: Demand,
+        beliefs: Mapping[str, OfferBelief],
+        now: datetime,
+    ) -> ScalePlan:
+        return plan_scale(pool, [view for view in views if view.joined_at is not None], demand, beliefs, now)
+
+    patch.setattr(cycle, "plan_scale", blind)
+
+
+def keep_agents_of_gone_machines(patch: Patch) -> None:
+    def gone(step: Step, instance: Instance) -> None:
+        step.decide("gone", pool=instance.pool, subject=instance.id, reason="the cloud says that it is gone")
+
+    patch.setattr(instances, "_gone", gone)
+
+
+# -- five more ---------------------------------------------------------------------------------------------------------
+
+
+def drop_an_outbox_row(patch: Patch) -> None:
+    emit = Step.emit
+    count = 0
+
+    def forgetful(step: Step, effects: Iterable[Effect]) -> None:
+        nonlocal count
+        for effect in effects:
+            count += 1
+            if count % 5:
+                emit(step, [effect])
+
+    patch.setattr(Step, "emit", forgetful)
+
+
+def believe_any_incarnation(patch: Patch) -> None:
+    patch.setattr(agents, "_fence", lambda step, id_, incarnation: agents.need(step, id_))
+
+
+def launch_twice_after_a_lost_reply(patch: Patch) -> None:
+    ask = Reconciler._ask
+
+    async def ask_again(self: Reconciler, request: LaunchRequest) -> InstanceLaunched | LaunchRefused:
+        settings = self._settings
+        self._settings = replace(settings, launch_attempts=1)
+        answer = await ask(self, request)
+        self._settings = settings
+        if isinstance(answer, LaunchRefused) and answer.kind == "transient":
+            again = replace(request, token=request.token + "-again", instance_id=request.instance_id + "-again")
+            second = await ask(self, again)
+            return replace(second, instance_id=request.instance_id)
+        return answer
+
+    patch.setattr(Reconciler, "_ask", ask_again)
+
+
+def resume_one_step_off(patch: Patch) -> None:
+    ask = trials.ask
+
+    def ask_off_by_one(step: Step, trial: Trial) -> None:
+        ask(step, trial)
+        asked = trials.open_allocation(step, step.need(Trial, trial.id))
+        if asked is not None and asked.assigned_at is None and asked.resumed_steps:
+            step.put(replace(asked, resumed_steps=asked.resumed_steps + 1))
+
+    patch.setattr(trials, "ask", ask_off_by_one)
+
+
+def leak_a_gang_member(patch: Patch) -> None:
+    kills = machine._kills
+    patch.setattr(machine, "_kills", lambda allocation: kills(allocation)[:1])
+
+
+def accept_reports_of_older_runs(patch: Patch) -> None:
+    patch.setattr(Reporting, "check_run", lambda self, report: None)
+
+
+CRASHES = replace(
+    CALM,
+    turbulence_s=1800.0,
+    gaps={Fault.CRASH_AGENT: 15.0, Fault.USER: 60.0},
+    commit_s=(0.5, 4.0),
+)
+"""Agents come back while the words of their last process still wait for a slow store."""
+
+LOST_REPLIES = replace(CALM, turbulence_s=900.0, cloud=replace(CALM_CLOUD, lost_reply_rate=0.5))
+
+LATE_WORDS = replace(CALM, turbulence_s=3600.0, gaps={Fault.USER: 60.0, Fault.INTERRUPT: 400.0}, late_repeat_rate=0.5)
+
+MUTATIONS = (
+    Mutation(
+        name="forget to subtract used slots",
+        apply=forget_used_slots,
+        caught_by=("safety: a slot is used once", "reference: the snapshot equals its source"),
+    ),
+    Mutation(
+        name="requeue a lost allocation without stopping its container",
+        apply=requeue_without_stopping,
+        caught_by=("safety: one run of a trial at a time",),
+    ),
+    Mutation(
+        name="never terminate idle machines",
+        apply=never_terminate_idle_machines,
+        caught_by=("liveness: everything settles",),
+    ),
+    Mutation(
+        name="ignore machines that are still starting",
+        apply=ignore_starting_machines,
+        caught_by=("economy: launches are needed", "safety: pools stay within their bounds"),
+    ),
+    Mutation(
+        name="keep an agent after its machine was terminated",
+        apply=keep_agents_of_gone_machines,
+        caught_by=("reference: agents have instances",),
+    ),
+    Mutation(name="drop an outbox row", apply=drop_an_outbox_row, caught_by=("reference: orders are in the outbox",)),
+    Mutation(
+        name="accept a stale incarnation",
+        apply=believe_any_incarnation,
+        caught_by=("safety: outdated agents are not believed",),
+        weather=CRASHES,
+    ),
+    Mutation(
+        name="launch twice after a lost reply",
+        apply=launch_twice_after_a_lost_reply,
+        caught_by=("economy: every machine is recorded",),
+        weather=LOST_REPLIES,
+    ),
+    Mutation(
+        name="resume one step off",
+        apply=resume_one_step_off,
+        caught_by=("resume: runs go on from the latest checkpoint",),
+    ),
+    Mutation(
+        name="leak a member of a gang",
+        apply=leak_a_gang_member,
+        caught_by=("reference: orders are in the outbox",),
+    ),
+    Mutation(
+        name="accept reports of older runs",
+        apply=accept_reports_of_older_runs,
+        caught_by=("safety: reports of older runs are refused",),
+        weather=LATE_WORDS,
+    ),
+)
