@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from resolute.clock import Clock
-from resolute.errors import FailedPrecondition, PermissionDenied, ResoluteError
+from resolute.errors import FailedPrecondition, LimitExceeded, PermissionDenied, ResoluteError, Unavailable
 from resolute.wire.agent_link import Hello, Welcome
 from resolute_master.agents.container_spec import SpecRenderer
 from resolute_master.agents.session import AgentSession, Closed, Transport
@@ -19,6 +20,9 @@ from resolute_master.domain.commands import LoseAgentLink
 from resolute_master.domain.ids import AgentId, PoolName
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.reporting import Reporting
+
+FULL_INBOX_S = 0.5
+"""The end of a link is told again after so long when the engine's inbox is full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +59,8 @@ class AgentHub:
         self._join_key = join_key
         self._static_join_token = static_join_token
         self._sessions: dict[AgentId, AgentSession] = {}
-        self._deliveries: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
         engine.on_commit(self._deliver)
 
     # -- connections -------------------------------------------------------------------------------------------
@@ -63,22 +68,24 @@ class AgentHub:
     async def serve(self, transport: Transport) -> None:
         """Until the connection ends."""
         displaced: list[AgentSession] = []
-        session = AgentSession(
+        session: AgentSession = AgentSession(
             transport,
             engine=self._engine,
             reporting=self._reporting,
             renderer=self._renderer,
             welcome=self._welcome,
-            admit=lambda hello: displaced.extend(self._admit(hello)),
+            admit=lambda hello: displaced.extend(self._admit(session, hello)),
             clock=self._clock,
         )
-        registered = await self._register(session, transport)
-        for older in displaced:
-            await older.close()
-            if not registered:
-                await self._lost(older)
-        if registered:
-            await self._carry(session)
+        try:
+            registered = await self._register(session, transport)
+            for older in displaced:
+                self._beside(older.close())  # its other end may be dead: that takes a while
+            if registered:
+                await session.obey(self._outstanding(session.agent_id))
+                await session.run()
+        finally:
+            await self._leave(session, displaced)
 
     async def _register(self, session: AgentSession, transport: Transport) -> bool:
         try:
@@ -89,43 +96,47 @@ class AgentHub:
         await transport.close()
         return False
 
-    async def _carry(self, session: AgentSession) -> None:
-        self._sessions[session.agent_id] = session
-        try:
-            await session.obey(self._outstanding(session.agent_id))
-            await session.run()
-        finally:
-            # A session that was displaced by a newer link of its agent says nothing: the agent is connected.
-            if self._sessions.get(session.agent_id) is session:
-                del self._sessions[session.agent_id]
-                await self._lost(session)
+    async def _leave(self, session: AgentSession, displaced: Sequence[AgentSession]) -> None:
+        """A session that was displaced by a newer link of its agent says nothing: the agent is connected."""
+        agent = session.agent_id
+        if self._sessions.get(agent) is not session:
+            return
+        del self._sessions[agent]
+        for incarnation in dict.fromkeys(gone.incarnation for gone in (session, *displaced)):
+            await self._lost(agent, incarnation)
 
-    async def _lost(self, session: AgentSession) -> None:
-        try:
-            await self._engine.submit(LoseAgentLink(agent=session.agent_id, incarnation=session.incarnation))
-        except ResoluteError:
-            pass  # the engine has stopped: its next start disconnects every agent
+    async def _lost(self, agent: AgentId, incarnation: str) -> None:
+        while agent not in self._sessions:
+            try:
+                await self._engine.submit(LoseAgentLink(agent=agent, incarnation=incarnation))
+                return
+            except LimitExceeded:
+                await asyncio.sleep(FULL_INBOX_S)
+            except ResoluteError:
+                return  # the engine has stopped: its next start disconnects every agent
 
-    def _admit(self, hello: Hello) -> Sequence[AgentSession]:
-        """Check who it says it is; answers the older link that this one replaces, if there is one.
+    def _admit(self, session: AgentSession, hello: Hello) -> Sequence[AgentSession]:
+        """Check who it says it is, and make its session the agent's; answers the older one that it replaces, if there is one.
+
+        From here on, before it is registered, so that of two links that come at once the later one stays for everybody.
 
         A link may be dead on one side only, so the agent itself (the same process, or whoever has the machine's own token) may
         always come anew. A stranger with the same name may not while the first is connected.
         """
         expected = self.join_token(hello.instance_id) if hello.instance_id else self._static_join_token
-        if expected and not hmac.compare_digest(expected, hello.join_token):
+        if self._closing:
+            raise Unavailable("the master is stopping")
+        if expected and not hmac.compare_digest(expected.encode(), hello.join_token.encode()):
             raise PermissionDenied(
                 "join_token: not the one that this master gave; take it from the master's configuration"
             )
-        older = self._sessions.get(AgentId(hello.agent_id))
-        if older is None:
-            return ()
-        if not hello.instance_id and older.incarnation != hello.incarnation:
+        older = self._sessions.get(session.agent_id)
+        if older is not None and not hello.instance_id and older.incarnation != hello.incarnation:
             raise FailedPrecondition(
                 f"an agent '{hello.agent_id}' is connected already; give this one another agent_id, or end the other"
             )
-        del self._sessions[older.agent_id]
-        return (older,)
+        self._sessions[session.agent_id] = session
+        return () if older is None else (older,)
 
     def join_token(self, instance_id: str) -> str:
         """The one-machine token that proves that a machine is the one that was launched for `instance_id`."""
@@ -155,14 +166,17 @@ class AgentHub:
         for agent, effects in by_agent.items():
             session = self._sessions.get(agent)
             if session is not None:
-                delivery = asyncio.create_task(session.obey(effects))
-                self._deliveries.add(delivery)
-                delivery.add_done_callback(self._deliveries.discard)
+                self._beside(session.obey(effects))
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Drop every link; agents connect again to whoever is master next."""
-        for session in tuple(self._sessions.values()):
-            await session.close()
+        """Drop every link and take no new one; agents connect again to whoever is master next."""
+        self._closing = True
+        await asyncio.gather(*(session.close() for session in self._sessions.values()))
 
 
 def _agent_of(effect: fx.Effect) -> AgentId | None:

@@ -38,6 +38,9 @@ from resolute_master.engine.reporting import Reporting
 
 log = logging.getLogger(__name__)
 
+HELLO_S = 30.0
+"""A connection that does not say who it is for so long is closed."""
+
 SILENT_HEARTBEATS = 4
 """A link without a word for so many heartbeats is closed: the agent may connect again, or is lost."""
 
@@ -84,14 +87,19 @@ class AgentSession:
         self._heartbeat_s = 0.0
         self.agent_id = AgentId("")
         self.incarnation = ""
+        self._welcomed = False
         self._log_tasks: set[asyncio.Task[None]] = set()
         self._sending = asyncio.Lock()
 
     # -- registration ------------------------------------------------------------------------------------------
 
     async def register(self) -> bool:
-        """Read the Hello and answer it; False when the agent was refused."""
-        hello = await self._transport.receive()
+        """Read the Hello and answer it; False when the agent was refused. Raises `Closed` when it does not come."""
+        try:
+            async with asyncio.timeout(HELLO_S):
+                hello = await self._transport.receive()
+        except TimeoutError:
+            raise Closed(f"no Hello within {HELLO_S:.0f} s") from None
         refusal = await self._try_register(hello)
         if refusal is not None:
             await self._send(refusal)
@@ -106,6 +114,7 @@ class AgentSession:
         if hello.resource_pool not in self._engine.pools:
             known = ", ".join(sorted(self._engine.pools))
             return Refused(reason=f"resource_pool: '{hello.resource_pool}' is none of {known}", final=True)
+        self.agent_id, self.incarnation = AgentId(hello.agent_id), hello.incarnation
         try:
             self._admit(hello)
             expected = await self._engine.submit(_registration(hello))
@@ -113,10 +122,10 @@ class AgentSession:
             return Refused(reason=str(error), final=True)
         except ResoluteError as error:
             return Refused(reason=str(error), final=False)
-        self.agent_id, self.incarnation = AgentId(hello.agent_id), hello.incarnation
         welcome = self._welcome(self.agent_id, PoolName(hello.resource_pool), expected)
         self._heartbeat_s = welcome.heartbeat_s
         await self._send(welcome)
+        self._welcomed = True
         if hello.containers:
             await self._send(Acknowledged(sequence=max(r.sequence for r in hello.containers)))
         return None
@@ -179,7 +188,12 @@ class AgentSession:
     # -- orders out --------------------------------------------------------------------------------------------
 
     async def obey(self, effects: Sequence[fx.Effect]) -> None:
-        """Send the orders that are for this agent; a broken link is no error, they stay in the outbox."""
+        """Send the orders that are for this agent; a broken link is no error, they stay in the outbox.
+
+        Before the welcome nothing is sent: all that is outstanding follows it.
+        """
+        if not self._welcomed:
+            return
         for effect in effects:
             order = self._order(effect)
             if order is not None:
