@@ -33,7 +33,7 @@ class Validation:
 class Trial:
     """`run_id` counts allocations: +1 with each new one; reports of older runs are refused.
 
-    `steps_completed` is the largest step count of any report that still counts. `restarts` counts failures only.
+    `steps_completed` is the largest step count that the newest reporting run has told. `restarts` counts failures only.
     `searcher_done` means that the search wants no more of it.
     """
 
@@ -50,6 +50,8 @@ class Trial:
     run_id: int = 0
     restarts: int = 0
     steps_completed: int = 0
+    reported_run: int = 0
+    """The run whose reports `steps_completed` counts."""
     latest_checkpoint: CheckpointRef | None = None
     latest_validation: Validation | None = None
     best_validation: Validation | None = None

@@ -37,7 +37,10 @@ def record(step: Step, report: StoredReport) -> None:
     trial = step.get(Trial, report.trial)
     if trial is None or report.run_id < trial.run_id:
         return
-    if report.steps_completed > trial.steps_completed:
+    if report.run_id > trial.reported_run:
+        # A new run begins where its checkpoint was: what older runs did past that does not count any more.
+        step.put(replace(trial, steps_completed=report.steps_completed, reported_run=report.run_id))
+    elif report.steps_completed > trial.steps_completed:
         step.put(replace(trial, steps_completed=report.steps_completed))
     if report.validation is not None:
         _validated(step, need_trial(step, report.trial), report, report.validation)

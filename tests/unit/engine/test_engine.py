@@ -222,6 +222,27 @@ async def test_a_validation_is_told_once_and_moves_the_best() -> None:
         assert (trial.searched_steps, trial.steps_completed) == (3, 3)
 
 
+async def test_a_new_run_counts_its_own_steps() -> None:
+    async with running(an_engine(MemoryStore())) as engine:
+        agent = AgentByHand(engine)
+        await agent.register()
+        await an_experiment(engine, await a_user(engine), a_config(restarts=5))
+        told = []
+        for run, steps in ((1, 200), (2, 151), (2, 152)):
+            if run == 2 and steps == 151:
+                await agent.run_all(code=1)
+            report = StoredReport(
+                trial=engine.state.all(Trial)[0].id,
+                run_id=run,
+                steps_completed=steps,
+                validation=None,
+                reported_at=at(0),
+            )
+            await engine.submit(RecordReports(reports=(report,)))
+            told.append(engine.state.all(Trial)[0].steps_completed)
+        assert told == [200, 151, 152]
+
+
 async def test_an_ended_experiment_leaves_the_memory_and_is_taken_up_for_a_command() -> None:
     store = MemoryStore()
     async with running(an_engine(store)) as engine:
