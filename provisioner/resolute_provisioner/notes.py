@@ -22,7 +22,7 @@ def why_blocked(blocks: Mapping[str, Block]) -> str:
     """All obstacles of a pool whose offers are all blocked."""
     if not blocks:
         return "the pool has no offers"
-    return "; ".join(f"offer {offer_id}: {_obstacle(each)}" for offer_id, each in sorted(blocks.items()))
+    return "; ".join(f"offer {offer_id}: {obstacle(each)}" for offer_id, each in sorted(blocks.items()))
 
 
 def for_pool(pool: PoolScaling, standings: Sequence[Standing], blocks: Mapping[str, Block]) -> list[Note]:
@@ -34,7 +34,7 @@ def for_pool(pool: PoolScaling, standings: Sequence[Standing], blocks: Mapping[s
             Note(subject="", text=f"the pool is misconfigured and asks for no machines: {why_blocked(blocks)}")
         )
     else:
-        found.extend(Note(subject="", text=f"offer {each} is not used: {_obstacle(blocks[each])}") for each in final)
+        found.extend(Note(subject="", text=f"offer {each} is not used: {obstacle(blocks[each])}") for each in final)
     suspects = [each.view.instance_id for each in standings if each.suspect]
     if suspects:
         names = ", ".join(suspects)
@@ -97,7 +97,8 @@ def _impossible(pool: PoolScaling, gang: Gang) -> str:
     return f"needs {need}; no offer of this pool can give that (slots of its machines: {sizes})"
 
 
-def _obstacle(each: Block) -> str:
+def obstacle(each: Block) -> str:
+    """Why an offer is not asked for, and when it will be."""
     if each.until is None:
         return f"{each.reason}; not asked again until the configuration changes"
     return f"{each.reason}; asked again at {each.until:%H:%M:%S} UTC"

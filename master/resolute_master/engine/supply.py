@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from resolute_master.domain.ids import InstanceId
 from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
-from resolute_provisioner import risk
+from resolute_provisioner import notes, risk
 from resolute_provisioner.model import InstanceView, Intent, Observed, OfferBelief, PoolScaling
 
 DEFAULT_JOIN_TIME_S = 120.0
@@ -35,7 +35,7 @@ def of(
         belief = beliefs.get(offer.offer_id)
         block = risk.block(belief, now) if belief is not None else None
         if block is not None:
-            obstacles.append(f"{offer.offer_id}: {block.reason}")
+            obstacles.append(f"{offer.offer_id}: {notes.obstacle(block)}")
             continue
         offers.append(
             AvailableOffer(
