@@ -19,7 +19,7 @@ from aiohttp import web
 from resolute.clock import Clock
 from resolute.config import MasterConfig
 from resolute.config.providers import LocalProvider
-from resolute.errors import InvalidInput
+from resolute.errors import InvalidInput, Unavailable
 from resolute.ids import IdSource
 from resolute_master import bootstrap
 from resolute_master.agents.container_spec import SpecRenderer
@@ -105,13 +105,19 @@ async def _open_store(config: MasterConfig) -> Store:
 
 
 async def _until(stop: asyncio.Event, services: list[asyncio.Task[None]]) -> None:
-    """Wait for the order to stop; a service that ends by itself ends the master with its error."""
+    """Wait for the order to stop. Raises `Unavailable` when a service ends by itself: then the whole master does."""
     stopping = asyncio.create_task(stop.wait())
-    done, _ = await asyncio.wait([stopping, *services], return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    for task in done:
-        if task is not stopping:
-            task.result()
+    try:
+        done, _ = await asyncio.wait([stopping, *services], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+    for task in services:
+        if task not in done:
+            continue
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        log.error("%s has ended by itself", task.get_name(), exc_info=error)
+        what = f": {type(error).__name__}: {error}" if error is not None else " without an error"
+        raise Unavailable(f"{task.get_name()} has ended by itself{what}") from error
 
 
 @asynccontextmanager
@@ -151,7 +157,7 @@ async def _serving(
         stack.push_async_callback(hub.close)
         removal = CheckpointRemoval(engine, store)
         services.append(asyncio.create_task(removal.run(), name="checkpoint removal"))
-        for service in _provisioning(settings, engine, hub, identity):
+        for service in _provisioning(settings, store, engine, hub, identity):
             services.append(service)
         yield services
 
@@ -197,7 +203,7 @@ async def _serve_http(
 
 
 def _provisioning(
-    settings: MasterSettings, engine: Engine, hub: AgentHub, identity: ClusterIdentity
+    settings: MasterSettings, store: Store, engine: Engine, hub: AgentHub, identity: ClusterIdentity
 ) -> list[asyncio.Task[None]]:
     """One reconciler a pool that is elastic, woken by every change of its machines."""
     config = settings.config
@@ -222,7 +228,7 @@ def _provisioning(
         engine.on_commit(_waking(reconciler))
         tasks.append(asyncio.create_task(reconciler.run(), name=f"reconciler of {pool.pool_name}"))
         if isinstance(cloud, LocalCloud):
-            script = InterruptionsBySteps(engine, cloud, PoolName(pool.pool_name), pool.provider.interruptions)
+            script = InterruptionsBySteps(engine, store, cloud, PoolName(pool.pool_name), pool.provider.interruptions)
             tasks.append(asyncio.create_task(script.run(), name=f"scripted interruptions of {pool.pool_name}"))
     return tasks
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import secrets
@@ -58,8 +59,10 @@ async def first_users(
         _write_private(path, password + "\n")
         log.warning("the first users admin and determined have a generated password; it is in %s", path)
     stored = await hash_password(as_sent(password))
-    for name, admin in FIRST_USERS:
-        await engine.submit(CreateUser(username=name, password_hash=stored, admin=admin))
+    # At once, so that one commit has both: a first start that is cut short is repeated as a whole.
+    await asyncio.gather(
+        *(engine.submit(CreateUser(username=name, password_hash=stored, admin=admin)) for name, admin in FIRST_USERS)
+    )
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Protocol
 
 from resolute.config.providers import Interruption
 from resolute_master.domain.allocation import Allocation
@@ -11,25 +12,34 @@ from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.trial import Trial
 from resolute_master.engine.engine import Engine
-from resolute_provisioner.clouds.local import LocalCloud
+from resolute_master.store.base import Store
+from resolute_provisioner.model import Intent
+
+
+class Interrupts(Protocol):
+    """The part of the local cloud that takes machines away."""
+
+    async def interrupt(self, provider_id: str, *, notice_s: float | None, reason: str = "") -> None: ...
 
 
 class InterruptionsBySteps:
     """Interrupts the pool's n-th launched machine once a trial that runs there has done so many steps.
 
-    Which interruptions have happened is read from the instances themselves, so a restart repeats none that has ended.
+    The machines' numbers, and which interruptions have happened, are read from the instances, so a restart of the master
+    counts on and repeats none.
     """
 
-    def __init__(self, engine: Engine, cloud: LocalCloud, pool: PoolName, script: tuple[Interruption, ...]) -> None:
+    def __init__(
+        self, engine: Engine, store: Store, cloud: Interrupts, pool: PoolName, script: tuple[Interruption, ...]
+    ) -> None:
         self._engine = engine
+        self._store = store
         self._cloud = cloud
         self._pool = pool
         self._script = [i for i in script if i.after_steps is not None]
         self._launched: list[str] = []
         self._due: asyncio.Queue[tuple[str, float | None]] = asyncio.Queue()
         self._ordered: set[str] = set()
-        if self._script:
-            engine.on_commit(self._look)
 
     def _look(self, change: Change) -> None:
         for entity in change.upserts:
@@ -46,12 +56,24 @@ class InterruptionsBySteps:
                 if entry.instance > len(self._launched) or trial.steps_completed < (entry.after_steps or 0):
                     continue
                 id_ = self._launched[entry.instance - 1]
-                instance = next((i for i in self._engine.state.all(Instance) if i.id == id_), None)
+                instance = self._engine.state.get(Instance, id_)
                 if instance is not None and instance.agent_id in agents and id_ not in self._ordered:
                     self._ordered.add(id_)
                     self._due.put_nowait((id_, entry.notice))
 
+    async def _begin(self) -> None:
+        stored = await self._store.instances()
+        known = {i.id: i for i in (*stored, *self._engine.state.all(Instance)) if i.pool == self._pool}
+        launched = [(i.launched_at, i.id) for i in known.values() if i.launched_at is not None]
+        self._launched = [id_ for _, id_ in sorted(launched)]
+        self._ordered = {i.id for i in known.values() if i.notice is not None or i.intent is Intent.STOP}
+        self._engine.on_commit(self._look)
+        for trial in self._engine.state.all(Trial):
+            self._check(trial)
+
     async def run(self) -> None:
+        if self._script:
+            await self._begin()
         while True:
             instance, notice_s = await self._due.get()
             await self._cloud.interrupt(instance, notice_s=notice_s, reason="scripted interruption")

@@ -1,0 +1,188 @@
+"""What runs around the engine in a master: its parts' ends, its first users, its scripted interruptions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from resolute.config import MasterConfig
+from resolute.config.providers import Interruption
+from resolute.errors import Unavailable
+from resolute.wire.states import ContainerState
+from resolute_master.app import _until
+from resolute_master.bootstrap import PASSWORD_FILE, first_users
+from resolute_master.domain.agent import Agent
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.commands import RecordLaunch, RecordReports, RegisterAgent, StoredReport
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.instance import Instance
+from resolute_master.domain.pool import PoolPolicy
+from resolute_master.domain.user import User
+from resolute_master.engine.engine import Engine
+from resolute_master.scripted_interruptions import InterruptionsBySteps
+from resolute_master.store.memory import MemoryStore
+from resolute_provisioner.model import Market, Observed, Offer, PoolScaling
+from support.cluster import T0, device
+from support.engines import DEFAULT, AgentByHand, a_user, an_engine, an_experiment, running
+
+# ------------------------------------------------------------------------------------------------------ its own parts
+
+
+async def test_a_master_runs_until_it_is_told_to_stop() -> None:
+    stop = asyncio.Event()
+    service = asyncio.create_task(asyncio.Event().wait(), name="engine")
+    waiting = asyncio.create_task(_until(stop, [service]))  # type: ignore[list-item]
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    stop.set()
+    await waiting
+    service.cancel()
+
+
+async def fails() -> None:
+    raise OSError("no space left on device")
+
+
+async def ends() -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        (fails, "engine has ended by itself: OSError: no space left on device"),
+        (ends, "engine has ended by itself without an error"),
+    ],
+)
+async def test_a_part_that_ends_by_itself_ends_the_master_with_the_reason(part: object, message: str) -> None:
+    service = asyncio.create_task(part(), name="engine")  # type: ignore[operator]
+    with pytest.raises(Unavailable, match=message):
+        await _until(asyncio.Event(), [service])
+
+
+# -------------------------------------------------------------------------------------------------------- first users
+
+
+async def hashed(password: str) -> str:
+    return f"hash of {password}"
+
+
+async def test_the_first_users_come_in_one_commit_with_a_password_that_only_the_file_tells(tmp_path: Path) -> None:
+    store = MemoryStore()
+    async with running(an_engine(store)) as engine:
+        await first_users(engine, MasterConfig(), tmp_path, hashed)
+        assert [(user.username, user.admin) for user in engine.state.all(User)] == [
+            ("admin", True),
+            ("determined", False),
+        ]
+    sizes = [
+        len(json.loads(entry.commands)) for entry in store.tables.journal.values() if b"CreateUser" in entry.commands
+    ]
+    assert sizes == [2]
+    path = tmp_path / PASSWORD_FILE
+    password = path.read_text().strip()
+    assert len(password) >= 16 and path.stat().st_mode & 0o077 == 0
+    assert not any(password.encode() in entry.commands for entry in store.tables.journal.values())
+
+
+def files_in(directory: Path) -> list[Path]:
+    return list(directory.iterdir())
+
+
+async def test_users_that_are_there_are_left_alone(tmp_path: Path) -> None:
+    async with running(an_engine(MemoryStore())) as engine:
+        await a_user(engine)
+        await first_users(engine, MasterConfig(), tmp_path, hashed)
+        assert [user.username for user in engine.state.all(User)] == ["ada"]
+    assert files_in(tmp_path) == []
+
+
+# ----------------------------------------------------------------------------------------------- scripted interruptions
+
+
+class CloudByHand:
+    def __init__(self) -> None:
+        self.taken: list[tuple[str, float | None]] = []
+        self.asked = asyncio.Event()
+
+    async def interrupt(self, provider_id: str, *, notice_s: float | None, reason: str = "") -> None:
+        self.taken.append((provider_id, notice_s))
+        self.asked.set()
+
+
+OFFER = Offer(offer_id="local", instance_type="local", zone="z", market=Market.ON_DEMAND, slots=1, price_per_hour=1.0)
+ELASTIC = {DEFAULT: PoolPolicy(name=DEFAULT, scaling=PoolScaling(pool="default", offers=(OFFER,), max_instances=4))}
+SCRIPT = (
+    Interruption(instance=1, after_steps=10, notice=5),
+    Interruption(instance=2, after_steps=20, notice=None),
+)
+
+
+async def machines_join(engine: Engine) -> None:
+    for number, instance in enumerate(engine.state.all(Instance)):
+        await engine.submit(
+            RecordLaunch(instance=instance.id, provider_id=instance.id, observed=Observed.RUNNING, paid_from=T0)
+        )
+        await engine.submit(
+            RegisterAgent(
+                agent=instance.id,  # type: ignore[arg-type]
+                pool=PoolName("default"),
+                incarnation=str(number),
+                devices=(device(0),),
+                address="",
+                version="0",
+                instance=instance.id,
+                reports=(),
+            )
+        )
+
+
+async def everything_runs(engine: Engine) -> None:
+    for agent in engine.state.all(Agent):
+        hand = AgentByHand(engine, agent.id, incarnation=agent.incarnation)
+        for container in hand.containers():
+            await hand.report(container, ContainerState.RUNNING)
+
+
+async def reach(engine: Engine, steps: int) -> None:
+    reports = tuple(
+        StoredReport(trial=a.trial_id, run_id=a.run_id, steps_completed=steps, validation=None, reported_at=T0)
+        for a in engine.state.all(Allocation)
+        if a.trial_id is not None
+    )
+    await engine.submit(RecordReports(reports=reports))
+
+
+async def watched(
+    engine: Engine, store: MemoryStore, cloud: CloudByHand, steps: Sequence[int]
+) -> list[tuple[str, float | None]]:
+    task = asyncio.create_task(InterruptionsBySteps(engine, store, cloud, DEFAULT, SCRIPT).run())
+    await asyncio.sleep(0.01)
+    for each in steps:
+        await reach(engine, each)
+    async with asyncio.timeout(10):
+        await cloud.asked.wait()
+    await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return cloud.taken
+
+
+async def test_machines_are_numbered_by_their_launch_also_over_a_restart_of_the_master() -> None:
+    store = MemoryStore()
+    async with running(an_engine(store, pools=ELASTIC)) as engine:
+        owner = await a_user(engine)
+        for _ in range(2):
+            await an_experiment(engine, owner)
+        await machines_join(engine)
+        await everything_runs(engine)
+        launched = sorted((i.launched_at, i.id) for i in engine.state.all(Instance) if i.launched_at)
+        first, second = (id_ for _, id_ in launched)
+        assert await watched(engine, store, CloudByHand(), (9, 10)) == [(first, 5)]
+    async with running(an_engine(store, seed=2, pools=ELASTIC)) as engine:
+        # The first machine's row has no notice yet: asking again is harmless. The second keeps its number.
+        assert await watched(engine, store, CloudByHand(), (20,)) == [(first, 5), (second, None)]
