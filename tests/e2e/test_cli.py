@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tarfile
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import yaml
 from support.det import Det
 from support.live import PASSWORD, LiveCluster, live_cluster, until
 
+PERSON = {"DET_USER": "determined", "DET_PASS": PASSWORD}
 ADMIN = {"DET_USER": "admin", "DET_PASS": PASSWORD}
 
 
@@ -30,7 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
 def det(cluster: LiveCluster, tmp_path: Path) -> Det:
     """A person with an empty home, logged in."""
     person = Det(tmp_path / "home", cluster.url)
-    assert "Logged in as user 'determined'" in person("user", "login", DET_USER="determined", DET_PASS=PASSWORD)
+    assert "Logged in as user 'determined'" in person("user", "login", variables=PERSON)
     return person
 
 
@@ -82,7 +84,7 @@ def agent_of(det: Det) -> Mapping[str, Any]:
 
 def test_a_wrong_password_is_refused_and_nothing_is_kept(cluster: LiveCluster, tmp_path: Path) -> None:
     stranger = Det(tmp_path / "home", cluster.url)
-    said = stranger.refused("user", "login", "determined", DET_USER="determined", DET_PASS="wrong")
+    said = stranger.refused("user", "login", "determined", variables={**PERSON, "DET_PASS": "wrong"})
     assert "password" in said and "determined" in said
     assert "Log in with" in stranger.refused("experiment", "list")
 
@@ -96,7 +98,7 @@ def test_a_login_lasts_until_the_logout(det: Det) -> None:
 
 def test_a_master_that_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> None:
     lost = Det(tmp_path / "home", "http://127.0.0.1:9")
-    said = lost.refused("experiment", "list", DET_RETRY_CONFIG="")
+    said = lost.refused("experiment", "list")
     assert "127.0.0.1:9" in said and "det deploy local cluster-up" in said
 
 
@@ -157,7 +159,7 @@ def test_a_paused_trial_is_saved_and_goes_on_where_it_was(det: Det) -> None:
 def test_cancelling_saves_and_killing_does_not(det: Det) -> None:
     for verb, saved in (("cancel", 1), ("kill", 0)):
         number = create(det, "report 5000 every 0.02s")
-        until("it does steps", lambda number=number: running(det, number))
+        until("it does steps", partial(running, det, number))
         det("experiment", verb, str(number))
         assert "CANCELED" in ended(det, number, well=False)
         assert len(det.json("checkpoint", "list", str(number))) == saved, verb
@@ -213,18 +215,18 @@ def test_a_disabled_agent_takes_no_work_and_a_drained_one_finishes_its_own(det: 
     agent = agent_of(det)["id"]
     first = create(det, "report 100 every 0.02s")
     until("it does steps", lambda: running(det, first))
-    det("agent", "disable", agent, "--drain", **ADMIN)
+    det("agent", "disable", agent, "--drain", variables=ADMIN)
     assert agent_of(det)["draining"] is True
     second = create(det, "report 2 every 0.01s")
     ended(det, first)
     (trial,) = det.json("experiment", "list-trials", str(first))
     assert len(det.json("trial", "describe", str(trial["id"]))["allocations"]) == 1, "it was not interrupted"
     assert not running(det, second)
-    det("agent", "enable", agent, **ADMIN)
+    det("agent", "enable", agent, variables=ADMIN)
     ended(det, second)
-    det("slot", "disable", agent, "0", **ADMIN)
+    det("slot", "disable", agent, "0", variables=ADMIN)
     assert [slot["Enabled"] for slot in det.json("slot", "list")] == [False]
-    det("slot", "enable", agent, "0", **ADMIN)
+    det("slot", "enable", agent, "0", variables=ADMIN)
     assert [slot["Enabled"] for slot in det.json("slot", "list")] == [True]
 
 
@@ -278,7 +280,7 @@ def test_every_reading_command_speaks_to_people_and_to_programs(det: Det) -> Non
         det.json(*words)
     for line in det.text("trial", "logs", str(trial["id"]), "--json").splitlines():
         assert json.loads(line)["log"]
-    shown = json.loads(det("master", "config", "--json", **ADMIN))
+    shown = json.loads(det("master", "config", "--json", variables=ADMIN))
     assert PASSWORD not in json.dumps(shown), "secrets are not shown"
     assert "may not see" in det.refused("master", "config")
 

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from typing import Any
 from resolute_cli.invocation import Invocation
 from resolute_cli.main import main
 from resolute_cli.render import Renderer
+
+NOTHING: Mapping[str, str] = {}
 
 
 class Det:
@@ -26,7 +28,7 @@ class Det:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("DET_", "XDG_"))}
         self.environ = {**kept, "HOME": str(home), **({"DET_MASTER": master} if master else {})}
 
-    def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, variables: Mapping[str, str] = NOTHING) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self._command(arguments),
             env={**self.environ, **variables},
@@ -37,8 +39,8 @@ class Det:
             timeout=120,
         )
 
-    def __call__(self, *arguments: str, code: int = 0, **variables: str) -> str:
-        ran = self.run(*arguments, **variables)
+    def __call__(self, *arguments: str, code: int = 0, variables: Mapping[str, str] = NOTHING) -> str:
+        ran = self.run(*arguments, variables=variables)
         assert ran.returncode == code, f"det {' '.join(arguments)}: {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
         return ran.stdout
 
@@ -55,9 +57,9 @@ class Det:
         """What it tells a program, run inside this process."""
         return json.loads(self.text(*arguments, "--json"))
 
-    def refused(self, *arguments: str, code: int = 1, **variables: str) -> str:
+    def refused(self, *arguments: str, code: int = 1, variables: Mapping[str, str] = NOTHING) -> str:
         """What the command says when it ends with `code` and prints no result."""
-        ran = self.run(*arguments, **variables)
+        ran = self.run(*arguments, variables=variables)
         assert (ran.returncode, ran.stdout) == (code, ""), f"{ran.returncode}\n{ran.stdout}\n{ran.stderr}"
         assert "Traceback" not in ran.stderr
         return ran.stderr

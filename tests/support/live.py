@@ -116,7 +116,8 @@ class LiveCluster:
             except subprocess.TimeoutExpired:
                 self.master.kill()
                 self.master.wait()
-        stop_all(self.pool_root, clock=SystemClock())
+        for root in sorted((self.directory / "state" / "pools").glob("*")):
+            stop_all(root, clock=SystemClock())
 
     def master_log(self) -> str:
         return (self.directory / "master.log").read_text(errors="replace")
