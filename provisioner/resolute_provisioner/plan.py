@@ -69,7 +69,10 @@ def plan_scale(
     returned = _idle_ones(pool, spare, warm, packing.unserved, room - len(packing.bought), now)
     remaining = len(staying) - len(returned)
     launches = _launches(packing)
-    floor, floor_notes = _floor(pool, remaining + len(launches), room - len(launches), usable, blocks)
+    ending = sum(each.counts and each.stopping for each in standings) + len(terminations) + len(returned)
+    # What waits for room that is being made will be the minimum itself: a machine bought for that alone would take the room.
+    free = 0 if _room_is_coming(packing.unserved, room - len(launches), ending) else room - len(launches)
+    floor, floor_notes = _floor(pool, remaining + len(launches), free, usable, blocks)
     return ScalePlan(
         launches=(*launches, *floor),
         terminations=tuple(sorted([*terminations, *returned], key=lambda each: each.instance_id)),
@@ -210,6 +213,11 @@ def _room_to_make(spare: Sequence[Standing], unserved: Sequence[Unserved], room:
         if 0 < missing <= len(names.difference(way.would_use)):
             return missing, frozenset(way.would_use)
     return 0, frozenset()
+
+
+def _room_is_coming(unserved: Sequence[Unserved], room: int, ending: int) -> bool:
+    """Whether some waiting gang will have its machines bought as soon as `ending` machines are gone."""
+    return any(room < way.machines_missing <= room + ending for each in unserved for way in each.ways)
 
 
 def _launches(packing: Packing) -> list[Launch]:

@@ -166,6 +166,15 @@ def test_a_machine_that_is_kept_as_the_minimum_makes_room_for_work_that_it_canno
     assert launched(gone) == [("big", ("wide",))]
 
 
+def test_the_minimum_is_not_filled_again_with_what_has_just_made_room() -> None:
+    pool, work = a_pool(SMALL, BIG, low=1, high=2), demand(a_gang("wide", 16))
+    making = plan(pool, joined("i-1"), work=work)
+    assert returned(making) == {"i-1": Cause.MAKE_ROOM} and not making.launches
+    ending = replace(joined("i-1"), intent=Intent.STOP, observed=Observed.STOPPING)
+    assert not plan(pool, ending, work=work).launches
+    assert launched(plan(pool, work=work)) == [("big", ("wide",)), ("big", ("wide",))]
+
+
 def test_no_room_is_made_by_a_machine_that_the_gang_would_use_itself() -> None:
     result = plan(a_pool(high=2), joined("i-1"), joined("i-2", used=2), work=demand(a_gang("wide", 4)))
     assert not result.terminations and not result.launches
