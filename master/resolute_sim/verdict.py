@@ -73,13 +73,18 @@ class Verdict:
 
     # -- while it runs -----------------------------------------------------------------------------------------
 
-    def committed(self, memory: Memory, change: Change) -> None:
-        state, now = memory.state, self._clock.now()
-        self.commits += 1
+    def stored(self, change: Change) -> None:
+        """Every change that is durable, also one after which its master died at once."""
         self._ownership.note(change)
-        self._lingering.note(state, now)
         self._found("safety: states move forward", self._moves.check(change))
         self._found("safety: outdated agents are not believed", self._incarnations.check(change))
+        self._found("reference: orders are in the outbox", reference.starts_are_ordered(change))
+
+    def committed(self, memory: Memory, change: Change) -> None:
+        """A change that its master has taken over."""
+        state, now = memory.state, self._clock.now()
+        self.commits += 1
+        self._lingering.note(state, now)
         self._found("safety: a slot is used once", safety.slots_used_once(state))
         self._found("safety: gangs are whole", safety.gangs_are_whole(state))
         self._found("safety: pools stay within their bounds", safety.pools_within_bounds(state, self._pools))
@@ -87,7 +92,6 @@ class Verdict:
         self._found("reference: pointers have targets", reference.pointers_have_targets(state))
         self._found("reference: agents have instances", reference.agents_have_instances(state))
         self._found("reference: orders are in the outbox", reference.orders_are_in_the_outbox(state))
-        self._found("reference: orders are in the outbox", reference.starts_are_ordered(change))
         self._found("economy: launches are needed", economy.launches_are_needed(state, change, self._pools))
         if self.commits % self._snapshot_every == 0:
             self._found("reference: the snapshot equals its source", reference.snapshots_equal_scratch(memory))

@@ -188,6 +188,7 @@ class World:
             fate(change)
 
     def after_commit(self, change: Change) -> None:
+        self.verdict.stored(change)
         fate, self.fate_after = self.fate_after, None
         if fate is not None:
             fate(change)
