@@ -85,10 +85,13 @@ class LatentStore(MemoryStore):
         super().__init__(tables, hook=hook)
         self._rng = rng
         self._commit_s = commit_s
+        self.committing = False
 
     async def commit(self, change: Change) -> None:
+        self.committing = True
         await asyncio.sleep(self._rng.uniform(*self._commit_s))
         await super().commit(change)
+        self.committing = False
 
 
 class SimulatedMaster:

@@ -162,7 +162,7 @@ class World:
 
     async def _replace(self, master: SimulatedMaster) -> None:
         began = self.clock.now()
-        if master.failure() is None:  # in the middle of a cycle the memory is not what is stored
+        if not master.store.committing:  # in the middle of a cycle the memory is not what is stored
             await self.verdict.woken(master.engine.memory, MemoryStore(self.tables))
         await master.kill()
         for link in self._links:
