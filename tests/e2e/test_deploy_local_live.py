@@ -1,0 +1,81 @@
+"""`det deploy local`: a cluster to keep, that trains, is found again, and leaves nothing when it is taken down."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from support.det import Det
+from support.live import a_free_port, until
+
+PASSWORD = "Correct4horse"
+CONFIG = {
+    "name": "kept",
+    "entrypoint": "python3 -m resolute.testing.scripted_trial",
+    "searcher": {"name": "single", "metric": "loss", "max_length": 100},
+    "hyperparameters": {"script": ["report 10 every 0.02s", "checkpoint every 5"]},
+    "max_restarts": 0,
+}
+
+
+@pytest.fixture
+def det(tmp_path: Path) -> Iterator[Det]:
+    port = a_free_port()
+    person = Det(tmp_path / "home", f"http://127.0.0.1:{port}")
+    person.environ |= {"PORT": str(port)}
+    yield person
+    person.run("deploy", "local", "cluster-down", "--dir", str(tmp_path / "cluster"))
+
+
+def up(det: Det, directory: Path) -> str:
+    options = ("--dir", str(directory), "--master-port", det.environ["PORT"], "--max-idle-agent-period", "60")
+    return det("deploy", "local", "cluster-up", *options, "--initial-user-password", PASSWORD)
+
+
+def processes_of(directory: Path) -> list[str]:
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            told = " ".join([*process.cmdline(), *process.environ().values(), process.cwd()])
+            if str(directory) in told and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process.cmdline()))
+    return found
+
+
+def port_is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_a_cluster_to_keep_trains_and_leaves_nothing(det: Det, tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster"
+    address = det.environ["DET_MASTER"]
+    said = up(det, cluster)
+    assert address in said
+    assert address in up(det, cluster), "a cluster that runs is named, not started twice"
+
+    login = {"DET_USER": "determined", "DET_PASS": PASSWORD}
+    det("user", "login", variables=login)
+    (det.home / "kept.yaml").write_text(yaml.safe_dump(CONFIG))
+    det("experiment", "create", "kept.yaml", "-f")
+    det("experiment", "wait", "1", "--polling-interval", "1")
+    until("its machine idles", lambda: [a for a in det.json("agent", "list") if not a["containers"]] or None)
+    assert "serves" in det("deploy", "local", "logs", "--no-follow", "--dir", str(cluster))
+
+    det("deploy", "local", "cluster-down", "--dir", str(cluster))
+    assert processes_of(cluster) == []
+    assert port_is_free(int(det.environ["PORT"]))
+    assert "cluster-up" in det.refused("experiment", "list")
+
+    up(det, cluster)
+    assert [each["name"] for each in det.json("experiment", "list")] == ["kept"], "what it knew, it still knows"
+    det("deploy", "local", "cluster-down", "--delete-db", "--dir", str(cluster))
+    assert processes_of(cluster) == []
+    assert not list(cluster.glob("*.db*"))
+    assert list((cluster / "checkpoints").glob("*/state.json")), "what was trained is not deleted with the database"
