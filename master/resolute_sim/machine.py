@@ -21,6 +21,8 @@ from resolute_sim.link import Link
 INIT_PAUSE_S = 0.5
 """The machine's init starts a crashed agent again after so long."""
 
+REBOOT_S = (5.0, 60.0)
+
 RECONNECT_CAP_S = 10.0
 
 
@@ -83,6 +85,7 @@ class SimulatedMachine:
         self._network = network
         self._memory = HeldMemory()
         self._notices = NoticeQueue()
+        self._boots_until = 0.0
         self._life: asyncio.Task[None] | None = None
         self._process: asyncio.Task[str | None] | None = None
 
@@ -100,7 +103,7 @@ class SimulatedMachine:
                 return
             if not process.cancelled() and (error := process.exception()) is not None:
                 raise error
-            await asyncio.sleep(INIT_PAUSE_S)
+            await asyncio.sleep(max(INIT_PAUSE_S, self._boots_until - asyncio.get_running_loop().time()))
 
     def _agent(self) -> Agent:
         boot = self._boot
@@ -116,7 +119,7 @@ class SimulatedMachine:
                 devices=devices,
                 join_token=boot.join_token,
                 instance_id=boot.instance_id,
-                master_timeout_s=boot.master_timeout_s,
+                master_timeout_s=boot.master_timeout_s if boot.instance_id else None,
                 reconnect_cap_s=RECONNECT_CAP_S,
             ),
             connector=self,
@@ -148,6 +151,15 @@ class SimulatedMachine:
             self._process.cancel()
         if self.link is not None:
             self.link.to_master.finish()
+
+    async def reboot(self) -> None:
+        """Every program is dead at once; the agent comes back with what it had on its disk."""
+        self._boots_until = asyncio.get_running_loop().time() + self._rng.uniform(*REBOOT_S)
+        if self.link is not None:
+            self.link.cut(tell_agent=False, tell_master=self._rng.random() < 0.5)
+        if self._process is not None:
+            self._process.cancel()
+        await self.runtime.power_off()
 
     def failure(self) -> BaseException | None:
         """What broke the machine's own code."""

@@ -12,6 +12,7 @@ from resolute.wire.states import ExperimentState, NoticeKind
 from resolute_master.domain import commands as c
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.change import Change
+from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
@@ -49,6 +50,7 @@ class Mischief:
             Fault.LONG_PARTITION: lambda: self._partition(LONG_S),
             Fault.INTERRUPT_WITH_NOTICE: lambda: self._interrupt(self._rng.choice(NOTICE_S)),
             Fault.INTERRUPT: lambda: self._interrupt(None),
+            Fault.REBOOT: self._reboot,
             Fault.FREEZE: self._freeze,
             Fault.REBALANCE: lambda: self._announce(NoticeKind.REBALANCE),
             Fault.MAINTENANCE: lambda: self._announce(NoticeKind.MAINTENANCE),
@@ -127,9 +129,16 @@ class Mischief:
         machine.partitioned = False
         self._world.verdict.excuse(seconds + 4 * HEARTBEAT_S)
 
-    def _freeze(self) -> None:
+    def _reboot(self) -> None:
         machine = self._some_machine()
         if machine is not None:
+            self._tell(f"{machine.id} reboots")
+            self._world.spawn(machine.reboot())
+
+    def _freeze(self) -> None:
+        """Only of those that a cloud replaces."""
+        machine = self._some_machine()
+        if machine is not None and machine.provider_id:
             self._tell(f"{machine.id} freezes")
             machine.dead = True
             self._world.spawn(machine.end())
@@ -147,7 +156,7 @@ class Mischief:
     def _announce(self, kind: NoticeKind) -> None:
         """A notice that its cloud gives a machine without taking it back."""
         machine = self._some_machine()
-        if machine is None:
+        if machine is None or not machine.provider_id:
             return
         now = self._world.clock.now()
         deadline = now + timedelta(seconds=120.0) if kind is NoticeKind.MAINTENANCE else None
@@ -176,6 +185,14 @@ class Mischief:
         if self._rng.random() < 0.35:
             agent = self._one_of(state.all(Agent))
             return None if agent is None else self._about_agent(agent)
+        if self._world.submitted and self._rng.random() < 0.1:
+            id_ = self._rng.choice(self._world.submitted)
+            if self._rng.random() < 0.3:
+                return c.ArchiveExperiment(experiment=id_, archived=True)
+            return c.DeleteExperiment(experiment=id_)
+        checkpoint = self._one_of(state.all(Checkpoint))
+        if checkpoint is not None and self._rng.random() < 0.08:
+            return c.DeleteCheckpoints(uuids=(checkpoint.uuid,))
         experiment = self._one_of(state.all(Experiment))
         if experiment is None:
             return None
@@ -221,8 +238,8 @@ class Mischief:
 
 
 async def restore_order(world: World) -> None:
-    """The users' last wish: everything that was stopped for a time goes on. Of the machines that they closed they may leave
-    some as they are: the pool is to do without."""
+    """The users' last wish: everything that was stopped for a time goes on. Of an elastic pool's machines they may
+    leave some closed: the pool is to do without."""
     for _ in range(2):
         while world.master is None:  # noqa: ASYNC110  # virtual time costs nothing
             await asyncio.sleep(0.5)
@@ -232,7 +249,7 @@ async def restore_order(world: World) -> None:
         ]
         for agent in state.all(Agent):
             instance = None if agent.instance_id is None else state.get(Instance, agent.instance_id)
-            if world.rng.random() < 0.5:
+            if agent.instance_id is not None and world.rng.random() < 0.5:
                 continue
             if not agent.enabled or (agent.draining and not _ending(instance)):
                 wishes.append(c.SetAgentEnabled(agent=agent.id, enabled=True))

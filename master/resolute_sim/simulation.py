@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 
+from resolute_master.store.memory import MemoryStore
 from resolute_sim.loop import run_virtually
 from resolute_sim.mischief import Mischief, restore_order
 from resolute_sim.verdict import Violation
@@ -93,6 +94,7 @@ async def _live(world: World) -> None:
     await world.start_master()
     world.spawn(world.watch_master())
     await world.create_owner()
+    world.boot_fixed_machines()
     submitting = [asyncio.create_task(_submit(world, each)) for each in world.workload.submissions]
     mischief = Mischief(world)
     faults = [asyncio.create_task(mischief.run(fault)) for fault in sorted(world.weather.gaps)]
@@ -113,6 +115,7 @@ async def _live(world: World) -> None:
 async def _submit(world: World, submission: Submission) -> None:
     await asyncio.sleep(submission.at_s)
     id_ = await world.submit(submission.command(OWNER))
+    world.submitted.append(id_)
     resources, data = submission.config["resources"], submission.config["data"]
     world.tell(f"user   submits experiment {id_}: {resources['slots_per_trial']} slot(s), {data}")
 
@@ -122,6 +125,7 @@ async def _pass(world: World, seconds: float) -> None:
     end = asyncio.get_running_loop().time() + seconds
     while asyncio.get_running_loop().time() < end and not world.verdict.broken:
         await asyncio.sleep(LOOK_S)
+        await world.verdict.look(MemoryStore(world.tables))
         if (failure := world.machine_failure()) is not None:
             world.violate("safety: the code does not fail", f"agent: {type(failure).__name__}: {failure}")
 

@@ -109,6 +109,12 @@ class Verdict:
 
     # -- now and then ------------------------------------------------------------------------------------------
 
+    async def look(self, store: Store) -> None:
+        """What can be seen from outside at any time."""
+        self._found("safety: nothing outlives its allocation", self._ownership.outlived(self._clock.now()))
+        recorded = economy.every_machine_is_recorded(self._cloud, await store.instances())
+        self._found("economy: every machine is recorded", recorded)
+
     async def woken(self, memory: Memory, store: Store) -> None:
         """What a restart would find equals what the engine has, unless it died between its commit and its memory."""
         stored = await store.load()
@@ -124,8 +130,8 @@ class Verdict:
 
     async def at_the_end(self, memory: Memory, store: Store) -> None:
         rows = await store.instances()
+        await self.look(store)
         await self.woken(memory, store)
-        self._found("economy: every machine is recorded", economy.every_machine_is_recorded(self._cloud, rows))
         self._found("economy: bills are booked", economy.bills_are_booked(self._cloud, rows))
         self._found("economy: nothing is left", economy.nothing_is_left(self._cloud, self._diary, memory.state))
         lingering = self._lingering.check(self._cloud, self._diary, self._clock.now())

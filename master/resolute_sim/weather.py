@@ -22,6 +22,7 @@ class Fault(StrEnum):
     LONG_PARTITION = "a machine is cut off for long"
     INTERRUPT_WITH_NOTICE = "the cloud takes a machine back, with notice"
     INTERRUPT = "a machine vanishes"
+    REBOOT = "a machine reboots: its programs are dead, its disk is not"
     FREEZE = "a machine freezes, runs no program and goes on costing"
     REBALANCE = "the cloud recommends to leave a machine"
     MAINTENANCE = "the cloud announces maintenance"
@@ -40,6 +41,7 @@ MEAN_GAP_S: Mapping[Fault, float] = {
     Fault.LONG_PARTITION: 2400.0,
     Fault.INTERRUPT_WITH_NOTICE: 1200.0,
     Fault.INTERRUPT: 1500.0,
+    Fault.REBOOT: 2500.0,
     Fault.FREEZE: 4000.0,
     Fault.REBALANCE: 4000.0,
     Fault.MAINTENANCE: 6000.0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,8 @@ class Submission:
 class Workload:
     pools: Mapping[PoolName, PoolPolicy]
     submissions: tuple[Submission, ...]
+    fixed_machines: tuple[tuple[PoolName, int], ...] = ()
+    """Machines that no cloud gives and takes: their pool and their slots."""
 
     @property
     def serial_work_s(self) -> float:
@@ -54,9 +56,32 @@ class Workload:
 def draw_workload(rng: random.Random, *, within_s: float) -> Workload:
     names = ("default",) if rng.random() < 0.75 else ("default", "other")
     pools = {PoolName(name): _draw_pool(rng, name) for name in names}
+    fixed: list[tuple[PoolName, int]] = []
+    if rng.random() < 0.2:
+        name, slots = PoolName("fixed"), rng.choice((1, 2, 4))
+        pools[name] = PoolPolicy(name=name, preemption=rng.random() < 0.6, agent_reconnect_wait_s=30.0)
+        fixed = [(name, slots)] * rng.randint(1, 3)
     count = rng.randint(1, 5)
-    submissions = [_draw_submission(rng, n, pools, within_s) for n in range(count)]
-    return Workload(pools=pools, submissions=tuple(sorted(submissions, key=lambda each: each.at_s)))
+    sizes = {name: _sizes(policy, [size for pool, size in fixed if pool == name]) for name, policy in pools.items()}
+    # What a job asks for can be had in every pool, so that it may move.
+    possible = sorted(set.intersection(*sizes.values()))
+    submissions = [_draw_submission(rng, n, sorted(pools), possible, within_s) for n in range(count)]
+    return Workload(
+        pools=pools,
+        submissions=tuple(sorted(submissions, key=lambda each: each.at_s)),
+        fixed_machines=tuple(fixed),
+    )
+
+
+def _sizes(policy: PoolPolicy, fixed: Sequence[int]) -> set[int]:
+    """What a task of the pool may ask for: a part of one machine, or whole machines of one size."""
+    found = {0}
+    if policy.scaling is None:
+        return found | set(range(1, max(fixed) + 1)) | {fixed[0] * count for count in range(1, len(fixed) + 1)}
+    for offer in policy.scaling.offers:
+        found |= set(range(1, offer.slots + 1))
+        found |= {offer.slots * machines for machines in range(1, policy.scaling.max_instances + 1)}
+    return found
 
 
 def _draw_pool(rng: random.Random, name: str) -> PoolPolicy:
@@ -95,11 +120,10 @@ def _draw_pool(rng: random.Random, name: str) -> PoolPolicy:
 
 
 def _draw_submission(
-    rng: random.Random, number: int, pools: Mapping[PoolName, PoolPolicy], within_s: float
+    rng: random.Random, number: int, pools: Sequence[PoolName], possible: Sequence[int], within_s: float
 ) -> Submission:
-    pool = rng.choice(sorted(pools))
-    # A size that every pool can give, so that a job may move.
-    slots = _draw_slots(rng, pools)
+    pool = rng.choice(pools)
+    slots = rng.choice(possible)
     trials = rng.choice((1, 1, 2, 3))
     return Submission(
         at_s=rng.uniform(0.0, within_s * 0.6) if number else 0.0,
@@ -110,20 +134,6 @@ def _draw_submission(
         seed=rng.getrandbits(31),
         activate=rng.random() < 0.9,
     )
-
-
-def _draw_slots(rng: random.Random, pools: Mapping[PoolName, PoolPolicy]) -> int:
-    """Only what can be had in every pool: on a part of one machine, or on whole machines of one size."""
-    possible: set[int] | None = None
-    for policy in pools.values():
-        assert policy.scaling is not None
-        here = {0}
-        for offer in policy.scaling.offers:
-            here |= set(range(1, offer.slots + 1))
-            here |= {offer.slots * machines for machines in range(1, policy.scaling.max_instances + 1)}
-        possible = here if possible is None else possible & here
-    assert possible
-    return rng.choice(sorted(possible))
 
 
 def _draw_config(rng: random.Random, number: int, slots: int, trials: int) -> dict[str, Any]:

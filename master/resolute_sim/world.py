@@ -18,10 +18,11 @@ from resolute_agent.link import LinkClosed
 from resolute_agent.runtimes.scripted import ScriptedTask
 from resolute_master.domain.change import Change
 from resolute_master.domain.commands import Command, CreateUser
-from resolute_master.domain.ids import PoolName, UserId
+from resolute_master.domain.ids import ExperimentId, PoolName, UserId
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.replay import Replay, replay
 from resolute_master.store.memory import MemoryStore, MemoryTables
+from resolute_provisioner.bootstrap import MachineBoot
 from resolute_provisioner.clouds.fake import FakeCloud, FakeMachine
 from resolute_sim.diary import Diary, Entry, Event, LiveTask
 from resolute_sim.link import Link
@@ -89,6 +90,8 @@ class World:
         self.fate: Callable[[Change], None] | None = None
         """What befalls the next commit before it is stored."""
         self.fate_after: Callable[[Change], None] | None = None
+        self.submitted: list[ExperimentId] = []
+        """Every experiment that was ever created."""
         self.masters = 0
         self.tally: Counter[str] = Counter()
         """How often what happened: faults, decisions, ends of tasks."""
@@ -231,20 +234,36 @@ class World:
 
     # -- machines ----------------------------------------------------------------------------------------------
 
+    def boot_fixed_machines(self) -> None:
+        """Those that no cloud gives and takes."""
+        for number, (pool, slots) in enumerate(self.workload.fixed_machines):
+            boot = MachineBoot(
+                master_url="http://simulated",
+                agent_id=f"fixed-{number}",
+                resource_pool=pool,
+                instance_id="",
+                join_token="",
+                artificial_slots=slots,
+            )
+            self._boot(boot.agent_id, boot, provider_id="")
+
     def booted(self, machine: FakeMachine) -> None:
+        self.tell(f"cloud  {machine.request.instance_id} boots")
+        self._boot(machine.provider_id, machine.request.boot, provider_id=machine.provider_id)
+
+    def _boot(self, name: str, boot: MachineBoot, *, provider_id: str) -> None:
         async def program(task: ScriptedTask) -> int:
             return await Training(self, simulated, task)()
 
         simulated = SimulatedMachine(
-            boot=machine.request.boot,
+            boot=boot,
             clock=self.clock,
             seed=self.rng.getrandbits(64),
             program=program,
             network=self,
-            provider_id=machine.provider_id,
+            provider_id=provider_id,
         )
-        self.machines[machine.provider_id] = simulated
-        self.tell(f"cloud  {machine.request.instance_id} boots")
+        self.machines[name] = simulated
         simulated.boot()
 
     def noticed(self, machine: FakeMachine, deadline: datetime) -> None:
