@@ -41,8 +41,6 @@ class Killed(Exception):
 class Observer(Protocol):
     """Sees each committed change of whichever master is alive."""
 
-    def started(self, master: SimulatedMaster) -> None: ...
-
     def committed(self, master: SimulatedMaster, change: Change) -> None: ...
 
 
@@ -135,7 +133,6 @@ class SimulatedMaster:
         """Raises what the commit hook raises: the process dies in its first cycle."""
         self.engine.on_commit(lambda change: self._observer.committed(self, change))
         await self.engine.start()
-        self._observer.started(self)
         self._services.append(asyncio.create_task(self.engine.run(), name="engine"))
         self.reporting = Reporting(self.store, self.engine)
         self.hub = AgentHub(

@@ -196,9 +196,6 @@ class World:
         if fate is not None:
             fate(change)
 
-    def started(self, master: SimulatedMaster) -> None:
-        return
-
     def committed(self, master: SimulatedMaster, change: Change) -> None:
         for decision in change.decisions:
             self.tally[f"decision: {decision.kind}"] += 1
