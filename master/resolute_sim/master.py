@@ -13,10 +13,12 @@ from resolute.ids import SeededIds
 from resolute_master.agents.container_spec import SpecRenderer
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
 from resolute_master.domain.change import Change
+from resolute_master.domain.commands import Command
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.checkpoint_files import CheckpointRemoval
+from resolute_master.engine.cycle import RuleFault
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.provisioning import PoolLedger
 from resolute_master.engine.reporting import Reporting
@@ -42,6 +44,10 @@ class Observer(Protocol):
     """Sees each committed change of whichever master is alive."""
 
     def committed(self, master: SimulatedMaster, change: Change) -> None: ...
+
+    def failed(self, fault: RuleFault) -> None:
+        """A rule has a bug."""
+        ...
 
 
 class UnansweredCloud:
@@ -92,6 +98,21 @@ class LatentStore(MemoryStore):
         self.committing = False
 
 
+class WatchedEngine(Engine):
+    """The production engine, whose faulty rules are not only logged."""
+
+    def __init__(self, *, observer: Observer, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._observer = observer
+
+    async def submit(self, command: Command) -> Any:
+        try:
+            return await super().submit(command)
+        except RuleFault as fault:
+            self._observer.failed(fault)
+            raise
+
+
 class SimulatedMaster:
     """`await start()`, then talk to `engine`, `reporting` and `hub`; `kill()` is a SIGKILL."""
 
@@ -109,7 +130,8 @@ class SimulatedMaster:
         observer: Observer,
     ) -> None:
         self.store = LatentStore(tables, hook=hook, rng=random.Random(seed + 1), commit_s=commit_s)
-        self.engine = Engine(
+        self.engine = WatchedEngine(
+            observer=observer,
             store=self.store,
             clock=clock,
             ids=SeededIds(seed),

@@ -20,6 +20,7 @@ from resolute_master.domain.change import Change
 from resolute_master.domain.commands import Command, CreateUser
 from resolute_master.domain.ids import ExperimentId, PoolName, UserId
 from resolute_master.domain.pool import PoolPolicy
+from resolute_master.engine.cycle import RuleFault
 from resolute_master.engine.replay import Replay, replay
 from resolute_master.store.memory import MemoryStore, MemoryTables
 from resolute_provisioner.bootstrap import MachineBoot
@@ -202,6 +203,9 @@ class World:
             self.tell(f"master {decision.kind} {decision.subject}: {decision.reason}")
         self._trace.update(change.journal.digest.encode())
         self.verdict.committed(master.engine.memory, change)
+
+    def failed(self, fault: RuleFault) -> None:
+        self.violate("safety: the code does not fail", f"master: {fault}")
 
     async def submit(self, command: Command) -> Any:
         """As a user's client would: again until there is a master to answer."""
