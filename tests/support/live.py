@@ -18,6 +18,7 @@ import psutil
 import yaml
 
 from resolute.client import Resolute
+from resolute.client.authentication import authenticated_session
 from resolute.client.sdk import Experiment
 from resolute.clock import SystemClock
 from resolute_provisioner.clouds.local import stop_all
@@ -127,7 +128,7 @@ class LiveCluster:
     @property
     def client(self) -> Resolute:
         if self._client is None:
-            self._client = Resolute(self.url, "determined", PASSWORD)
+            self._client = client_of(self.url, self.directory)
         return self._client
 
     def submit(self, hparams: Mapping[str, Any], **changes: Any) -> Experiment:
@@ -200,6 +201,12 @@ def gone(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+def client_of(url: str, directory: Path) -> Resolute:
+    """Logged in; the token is kept in `directory` and not in the home of whoever runs the tests."""
+    kept = {"DET_DEBUG_CONFIG_PATH": str(directory / "logins")}
+    return Resolute(session=authenticated_session(url, user="determined", password=PASSWORD, environ=kept))
 
 
 def record_of(experiment: Experiment, *, steps: int) -> TrialRecord:

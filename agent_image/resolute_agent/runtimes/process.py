@@ -149,7 +149,10 @@ class ProcessRuntime:
                 Path(host).mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 shutil.rmtree(home, ignore_errors=True)
-                raise LaunchRefused(f"shared directory {host} cannot be made on this machine: {error}") from error
+                raise LaunchRefused(
+                    f"shared directory {host} cannot be made on this machine: {error.strerror}; name one that tasks can "
+                    "write to (checkpoint_storage.host_path)"
+                ) from error
         if spec.image:
             ignored = f"image {spec.image!r} is not used: tasks of this agent run with the machine's software"
             (home / "stderr").write_text(f"WARNING: {ignored}\n")
