@@ -28,6 +28,8 @@ def context(tmp_path: Path) -> Path:
         "hyperparameters": {"steps": STEPS},
         "searcher": {"name": "single", "metric": "loss", "max_length": {"batches": STEPS}},
         "max_restarts": 0,
+        # Tasks see the environments on their PATH, also where those lie under /tmp.
+        "environment": {"environment_variables": [f"PATH={PYTHON.parent}:/usr/local/bin:/usr/bin:/bin"]},
     }
     (directory / "config.json").write_text(json.dumps(config))
     return directory

@@ -189,7 +189,9 @@ class ProcessRuntime:
             "run": str(home / "run"),
             "run_inside": place.run_dir,
             "tmp": str(home / "tmp"),
-            "keep": self._kept([package_root, spec.working_directory, *hosts]),
+            "keep": self._kept(
+                [package_root, spec.working_directory, *hosts, *_homes_of_programs(environment["PATH"])]
+            ),
             "binds": [(os.path.realpath(host), inside) for host, inside in spec.shared_directories],
             "shm_bytes": spec.shm_bytes if private else 0,
         }
@@ -382,3 +384,8 @@ def exit_of(end: Mapping[str, Any]) -> Exit:
         return Exit(code=number, failure=FailureKind.CONTAINER_FAILED, message=message or died)
     plain = exit_with_code(code)
     return Exit(code=code, failure=plain.failure, message=message or plain.message)
+
+
+def _homes_of_programs(search_path: str) -> list[str]:
+    """The environments that a task's `PATH` names: `<home>/bin` needs its `<home>`."""
+    return [os.path.dirname(entry) for entry in search_path.split(":") if os.path.basename(entry) == "bin"]

@@ -181,6 +181,11 @@ class Session:
         except (http.client.RemoteDisconnected, ConnectionError):
             if fresh or self._closed.is_set():
                 raise
+        except AttributeError as error:
+            # `close` in another thread takes the response away under `read`, which http.client does not expect.
+            if self._closed.is_set():
+                raise ConnectionError("the session was closed") from error
+            raise
         # The server closed an idle connection: that is no failure of the server, ask again at once.
         self._drop_connection()
         return self._exchange(verb, target, payload, timeout_s)

@@ -35,6 +35,7 @@ from resolute_agent.environment import Place, machine_environment, task_environm
 from resolute_agent.link import Backoff, FrameError, decode_agent_frame, decode_master_frame, encode_frame
 from resolute_agent.memory import FileMemory
 from resolute_agent.notices import FileNotices, parse_notice
+from resolute_agent.runtimes.process import _homes_of_programs
 from resolute_agent.runtimes.scripted import Step, parse_script
 from resolute_agent.settings import read_settings, settings_from_mapping
 from resolute_agent.state import ContainerRecord, Durable
@@ -360,3 +361,7 @@ def test_the_memory_of_an_agent_survives_and_a_broken_one_is_named(tmp_path: Pat
     (tmp_path / "agent-state.json").write_text("{}x")
     with pytest.raises(InvalidInput, match=r"agent-state\.json"):
         memory.load()
+
+
+def test_the_environments_on_a_tasks_path_are_named_by_their_home() -> None:
+    assert _homes_of_programs("/tmp/clone/.venv/bin:/usr/bin:/tmp/odd") == ["/tmp/clone/.venv", "/usr"]
