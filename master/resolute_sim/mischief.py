@@ -140,6 +140,7 @@ class Mischief:
         machine = self._some_machine()
         if machine is not None and machine.provider_id:
             self._tell(f"{machine.id} freezes")
+            self._world.verdict.froze(machine.id)
             machine.dead = True
             self._world.spawn(machine.end())
 

@@ -107,6 +107,9 @@ class Verdict:
         """The master was away, or a machine was out of reach, for so long."""
         self._lingering.excuse(seconds)
 
+    def froze(self, machine: str) -> None:
+        self._lingering.froze(machine)
+
     # -- now and then ------------------------------------------------------------------------------------------
 
     async def look(self, store: Store) -> None:

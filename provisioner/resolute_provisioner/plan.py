@@ -26,7 +26,7 @@ from resolute_provisioner.model import (
 )
 from resolute_provisioner.packing import Machine, Packing, Unserved, in_order, pack
 from resolute_provisioner.risk import Block, block
-from resolute_provisioner.standing import NOTICE_GRACE_S, Standing, judge, seconds_between
+from resolute_provisioner.standing import MASS_LOSS_PATIENCE_S, NOTICE_GRACE_S, Standing, judge, seconds_between
 
 REPLACEMENT_PREFIX = "replacement-of-"
 """A machine under notice that still works stands in the demand under this name, until its work waits itself."""
@@ -262,6 +262,7 @@ def _moments(pool: PoolScaling, each: Standing) -> list[datetime]:
         (view.idle_since, pool.idle_timeout_s),
         (view.disconnected_since, pool.reconnect_wait_s),
         (view.disconnected_since, pool.disconnect_timeout_s),
+        (view.disconnected_since, pool.disconnect_timeout_s + MASS_LOSS_PATIENCE_S),
         (view.draining_since, pool.drain_timeout_s),
         (view.notice.deadline if view.notice else None, NOTICE_GRACE_S),
     ]

@@ -14,6 +14,10 @@ NOTICE_GRACE_S = 60.0
 MASS_LOSS_SHARE = 0.5
 """When so large a part of the machines is out of contact at once, our own network is the suspect, not the machines."""
 
+MASS_LOSS_PATIENCE_S = 1800.0
+"""For so long past the ordinary limit the suspicion protects them. Healthy machines that cannot reach their master end
+themselves long before, so what is still paid for then is broken."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
@@ -24,7 +28,7 @@ class Standing:
     """It has been ordered to end, or the cloud is ending it."""
     never_joined: bool
     lost: bool
-    """Out of contact for too long, while most others are not."""
+    """Out of contact for too long, while most others are not, or for much too long."""
     suspect: bool
     """Out of contact for too long, together with so many others that nothing is done about it."""
     capacity: bool
@@ -61,14 +65,15 @@ def _judge(pool: PoolScaling, view: InstanceView, now: datetime, mass_loss: bool
     never_joined = view.joined_at is None and seconds_between(started, now) >= pool.boot_timeout_s
     away_s = 0.0 if view.disconnected_since is None else seconds_between(view.disconnected_since, now)
     overdue = view.joined_at is not None and not view.agent_connected and away_s >= pool.disconnect_timeout_s
+    spared = mass_loss and away_s < pool.disconnect_timeout_s + MASS_LOSS_PATIENCE_S
     reachable = view.joined_at is None or view.agent_connected or away_s < pool.reconnect_wait_s
     leaving = stopping or view.notice is not None or view.draining_since is not None
     return Standing(
         view=view,
         stopping=stopping,
         never_joined=never_joined and not stopping,
-        lost=overdue and not mass_loss and not stopping,
-        suspect=overdue and mass_loss and not stopping,
+        lost=overdue and not spared and not stopping,
+        suspect=overdue and spared and not stopping,
         capacity=reachable and not (leaving or never_joined or overdue or view.disabled),
     )
 

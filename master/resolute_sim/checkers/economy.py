@@ -16,6 +16,7 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_provisioner.clouds.fake import FakeCloud
 from resolute_provisioner.model import Intent, PoolScaling
+from resolute_provisioner.standing import MASS_LOSS_PATIENCE_S
 from resolute_sim.diary import Diary
 
 SLACK_S = 300.0
@@ -78,6 +79,11 @@ class Lingering:
         self._pools = pools
         self._wanted_at: dict[PoolName, datetime] = {}
         self._away_s = 0.0
+        self._frozen: set[str] = set()
+
+    def froze(self, machine: str) -> None:
+        """It can say nothing more, and the master may first suspect its own network."""
+        self._frozen.add(machine)
 
     def note(self, state: ClusterState, now: datetime) -> None:
         for allocation in state.all(Allocation):
@@ -100,6 +106,8 @@ class Lingering:
             last = max(last, line.paid_from)
             unused_s = ((line.paid_until or now) - last).total_seconds()
             patience_s = max(scaling.idle_timeout_s, scaling.disconnect_timeout_s, scaling.boot_timeout_s)
+            if line.instance_id in self._frozen:
+                patience_s += MASS_LOSS_PATIENCE_S
             if unused_s > patience_s + SLACK_S + self._away_s:
                 yield f"{line.instance_id} was paid for {unused_s:.0f} s after the last work of its pool"
 

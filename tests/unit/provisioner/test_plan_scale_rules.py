@@ -16,6 +16,7 @@ from resolute_provisioner.model import (
     ScalePlan,
 )
 from resolute_provisioner.plan import REPLACEMENT_PREFIX, plan_scale
+from resolute_provisioner.standing import MASS_LOSS_PATIENCE_S
 from support.provisioner import NOW, a_gang, a_pool, after, ago, an_offer, demand, joined, starting
 
 SMALL, BIG = an_offer("small", slots=2, price=1.0), an_offer("big", slots=8, price=3.0)
@@ -233,6 +234,14 @@ def test_a_network_split_of_the_master_gives_nothing_back() -> None:
     result = plan(a_pool(), joined("i-1", used=2, away_s=700), joined("i-2", used=2, away_s=700))
     assert not result.terminations
     assert "network is the suspect" in note(result, "")
+
+
+def test_the_suspicion_against_the_network_ends_when_healthy_machines_would_have_ended_themselves() -> None:
+    long_s = 600 + MASS_LOSS_PATIENCE_S
+    waiting = plan(a_pool(), joined("i-1", away_s=long_s - 1), joined("i-2", away_s=long_s - 1))
+    assert not waiting.terminations and waiting.revisit_at == after(1)
+    over = plan(a_pool(), joined("i-1", away_s=long_s), joined("i-2", away_s=long_s))
+    assert returned(over) == {"i-1": Cause.LOST, "i-2": Cause.LOST}
 
 
 def test_a_lowered_maximum_takes_empty_machines_first_and_drains_busy_ones() -> None:
