@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from resolute.clock import FixedClock
 from resolute.errors import ResoluteError
+from resolute.ids import SeededIds
 from resolute.wire.agent_link import ContainerReport, Exit
 from resolute.wire.states import ContainerState, ExperimentState, FailureKind, NoticeKind
 from resolute_master.domain import commands as c
@@ -24,22 +25,33 @@ from resolute_master.domain.allocation import Allocation, Container
 from resolute_master.domain.change import Counter as Numbers
 from resolute_master.domain.effects import KillContainer, RemoveCheckpoint, StartContainer
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import AgentId, ExperimentId, PoolName, TaskId, TrialId
+from resolute_master.domain.ids import AgentId, ExperimentId, InstanceId, PoolName, TaskId, TrialId
+from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
 from resolute_master.engine.cycle import RuleFault
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.replay import replay
+from resolute_master.lifecycle import instances
 from resolute_master.lifecycle.cluster import ClusterState
+from resolute_master.lifecycle.step import Step
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.store.encoding import encode_entity
 from resolute_master.store.memory import MemoryStore
+from resolute_provisioner.model import Intent, Market, Observed, Offer, PoolScaling, RefusalKind
 from support.cluster import T0, device
 from support.engines import DEFAULT, a_config, a_user, an_engine
 
 OTHER = PoolName("other")
-POOLS = {name: PoolPolicy(name=name, preemption=True) for name in (DEFAULT, OTHER)}
+OFFER = Offer(offer_id="local", instance_type="local", zone="z", market=Market.SPOT, slots=2, price_per_hour=1.0)
+SCALING = PoolScaling(
+    pool=OTHER, offers=(OFFER,), max_instances=2, idle_timeout_s=30.0, boot_timeout_s=100.0, drain_timeout_s=50.0
+)
+POOLS = {
+    DEFAULT: PoolPolicy(name=DEFAULT, preemption=True),
+    OTHER: PoolPolicy(name=OTHER, preemption=True, scaling=SCALING),
+}
 AGENTS = (AgentId("agent-1"), AgentId("agent-2"), AgentId("agent-3"))
 SLOTS = 2
 
@@ -113,12 +125,14 @@ class Life(RuleBasedStateMachine):
             return None
 
     def teardown(self) -> None:
-        digest = self.engine.memory.digest
-        self.stop_engine()
-        for snapshot in self.runner.run(self.store.snapshots()):
-            result = self.runner.run(replay(snapshot, self.store.journal(snapshot.sequence), POOLS))
-            assert result.divergence is None and result.digest == digest
-        self.runner.close()
+        try:
+            digest = self.engine.memory.digest
+            self.stop_engine()
+            for snapshot in self.runner.run(self.store.snapshots()):
+                result = self.runner.run(replay(snapshot, self.store.journal(snapshot.sequence), POOLS))
+                assert result.divergence is None and result.digest == digest
+        finally:
+            self.runner.close()
 
     # -- what there is ---------------------------------------------------------------------------------------------
 
@@ -151,15 +165,18 @@ class Life(RuleBasedStateMachine):
         restarts=st.integers(0, 2),
         seed=st.integers(0, 2),
         priority=st.integers(1, 99),
+        pool=st.sampled_from((DEFAULT, OTHER)),
         activate=st.booleans(),
     )
-    def submit(self, slots: int, trials: int, restarts: int, seed: int, priority: int, activate: bool) -> None:
+    def submit(
+        self, slots: int, trials: int, restarts: int, seed: int, priority: int, pool: PoolName, activate: bool
+    ) -> None:
         command = c.CreateExperiment(
             owner=self.owner,
             config={**a_config(slots=slots, trials=trials, restarts=restarts), "preemption_timeout": 100.0},
             original_config="",
             context_hash="",
-            pool=DEFAULT,
+            pool=pool,
             priority=priority,
             weight=1.0,
             max_slots=None,
@@ -195,22 +212,37 @@ class Life(RuleBasedStateMachine):
     )
     def agent_connects(self, name: AgentId, anew: bool, forgets: bool, slots: int, pool: PoolName) -> None:
         self.incarnations[name] += anew
+        self.register(name, pool, slots, self.reports_of(name, forgets=forgets), str(self.incarnations[name]))
+
+    def reports_of(self, name: AgentId, *, forgets: bool) -> tuple[ContainerReport, ...]:
+        """Of what the agent has, if its memory was not lost."""
         reports = []
         for allocation in self.engine.state.find(Allocation, "allocations_on_agent", name):
             for container in allocation.containers:
                 started = f"start:{container.id}" not in self.engine.state.outbox
                 if container.agent == name and not container.ended and started and not forgets:
                     reports.append(self.report_of(container, container.state, None))
+        return tuple(reports)
+
+    def register(
+        self,
+        name: AgentId,
+        pool: PoolName,
+        slots: int,
+        reports: tuple[ContainerReport, ...],
+        incarnation: str,
+        instance: InstanceId | None = None,
+    ) -> None:
         self.tell(
             c.RegisterAgent(
                 agent=name,
                 pool=pool,
-                incarnation=str(self.incarnations[name]),
+                incarnation=incarnation,
                 devices=tuple(device(i) for i in range(slots)),
                 address="10.0.0.1",
                 version="0",
-                instance=None,
-                reports=tuple(reports),
+                instance=instance,
+                reports=reports,
             )
         )
 
@@ -277,6 +309,45 @@ class Life(RuleBasedStateMachine):
             self.tell(c.SetAgentEnabled(agent=agent.id, enabled=enabled, draining=draining))
         else:
             self.tell(c.SetSlotEnabled(agent=agent.id, index=slot, enabled=enabled, draining=draining))
+
+    # -- machines of the elastic pool --------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.engine.state.all(Instance))
+    @rule(choice=which, refused=st.sampled_from((False, False, False, True)))
+    def cloud_answers(self, choice: int, refused: bool) -> None:
+        instance = self.chosen(self.engine.state.all(Instance), choice)
+        if instance.launched_at is not None:
+            return
+        if refused:
+            self.tell(c.RecordRefusal(instance=instance.id, kind=RefusalKind.NO_CAPACITY, message="none left"))
+        else:
+            self.tell(
+                c.RecordLaunch(
+                    instance=instance.id, provider_id=instance.id, observed=Observed.RUNNING, paid_from=self.clock.now()
+                )
+            )
+
+    @precondition(lambda self: self.engine.state.all(Instance))
+    @rule(choice=which, forgets=st.sampled_from((False, False, True)))
+    def machine_joins(self, choice: int, forgets: bool) -> None:
+        instance = self.chosen(self.engine.state.all(Instance), choice)
+        name = AgentId(instance.id)
+        self.register(name, OTHER, SLOTS, self.reports_of(name, forgets=forgets), "its own", instance.id)
+
+    @precondition(lambda self: self.engine.state.all(Instance))
+    @rule(choice=which, only_if_asked=st.sampled_from((True, True, False)))
+    def machine_goes(self, choice: int, only_if_asked: bool) -> None:
+        instance = self.chosen(self.engine.state.all(Instance), choice)
+        if instance.intent is Intent.STOP or not only_if_asked:
+            self.tell(
+                c.RecordObservation(
+                    instance=instance.id,
+                    provider_id=instance.id,
+                    observed=Observed.GONE,
+                    paid_from=None,
+                    paid_until=self.clock.now(),
+                )
+            )
 
     # -- tasks -----------------------------------------------------------------------------------------------------
 
@@ -372,6 +443,14 @@ class Life(RuleBasedStateMachine):
                 now=kept.now,
             )
             assert kept == built
+
+    @invariant()
+    def machines_are_seen_as_they_are(self) -> None:
+        memory = self.engine.memory
+        reading = Step(memory.state, now=self.clock.now(), ids=SeededIds(0), sequence=0)
+        seen = tuple(memory.machines[id_] for id_ in sorted(memory.machines))
+        assert seen == instances.views(reading, OTHER)
+        assert sum(not instance.over for instance in memory.state.all(Instance)) == len(seen)
 
     @invariant()
     def a_trial_has_the_allocation_that_its_state_asks_for(self) -> None:

@@ -8,7 +8,7 @@ The engine commits the change and only then lets the memory absorb it; replay do
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -19,7 +19,7 @@ from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import KINDS, Change, Entity, JournalEntry
 from resolute_master.domain.commands import Command, MasterStarted, Reconsider
-from resolute_master.domain.ids import PoolName
+from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.engine import supply
@@ -31,7 +31,7 @@ from resolute_master.lifecycle.step import Step
 from resolute_master.scheduler.plan import Plan
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
-from resolute_provisioner.model import ScalePlan
+from resolute_provisioner.model import Demand, InstanceView, OfferBelief, PoolScaling, ScalePlan
 from resolute_provisioner.plan import plan_scale
 
 SNAPSHOT_EVERY = 1000
@@ -107,6 +107,8 @@ class Cycle:
         self._accepted.append(command)
         if isinstance(command, MasterStarted | Reconsider):
             self._stale.update(self._memory.pools)
+        if isinstance(command, MasterStarted):
+            self._memory.scaled.clear()  # a new process remembers no decision, so a replay over its start must not either
         return reply
 
     def _expire(self) -> None:
@@ -139,6 +141,7 @@ class Cycle:
         self._stale |= {pool for pool, at in memory.revisit.items() if at <= self._now}
         if memory.sequence and memory.sequence % SNAPSHOT_EVERY == 0:
             self._stale.update(memory.pools)
+            memory.scaled.clear()
         self._stale |= self._update_snapshots()
         self._stale &= set(memory.pools)
         self._known_waiting = {a.id for a in self._waiting()}
@@ -165,23 +168,60 @@ class Cycle:
 
     def _decide(self, pool: PoolName) -> None:
         policy = self._memory.pools[pool]
-        machines = instances.views(self._step, pool)
         beliefs = instances.beliefs(self._step, pool)
         snapshot = self._snapshots[pool].at(self._now)
         if policy.scaling is not None:
-            snapshot = snapshot.with_supply(supply.of(policy.scaling, machines, beliefs, self._now))
+            snapshot = snapshot.with_supply(supply.of(policy.scaling, self._machines(pool), beliefs, self._now))
         plan = schedule(snapshot)
         self._apply(plan)
         wakes = [plan.revisit_at]
         scale = ScalePlan()
         if policy.scaling is not None:
             # After the scheduler's plan is applied: gangs that it has placed are no demand, and their machines are busy.
-            scale = plan_scale(policy.scaling, instances.views(self._step, pool), plan.demand, beliefs, self._now)
+            scale = self._scale(policy.scaling, self._machines(pool), plan.demand, beliefs)
             instances.apply_plan(self._step, policy.scaling, scale)
             wakes.append(scale.revisit_at)
         self._plans.append([pool, plan, scale])
         self._snapshots[pool] = snapshot
         self._schedule_revisit(pool, [wake for wake in wakes if wake is not None])
+
+    def _machines(self, pool: PoolName) -> tuple[InstanceView, ...]:
+        """The pool's machines by id; only those that this cycle has touched are looked at anew."""
+        entities = (
+            entity
+            for kind, key in self._step.written_keys()
+            for entity in (self._memory.state.get(KINDS[kind], key), self._step.get(KINDS[kind], key))
+            if entity is not None
+        )
+        seen: dict[InstanceId, InstanceView | None] = {**self._memory.machines}
+        for id_ in sorted(instances.concerned(self._step, entities)):
+            instance = self._step.get(Instance, id_)
+            there = instance is not None and not instance.over
+            seen[id_] = instances.view(self._step, instance) if instance is not None and there else None
+        here = self._step.keys("instances_of_pool", pool)
+        return tuple(view for id_ in sorted(here, key=str) if (view := seen.get(InstanceId(str(id_)))) is not None)
+
+    def _scale(
+        self,
+        scaling: PoolScaling,
+        machines: tuple[InstanceView, ...],
+        demand: Demand,
+        beliefs: Mapping[str, OfferBelief],
+    ) -> ScalePlan:
+        """A plan that changed nothing holds until its inputs change, or its time has come."""
+        pool, inputs = PoolName(scaling.pool), (machines, demand, dict(beliefs))
+        known = self._memory.scaled.pop(pool, None)
+        if (
+            known is not None
+            and (known[1].revisit_at is None or self._now < known[1].revisit_at)
+            and known[0] == inputs
+        ):
+            plan = known[1]
+        else:
+            plan = plan_scale(scaling, machines, demand, beliefs, self._now)
+        if not plan.launches and not plan.terminations:
+            self._memory.scaled[pool] = (inputs, plan)
+        return plan
 
     def _apply(self, plan: Plan) -> None:
         for preemption in plan.preempt:

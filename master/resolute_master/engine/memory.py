@@ -10,19 +10,23 @@ import heapq
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
+from resolute.ids import SeededIds
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.change import KIND_OF, Change, Entity, EntityKey, PoolBelief, key_of
+from resolute_master.domain.change import KIND_OF, KINDS, Change, Entity, EntityKey, PoolBelief, key_of
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import PoolName
+from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
+from resolute_master.lifecycle import instances
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.deadlines import deadline
+from resolute_master.lifecycle.step import Step
 from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_provisioner.model import InstanceView, ScalePlan
 
 Pools = Mapping[PoolName, PoolPolicy]
 
@@ -65,6 +69,26 @@ class Memory:
                 now=now,
             )
         self._watch_deadlines(state.entities())
+        self.machines: dict[InstanceId, InstanceView] = {}
+        """Machines of elastic pools that are not over, as the planner sees them."""
+        self.scaled: dict[PoolName, tuple[object, ScalePlan]] = {}
+        """The last scaling decision that changed nothing, with what it was made from."""
+        self._look_at_machines({instance.id for instance in state.all(Instance)})
+
+    # -- machines ----------------------------------------------------------------------------------------------
+
+    def _look_at_machines(self, ids: Iterable[InstanceId]) -> None:
+        reading = self._reading()
+        for id_ in sorted(ids):
+            instance = self.state.get(Instance, id_)
+            if instance is None or instance.over:
+                self.machines.pop(id_, None)
+            else:
+                self.machines[id_] = instances.view(reading, instance)
+
+    def _reading(self) -> Step:
+        """Rules read through a working copy; this one is never written."""
+        return Step(self.state, now=datetime.min.replace(tzinfo=UTC), ids=SeededIds(0), sequence=self.sequence)
 
     # -- deadlines ---------------------------------------------------------------------------------------------
 
@@ -104,6 +128,9 @@ class Memory:
 
     def absorb(self, change: Change, snapshots: Mapping[PoolName, PoolSnapshot], digest: str) -> None:
         """Take over a committed cycle, and let go of what is over."""
+        slots = (*((KIND_OF[type(entity)], key_of(entity)) for entity in change.upserts), *change.deletes)
+        before = [entity for kind, key in slots if (entity := self.state.get(KINDS[kind], key)) is not None]
+        concerned = instances.concerned(self._reading(), before)
         self.state.absorb(change)
         self.snapshots.update(snapshots)
         self.sequence = change.journal.sequence
@@ -111,7 +138,9 @@ class Memory:
         for slot in change.deletes:
             self._due.pop(slot, None)
         self._watch_deadlines(change.upserts)
+        concerned |= instances.concerned(self._reading(), change.upserts)
         self.let_go(change.upserts)
+        self._look_at_machines(concerned)
 
     def let_go(self, entities: Iterable[Entity]) -> None:
         """Ended things stay in the store only, so that the memory is as large as what is alive."""

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from resolute.config import load_master_config
 from resolute.errors import InvalidInput, ResoluteError
-
 from resolute_master.domain.change import JournalEntry
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy

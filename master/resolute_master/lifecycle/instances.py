@@ -12,7 +12,7 @@ from datetime import datetime
 
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.change import PoolBelief
+from resolute_master.domain.change import Entity, PoolBelief
 from resolute_master.domain.commands import RecordLaunch, RecordObservation, RecordRefusal
 from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
@@ -38,10 +38,11 @@ from resolute_provisioner.model import (
 
 def views(step: Step, pool: PoolName) -> tuple[InstanceView, ...]:
     """The pool's machines as a scaling decision sees them."""
-    return tuple(_view(step, i) for i in step.find(Instance, "instances_of_pool", pool) if not i.over)
+    return tuple(view(step, i) for i in step.find(Instance, "instances_of_pool", pool) if not i.over)
 
 
-def _view(step: Step, instance: Instance) -> InstanceView:
+def view(step: Step, instance: Instance) -> InstanceView:
+    """A function of the instance, its agent and what has a container there: see `concerned`."""
     agent = _agent_of(step, instance)
     held = (
         [a for a in step.find(Allocation, "allocations_on_agent", agent.id) if not a.ended] if agent is not None else []
@@ -69,6 +70,23 @@ def _view(step: Step, instance: Instance) -> InstanceView:
         disabled=agent is not None and (agent.draining or not agent.enabled),
         reserved_for=instance.gangs,
     )
+
+
+def concerned(step: Step, entities: Iterable[Entity]) -> set[InstanceId]:
+    """Machines whose view may differ when these entities do."""
+    found: set[InstanceId | None] = set()
+    for entity in entities:
+        match entity:
+            case Instance():
+                found.add(entity.id)
+            case Agent():
+                found.add(entity.instance_id)
+            case Allocation():
+                agents = (step.get(Agent, container.agent) for container in entity.containers)
+                found.update(agent.instance_id for agent in agents if agent is not None)
+            case _:
+                pass
+    return {id_ for id_ in found if id_ is not None}
 
 
 def beliefs(step: Step, pool: PoolName) -> dict[str, OfferBelief]:
