@@ -150,7 +150,7 @@ def test_a_paused_trial_is_saved_and_goes_on_where_it_was(det: Det) -> None:
     det("experiment", "activate", str(number))
     ended(det, number)
     (trial,) = det.json("experiment", "list-trials", str(number))
-    first, second = det.json("trial", "describe", str(trial["id"]))["allocations"]
+    first, second = attempts_of(det, number)
     assert first["preempted"] is True and first["exitCode"] == 0
     assert second["stepsAtStart"] == first["stepsAtEnd"] == first["stepsKept"] > 0
     assert trial["restarts"] == 0
@@ -170,7 +170,7 @@ def test_a_trial_that_fails_says_why(det: Det) -> None:
     assert "ERROR" in ended(det, number, well=False)
     (trial,) = det.json("experiment", "list-trials", str(number))
     assert trial["state"] == "STATE_ERROR"
-    (allocation,) = det.json("trial", "describe", str(trial["id"]))["allocations"]
+    (allocation,) = attempts_of(det, number)
     assert allocation["exitCode"] == 9 and "9" in allocation["exitReason"]
 
 
@@ -211,7 +211,13 @@ def test_the_queue_says_who_is_next_and_why_one_waits(det: Det) -> None:
         det("experiment", "kill", str(number))
 
 
-def test_a_disabled_agent_takes_no_work_and_a_drained_one_finishes_its_own(det: Det) -> None:
+def attempts_of(det: Det, experiment: int) -> list[Mapping[str, Any]]:
+    (trial,) = det.json("experiment", "list-trials", str(experiment))
+    found: list[Mapping[str, Any]] = det.json("trial", "describe", str(trial["id"]))["allocations"]
+    return found
+
+
+def test_a_drained_agent_finishes_its_own_work_and_takes_no_other(det: Det) -> None:
     agent = agent_of(det)["id"]
     first = create(det, "report 100 every 0.02s")
     until("it does steps", lambda: running(det, first))
@@ -219,11 +225,17 @@ def test_a_disabled_agent_takes_no_work_and_a_drained_one_finishes_its_own(det: 
     assert agent_of(det)["draining"] is True
     second = create(det, "report 2 every 0.01s")
     ended(det, first)
-    (trial,) = det.json("experiment", "list-trials", str(first))
-    assert len(det.json("trial", "describe", str(trial["id"]))["allocations"]) == 1, "it was not interrupted"
-    assert not running(det, second)
-    det("agent", "enable", agent, variables=ADMIN)
+    assert [each["agentIds"] for each in attempts_of(det, first)] == [[agent]], "it was not interrupted"
     ended(det, second)
+    assert [agent] not in [each["agentIds"] for each in attempts_of(det, second)], "the pool replaced the machine"
+
+
+def test_agents_and_slots_are_closed_and_opened(det: Det) -> None:
+    agent = agent_of(det)["id"]
+    det("agent", "disable", agent, variables=ADMIN)
+    assert agent_of(det)["enabled"] is False
+    det("agent", "enable", agent, variables=ADMIN)
+    assert agent_of(det)["enabled"] is True
     det("slot", "disable", agent, "0", variables=ADMIN)
     assert [slot["Enabled"] for slot in det.json("slot", "list")] == [False]
     det("slot", "enable", agent, "0", variables=ADMIN)
