@@ -14,7 +14,7 @@ demo: $(VENV)/demo.ready
 	$(BIN)/python -m demo $(if $(KEEP),--keep)
 
 quick: $(VENV)/dev.ready
-	$(BIN)/python -m pytest -q tests/unit tests/properties tests/conformance tests/simulation
+	RESOLUTE_SIM_SEEDS=20 $(BIN)/python -m pytest -q tests/unit tests/properties tests/conformance/test_store* tests/simulation/test_worlds.py
 
 test: $(VENV)/dev.ready $(COMPAT)/ready
 	$(BIN)/python -m pytest

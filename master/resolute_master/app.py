@@ -29,12 +29,12 @@ from resolute_master.api.app import build_api
 from resolute_master.api.auth import Passwords, Tokens
 from resolute_master.api.context import ApiContext
 from resolute_master.api.log_ring import LogRing
-from resolute_master.domain.change import KIND_OF, Change
+from resolute_master.domain.change import Change
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.engine.checkpoint_files import CheckpointRemoval
 from resolute_master.engine.engine import Engine
-from resolute_master.engine.provisioning import PoolLedger
+from resolute_master.engine.provisioning import PoolLedger, about_machines
 from resolute_master.engine.reporting import Reporting
 from resolute_master.pools import cloud_of, pool_policies
 from resolute_master.scripted_interruptions import InterruptionsBySteps
@@ -235,17 +235,10 @@ def _provisioning(
 
 def _waking(reconciler: Reconciler) -> Callable[[Change], None]:
     def look(change: Change) -> None:
-        if _about_machines(change):
+        if about_machines(change):
             reconciler.wake()
 
     return look
-
-
-def _about_machines(change: Change) -> bool:
-    kinds = {KIND_OF[type(entity)] for entity in change.upserts} | {kind for kind, _ in change.deletes}
-    return "instance" in kinds or any(
-        KIND_OF[type(entity)] == "agent" and getattr(entity, "disconnected_at", None) for entity in change.upserts
-    )
 
 
 class _Boot:

@@ -20,7 +20,7 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.checkpoint_files import CheckpointRemoval
 from resolute_master.engine.cycle import RuleFault
 from resolute_master.engine.engine import Engine
-from resolute_master.engine.provisioning import PoolLedger
+from resolute_master.engine.provisioning import PoolLedger, about_machines
 from resolute_master.engine.reporting import Reporting
 from resolute_master.store.memory import CommitHook, MemoryStore, MemoryTables
 from resolute_provisioner.bootstrap import MachineBoot
@@ -187,7 +187,7 @@ class SimulatedMaster:
             clock=self._clock,
             rng=random.Random(self._rng.getrandbits(64)),
         )
-        self.engine.on_commit(lambda change: reconciler.wake() if _about_machines(change) else None)
+        self.engine.on_commit(lambda change: reconciler.wake() if about_machines(change) else None)
         self._services.append(asyncio.create_task(reconciler.run(), name=f"reconciler of {name}"))
 
     def _boot(self, instance: Instance) -> MachineBoot:
@@ -241,7 +241,3 @@ class SimulatedMaster:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _about_machines(change: Change) -> bool:
-    return any(isinstance(entity, Instance) for entity in change.upserts)

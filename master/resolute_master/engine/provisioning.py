@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
+from resolute_master.domain.agent import Agent
+from resolute_master.domain.change import Change
 from resolute_master.domain.commands import Command, RecordLaunch, RecordObservation, RecordRefusal, RecordStray
 from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
@@ -93,3 +95,11 @@ class PoolLedger:
                 return None
             case _:
                 assert_never(report)
+
+
+def about_machines(change: Change) -> bool:
+    """The reconciler has something to do: a machine's row has changed, or an agent's link went down with perhaps its machine."""
+    return any(
+        isinstance(entity, Instance) or (isinstance(entity, Agent) and not entity.connected)
+        for entity in change.upserts
+    )
