@@ -29,7 +29,9 @@ PIP_TO_UV = {
 
 def main() -> int:
     if sys.version_info < OLDEST:
-        print(f"Resolute needs Python {OLDEST[0]}.{OLDEST[1]} or newer, this is {sys.version.split()[0]}", file=sys.stderr)
+        print(
+            f"Resolute needs Python {OLDEST[0]}.{OLDEST[1]} or newer, this is {sys.version.split()[0]}", file=sys.stderr
+        )
         return 1
     parser = argparse.ArgumentParser()
     parser.add_argument("directory", type=Path)
@@ -62,7 +64,10 @@ def uv_environment(python: Path) -> dict[str, str]:
     environ = dict(os.environ)
     for setting, variable in PIP_TO_UV.items():
         found = subprocess.run(
-            [str(python), "-m", "pip", "config", "get", f"global.{setting}"], capture_output=True, text=True, check=False
+            [str(python), "-m", "pip", "config", "get", f"global.{setting}"],
+            capture_output=True,
+            text=True,
+            check=False,
         ).stdout.strip() or os.environ.get(f"PIP_{setting.replace('-', '_').upper()}", "")
         if found:
             environ.setdefault(variable, " ".join(found.split()))
@@ -77,7 +82,9 @@ def install_torch(python: Path, environ: dict[str, str]) -> None:
     attempts = [[exact, "--only-binary", "torch", "--no-index"], [loose, "--torch-backend", "cpu"], [loose]]
     for attempt in attempts:
         offline = "--no-index" in attempt
-        environ_ = environ if not offline else {k: v for k, v in environ.items() if k not in ("UV_INDEX", "UV_DEFAULT_INDEX")}
+        environ_ = (
+            environ if not offline else {k: v for k, v in environ.items() if k not in ("UV_INDEX", "UV_DEFAULT_INDEX")}
+        )
         wanted = [*attempt, "--no-deps"] if offline else attempt
         if install(python, wanted, environ_, quiet=offline).returncode == 0:
             return

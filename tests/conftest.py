@@ -20,7 +20,11 @@ COMPAT_PYTHON = Path(__file__).resolve().parent.parent / ".venv-compat" / "bin" 
 
 
 def _namespaces() -> bool:
-    command = ["unshare", "--mount", "true"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount", "true"]
+    command = (
+        ["unshare", "--mount", "true"]
+        if os.geteuid() == 0
+        else ["unshare", "--user", "--map-root-user", "--mount", "true"]
+    )
     try:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
     except FileNotFoundError:

@@ -1,15 +1,15 @@
 """The error tree that every Resolute process shares.
 
-    ResoluteError
-    ├── InvalidInput        the caller sent something wrong: says the key, the value and what to do
-    ├── NotFound            `<kind> '<id>' not found`
-    ├── AlreadyExists       the name or id is taken by something else
-    ├── Conflict            fenced: a report of an older run, a stale incarnation
-    ├── FailedPrecondition  right request, wrong state
-    ├── PermissionDenied    known caller, not allowed
-    ├── Unauthenticated     unknown caller
-    ├── LimitExceeded       a named limit was reached
-    └── Unavailable         try again later
+ResoluteError
+├── InvalidInput        the caller sent something wrong: says the key, the value and what to do
+├── NotFound            `<kind> '<id>' not found`
+├── AlreadyExists       the name or id is taken by something else
+├── Conflict            fenced: a report of an older run, a stale incarnation
+├── FailedPrecondition  right request, wrong state
+├── PermissionDenied    known caller, not allowed
+├── Unauthenticated     unknown caller
+├── LimitExceeded       a named limit was reached
+└── Unavailable         try again later
 """
 
 from __future__ import annotations

@@ -136,6 +136,7 @@ async def _serving(
     identity = await bootstrap.identity(store, config, ids, settings.version)
     tokens = Tokens(signing_key=await bootstrap.secret(store, "token_key"), engine=engine, clock=clock)
     await engine.start()
+    _check_machines(engine)
     async with AsyncExitStack() as stack:
         services = [asyncio.create_task(engine.run(), name="engine")]
         stack.push_async_callback(_cancel, services)
@@ -160,6 +161,19 @@ async def _serving(
         for service in _provisioning(settings, store, engine, hub, identity):
             services.append(service)
         yield services
+
+
+def _check_machines(engine: Engine) -> None:
+    """No machine may be forgotten: one whose pool or offer has left the configuration would be paid for ever."""
+    for instance in engine.state.all(Instance):
+        pool = engine.pools.get(instance.pool)
+        offers = pool.scaling.offers if pool is not None and pool.scaling is not None else ()
+        if all(offer.offer_id != instance.offer_id for offer in offers):
+            raise InvalidInput(
+                f"resource_pools: machine '{instance.id}' of pool '{instance.pool}' is not over, and the configuration no "
+                f"longer has what it came from ({instance.offer_id}); put the pool back until its "
+                "machines have ended"
+            )
 
 
 async def _cancel(services: list[asyncio.Task[None]]) -> None:

@@ -69,8 +69,8 @@ class Agent:
 
     @property
     def leaving(self) -> bool:
-        """Nothing new may be placed here because the machine is going away."""
-        return self.notice is not None and self.notice.kind is not NoticeKind.REBALANCE
+        """Nothing new may be placed here: the machine is going away, or may be (a risk is enough not to start on it)."""
+        return self.notice is not None
 
     @property
     def placeable(self) -> bool:

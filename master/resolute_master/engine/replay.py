@@ -91,6 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--config-file", type=Path, help="the configuration under which it ran")
     given = parser.parse_args(arguments)
     try:
+        if not given.database.is_file():
+            raise InvalidInput(f"{given.database}: there is no such database file")
         found = asyncio.run(_replay_file(given.database, given.config_file))
     except ResoluteError as error:
         print(f"replay: {error}", file=sys.stderr)
@@ -105,8 +107,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _replay_file(path: Path, config_file: Path | None) -> Replay:
-    if not path.is_file():
-        raise InvalidInput(f"{path}: there is no such database file")
     config = load_master_config(None if config_file is None else str(config_file), os.environ, {})
     store = await SqlStore.open(sqlite_url(path))
     try:

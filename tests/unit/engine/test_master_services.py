@@ -11,9 +11,9 @@ import pytest
 
 from resolute.config import MasterConfig
 from resolute.config.providers import Interruption
-from resolute.errors import Unavailable
+from resolute.errors import InvalidInput, Unavailable
 from resolute.wire.states import ContainerState
-from resolute_master.app import _until
+from resolute_master.app import _check_machines, _until
 from resolute_master.bootstrap import PASSWORD_FILE, first_users
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
@@ -26,8 +26,9 @@ from resolute_master.engine.engine import Engine
 from resolute_master.scripted_interruptions import InterruptionsBySteps
 from resolute_master.store.memory import MemoryStore
 from resolute_provisioner.model import Market, Observed, Offer, PoolScaling
-from support.cluster import T0, device
+from support.cluster import T0, an_instance, device
 from support.engines import DEFAULT, AgentByHand, a_user, an_engine, an_experiment, running
+from support.stores import a_change
 
 # ------------------------------------------------------------------------------------------------------ its own parts
 
@@ -186,3 +187,12 @@ async def test_machines_are_numbered_by_their_launch_also_over_a_restart_of_the_
     async with running(an_engine(store, seed=2, pools=ELASTIC)) as engine:
         # The first machine's row has no notice yet: asking again is harmless. The second keeps its number.
         assert await watched(engine, store, CloudByHand(), (20,)) == [(first, 5), (second, None)]
+
+
+async def test_a_machine_whose_pool_has_left_the_configuration_is_not_forgotten() -> None:
+    store = MemoryStore()
+    await store.commit(a_change(1, upserts=(an_instance(),)))
+    engine = an_engine(store)
+    await engine.start()
+    with pytest.raises(InvalidInput, match="machine 'instance-1' of pool 'default' is not over"):
+        _check_machines(engine)
