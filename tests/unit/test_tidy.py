@@ -139,7 +139,7 @@ def test_tests_are_no_packages() -> None:
 
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 NOT_RUN = re.compile(r"pytest\.(skip|xfail|importorskip)\b|mark\.(skip|skipif|xfail)\b")
-MACHINE_PATHS = re.compile(r"(?<![\w.])/(work|root|tmp/bash_jobs|workspace)/")
+MACHINE_PATHS = re.compile(r"(?<![\w.])/(root|home/[a-z]+)/")
 
 
 def test_nothing_is_left_for_later() -> None:
