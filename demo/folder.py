@@ -43,10 +43,6 @@ class Folder:
         """What the judge saw through the API while the cluster lived."""
         return self.root / "observed"
 
-    @property
-    def cluster_record(self) -> Path:
-        return self.root / "cluster.json"
-
     def create(self) -> None:
         for path in (self.checkpoints, self.login, self.reference, self.observed):
             path.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,8 @@ import gzip
 import shutil
 import tarfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -25,14 +26,21 @@ def extract(archive: IO[bytes], target: Path, *, expected: Mapping[str, int] | N
     has contents already and `DamagedArchive` when the archive is not whole or not safe.
     """
     refuse_occupied(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    try:
+    with whole_directory(target) as partial:
+        partial.mkdir()
         _unpack(archive, partial)
         if expected is not None:
             check_files(partial, expected)
+
+
+@contextmanager
+def whole_directory(target: Path) -> Iterator[Path]:
+    """A path beside `target`, not there yet, that becomes `target` at the end of the block, or vanishes with its error."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        yield partial
         if target.is_dir():
             target.rmdir()
         partial.rename(target)

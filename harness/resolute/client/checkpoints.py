@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from resolute.client.archive import check_files, extract, refuse_occupied
+from resolute.client.archive import check_files, extract, refuse_occupied, whole_directory
 from resolute.client.paging import segment
 from resolute.client.session import Progress, Session
 from resolute.errors import FailedPrecondition, InvalidInput
@@ -75,15 +75,6 @@ def stored_at(checkpoint: Checkpoint) -> Path | None:
 
 
 def _copy(stored: Path, target: Path, expected: Mapping[str, int]) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
+    with whole_directory(target) as partial:
         shutil.copytree(stored, partial)
         check_files(partial, expected)
-        if target.is_dir():
-            target.rmdir()
-        partial.rename(target)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise

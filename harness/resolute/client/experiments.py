@@ -24,8 +24,6 @@ from resolute.wire.rest.experiments import (
 from resolute.wire.rest.paging import Pagination
 from resolute.wire.rest.trials import GetExperimentTrialsQuery, GetExperimentTrialsResponse, Trial
 
-VERBS = ("activate", "pause", "cancel", "kill", "archive", "unarchive")
-
 
 @dataclass(frozen=True, slots=True)
 class Experiments:
@@ -54,7 +52,7 @@ class Experiments:
         return tuple(all_pages(fetch, query.offset))
 
     def act(self, experiment_id: int, verb: str) -> None:
-        """`verb` is one of `VERBS`."""
+        """`verb` is activate, pause, cancel, kill, archive or unarchive."""
         self.session.post(f"{_path(experiment_id)}/{verb}", Empty)
 
     def delete(self, experiment_id: int) -> None:

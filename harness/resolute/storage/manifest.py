@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from resolute.errors import InvalidInput, ResoluteError
 
@@ -155,8 +154,3 @@ def resources(manifest: Manifest, manifest_bytes: bytes) -> dict[str, int]:
             if parent.parts:
                 sizes[f"{parent.as_posix()}/"] = 0
     return dict(sorted(sizes.items()))
-
-
-def manifest_body(data: bytes) -> Any:
-    """The raw JSON of a manifest, for tools that only show it."""
-    return json.loads(data)

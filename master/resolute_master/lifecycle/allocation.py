@@ -22,13 +22,17 @@ from resolute.wire.agent_link import Exit
 from resolute.wire.states import AllocationState, ContainerState, FailureKind, NoticeKind
 from resolute_master.domain.allocation import Allocation, AllocationExit, Container, PreemptRequest
 from resolute_master.domain.effects import Effect, KillContainer, StartContainer
-from resolute_master.domain.ids import AgentId, ContainerId
+from resolute_master.domain.ids import ContainerId
 
 HISTORY_LIMIT = 20
 """Transitions kept with an allocation, for errors and people."""
 
 KILL_AGAIN_S = 30.0
 """A kill that has shown no effect is repeated after so long."""
+
+MEMBER_FAILED = "a member of the gang failed"
+ONLY_DAEMONS_LEFT = "only daemons are left"
+"""The kills that the allocation orders itself; the second one ends work that is done, and does not decide the exit."""
 
 
 class InvalidTransition(Exception):
@@ -172,7 +176,7 @@ def _container_ended(allocation: Allocation, container: Container, now: datetime
     allocation = _advance(allocation, AllocationState.TERMINATING, now)
     only_daemons = all(c.ended or c.daemon for c in allocation.containers)
     if (failed or only_daemons) and allocation.killed_at is None:
-        return _kill(allocation, "a member of the gang failed" if failed else "only daemons are left", now)
+        return _kill(allocation, MEMBER_FAILED if failed else ONLY_DAEMONS_LEFT, now)
     return allocation, ()
 
 
@@ -246,7 +250,7 @@ def _decide_exit(allocation: Allocation) -> AllocationExit:
         if acknowledged and kind is not FailureKind.AGENT_FAILED:
             text += ", after it had acknowledged the preemption"
         return AllocationExit(reason=text, failure=kind, code=failed.exit.code if failed.exit else None)
-    if allocation.killed_at is not None and allocation.kill_reason != "only daemons are left":
+    if allocation.killed_at is not None and allocation.kill_reason != ONLY_DAEMONS_LEFT:
         return AllocationExit(reason=allocation.kill_reason)
     if request is not None and acknowledged:
         return AllocationExit(reason=f"preempted: {request.reason}", code=0)
@@ -286,10 +290,6 @@ def _failure_text(container: Container, kind: FailureKind) -> str:
 
 def container_of(allocation: Allocation, container: ContainerId) -> Container | None:
     return next((c for c in allocation.containers if c.id == container), None)
-
-
-def containers_on(allocation: Allocation, agent: AgentId) -> tuple[Container, ...]:
-    return tuple(c for c in allocation.containers if c.agent == agent)
 
 
 def _kills(allocation: Allocation) -> tuple[Effect, ...]:

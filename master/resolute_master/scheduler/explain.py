@@ -198,7 +198,7 @@ class _Words:
 def _shut(agent: Agent) -> str | None:
     if not agent.connected:
         return "is out of contact"
-    if agent.notice is not None and agent.leaving:
+    if agent.notice is not None:
         return f"is going away ({agent.notice.kind})"
     if not agent.enabled:
         return "is disabled"

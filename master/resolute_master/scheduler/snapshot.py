@@ -287,10 +287,6 @@ class PoolSnapshot:
         """What is ending, by id."""
         return (a for a in self.allocations.values() if not waits(a) and a.leaving)
 
-    def largest_agent(self) -> int:
-        """Most usable slots of one agent."""
-        return max(self.sizes, default=0)
-
     # -- indexes -----------------------------------------------------------------------------------------------
 
     def _with_jobs(self, id_: JobId, jobs: SortedMap[JobId, Job]) -> PoolSnapshot:
