@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from support.postgres import PostgresServer, find_programs, postgres_server
 
 COMPAT_PYTHON = Path(__file__).resolve().parent.parent / ".venv-compat" / "bin" / "python"
 
@@ -34,6 +35,7 @@ def _namespaces() -> bool:
 PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "namespaces": (_namespaces, "a kernel that allows mount namespaces (root, or user namespaces)"),
     "torch": (lambda: importlib.util.find_spec("torch") is not None, "pip install 'resolute[torch]'"),
+    "postgres": (lambda: find_programs() is not None, "apt-get install postgresql"),
     "determined": (COMPAT_PYTHON.exists, "make .venv-compat (installs the released client determined==0.38.1)"),
 }
 
@@ -69,3 +71,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if os.environ.get("RESOLUTE_TEST_REQUIRE") == "all" and session.config.stash.get(_MISSING, {}) and exitstatus == 0:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """The session's PostgreSQL server. A test takes a database of its own from it and neither stops nor kills it."""
+    with postgres_server() as server:
+        yield server
