@@ -1,24 +1,55 @@
-"""`python -m benchmarks [name ...]`: without names, all."""
+"""`python -m benchmarks [--write] [name ...]`: without names, all; with `--write`, docs/benchmarks.md tells what was found."""
 
 from __future__ import annotations
 
+import argparse
+import importlib
+import os
+import platform
 import sys
-from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 
-from benchmarks import commits, scheduling
+from benchmarks import report
 
-BENCHMARKS: dict[str, Callable[[], None]] = {"scheduling": scheduling.main, "commits": commits.main}
+# Each is the module `benchmarks.<name>` with `main() -> list[report.Row]`, imported only when it is run.
+BENCHMARKS = ("scheduling", "commits")
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+KEPT, PAGE = DOCS / "benchmarks.json", DOCS / "benchmarks.md"
 
 
-def main(names: Sequence[str]) -> int:
-    unknown = sorted(set(names) - set(BENCHMARKS))
-    if unknown:
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("names", nargs="*", metavar="name", help=", ".join(BENCHMARKS))
+    parser.add_argument("--write", action="store_true", help="keep the rows and write the tables of docs/benchmarks.md")
+    arguments = parser.parse_args()
+    if unknown := sorted(set(arguments.names) - set(BENCHMARKS)):
         print(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}", file=sys.stderr)
         return 2
-    for name in names or BENCHMARKS:
-        print(f"\n$ python -m benchmarks {name}")
-        BENCHMARKS[name]()
+    for name in arguments.names or BENCHMARKS:
+        print(f"\n$ python -m benchmarks {name}", flush=True)
+        run = _run(name)
+        print(f"{run.date}, {run.machine}\n{run.text()}", flush=True)
+        if arguments.write:
+            _write(name, run)
     return 0
 
 
-sys.exit(main(sys.argv[1:]))
+def _run(name: str) -> report.Run:
+    rows: list[report.Row] = importlib.import_module(f"benchmarks.{name}").main()
+    return report.Run(
+        command=f"python -m benchmarks {name}",
+        date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        machine=f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        rows=tuple(rows),
+    )
+
+
+def _write(name: str, run: report.Run) -> None:
+    runs = report.load(KEPT) | {name: run}
+    report.save(KEPT, runs)
+    PAGE.write_text(report.page(PAGE.read_text(), runs))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -7,8 +7,8 @@ import sqlite3
 import tempfile
 import time
 from pathlib import Path
-from statistics import median
 
+from benchmarks.report import Row, Spread, ratio
 from resolute.clock import SystemClock
 from resolute.ids import SystemIds
 from resolute_master.domain.commands import CreateUser
@@ -22,7 +22,7 @@ IN_FLIGHT = (1, 20, 200)
 ROUNDS = 5
 
 
-def main() -> None:
+def main() -> list[Row]:
     """In turn, so that a disk whose speed drifts is fair to all."""
     bare: list[float] = []
     rates: dict[int, list[float]] = {in_flight: [] for in_flight in IN_FLIGHT}
@@ -31,14 +31,17 @@ def main() -> None:
             bare.append(_bare(Path(directory) / "bare.db"))
             for in_flight in IN_FLIGHT:
                 rates[in_flight].append(asyncio.run(_engine(Path(directory) / f"{number}-{in_flight}.db", in_flight)))
-    print(_line("bare commit of one row", bare))
-    for in_flight, found in rates.items():
-        ratio = median(rate / own for rate, own in zip(found, bare, strict=True))
-        print(f"{_line(f'engine commands, {in_flight} in flight', found)}   over bare: {ratio:.2f}")
-
-
-def _line(name: str, rates: list[float]) -> str:
-    return f"{name:<34} median {median(rates):8.0f} a second   range {min(rates):.0f} to {max(rates):.0f}"
+    beside = Spread.of(bare, "a second")
+    return [
+        Row(
+            name=f"engine commands, {in_flight} in flight",
+            subject=Spread.of(found, "a second"),
+            bound_name="bare commits of one row",
+            bound=beside,
+            result=ratio(found, bare),
+        )
+        for in_flight, found in rates.items()
+    ]
 
 
 def _bare(path: Path) -> float:

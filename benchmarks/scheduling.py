@@ -6,6 +6,7 @@ import heapq
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from benchmarks.report import Row, Spread, ratio
 from benchmarks.timing import interleaved
 from resolute.wire.agent_link import Device
 from resolute.wire.states import SlotKind, TaskType
@@ -23,26 +24,36 @@ SLOTS = 8
 SIZES = ((125, 1_250), (500, 5_000), (1_000, 10_000))
 
 
-def main() -> None:
-    for agents, queued in SIZES:
-        jobs, waiting = _jobs(queued), _allocations(queued)
-        snapshot = PoolSnapshot.build(PoolPolicy(name=POOL), _agents(agents), jobs, waiting, now=NOW)
-        newcomer = replace(waiting[0], id=AllocationId("newcomer.1"), task_id=TaskId("newcomer"))
-        keys = [(job.priority, job.queue_position, job.id) for job in jobs]
-        figures = interleaved(
-            {
-                f"full pass, {agents} agents, {queued} queued": lambda s=snapshot: schedule(s),  # type: ignore[misc]
-                "  one arrival into the snapshot": lambda s=snapshot, a=newcomer: s.with_allocation(a),  # type: ignore[misc]
-                "  heap sort of the same queue": lambda k=keys: _heap_sort(k),  # type: ignore[misc]
-            }
+def main() -> list[Row]:
+    return [row for agents, queued in SIZES for row in _rows(agents, queued)]
+
+
+def _rows(agents: int, queued: int) -> list[Row]:
+    jobs, waiting = _jobs(queued), _allocations(queued)
+    snapshot = PoolSnapshot.build(PoolPolicy(name=POOL), _agents(agents), jobs, waiting, now=NOW)
+    newcomer = replace(waiting[0], id=AllocationId("newcomer.1"), task_id=TaskId("newcomer"))
+    keys = [(job.priority, job.queue_position, job.id) for job in jobs]
+    found = interleaved(
+        {
+            "full pass": lambda: schedule(snapshot),
+            "one arrival into the snapshot": lambda: snapshot.with_allocation(newcomer),
+            "sort": lambda: _heap_sort(keys),
+        }
+    )
+    bound = found.pop("sort")
+    return [
+        Row(
+            name=f"{name}, {agents} agents, {queued} queued",
+            subject=Spread.of([1000 * second for second in seconds], "ms"),
+            bound_name="heap sort of the same queue",
+            bound=Spread.of([1000 * second for second in bound], "ms"),
+            result=ratio(seconds, bound),
         )
-        rows = list(figures.values())
-        for row in rows:
-            print(row.line())
-        print(f"  full pass / heap sort: {rows[0].median / rows[2].median:.1f}")
+        for name, seconds in found.items()
+    ]
 
 
-def _heap_sort(keys: list[tuple[int, float, str]]) -> list[tuple[int, float, str]]:
+def _heap_sort(keys: list[tuple[int, float, JobId]]) -> list[tuple[int, float, JobId]]:
     heap = list(keys)
     heapq.heapify(heap)
     return [heapq.heappop(heap) for _ in range(len(heap))]
