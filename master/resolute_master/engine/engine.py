@@ -43,6 +43,25 @@ SAFETY_PASS_S = 60.0
 STOPPED = Unavailable("the engine has stopped")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleTimes:
+    """How long the parts of one cycle took, in seconds; `commands` were carried out or refused in it."""
+
+    commands: int
+    stored: bool
+    """Something was committed."""
+    decide_s: float
+    """Rules, scheduler and planner: the event loop does nothing else meanwhile."""
+    commit_s: float
+    """Waiting for the store; 0 when nothing was to be stored."""
+    publish_s: float
+    """Taking the change over, answering, and telling others: as `decide_s`, in the event loop."""
+
+    @property
+    def total_s(self) -> float:
+        return self.decide_s + self.commit_s + self.publish_s
+
+
 @dataclass(slots=True)
 class _Waiting:
     command: Command
@@ -108,6 +127,7 @@ class Engine:
         self._inbox: asyncio.Queue[_Waiting] = asyncio.Queue(INBOX_LIMIT)
         self._watchers: dict[Any, set[Watch]] = {}
         self._on_commit: list[Callable[[Change], None]] = []
+        self._on_cycle: list[Callable[[CycleTimes], None]] = []
         self._stopped: ResoluteError | None = None
         self.cycles = 0
 
@@ -148,6 +168,15 @@ class Engine:
     def on_commit(self, listener: Callable[[Change], None]) -> None:
         """Called after each commit, in order, with what was stored; must not block."""
         self._on_commit.append(listener)
+
+    def on_cycle(self, listener: Callable[[CycleTimes], None]) -> None:
+        """Called after each cycle with how long it took; must not block."""
+        self._on_cycle.append(listener)
+
+    @property
+    def waiting_commands(self) -> int:
+        """How many commands wait for a cycle; at most `INBOX_LIMIT`."""
+        return self._inbox.qsize()
 
     # -- life --------------------------------------------------------------------------------------------------
 
@@ -197,28 +226,43 @@ class Engine:
     # -- one cycle ---------------------------------------------------------------------------------------------
 
     async def _cycle(self, batch: Sequence[_Waiting]) -> None:
-        memory = self.memory
+        memory, clock = self.memory, self._clock
         commands = [waiting.command for waiting in batch]
         try:
             adopted = await entities_for(self._store, memory.state, commands)
-            cycle = Cycle(memory, now=self._clock.now(), entropy=f"{self._ids.bits(128):032x}", adopted=adopted)
+            begun = clock.monotonic()
+            cycle = Cycle(memory, now=clock.now(), entropy=f"{self._ids.bits(128):032x}", adopted=adopted)
             outcome = cycle.run(commands)
+            decided = committed = clock.monotonic()
             if outcome.change is not None:
                 await self._store.commit(outcome.change)
+                committed = clock.monotonic()
                 memory.absorb(outcome.change, outcome.snapshots, outcome.digest)
             memory.let_go(adopted)
         except BaseException as error:
             self._fail(batch, error)
             raise
         self.cycles += 1
-        for waiting, reply in zip(batch, outcome.replies, strict=True):
+        self._answer_all(batch, outcome.replies)
+        if outcome.change is not None:
+            self._publish(outcome.change)
+        times = CycleTimes(
+            commands=len(commands),
+            stored=outcome.change is not None,
+            decide_s=decided - begun,
+            commit_s=committed - decided,
+            publish_s=clock.monotonic() - committed,
+        )
+        for listener in self._on_cycle:
+            listener(times)
+        if outcome.change is not None and memory.sequence % SNAPSHOT_EVERY == 0:
+            await self._save_snapshot()
+
+    def _answer_all(self, batch: Sequence[_Waiting], replies: Sequence[Any | ResoluteError]) -> None:
+        for waiting, reply in zip(batch, replies, strict=True):
             if isinstance(reply, RuleFault):
                 log.error("%s", reply, exc_info=reply.__cause__)
             _answer(waiting, reply)
-        if outcome.change is not None:
-            self._publish(outcome.change)
-            if memory.sequence % SNAPSHOT_EVERY == 0:
-                await self._save_snapshot()
 
     async def _save_snapshot(self) -> None:
         memory = self.memory

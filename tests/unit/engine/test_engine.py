@@ -30,6 +30,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
+from resolute_master.engine.engine import CycleTimes
 from resolute_master.engine.replay import replay
 from resolute_master.store.memory import MemoryStore
 from support.cluster import at
@@ -328,3 +329,14 @@ async def test_a_journal_replays_with_equal_digests_over_restarts() -> None:
         result = await replay(snapshot, store.journal(snapshot.sequence), POOLS)
         assert result.divergence is None
         assert result.digest == digest
+
+
+async def test_each_cycle_tells_how_long_its_parts_took() -> None:
+    told: list[CycleTimes] = []
+    engine = an_engine(MemoryStore())
+    engine.on_cycle(told.append)
+    async with running(engine):
+        await a_user(engine)
+    assert [(t.commands, t.stored) for t in told][:2] == [(1, True), (1, True)]
+    assert all(t.total_s == t.decide_s + t.commit_s + t.publish_s >= 0 for t in told)
+    assert engine.waiting_commands == 0
