@@ -12,9 +12,11 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.effects import Effect
 from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import ExperimentId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.metrics import LogRecord
+from resolute_master.domain.template import Template
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import Session, User
 from resolute_provisioner.model import OfferBelief
@@ -37,7 +39,29 @@ class PoolBelief:
     belief: OfferBelief
 
 
-Entity = Experiment | Trial | Job | Allocation | Agent | Instance | Checkpoint | User | Session | Counter | PoolBelief
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalExperiment:
+    """The unmanaged experiment that its owner calls `id`."""
+
+    id: str
+    experiment_id: ExperimentId
+
+
+Entity = (
+    Experiment
+    | Trial
+    | Job
+    | Allocation
+    | Agent
+    | Instance
+    | Checkpoint
+    | User
+    | Session
+    | Counter
+    | PoolBelief
+    | Template
+    | ExternalExperiment
+)
 
 KINDS: Mapping[str, type[Entity]] = {
     "experiment": Experiment,
@@ -51,6 +75,8 @@ KINDS: Mapping[str, type[Entity]] = {
     "session": Session,
     "counter": Counter,
     "belief": PoolBelief,
+    "template": Template,
+    "external_experiment": ExternalExperiment,
 }
 """The nouns of the state, by the name of their table."""
 

@@ -5,10 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from resolute.wire.states import CheckpointState
 from resolute_master.domain.ids import AllocationId, ExperimentId, TaskId, TrialId
+
+
+class CheckpointPurpose(StrEnum):
+    """What a trial does with a checkpoint that it did not make itself."""
+
+    INFERENCE = "INFERENCE"
+    FINE_TUNING = "FINE_TUNING"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointUse:
+    """A trial that said that it works with the checkpoint."""
+
+    trial_id: TrialId
+    purpose: CheckpointPurpose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +43,7 @@ class Checkpoint:
     resources: Mapping[str, int]
     metadata: Mapping[str, Any]
     storage_id: int | None = None
+    used_by: tuple[CheckpointUse, ...] = ()
 
     @property
     def size(self) -> int:

@@ -12,7 +12,8 @@ from datetime import datetime
 from typing import Any
 
 from resolute.wire.agent_link import ContainerReport, Device
-from resolute.wire.states import NoticeKind
+from resolute.wire.states import ExperimentState, NoticeKind
+from resolute_master.domain.checkpoint import CheckpointPurpose
 from resolute_master.domain.ids import (
     AgentId,
     AllocationId,
@@ -61,6 +62,7 @@ class ChangeUser:
     """None leaves a field as it is."""
 
     user: UserId
+    username: str | None = None
     password_hash: str | None = None
     admin: bool | None = None
     active: bool | None = None
@@ -84,7 +86,11 @@ class EndSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateExperiment:
-    """Replies with the `ExperimentId`. `config` is complete, defaulted and validated."""
+    """Replies with the `ExperimentId`. `config` is complete, defaulted and validated.
+
+    An unmanaged experiment is never scheduled: its trials run elsewhere and report. `external_id` is its owner's own name
+    for it: a second creation under the same name replies with the first one's id and changes nothing.
+    """
 
     owner: UserId
     config: Mapping[str, Any]
@@ -99,6 +105,8 @@ class CreateExperiment:
     workspace_id: int = 1
     project_id: int = 1
     parent: ExperimentId | None = None
+    unmanaged: bool = False
+    external_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +152,42 @@ class PatchExperiment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetCheckpointPolicy:
+    """How many checkpoints to keep from now on; the others are removed at once.
+
+    `metrics` holds the searcher's metric of every checkpoint that has one, and None for the others. A checkpoint that it does
+    not name was reported after they were read, and stays.
+    """
+
+    experiment: ExperimentId
+    experiment_best: int
+    trial_best: int
+    trial_latest: int
+    metrics: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveTensorboards:
+    """Remove the TensorBoard files of all trials."""
+
+    experiment: ExperimentId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetExperimentLogRetention:
+    """Of all its trials, in days after their end; -1 keeps the logs for ever."""
+
+    experiment: ExperimentId
+    days: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetTrialLogRetention:
+    trial: TrialId
+    days: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KillTrial:
     trial: TrialId
 
@@ -157,6 +201,58 @@ class UpdateJob:
     weight: float | None = None
     max_slots: int | None = None
     pool: PoolName | None = None
+
+
+# ------------------------------------------------------------------------------------------------------- templates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutTemplate:
+    """`replace` None creates or replaces, False only creates, True only replaces."""
+
+    name: str
+    config: Mapping[str, Any]
+    workspace_id: int = 1
+    replace: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameTemplate:
+    name: str
+    new_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTemplate:
+    name: str
+
+
+# ------------------------------------------------------------------------------------------------- unmanaged trials
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateUnmanagedTrial:
+    """Replies with the `TrialId`; of a trial that the experiment has under this external id already, with that one's."""
+
+    experiment: ExperimentId
+    hparams: Mapping[str, Any]
+    external_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartUnmanagedRun:
+    """A process begins to report for the trial; replies with the number of its run. `resume` False wants the first run."""
+
+    trial: TrialId
+    resume: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HearUnmanagedTrial:
+    """A sign of life; with a state, what has become of the trial."""
+
+    trial: TrialId
+    state: ExperimentState | None = None
 
 
 # ------------------------------------------------------------------------------------------------ from inside tasks
@@ -179,6 +275,13 @@ class RequestPreemption:
 
     allocation: AllocationId
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkWaiting:
+    """The task is up, and waits for something to work on."""
+
+    allocation: AllocationId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,15 +358,43 @@ class SetCheckpointMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCheckpointResources:
-    """What is left of a checkpoint's files: nothing means DELETED, less than before PARTIALLY_DELETED."""
+    """What is left of a checkpoint's files: nothing means DELETED, less than before PARTIALLY_DELETED.
+
+    `obeyed` is the key of the order that this answers, if it answers one.
+    """
 
     uuid: str
     resources: Mapping[str, int]
+    obeyed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteCheckpoints:
     uuids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveCheckpointFiles:
+    """Remove the files that match a pattern; without patterns, only look again at what is there."""
+
+    uuids: tuple[str, ...]
+    globs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseCheckpoint:
+    """The trial works with a checkpoint of another one."""
+
+    trial: TrialId
+    uuid: str
+    purpose: CheckpointPurpose
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordRemovedTensorboards:
+    """The TensorBoard files of the experiment are gone."""
+
+    removed_from: ExperimentId
 
 
 # ---------------------------------------------------------------------------------------------------------- agents
@@ -379,11 +510,22 @@ Command = (
     | ArchiveExperiment
     | DeleteExperiment
     | PatchExperiment
+    | SetCheckpointPolicy
+    | RemoveTensorboards
+    | SetExperimentLogRetention
+    | SetTrialLogRetention
     | KillTrial
     | UpdateJob
+    | PutTemplate
+    | RenameTemplate
+    | DeleteTemplate
+    | CreateUnmanagedTrial
+    | StartUnmanagedRun
+    | HearUnmanagedTrial
     | JoinRendezvous
     | AcknowledgePreemption
     | RequestPreemption
+    | MarkWaiting
     | MarkReady
     | MarkDaemon
     | ReportEarlyExit
@@ -395,6 +537,9 @@ Command = (
     | SetCheckpointMetadata
     | SetCheckpointResources
     | DeleteCheckpoints
+    | RemoveCheckpointFiles
+    | UseCheckpoint
+    | RecordRemovedTensorboards
     | RegisterAgent
     | LoseAgentLink
     | ReportContainer

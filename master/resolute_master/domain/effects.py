@@ -9,7 +9,9 @@ Machines need no rows here: an `Instance` that is to run or to stop is its own o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, ExperimentId
 
@@ -53,5 +55,43 @@ class RemoveCheckpoint:
         return f"remove-checkpoint:{self.uuid}"
 
 
-Effect = StartContainer | KillContainer | RemoveCheckpoint
-EFFECT_TYPES: tuple[type[Effect], ...] = (StartContainer, KillContainer, RemoveCheckpoint)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveFiles:
+    """Remove the files of a checkpoint that match one of `globs` and tell what is left; without globs only tell.
+
+    `order` tells orders about one checkpoint apart. Obeyed when what is left has been recorded under the key.
+    """
+
+    uuid: str
+    experiment: ExperimentId
+    globs: tuple[str, ...]
+    order: int
+
+    @property
+    def key(self) -> str:
+        return f"remove-files:{self.uuid}:{self.order}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveTensorboardFiles:
+    """Remove what the experiment's trials wrote for TensorBoard.
+
+    `storage` is the experiment's own checkpoint storage: the experiment may be forgotten before its files are.
+    """
+
+    experiment: ExperimentId
+    storage: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        return f"remove-tensorboards:{self.experiment}"
+
+
+Effect = StartContainer | KillContainer | RemoveCheckpoint | RemoveFiles | RemoveTensorboardFiles
+EFFECT_TYPES: tuple[type[Effect], ...] = (
+    StartContainer,
+    KillContainer,
+    RemoveCheckpoint,
+    RemoveFiles,
+    RemoveTensorboardFiles,
+)

@@ -43,6 +43,10 @@ class Experiment:
     progress: float = 0.0
     best_validation: float | None = None
     shutdown_reason: str = ""
+    unmanaged: bool = False
+    """Its trials run elsewhere and report; nothing of it is scheduled. Its state follows from theirs."""
+    external_id: str | None = None
+    """Its owner's own name for it; unmanaged experiments only."""
 
     @property
     def slots_per_trial(self) -> int:

@@ -67,3 +67,9 @@ class Trial:
     blocked_agents: tuple[AgentId, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     exit_message: str = ""
+    log_retention_days: int | None = None
+    """How long its log is kept after its end; -1 is for ever, None is what the cluster says."""
+    external_id: str | None = None
+    """Its owner's own name for it; unmanaged trials only."""
+    heard_at: datetime | None = None
+    """The last sign of life of an unmanaged trial."""

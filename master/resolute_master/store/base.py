@@ -140,7 +140,7 @@ class Store(Protocol):
 
         Experiments that are not gone (`ExperimentState.gone`), or are being deleted, with their jobs, trials and
         checkpoints; allocations that have not ended; instances that are not over; all agents, users, sessions,
-        counters and beliefs; the whole outbox; the last journal sequence and digest (0 and "" in an empty store).
+        counters, beliefs, templates and external names; the whole outbox; the last journal sequence and digest (0 and "" in an empty store).
         """
         ...
 

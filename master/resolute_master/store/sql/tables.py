@@ -26,11 +26,12 @@ from sqlalchemy.types import TypeEngine
 
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.change import Counter, Entity, PoolBelief
+from resolute_master.domain.change import Counter, Entity, ExternalExperiment, PoolBelief
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
+from resolute_master.domain.template import Template
 from resolute_master.domain.trial import Trial, Validation
 from resolute_master.domain.user import Session, User
 from resolute_master.store.encoding import encode_entity, kind_of
@@ -205,6 +206,20 @@ beliefs = Table(
     Column("body", StoredText, nullable=False),
 )
 
+templates = Table(
+    "templates",
+    metadata,
+    Column("id", NameText, primary_key=True),
+    Column("body", StoredText, nullable=False),
+)
+
+external_experiments = Table(
+    "external_experiments",
+    metadata,
+    Column("id", NameText, primary_key=True),
+    Column("body", StoredText, nullable=False),
+)
+
 # ------------------------------------------------------------------------------------------------------ the engine's
 
 outbox = Table(
@@ -323,6 +338,8 @@ TABLES: Mapping[str, Table] = {
     "session": sessions,
     "counter": counters,
     "belief": beliefs,
+    "template": templates,
+    "external_experiment": external_experiments,
 }
 """Where each kind of entity is kept."""
 
@@ -414,7 +431,7 @@ def _checkpoint(c: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _by_id(entity: Agent | User | Session | Counter | PoolBelief) -> dict[str, Any]:
+def _by_id(entity: Agent | User | Session | Counter | PoolBelief | Template | ExternalExperiment) -> dict[str, Any]:
     return {"id": entity.id}
 
 
@@ -430,4 +447,6 @@ _COLUMNS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "session": _by_id,
     "counter": _by_id,
     "belief": _by_id,
+    "template": _by_id,
+    "external_experiment": _by_id,
 }
