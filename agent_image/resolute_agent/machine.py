@@ -29,6 +29,8 @@ from resolute_agent.state import EXIT_MACHINE_ENDS
 
 AGENT, MACHINE, STOP, ENDED = "agent.json", "machine.json", "stop", "ended.json"
 INSTANCE_VARIABLE = "RESOLUTE_INSTANCE"
+AGENT_PROGRAM = ("-m", "resolute_agent")
+"""What the interpreter is given to run an agent."""
 
 LOOK_S = 0.2
 """How often the `stop` file is looked for."""
@@ -44,8 +46,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 class Machine:
     """The machine's life: `run` returns why it ended, when nothing of it is left."""
 
-    def __init__(self, directory: Path, settings: AgentSettings) -> None:
+    def __init__(self, directory: Path, settings: AgentSettings, agent: Sequence[str] = AGENT_PROGRAM) -> None:
         self._directory = directory
+        self._program = tuple(agent)
         self._settings = settings
         self._told = ""
         self._agent = 0
@@ -115,7 +118,7 @@ class Machine:
                 os.dup2(nothing.fileno(), 0)
             os.dup2(log, 1)
             os.dup2(log, 2)
-            command = [sys.executable, "-m", "resolute_agent", "--config", str(self._directory / AGENT)]
+            command = [sys.executable, *self._program, "--config", str(self._directory / AGENT)]
             os.execve(sys.executable, command, self._environment)
         finally:
             os._exit(127)
@@ -156,7 +159,7 @@ class Machine:
         self._reap()
 
 
-def serve(directory: Path) -> int:
+def serve(directory: Path, agent: Sequence[str] = AGENT_PROGRAM) -> int:
     """Be the machine of `directory` until it ends; the process's exit code."""
     settings = read_settings(directory / AGENT)
     lock = (directory / "lock").open("w")
@@ -165,7 +168,7 @@ def serve(directory: Path) -> int:
     except BlockingIOError:
         raise InvalidInput(f"{directory} is the directory of a machine that is running") from None
     with lock:
-        print(f"machine ended: {Machine(directory, settings).run()}", file=sys.stderr)
+        print(f"machine ended: {Machine(directory, settings, agent).run()}", file=sys.stderr)
     return 0
 
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from aiohttp import web
 
 from resolute.clock import Clock
 from resolute.config import MasterConfig
+from resolute.config.pools import ResourcePool
 from resolute.config.providers import LocalProvider
 from resolute.errors import InvalidInput, Unavailable
 from resolute.ids import IdSource
@@ -41,6 +42,7 @@ from resolute_master.scripted_interruptions import InterruptionsBySteps
 from resolute_master.store.base import Store
 from resolute_master.store.sql import SqlStore, sqlite_url
 from resolute_provisioner.bootstrap import MachineBoot
+from resolute_provisioner.clouds.base import Cloud
 from resolute_provisioner.clouds.local import LocalCloud
 from resolute_provisioner.reconcile import Reconciler, ReconcileSettings
 
@@ -54,9 +56,17 @@ LOCAL_LISTING_S = 2.0
 """The local cloud is asked so often even when nothing is known to change: its list is a look at some files."""
 
 
+OpenStore = Callable[[MasterConfig], Awaitable[Store]]
+OpenCloud = Callable[[ResourcePool, Path, Mapping[str, str], Clock], Cloud | None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterSettings:
-    """What a master process is given from outside."""
+    """What a master process is given from outside.
+
+    `open_store` and `open_cloud` are its two edges that keep something; who composes a master of another kind (with a store that
+    fails, say) gives its own.
+    """
 
     config: MasterConfig
     environ: Mapping[str, str]
@@ -64,6 +74,8 @@ class MasterSettings:
     clock: Clock
     ids: IdSource
     log: LogRing
+    open_store: OpenStore | None = None
+    open_cloud: OpenCloud = cloud_of
 
 
 async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
@@ -72,7 +84,7 @@ async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
         # The socket first: a port that is taken is found before anything is stored.
         listener = _listen(settings.config)
         stack.callback(listener.close)
-        store = await _open_store(settings.config)
+        store = await (settings.open_store or open_store)(settings.config)
         stack.push_async_callback(store.close)
         async with _serving(settings, store, listener) as services:
             log.info("resolute %s serves http://%s:%d", settings.version, *listener.getsockname()[:2])
@@ -90,7 +102,8 @@ def _listen(config: MasterConfig) -> socket.socket:
         ) from error
 
 
-async def _open_store(config: MasterConfig) -> Store:
+async def open_store(config: MasterConfig) -> Store:
+    """The store that the configuration names."""
     path = config.sqlite_path
     if path is None:
         raise InvalidInput("db.type: postgres is not available yet; use sqlite")
@@ -224,7 +237,7 @@ def _provisioning(
     tasks: list[asyncio.Task[None]] = []
     for pool in config.resource_pools:
         directory = Path(config.cluster_state_dir) / "pools" / pool.pool_name
-        cloud = cloud_of(pool, directory, settings.environ, settings.clock)
+        cloud = settings.open_cloud(pool, directory, settings.environ, settings.clock)
         if cloud is None or pool.provider is None:
             continue
         assert isinstance(pool.provider, LocalProvider)

@@ -131,7 +131,7 @@ class LocalCloud:
     """Obeys the `Cloud` contract. Holds no state but its settings: several processes may use one root at once."""
 
     def __init__(self, settings: LocalCloudSettings, *, clock: Clock) -> None:
-        self._settings = settings
+        self.settings = settings
         self._root = settings.root.absolute()
         self._clock = clock
 
@@ -184,7 +184,7 @@ class LocalCloud:
         book = read_json(self._root / "cloud.json") or {}
         number = int(book.get("launch_requests", 0)) + 1
         write_json(self._root / "cloud.json", {**book, "launch_requests": number})
-        for refusal in self._settings.refuse:
+        for refusal in self.settings.refuse:
             if refusal.launch == number:
                 raise CLOUD_ERRORS[refusal.error](f"scripted: launch request {number} is refused")
 
@@ -203,12 +203,12 @@ class LocalCloud:
             "price_per_hour": request.offer.price_per_hour,
             "ordinal": ordinal,
             "requested_at": time_text(self._clock.now()),
-            "boot_delay_s": self._settings.boot_delay_s,
-            "stop_grace_s": self._settings.stop_grace_s,
-            "command": list(self._settings.machine_command),
+            "boot_delay_s": self.settings.boot_delay_s,
+            "stop_grace_s": self.settings.stop_grace_s,
+            "command": list(self.settings.machine_command),
             "interruptions": [
                 {"after_s": each.after_s, "notice_s": each.notice_s}
-                for each in self._settings.interruptions
+                for each in self.settings.interruptions
                 if each.instance == ordinal and each.after_s is not None
             ],
         }
@@ -229,7 +229,7 @@ class LocalCloud:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=dict(self._settings.environment),
+                env=dict(self.settings.environment),
                 start_new_session=True,
                 check=True,
             )
