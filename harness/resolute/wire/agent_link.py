@@ -40,13 +40,52 @@ class Exit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BindMount:
+    """A directory of the machine that the task sees."""
+
+    host_path: str
+    container_path: str
+    read_only: bool = False
+    propagation: str = "rprivate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostDevice:
+    """A device file of the machine that the task sees; `mode` is any of m, r, w."""
+
+    host_path: str
+    container_path: str
+    mode: str = "mrw"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerOptions:
+    """What only a runtime with container images can honour; others say in the task's output what they leave out.
+
+    `network_mode` is `bridge`, `host`, `none` or the name of a network of the machine's engine. `ports` are published.
+    `registry_auth` holds credentials in the words of the configuration. `user` is `uid:gid`; empty is the image's own.
+    """
+
+    force_pull: bool = False
+    registry_auth: Mapping[str, str] = field(default_factory=dict)
+    network_mode: str = "bridge"
+    mounts: tuple[BindMount, ...] = ()
+    devices: tuple[HostDevice, ...] = ()
+    add_capabilities: tuple[str, ...] = ()
+    drop_capabilities: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
     """Everything an agent needs to run one container, complete: the agent adds only what its machine knows.
 
     `environment` holds the master's variables of the task environment; the agent adds its own (`DET_MASTER*`,
     `DET_AGENT_ID`, `DET_CLUSTER_ID`, `DET_CONTAINER_ID`, `DET_SLOT_IDS`, run directory). `command` is run by the
     agent's supervisor; it is the launcher of our wheel for trials. `shared_directories` are host paths that must
-    stay visible inside a private mount namespace, as (host path, path in the container).
+    stay visible inside a private mount namespace, as (host path, path in the container). `image` is the one for the
+    kind of the slots.
     """
 
     container_id: str
@@ -61,6 +100,7 @@ class ContainerSpec:
     working_directory: str = ""
     shared_directories: tuple[tuple[str, str], ...] = ()
     shm_bytes: int = 0
+    options: ContainerOptions = field(default_factory=ContainerOptions)
 
 
 # ------------------------------------------------------------------------------------------------ agent -> master
