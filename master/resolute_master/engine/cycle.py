@@ -8,7 +8,7 @@ The engine commits the change and only then lets the memory absorb it; replay do
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -62,8 +62,20 @@ class Outcome:
 class Cycle:
     """`run` once, then commit `Outcome.change` and call `Memory.absorb`."""
 
-    def __init__(self, memory: Memory, *, now: datetime, entropy: str, adopted: Sequence[Entity] = ()) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        now: datetime,
+        entropy: str,
+        adopted: Sequence[Entity] = (),
+        stopwatch: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """`stopwatch` measures and decides nothing: seconds from an arbitrary origin."""
         self._memory = memory
+        self._stopwatch = stopwatch
+        self.passes_s: list[tuple[PoolName, float]] = []
+        """Seconds for each pool that was looked at."""
         self._now = now
         self._entropy = entropy
         self._adopted = tuple(adopted)
@@ -83,7 +95,9 @@ class Cycle:
         self._refresh_idle()
         self._choose_pools()
         for pool in sorted(self._stale):
+            begun = self._stopwatch()
             self._decide(pool)
+            self.passes_s.append((pool, self._stopwatch() - begun))
         settle(self._step)
         self._refresh_idle()
         self._update_snapshots()

@@ -56,6 +56,8 @@ class CycleTimes:
     """Waiting for the store; 0 when nothing was to be stored."""
     publish_s: float
     """Taking the change over, answering, and telling others: as `decide_s`, in the event loop."""
+    passes_s: tuple[tuple[PoolName, float], ...] = ()
+    """Of `decide_s`, the scheduler's and the planner's look at each pool that it concerned."""
 
     @property
     def total_s(self) -> float:
@@ -231,7 +233,7 @@ class Engine:
         try:
             adopted = await entities_for(self._store, memory.state, commands)
             begun = clock.monotonic()
-            cycle = Cycle(memory, now=clock.now(), entropy=f"{self._ids.bits(128):032x}", adopted=adopted)
+            cycle = Cycle(memory, now=clock.now(), entropy=self._entropy(), adopted=adopted, stopwatch=clock.monotonic)
             outcome = cycle.run(commands)
             decided = committed = clock.monotonic()
             if outcome.change is not None:
@@ -252,11 +254,15 @@ class Engine:
             decide_s=decided - begun,
             commit_s=committed - decided,
             publish_s=clock.monotonic() - committed,
+            passes_s=tuple(cycle.passes_s),
         )
         for listener in self._on_cycle:
             listener(times)
         if outcome.change is not None and memory.sequence % SNAPSHOT_EVERY == 0:
             await self._save_snapshot()
+
+    def _entropy(self) -> str:
+        return f"{self._ids.bits(128):032x}"
 
     def _answer_all(self, batch: Sequence[_Waiting], replies: Sequence[Any | ResoluteError]) -> None:
         for waiting, reply in zip(batch, replies, strict=True):
