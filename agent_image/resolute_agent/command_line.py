@@ -66,4 +66,6 @@ def settings_from_config(config: AgentConfig) -> AgentSettings:
         tls_master_cert=config.security.tls.master_cert,
         tls_skip_verify=config.security.tls.skip_verify,
         log_level="debug" if config.debug else config.log.level,
+        log_format=config.log.format,
+        log_color=config.log.color,
     )

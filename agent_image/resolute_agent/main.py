@@ -10,18 +10,21 @@ import random
 import signal
 import ssl
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
 import resolute
+from resolute import logs
 from resolute.clock import Clock, SystemClock
 from resolute.errors import InvalidInput, ResoluteError
 from resolute.ids import SystemIds
+from resolute.wire.agent_link import Device
 from resolute_agent.agent import Agent, AgentSetup
-from resolute_agent.devices import detect
+from resolute_agent.devices.detection import detect
+from resolute_agent.devices.tools import TOOL_TIMEOUT_S
 from resolute_agent.environment import machine_environment
-from resolute_agent.memory import FileMemory
+from resolute_agent.memory import FileMemory, Memory
 from resolute_agent.notices import FileNotices, HttpNotices, NoticeSource
 from resolute_agent.runtimes.base import Runtime
 from resolute_agent.runtimes.process import ProcessRuntime
@@ -33,6 +36,9 @@ from resolute_agent.websocket import WebSocketConnector
 log = logging.getLogger(__name__)
 
 EXIT_MISCONFIGURED = 78
+
+LOOK_AGAIN_S = 20.0
+"""A tool that is asked again while the agent serves may take so long."""
 
 
 def lock_state_dir(directory: Path) -> TextIO:
@@ -69,7 +75,18 @@ def _notices(settings: AgentSettings, clock: Clock) -> NoticeSource | None:
     return None
 
 
-async def _runtime(settings: AgentSettings) -> Runtime:
+def _devices(settings: AgentSettings, limit_s: float = TOOL_TIMEOUT_S) -> tuple[Device, ...]:
+    return detect(
+        settings.slot_type,
+        artificial_slots=settings.artificial_slots,
+        agent_id=settings.agent_id,
+        visible_gpus=settings.visible_gpus,
+        limit_s=limit_s,
+    )
+
+
+async def runtime_of(settings: AgentSettings) -> Runtime:
+    """What the settings say that containers are run by."""
     if settings.runtime == "scripted":
         return ScriptedRuntime()
     runtime = await ProcessRuntime.open(
@@ -80,16 +97,15 @@ async def _runtime(settings: AgentSettings) -> Runtime:
     return runtime
 
 
-async def serve(settings: AgentSettings) -> int:
+async def serve(
+    settings: AgentSettings,
+    open_runtime: Callable[[AgentSettings], Awaitable[Runtime]] = runtime_of,
+    open_memory: Callable[[Path], Memory] = FileMemory,
+) -> int:
     """Run the agent; the exit code says whether its machine is to end (`EXIT_MACHINE_ENDS`) or not (0)."""
     clock = SystemClock()
     ids = SystemIds()
-    devices = detect(
-        settings.slot_type,
-        artificial_slots=settings.artificial_slots,
-        agent_id=settings.agent_id,
-        visible_gpus=settings.visible_gpus,
-    )
+    devices = _devices(settings)
     setup = AgentSetup(
         agent_id=settings.agent_id,
         resource_pool=settings.resource_pool,
@@ -108,12 +124,13 @@ async def serve(settings: AgentSettings) -> int:
     agent = Agent(
         setup,
         connector=WebSocketConnector(settings.master_url, tls=_tls(settings)),
-        runtime=await _runtime(settings),
-        memory=FileMemory(Path(settings.state_dir) / "agent-state.json"),
+        runtime=await open_runtime(settings),
+        memory=open_memory(Path(settings.state_dir) / "agent-state.json"),
         clock=clock,
         ids=ids,
         rng=random.Random(ids.bits(64)),
         notices=_notices(settings, clock),
+        look_again=lambda: asyncio.to_thread(_devices, settings, LOOK_AGAIN_S),
     )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -126,14 +143,16 @@ async def serve(settings: AgentSettings) -> int:
     return EXIT_MACHINE_ENDS
 
 
-def run(settings: AgentSettings) -> int:
+def run(
+    settings: AgentSettings,
+    open_runtime: Callable[[AgentSettings], Awaitable[Runtime]] = runtime_of,
+    open_memory: Callable[[Path], Memory] = FileMemory,
+) -> int:
     """The whole process but for the reading of its settings; returns its exit code."""
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
+    logs.set_up(level=settings.log_level, form=settings.log_format, color=settings.log_color)
     try:
-        with lock_state_dir(Path(settings.state_dir)):
-            return asyncio.run(serve(settings))
+        with logs.about(agent=settings.agent_id), lock_state_dir(Path(settings.state_dir)):
+            return asyncio.run(serve(settings, open_runtime, open_memory))
     except InvalidInput as error:
         print(f"agent: {error}", file=sys.stderr)
         return EXIT_MISCONFIGURED

@@ -49,6 +49,8 @@ class AgentSettings:
     tls_master_cert: str = ""
     tls_skip_verify: bool = False
     log_level: str = "info"
+    log_format: str = "text"
+    log_color: bool = True
 
     def __post_init__(self) -> None:
         problems = []

@@ -8,25 +8,25 @@ Every key of the configuration is also a flag (`--resource-manager-scheduler-typ
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import sys
 from collections.abc import Sequence
 
-from resolute import __version__
+from resolute import __version__, logs
 from resolute.clock import SystemClock
 from resolute.config import MasterConfig, load_master_config
 from resolute.errors import InvalidInput, ResoluteError
 from resolute.ids import SystemIds
 from resolute_master.api.log_ring import LogRing
-from resolute_master.app import MasterSettings, run_master
+from resolute_master.app import MasterSettings, OpenCloud, OpenStore, run_master
+from resolute_master.pools import cloud_of
 
 USAGE_ERROR = 2
 FAILED = 1
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], *, open_store: OpenStore | None = None, open_cloud: OpenCloud = cloud_of) -> int:
     """0 after a stop on request, 1 when the master failed, 2 when it was not given what it needs."""
     if "-h" in arguments or "--help" in arguments:
         print(__doc__)
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     except ResoluteError as error:
         print(f"resolute_master: {error}", file=sys.stderr)
         return USAGE_ERROR
-    return asyncio.run(_run(config))
+    return asyncio.run(_run(config, open_store, open_cloud))
 
 
 def parse_flags(arguments: Sequence[str]) -> tuple[str | None, dict[str, str]]:
@@ -57,12 +57,9 @@ def parse_flags(arguments: Sequence[str]) -> tuple[str | None, dict[str, str]]:
     return flags.pop("config-file", None), flags
 
 
-async def _run(config: MasterConfig) -> int:
+async def _run(config: MasterConfig, open_store: OpenStore | None, open_cloud: OpenCloud) -> int:
     ring = LogRing()
-    shown = logging.StreamHandler()
-    shown.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=config.log.level.upper(), handlers=[shown, ring])
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    logs.set_up(level=config.log.level, form=config.log.format, color=config.log.color, beside=(ring,))
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -74,6 +71,8 @@ async def _run(config: MasterConfig) -> int:
         clock=SystemClock(),
         ids=SystemIds(),
         log=ring,
+        open_store=open_store,
+        open_cloud=open_cloud,
     )
     try:
         await run_master(settings, stop)

@@ -31,6 +31,8 @@ class Log(ConfigModel):
     """Least important level that is written."""
     color: Flag = True
     """Colours on a terminal."""
+    format: Literal["text", "json"] = "text"
+    """`text` is for people, `json` for programs that collect logs: one object a line, with the ids that it is about."""
 
 
 class Journal(ConfigModel):
@@ -192,9 +194,9 @@ class Telemetry(ConfigModel):
     segment_webui_key: Secret = ""
     """Key of the web interface's reports."""
     otel_enabled: Flag = False
-    """Send traces."""
+    """Send traces over OTLP; needs the extra `otel` to be installed."""
     otel_endpoint: Text = "localhost:4317"
-    """Where to."""
+    """Where to: `host:port`, or `https://host:port` for a connection with TLS."""
 
 
 class Observability(ConfigModel):
@@ -202,6 +204,8 @@ class Observability(ConfigModel):
 
     enable_prometheus: Flag = True
     """Offer them to Prometheus."""
+    metrics_token: Secret = ""
+    """Bearer token that may read the metrics and nothing else; empty means that only users may."""
 
 
 class ElasticTls(ConfigModel):

@@ -1,0 +1,180 @@
+"""The logs of our processes: who a line is about, and how it looks.
+
+Code logs with the standard library and says nothing about its surroundings. Whoever knows them (the door that took a request, the
+session of an agent) binds fields, which every line from within then carries: `with about(request_id="5f2c"): ...`.
+
+text    2026-11-21T13:50:43.123Z INFO    resolute_master.api.access: GET /info 200 in 2 ms [request_id=5f2c user=ada]
+json    {"time": "2026-11-21T13:50:43.123Z", "level": "info", "logger": "...", "message": "...", "request_id": "5f2c"}
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import TextIO
+
+TRACE = 5
+"""Below DEBUG: every message of the link."""
+
+LEVELS: Mapping[str, int] = {
+    "trace": TRACE,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+    "fatal": logging.CRITICAL,
+}
+"""The names of the configuration."""
+
+HIDDEN = "********"
+
+_COLORS = {logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m", logging.CRITICAL: "\x1b[31;1m"}
+_PLAIN = "\x1b[0m"
+
+_SECRETS = re.compile(
+    r"""(?ix)
+      (?P<scheme> \b bearer \s+ ) [\w.~+/=-]{8,}                                   # a token in a header
+    | (?P<key> \b [\w.-]{0,40} (?: password | passwd | secret | token ) (?: ["'] \s* : \s* | \s* = \s* ) (?! bearer \b) ["']? )
+      [^\s"'&,;}]+                                                                  # password=..., "token": "..."
+    | (?P<url> \b \w[\w+.-]* :// [^\s:/@]* : ) [^\s/@]+ (?= @ )                     # scheme://user:password@host
+    | \b eyJ [\w-]{5,} \. [\w-]{5,} \. [\w-]+                                        # a signed token as it is
+    """
+)
+
+_fields: ContextVar[Mapping[str, object]] = ContextVar("log_fields", default={})  # noqa: B039  # never changed in place
+
+
+@contextmanager
+def about(**fields: object) -> Iterator[None]:
+    """Every line logged inside, in this task, carries these fields; empty ones are left out."""
+    token = _fields.set({**_fields.get(), **_given(fields)})
+    try:
+        yield
+    finally:
+        _fields.reset(token)
+
+
+def also_about(**fields: object) -> None:
+    """As `about`, for what is learnt on the way: until the surrounding `about` ends."""
+    _fields.set({**_fields.get(), **_given(fields)})
+
+
+def fields() -> Mapping[str, object]:
+    """What lines logged here and now carry."""
+    return _fields.get()
+
+
+def _given(fields: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value is not None and value != ""}
+
+
+def without_secrets(text: str) -> str:
+    """The text with passwords and tokens masked where they can be recognised: the last line of defence, not the first."""
+
+    def masked(match: re.Match[str]) -> str:
+        kept = match["scheme"] or match["key"] or match["url"] or ""
+        return f"{kept}{HIDDEN}"
+
+    return _SECRETS.sub(masked, text)
+
+
+class Stamp(logging.Filter):
+    """Puts the bound fields on each record, in the task that logs it; `extra={"fields": {...}}` adds to them."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not hasattr(record, "stamped"):
+            own = getattr(record, "fields", None)
+            record.fields = {**_fields.get(), **_given(own or {})}
+            record.stamped = True
+        return True
+
+
+def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
+    """What `Stamp` has put on the record."""
+    found = getattr(record, "fields", None)
+    return found if isinstance(found, Mapping) else {}
+
+
+class TextFormatter(logging.Formatter):
+    """One line for people, an error's traceback below it."""
+
+    def __init__(self, *, color: bool = False) -> None:
+        super().__init__()
+        self._color = color
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"{_moment(record)} {record.levelname:<7} {record.name}: {text_of(record)}"
+        bound = " ".join(f"{name}={value}" for name, value in fields_of(record).items())
+        if bound:
+            first, newline, rest = line.partition("\n")
+            line = f"{first} [{without_secrets(bound)}]{newline}{rest}"
+        color = _COLORS.get(record.levelno) if self._color else None
+        return f"{color}{line}{_PLAIN}" if color else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": _moment(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": without_secrets(record.getMessage()),
+        }
+        for name, value in fields_of(record).items():
+            line.setdefault(name, without_secrets(value) if isinstance(value, str) else value)
+        trouble = _trouble(record)
+        if trouble:
+            line["error"] = without_secrets(trouble)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def text_of(record: logging.LogRecord) -> str:
+    """The message and, below it, what went wrong; secrets masked."""
+    trouble = _trouble(record)
+    text = record.getMessage()
+    return without_secrets(f"{text}\n{trouble}" if trouble else text)
+
+
+def _trouble(record: logging.LogRecord) -> str:
+    parts = []
+    if record.exc_info and record.exc_info[0] is not None:
+        parts.append(logging.Formatter().formatException(record.exc_info))
+    if record.stack_info:
+        parts.append(record.stack_info)
+    return "\n".join(parts)
+
+
+def _moment(record: logging.LogRecord) -> str:
+    at = datetime.fromtimestamp(record.created, UTC)
+    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
+
+
+def set_up(
+    *,
+    level: str,
+    form: str = "text",
+    color: bool = False,
+    to: TextIO | None = None,
+    beside: tuple[logging.Handler, ...] = (),
+) -> None:
+    """Make this process's log: lines to `to` (standard error), and to the handlers `beside` it.
+
+    `level` is a name of `LEVELS`, `form` is text or json; colours are used on a terminal only.
+    """
+    stream = to or sys.stderr
+    shown = logging.StreamHandler(stream)
+    shown.setFormatter(JsonFormatter() if form == "json" else TextFormatter(color=color and stream.isatty()))
+    logging.addLevelName(TRACE, "TRACE")
+    for handler in (shown, *beside):
+        handler.addFilter(Stamp())
+    logging.basicConfig(level=LEVELS[level], handlers=[shown, *beside], force=True)
+    for noisy in ("alembic", "asyncio", "aiohttp.access", "urllib3", "docker"):
+        logging.getLogger(noisy).setLevel(max(logging.WARNING, LEVELS[level]))
