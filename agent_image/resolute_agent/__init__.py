@@ -10,7 +10,7 @@ over a link that may break. Must not know jobs, experiments, users or scheduling
 - `runtimes`    how containers are run: `process`, `scripted`
 - `supervisor`  the small process that owns one task and outlives the agent
 - `logs`        task output to log batches
-- `devices`     slots of this machine
+- `devices`     slots of this machine, asked of the vendors' tools
 - `notices`     where a machine learns that it will be taken away
 - `memory`      what survives a restart of the agent
 - `machine`     the init process of one machine on the local cloud

@@ -10,11 +10,12 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from resolute.clock import Clock
+from resolute.errors import ResoluteError
 from resolute.ids import IdSource
 from resolute.wire.agent_link import (
     AgentMessage,
@@ -29,6 +30,7 @@ from resolute.wire.agent_link import (
 )
 from resolute.wire.states import ContainerState, FailureKind
 from resolute_agent import state as core
+from resolute_agent.devices.detection import keep_numbers
 from resolute_agent.link import BACKOFF_CAP_S, Backoff, Connection, Connector, LinkClosed
 from resolute_agent.logs import LogShipper
 from resolute_agent.memory import Memory
@@ -45,6 +47,9 @@ FORGET_LIMIT_S = 600.0
 
 FLUSH_LIMIT_S = 3.0
 """An ending agent tries for this long to get its last reports out."""
+
+LookAgain = Callable[[], Awaitable[tuple[Device, ...]]]
+"""The slots of the machine now. Raises `ResoluteError` when they cannot be listed."""
 
 SILENCE_HEARTBEATS = 4
 """A master that misses this many answers is gone, whatever the socket says; at least `SILENCE_LEAST_S`."""
@@ -84,6 +89,7 @@ class Agent:
         ids: IdSource,
         rng: random.Random,
         notices: NoticeSource | None = None,
+        look_again: LookAgain | None = None,
     ) -> None:
         self._setup = setup
         self._connector = connector
@@ -91,6 +97,8 @@ class Agent:
         self._memory = memory
         self._clock = clock
         self._notices = notices
+        self._look_again = look_again
+        self._looking: asyncio.Task[None] | None = None
         self._backoff = Backoff(rng, cap_s=setup.reconnect_cap_s)
         identity = core.Identity(
             agent_id=setup.agent_id,
@@ -178,15 +186,16 @@ class Agent:
                 for container_id in effect.container_ids:
                     self._runtime.notify(container_id, effect.notice)
             case core.CloseLink():
-                log.warning("the master does not accept this agent now: %s", effect.reason)
+                log.warning("the link to the master begins anew: %s", effect.reason)
                 self._close_link.set()
             case core.End():
                 log.warning("this machine ends: %s", effect.reason)
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._work.add(task)
         task.add_done_callback(self._finished)
+        return task
 
     def _serve(self, name: str, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work, name=name)
@@ -275,7 +284,22 @@ class Agent:
                     log.warning("link lost: %s", error)
                 finally:
                     await connection.close()
+                self._look_at_devices()
             await asyncio.sleep(self._backoff.next_s())
+
+    def _look_at_devices(self) -> None:
+        """After each link: what broke it may have taken a GPU along. Beside the link, which a driver may not hold up."""
+        if self._look_again is not None and (self._looking is None or self._looking.done()):
+            self._looking = self._spawn(self._tell_devices(self._look_again))
+
+    async def _tell_devices(self, look_again: LookAgain) -> None:
+        try:
+            found = await look_again()
+        except ResoluteError as error:
+            log.error("the devices cannot be listed now; the agent goes on with those that it had: %s", error)
+            return
+        devices = keep_numbers(found, self._state.identity.devices)
+        self._events.put_nowait(core.DevicesSeen(devices=devices))
 
     async def _use(self, connection: Connection) -> None:
         """Serve one connection until it is gone."""

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from resolute.errors import InvalidInput
 from resolute.wire.agent_link import ContainerSpec, Device
 from resolute.wire.states import SlotKind
+from resolute_agent.devices.rocm import runtime_name
 
 RUN_DIR = "/run/determined"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -84,5 +85,9 @@ def task_environment(
 def _devices(devices: Sequence[Device]) -> dict[str, str]:
     """Without a container engine, visibility of GPUs is a matter of variables: a task sees its own ones only."""
     cuda = [device.uuid for device in devices if device.kind is SlotKind.CUDA]
-    rocm = [str(device.index) for device in devices if device.kind is SlotKind.ROCM]
-    return {"CUDA_VISIBLE_DEVICES": ",".join(cuda), "ROCR_VISIBLE_DEVICES": ",".join(rocm)}
+    rocm = [runtime_name(device) for device in devices if device.kind is SlotKind.ROCM]
+    return {
+        "CUDA_VISIBLE_DEVICES": ",".join(cuda),
+        "NVIDIA_VISIBLE_DEVICES": ",".join(cuda) or "void",
+        "ROCR_VISIBLE_DEVICES": ",".join(rocm),
+    }

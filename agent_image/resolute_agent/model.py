@@ -148,6 +148,13 @@ class LinkClosed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DevicesSeen:
+    """The machine was looked at again: these are its slots now."""
+
+    devices: tuple[Device, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
     message: MasterMessage
 
@@ -187,7 +194,18 @@ class MasterLost:
     after_s: float
 
 
-Event = Booted | LinkOpened | LinkClosed | Received | Progressed | Exited | LogsDrained | NoticeSeen | MasterLost
+Event = (
+    Booted
+    | LinkOpened
+    | LinkClosed
+    | DevicesSeen
+    | Received
+    | Progressed
+    | Exited
+    | LogsDrained
+    | NoticeSeen
+    | MasterLost
+)
 
 
 # --------------------------------------------------------------------------------------------------------- effects
@@ -259,7 +277,7 @@ class TellTasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseLink:
-    """The master said no for now: close, and try again later."""
+    """Begin anew with the master: it said no for now, or what the agent told of itself is no longer true."""
 
     reason: str
 

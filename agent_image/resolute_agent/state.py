@@ -22,6 +22,7 @@ from resolute.wire.agent_link import (
     AgentMessage,
     ContainerChanged,
     ContainerSpec,
+    Device,
     Exit,
     HeartbeatAnswer,
     Hello,
@@ -41,6 +42,7 @@ from resolute_agent.model import (
     Booted,
     CloseLink,
     ContainerRecord,
+    DevicesSeen,
     DrainLogs,
     Durable,
     Effect,
@@ -71,6 +73,7 @@ __all__ = [
     "Booted",
     "CloseLink",
     "ContainerRecord",
+    "DevicesSeen",
     "DrainLogs",
     "Durable",
     "EXIT_MACHINE_ENDS",
@@ -149,6 +152,8 @@ def _apply(state: AgentState, event: Event, now: datetime) -> Step:
             return state, (Send(message=hello(state)),)
         case LinkClosed():
             return replace(state, welcomed=False), ()
+        case DevicesSeen():
+            return _devices_seen(state, event.devices)
         case Received():
             return _received(state, event.message, now)
         case Progressed():
@@ -164,6 +169,14 @@ def _apply(state: AgentState, event: Event, now: datetime) -> Step:
             return _noticed(state, event.notice)
         case MasterLost():
             return _end(state, f"no word from a master for {event.after_s:.0f} s", now)
+
+
+def _devices_seen(state: AgentState, devices: tuple[Device, ...]) -> Step:
+    """Other slots than the master was told of: it is told on a new link, as it is of everything else."""
+    if devices == state.identity.devices:
+        return state, ()
+    reason = f"the machine has {len(devices)} slot(s) now instead of {len(state.identity.devices)}, or other devices"
+    return replace(state, identity=replace(state.identity, devices=devices)), (CloseLink(reason=reason),)
 
 
 def hello(state: AgentState) -> Hello:
@@ -385,10 +398,11 @@ def _start_waiting(state: AgentState) -> Step:
             if other.container_id != container_id and _holds(other)
             for slot in other.slots
         }
-        if held & set(record.slots):
-            continue
         spec = state.waiting[container_id]
         devices = tuple(device for device in state.identity.devices if device.index in record.slots)
+        # With a device that was lost meanwhile it is never started: the master ends it when it hears of the loss.
+        if held & set(record.slots) or len(devices) < len(record.slots):
+            continue
         remaining = {key: value for key, value in state.waiting.items() if key != container_id}
         state = replace(_with(state, replace(record, launched=True)), waiting=MappingProxyType(remaining))
         effects += (Start(spec=spec, devices=devices),)

@@ -28,7 +28,7 @@ from resolute.wire.agent_link import (
     Welcome,
 )
 from resolute.wire.states import ContainerState, SlotKind
-from resolute_agent.agent import Agent, AgentSetup
+from resolute_agent.agent import Agent, AgentSetup, LookAgain
 from resolute_agent.link import MemoryConnection, MemoryConnector
 from resolute_agent.memory import HeldMemory
 from resolute_agent.notices import NoticeSource
@@ -117,13 +117,21 @@ class MemoryMaster:
 class World:
     """One machine with an agent, and its master. Use inside `run_virtually`."""
 
-    def __init__(self, *, notices: NoticeSource | None = None, runtime: Runtime | None = None, **setup: Any) -> None:
+    def __init__(
+        self,
+        *,
+        notices: NoticeSource | None = None,
+        runtime: Runtime | None = None,
+        look_again: LookAgain | None = None,
+        **setup: Any,
+    ) -> None:
         self.master = MemoryMaster()
         self.runtime = runtime or ScriptedRuntime()
         self.memory = HeldMemory()
         self.clock = LoopClock(EPOCH, asyncio.get_running_loop())
         self._ids = SeededIds(7)
         self._notices = notices
+        self._look_again = look_again
         devices = tuple(Device(index=n, kind=SlotKind.CPU, brand="Artificial", uuid=f"slot-{n}") for n in range(2))
         fields: dict[str, Any] = {"agent_id": "agent-1", "resource_pool": "pool", "version": "1", "devices": devices}
         self._setup = AgentSetup(**{**fields, **setup})
@@ -142,6 +150,7 @@ class World:
             ids=self._ids,
             rng=random.Random(3),
             notices=self._notices,
+            look_again=self._look_again,
         )
         self.running = asyncio.create_task(self.agent.run())
 

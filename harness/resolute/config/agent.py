@@ -94,7 +94,7 @@ class AgentConfig(ConfigModel):
     slot_type: Annotated[Literal["auto", "cuda", "rocm", "cpu", "none"], BeforeValidator(_gpu_is_cuda)] = "auto"
     """What a slot is (old name of cuda: gpu)."""
     visible_gpus: Text = ""
-    """GPUs to use, by index or id, with commas; empty takes ROCR_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES."""
+    """GPUs to use by index, UUID, PCI address or serial number, with commas; empty takes ROCR_ or CUDA_VISIBLE_DEVICES."""
     artificial_slots: Count = 0
     """Slots that are no devices, for tests and machines without GPUs."""
     security: AgentSecurity = AgentSecurity()

@@ -45,14 +45,14 @@ def need(step: Step, id_: AgentId) -> Agent:
 def register(step: Step, command: RegisterAgent) -> tuple[ContainerId, ...]:
     """Take the agent in, believe its reports, and answer which containers it is expected to have.
 
-    Raises `NotFound` for a machine that nobody asked for, or that is over. What was on an agent that comes back with other
-    devices, or in another pool, has failed with what it had there.
+    Raises `NotFound` for a machine that nobody asked for, or that is over. What was on a device that the agent has no
+    more has failed with it; what was on an agent that comes back in another pool has failed altogether.
     """
     before = step.get(Agent, command.agent)
     instance = _instance_of(step, command)
-    if before is not None and _devices(before) != _by_index(command.devices):
-        _fail_all(step, command.agent, FailureKind.AGENT_FAILED, "the agent came back with other devices")
-    elif before is not None and before.pool != command.pool:
+    if before is not None:
+        _fail_on_lost_devices(step, before, command.devices)
+    if before is not None and before.pool != command.pool:
         _fail_all(step, command.agent, FailureKind.AGENT_FAILED, f"the agent came back in pool {command.pool}")
     agent = Agent(
         id=command.agent,
@@ -100,8 +100,12 @@ def _by_index(devices: tuple[Device, ...]) -> tuple[Device, ...]:
     return tuple(sorted(devices, key=lambda device: device.index))
 
 
-def _devices(agent: Agent) -> tuple[Device, ...]:
-    return tuple(slot.device for slot in agent.slots)
+def _fail_on_lost_devices(step: Step, before: Agent, devices: tuple[Device, ...]) -> None:
+    lost = {slot.index for slot in before.slots if slot.device not in devices}
+    for allocation, container in containers_on(step, before.id) if lost else ():
+        if gone := sorted(lost.intersection(container.slots)):
+            message = f"the agent came back without the devices of slots {gone}"
+            _fail(step, allocation, container, FailureKind.AGENT_FAILED, message)
 
 
 def _slots(before: Agent | None, devices: tuple[Device, ...]) -> tuple[Slot, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,13 +12,15 @@ import pytest
 
 from resolute.wire.agent_link import (
     LOG_BATCHES_IN_FLIGHT,
+    Device,
     KillContainer,
     Notice,
     Refused,
     Shutdown,
     StartContainer,
 )
-from resolute.wire.states import ContainerState, FailureKind, NoticeKind
+from resolute.wire.states import ContainerState, FailureKind, NoticeKind, SlotKind
+from resolute_agent.devices.tools import DetectionFailed
 from resolute_agent.runtimes.scripted import ScriptedRuntime
 from support.agent_memory_master import EPOCH, World
 from support.agent_scripts import a_container
@@ -290,3 +293,57 @@ def test_two_runs_of_one_scenario_are_the_same() -> None:
         return told
 
     assert story() == story()
+
+
+# ------------------------------------------------------------------------------------------------------- lost devices
+
+
+class Machine:
+    """Looks at two devices, until told of a loss; `fault` is what the vendor's tool says instead of an answer."""
+
+    def __init__(self) -> None:
+        self.devices = (device(0), device(1))
+        self.fault = ""
+        self.looks = 0
+
+    async def look(self) -> tuple[Device, ...]:
+        self.looks += 1
+        await asyncio.sleep(5)
+        if self.fault:
+            raise DetectionFailed(self.fault)
+        return self.devices
+
+
+def device(number: int) -> Device:
+    return Device(index=number, kind=SlotKind.CUDA, brand="g", uuid=f"GPU-{number}")
+
+
+def test_a_gpu_that_is_gone_after_a_cut_is_told_on_a_new_link_and_the_others_keep_their_numbers() -> None:
+    machine = Machine()
+
+    async def scenario(world: World) -> None:
+        start(world, "run 600s")
+        await world.until(lambda: world.master.states("c1") == STORY[:3])
+        assert machine.looks == 0
+        machine.devices = (replace(device(1), index=0),)  # the driver counts anew
+        world.master.cut()
+        await world.until(lambda: len(world.master.hellos) == 3)
+        assert [hello.devices for hello in world.master.hellos] == [(device(0), device(1))] * 2 + [(device(1),)]
+        await asyncio.sleep(60)
+        assert (machine.looks, len(world.master.hellos), world.master.states("c1")) == (2, 3, STORY[:3])
+
+    virtually(scenario, look_again=machine.look, devices=(device(0), device(1)))
+
+
+def test_devices_that_cannot_be_listed_any_more_stay_what_they_were() -> None:
+    machine = Machine()
+    machine.fault = "the driver hangs"
+
+    async def scenario(world: World) -> None:
+        world.master.cut()
+        await world.until(lambda: len(world.master.hellos) == 2)
+        await asyncio.sleep(60)
+        assert (machine.looks, len(world.master.hellos)) == (1, 2)
+        assert world.agent.state.identity.devices == (device(0), device(1))
+
+    virtually(scenario, look_again=machine.look, devices=(device(0), device(1)))

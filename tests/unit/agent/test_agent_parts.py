@@ -1,4 +1,4 @@
-"""The small parts: frames, back-off, scripts, devices, environment, settings, notices, memory."""
+"""The small parts: frames, back-off, scripts, environment, settings, notices, memory."""
 
 from __future__ import annotations
 
@@ -22,15 +22,6 @@ from resolute.wire.agent_link import (
 )
 from resolute.wire.states import ContainerState, FailureKind, NoticeKind, SlotKind
 from resolute_agent.command_line import settings_from_command_line
-from resolute_agent.devices import (
-    DetectionFailed,
-    artificial,
-    detect,
-    only_visible,
-    parse_nvidia,
-    parse_nvidia_mig,
-    parse_rocm,
-)
 from resolute_agent.environment import Place, machine_environment, task_environment
 from resolute_agent.link import Backoff, FrameError, decode_agent_frame, decode_master_frame, encode_frame
 from resolute_agent.memory import FileMemory
@@ -121,85 +112,6 @@ def test_scripts_are_read() -> None:
 def test_a_step_that_is_none_is_named(script: str) -> None:
     with pytest.raises(InvalidInput, match=f"'{script}' is no step"):
         parse_script(f"run 1s; {script}")
-
-
-# -------------------------------------------------------------------------------------------------------- devices
-
-
-def test_artificial_slots_are_the_same_at_each_start_and_differ_between_agents() -> None:
-    one = detect("cuda", artificial_slots=3, agent_id="a")
-    assert one == detect("auto", artificial_slots=3, agent_id="a") == artificial(3, "a")
-    assert {device.uuid for device in one}.isdisjoint(device.uuid for device in artificial(3, "b"))
-    assert [device.index for device in one] == [0, 1, 2]
-
-
-def test_cpu_and_none() -> None:
-    (cpu,) = detect("cpu", artificial_slots=0, agent_id="a")
-    assert cpu.kind is SlotKind.CPU and cpu.brand
-    assert detect("none", artificial_slots=0, agent_id="a") == ()
-    with pytest.raises(InvalidInput, match="slot_type: 'tpu'"):
-        detect("tpu", artificial_slots=0, agent_id="a")
-
-
-NVIDIA = """\
-1, NVIDIA A100-SXM4-40GB, GPU-22222222-aaaa-bbbb-cccc-000000000002, Disabled
-0, NVIDIA A100-SXM4-40GB, GPU-11111111-aaaa-bbbb-cccc-000000000001, Disabled
-"""
-
-
-def test_nvidia_devices_keep_their_index() -> None:
-    devices, mig = parse_nvidia(NVIDIA)
-    assert not mig
-    assert [(device.index, device.uuid[:5]) for device in devices] == [(0, "GPU-1"), (1, "GPU-2")]
-    assert devices[0].brand == "NVIDIA A100-SXM4-40GB"
-    assert only_visible(devices, ["1"]) == devices[1:]
-    assert only_visible(devices, ["GPU-111", "1"]) == devices
-    with pytest.raises(InvalidInput, match="visible_gpus: '7'"):
-        only_visible(devices, ["7"])
-
-
-def test_mig_instances_are_slots() -> None:
-    _, mig = parse_nvidia("0, NVIDIA A100, GPU-1, Enabled\n")
-    assert mig
-    listed = """\
-GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-11111111-aaaa-bbbb-cccc-000000000001)
-  MIG 3g.20gb     Device  0: (UUID: MIG-aaaaaaaa-0000-1111-2222-333333333333)
-  MIG 1g.5gb      Device  1: (UUID: MIG-bbbbbbbb-0000-1111-2222-333333333333)
-"""
-    assert [(d.index, d.brand, d.uuid[:7]) for d in parse_nvidia_mig(listed)] == [
-        (0, "MIG 3g.20gb", "MIG-aaa"),
-        (1, "MIG 1g.5gb", "MIG-bbb"),
-    ]
-
-
-def test_what_is_no_device_is_an_error_and_not_a_machine_without_slots() -> None:
-    with pytest.raises(DetectionFailed, match="no device"):
-        parse_nvidia("NVIDIA-SMI has failed because it couldn't communicate with the driver\n")
-    with pytest.raises(DetectionFailed, match="JSON"):
-        parse_rocm("ERROR: driver not loaded")
-
-
-def test_rocm_cards_are_sorted_by_their_number() -> None:
-    cards = {f"card{n}": {"Unique ID": f"0x{n}", "Card series": "Instinct"} for n in (10, 2)}
-    assert [device.index for device in parse_rocm(json.dumps({**cards, "system": {"Driver": "6"}}))] == [2, 10]
-
-
-def test_a_broken_tool_fails_loudly(tmp_path: Path) -> None:
-    tool = tmp_path / "nvidia-smi"
-    tool.write_text("#!/bin/sh\necho 'driver mismatch' >&2\nexit 9\n")
-    tool.chmod(0o755)
-    for slot_type in ("auto", "cuda"):
-        with pytest.raises(DetectionFailed, match="driver mismatch"):
-            detect(slot_type, artificial_slots=0, agent_id="a", search_path=str(tmp_path))
-    tool.write_text(f"#!/bin/sh\nprintf '%s' '{NVIDIA}'\n")
-    assert len(detect("auto", artificial_slots=0, agent_id="a", search_path=str(tmp_path))) == 2
-    tool.write_text("#!/bin/sh\n")
-    with pytest.raises(DetectionFailed, match="lists no GPU"):
-        detect("auto", artificial_slots=0, agent_id="a", search_path=str(tmp_path))
-    with pytest.raises(DetectionFailed, match="rocm-smi is not on PATH"):
-        detect("rocm", artificial_slots=0, agent_id="a", search_path=str(tmp_path))
-    (cpu,) = detect("auto", artificial_slots=0, agent_id="a", search_path=str(tmp_path / "empty"))
-    assert cpu.kind is SlotKind.CPU
 
 
 # ---------------------------------------------------------------------------------------------------- environment

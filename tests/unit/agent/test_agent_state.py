@@ -269,6 +269,23 @@ def test_a_refusal_that_is_not_final_closes_the_link_and_nothing_else() -> None:
     assert told.effects == (core.CloseLink(reason="starting up"),)
 
 
+def test_other_devices_begin_the_link_anew_and_the_same_ones_change_nothing() -> None:
+    told = Told().welcomed().running("c1", slots=(0,))
+    assert told.event(core.DevicesSeen(devices=IDENTITY.devices)).effects == ()
+    told.event(core.DevicesSeen(devices=IDENTITY.devices[:1]))
+    (closed,) = told.of(core.CloseLink)
+    assert isinstance(closed, core.CloseLink) and "1 slot(s) now instead of 2" in closed.reason
+    assert core.hello(told.state).devices == IDENTITY.devices[:1]
+    told.welcomed("c1").says(StartContainer(spec=a_spec("c2", slots=(1,))))
+    assert "has no slot [1]" in told.reports()[0].exit.message  # type: ignore[union-attr]
+
+
+def test_what_waits_for_a_device_that_is_lost_is_never_started_without_it() -> None:
+    told = Told().welcomed().running("c1", slots=(1,)).says(KillContainer(container_id="c1"))
+    told.says(StartContainer(spec=a_spec("c2", slots=(0, 1)))).event(core.DevicesSeen(devices=IDENTITY.devices[:1]))
+    assert told.exits("c1").of(core.Start) == []
+
+
 def test_the_memory_of_ends_is_bounded() -> None:
     told = Told().welcomed()
     for number in range(core.REMEMBERED_ENDS + 20):
@@ -283,6 +300,7 @@ IDS = st.sampled_from(["a", "b", "c"])
 EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.just(core.LinkOpened(address="x")),
     st.just(core.LinkClosed()),
+    st.integers(0, 2).map(lambda count: core.DevicesSeen(devices=IDENTITY.devices[:count])),
     st.lists(IDS, unique=True).map(lambda ids: core.Received(message=welcome(*ids))),
     st.tuples(IDS, st.sampled_from([(), (0,), (1,), (0, 1), (9,)])).map(
         lambda pair: core.Received(message=StartContainer(spec=a_spec(pair[0], slots=pair[1])))

@@ -114,7 +114,11 @@ def test_the_order_in_which_an_agent_lists_its_devices_means_nothing() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"devices": (device(0),)}, "the agent came back with other devices"),
+        ({"devices": (device(1),)}, "the agent came back without the devices of slots [0]"),
+        (
+            {"devices": (replace(device(0), uuid="another"), device(1))},
+            "the agent came back without the devices of slots [0]",
+        ),
         ({"pool": PoolName("other")}, "the agent came back in pool other"),
     ],
 )
@@ -125,6 +129,14 @@ def test_what_ran_on_an_agent_that_is_another_one_now_has_failed_with_the_machin
     assert told(step, registration(reports=(a_report(0, ContainerState.RUNNING),), **changes)) == ()
     exit_ = allocation(step).exit
     assert exit_ is not None and exit_.failure is FailureKind.AGENT_FAILED and reason in exit_.reason
+
+
+def test_what_ran_on_devices_that_are_still_there_goes_on_when_another_one_is_lost() -> None:
+    step = world(an_agent(), a_running_allocation())
+    came_back = registration(devices=(device(0), device(2)), reports=(a_report(0, ContainerState.RUNNING),))
+    assert told(step, came_back) == ("container-0",)
+    assert allocation(step).state is AllocationState.RUNNING
+    assert [slot.index for slot in agent(step).slots] == [0, 2]
 
 
 def test_switches_stay_with_the_device_over_a_registration() -> None:
