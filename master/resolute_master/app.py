@@ -169,7 +169,7 @@ async def _serving(
         runner = await _serve_http(settings, store, engine, reporting, hub, identity, tokens, passwords, listener)
         stack.push_async_callback(runner.cleanup)
         stack.push_async_callback(hub.close)
-        removal = CheckpointRemoval(engine, store)
+        removal = CheckpointRemoval(engine, store, cluster_id=identity.cluster_id)
         services.append(asyncio.create_task(removal.run(), name="checkpoint removal"))
         for service in _provisioning(settings, store, engine, hub, identity):
             services.append(service)

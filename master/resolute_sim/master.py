@@ -171,7 +171,7 @@ class SimulatedMaster:
             heartbeat_s=self._heartbeat_s,
             join_key=JOIN_KEY,
         )
-        removal = CheckpointRemoval(self.engine, self.store)
+        removal = CheckpointRemoval(self.engine, self.store, cluster_id="simulation")
         self._services.append(asyncio.create_task(removal.run(), name="checkpoint removal"))
         for name, policy in sorted(self._pools.items()):
             if policy.scaling is not None:

@@ -28,6 +28,13 @@ class PoolPolicy:
     name: PoolName
     scheduler: SchedulerKind = SchedulerKind.PRIORITY
     preemption: bool = False
+    """Of the priority scheduler; fair share always preempts."""
+    hierarchical_shares: bool = False
+    """Fair share divides among workspaces, then their users, then their jobs; else among jobs."""
+    min_runtime_s: float = 0.0
+    """Nothing is preempted for another before it has run so long."""
+    preemption_grace_s: float = 0.0
+    """Nothing makes others leave before it has waited so long."""
     default_priority: int = 42
     fitting: Fitting = Fitting.BEST
     heterogeneous_fits: bool = False

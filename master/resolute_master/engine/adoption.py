@@ -39,17 +39,35 @@ async def _experiments_of(store: Store, state: ClusterState, command: c.Command)
             | c.ArchiveExperiment()
             | c.DeleteExperiment()
             | c.PatchExperiment()
+            | c.SetCheckpointPolicy()
+            | c.RemoveTensorboards()
+            | c.SetExperimentLogRetention()
+            | c.CreateUnmanagedTrial()
         ):
             return {command.experiment}
-        case c.KillTrial() | c.SetRunMetadata() | c.ReportRunnerState() | c.ReportProgress() | c.ReportEarlyExit():
+        case (
+            c.KillTrial()
+            | c.SetRunMetadata()
+            | c.ReportRunnerState()
+            | c.ReportProgress()
+            | c.ReportEarlyExit()
+            | c.SetTrialLogRetention()
+            | c.StartUnmanagedRun()
+            | c.HearUnmanagedTrial()
+        ):
             return await _of_trial(store, state, command.trial)
+        case c.UseCheckpoint():
+            return {
+                *await _of_trial(store, state, command.trial),
+                *await _of_checkpoint(store, state, command.uuid),
+            }
         case c.RecordReports():
             return {id_ for report in command.reports for id_ in await _of_trial(store, state, report.trial)}
         case c.ReportCheckpoint():
             return _of_allocation(state, command.allocation)
         case c.SetCheckpointMetadata() | c.SetCheckpointResources():
             return await _of_checkpoint(store, state, command.uuid)
-        case c.DeleteCheckpoints():
+        case c.DeleteCheckpoints() | c.RemoveCheckpointFiles():
             found: set[ExperimentId] = set()
             for uuid in command.uuids:
                 found |= await _of_checkpoint(store, state, uuid)

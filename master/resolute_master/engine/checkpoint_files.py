@@ -1,23 +1,26 @@
-"""Carries out the removal of checkpoints' files, and says so when they are gone.
+"""Carries out the removal of files of checkpoints and of TensorBoard, and says what is left when it is done.
 
-For storage that this host can reach (shared file systems and directories). The manifest goes first: from then on the
-checkpoint does not exist for anybody, however far the rest of the removal gets.
+For storage that this host can reach (shared file systems and directories). The manifest goes first, or is written anew
+without what will be gone: a checkpoint never promises more than there is, however far the rest of the removal gets.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from resolute.errors import ResoluteError
 from resolute_master.domain.change import Change
-from resolute_master.domain.commands import SetCheckpointResources
-from resolute_master.domain.effects import RemoveCheckpoint
+from resolute_master.domain.commands import RecordRemovedTensorboards, SetCheckpointResources
+from resolute_master.domain.effects import RemoveCheckpoint, RemoveFiles, RemoveTensorboardFiles
 from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import ExperimentId
 from resolute_master.engine.engine import Engine
 from resolute_master.store.base import Store
 
@@ -26,57 +29,89 @@ log = logging.getLogger(__name__)
 RETRY_S = 30.0
 """A removal that failed is tried again after so long."""
 
+MANIFEST = "manifest.json"
 
-def checkpoint_directory(config: Mapping[str, Any], uuid: str) -> Path | None:
-    """Where the files of a checkpoint lie on this host; None for storage that is not a file system."""
-    storage = config.get("checkpoint_storage") or {}
+Removal = RemoveCheckpoint | RemoveFiles | RemoveTensorboardFiles
+
+
+def storage_directory(storage: Mapping[str, Any]) -> Path | None:
+    """Where the storage lies on this host; None for storage that is not a file system."""
     match storage.get("type"):
         case "shared_fs":
-            base = Path(storage["host_path"])
-            inside = storage.get("storage_path") or ""
-            return base / inside / uuid
+            return Path(storage["host_path"]) / (storage.get("storage_path") or "")
         case "directory":
-            return Path(storage["container_path"]) / uuid
+            return Path(storage["container_path"])
         case _:
             return None
 
 
-class CheckpointRemoval:
-    """One removal at a time; what the outbox holds at the start is done first."""
+def checkpoint_directory(config: Mapping[str, Any], uuid: str) -> Path | None:
+    """Where the files of a checkpoint lie on this host; None for storage that is not a file system."""
+    base = storage_directory(config.get("checkpoint_storage") or {})
+    return None if base is None else base / uuid
 
-    def __init__(self, engine: Engine, store: Store) -> None:
+
+class CheckpointRemoval:
+    """One removal at a time; what the outbox holds at the start is done first.
+
+    `cluster_id` is part of the paths that trials write their TensorBoard files to.
+    """
+
+    def __init__(self, engine: Engine, store: Store, *, cluster_id: str) -> None:
         self._engine = engine
         self._store = store
-        self._wanted: asyncio.Queue[RemoveCheckpoint] = asyncio.Queue()
+        self._cluster_id = cluster_id
+        self._wanted: asyncio.Queue[Removal] = asyncio.Queue()
         engine.on_commit(self._take)
 
     def _take(self, change: Change) -> None:
         for effect in change.outbox_added:
-            if isinstance(effect, RemoveCheckpoint):
+            if isinstance(effect, Removal):
                 self._wanted.put_nowait(effect)
 
     async def run(self) -> None:
         for effect in self._engine.outstanding():
-            if isinstance(effect, RemoveCheckpoint):
+            if isinstance(effect, Removal):
                 self._wanted.put_nowait(effect)
         while True:
             effect = await self._wanted.get()
             if effect.key not in self._engine.state.outbox:
                 continue  # it was ordered twice, and is done
             try:
-                await self._remove(effect)
+                await self._obey(effect)
             except (OSError, ResoluteError) as error:
-                log.warning("checkpoint %s is not removed yet: %s", effect.uuid, error)
+                log.warning("%s is not done yet: %s", effect.key, error)
                 asyncio.get_running_loop().call_later(RETRY_S, self._wanted.put_nowait, effect)
 
-    async def _remove(self, effect: RemoveCheckpoint) -> None:
-        experiment = self._engine.state.get(Experiment, effect.experiment) or await self._store.experiment(
-            effect.experiment
-        )
-        directory = checkpoint_directory(experiment.config, effect.uuid) if experiment is not None else None
-        if directory is not None:
-            await asyncio.to_thread(_remove_tree, directory)
-        await self._engine.submit(SetCheckpointResources(uuid=effect.uuid, resources={}))
+    async def _obey(self, effect: Removal) -> None:
+        match effect:
+            case RemoveCheckpoint():
+                directory = await self._directory(effect.experiment, effect.uuid)
+                if directory is not None:
+                    await asyncio.to_thread(_remove_tree, directory)
+                await self._engine.submit(SetCheckpointResources(uuid=effect.uuid, resources={}))
+            case RemoveFiles():
+                await self._remove_files(effect)
+            case RemoveTensorboardFiles():
+                base = storage_directory(effect.storage)
+                if base is not None:
+                    written = base / self._cluster_id / "tensorboard" / "experiment" / str(effect.experiment)
+                    await asyncio.to_thread(_remove_tree, written)
+                await self._engine.submit(RecordRemovedTensorboards(removed_from=effect.experiment))
+
+    async def _remove_files(self, effect: RemoveFiles) -> None:
+        directory = await self._directory(effect.experiment, effect.uuid)
+        if directory is None:
+            log.warning("files of checkpoint %s lie in storage that this master cannot change", effect.uuid)
+            found = await self._store.checkpoint(effect.uuid)
+            left = dict(found.resources) if found is not None else {}
+        else:
+            left = await asyncio.to_thread(remove_matching, directory, effect.globs)
+        await self._engine.submit(SetCheckpointResources(uuid=effect.uuid, resources=left, obeyed=effect.key))
+
+    async def _directory(self, experiment: ExperimentId, uuid: str) -> Path | None:
+        found = self._engine.state.get(Experiment, experiment) or await self._store.experiment(experiment)
+        return checkpoint_directory(found.config, uuid) if found is not None else None
 
 
 def _remove_tree(directory: Path) -> None:
@@ -85,3 +120,47 @@ def _remove_tree(directory: Path) -> None:
     for manifest in sorted(directory.glob("manifest*.json")):
         manifest.unlink(missing_ok=True)
     shutil.rmtree(directory)
+
+
+def remove_matching(directory: Path, globs: Iterable[str]) -> dict[str, int]:
+    """Remove the files that match a pattern, and give what is left: path -> bytes, directories with a slash and 0."""
+    matched = {path for glob in globs for path in directory.glob(glob)}
+    files = {path for path in matched if not path.is_dir() or path.is_symlink()}
+    files.discard(directory / MANIFEST)
+    _forget_in_manifest(directory, {path.relative_to(directory).as_posix() for path in files})
+    for path in sorted(files):
+        path.unlink(missing_ok=True)
+    for path in sorted(matched - files, reverse=True):
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+    left = _listed(directory)
+    if set(left) <= {MANIFEST}:
+        _remove_tree(directory)
+        return {}
+    return left
+
+
+def _forget_in_manifest(directory: Path, names: set[str]) -> None:
+    """A reader checks every file that the manifest names: one that was removed on purpose must not look like damage."""
+    manifest = directory / MANIFEST
+    if not names or not manifest.is_file():
+        return
+    body = json.loads(manifest.read_bytes())
+    body["files"] = {name: entry for name, entry in body["files"].items() if name not in names}
+    written = directory / f"{MANIFEST}.new"
+    with written.open("wb") as file:
+        file.write(json.dumps(body, indent=2).encode())
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(written, manifest)
+
+
+def _listed(directory: Path) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for path in sorted(directory.rglob("*")):
+        name = path.relative_to(directory).as_posix()
+        if path.is_dir():
+            found[f"{name}/"] = 0
+        else:
+            found[name] = path.stat().st_size
+    return found

@@ -91,12 +91,25 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """It is up, and has nothing to work on yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonMarked:
     container: ContainerId
 
 
 AllocationEvent = (
-    Assigned | ContainerMoved | PreemptionAsked | PreemptionAcknowledged | KillAsked | Joined | Ready | DaemonMarked
+    Assigned
+    | ContainerMoved
+    | PreemptionAsked
+    | PreemptionAcknowledged
+    | KillAsked
+    | Joined
+    | Waits
+    | Ready
+    | DaemonMarked
 )
 
 Outcome = tuple[Allocation, tuple[Effect, ...]]
@@ -123,6 +136,9 @@ def step(allocation: Allocation, event: AllocationEvent, now: datetime) -> Outco
         case Joined(container=container):
             found = container_of(allocation, container)
             return (allocation if found is None else _with_container(allocation, replace(found, joined=True))), ()
+        case Waits():
+            running = allocation.state is AllocationState.RUNNING
+            return (_advance(allocation, AllocationState.WAITING, now) if running else allocation), ()
         case Ready():
             return replace(allocation, ready=True), ()
         case DaemonMarked(container=container):

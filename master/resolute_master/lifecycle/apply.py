@@ -11,7 +11,18 @@ from resolute_master.domain import commands as c
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.job import Job
-from resolute_master.lifecycle import agents, allocations, experiments, instances, reports, trials, users
+from resolute_master.lifecycle import (
+    agents,
+    allocations,
+    checkpoints,
+    experiments,
+    instances,
+    reports,
+    templates,
+    trials,
+    unmanaged,
+    users,
+)
 from resolute_master.lifecycle import allocation as machine
 from resolute_master.lifecycle.step import Step
 
@@ -65,8 +76,10 @@ def _apply(step: Step, command: c.Command) -> Any:
             return instances.stray(step, command.pool, command.provider_id)
         case c.UpdateJob():
             return _update_job(step, command)
-        case c.KillTrial():
-            return trials.kill(step, command.trial)
+        case c.PutTemplate() | c.RenameTemplate() | c.DeleteTemplate():
+            return _template(step, command)
+        case c.KillTrial() | c.SetTrialLogRetention() | c.StartUnmanagedRun() | c.HearUnmanagedTrial():
+            return _trial(step, command)
         case _:
             return _experiment(step, command) if _about_experiments(command) else _task(step, command)
 
@@ -81,6 +94,30 @@ def _user(step: Step, command: c.CreateUser | c.ChangeUser | c.StartSession | c.
             return users.start_session(step, command)
         case c.EndSession():
             return users.end_session(step, command.session)
+
+
+def _template(step: Step, command: c.PutTemplate | c.RenameTemplate | c.DeleteTemplate) -> None:
+    match command:
+        case c.PutTemplate():
+            templates.put(step, command)
+        case c.RenameTemplate():
+            templates.rename(step, command)
+        case c.DeleteTemplate():
+            templates.delete(step, command.name)
+
+
+def _trial(
+    step: Step, command: c.KillTrial | c.SetTrialLogRetention | c.StartUnmanagedRun | c.HearUnmanagedTrial
+) -> Any:
+    match command:
+        case c.KillTrial():
+            return trials.kill(step, command.trial)
+        case c.SetTrialLogRetention():
+            return trials.set_log_retention(step, reports.need_trial(step, command.trial), command.days)
+        case c.StartUnmanagedRun():
+            return unmanaged.start_run(step, command)
+        case c.HearUnmanagedTrial():
+            return unmanaged.hear(step, command.trial, command.state)
 
 
 def _about_experiments(command: c.Command) -> bool:
@@ -105,6 +142,14 @@ def _experiment(step: Step, command: c.Command) -> Any:
             return experiments.delete(step, command.experiment)
         case c.PatchExperiment():
             return experiments.patch(step, command)
+        case c.SetCheckpointPolicy():
+            return checkpoints.set_policy(step, command)
+        case c.RemoveTensorboards():
+            return experiments.remove_tensorboards(step, experiments.need(step, command.experiment))
+        case c.SetExperimentLogRetention():
+            return experiments.set_log_retention(step, command.experiment, command.days)
+        case c.CreateUnmanagedTrial():
+            return unmanaged.create_trial(step, command)
         case _:
             raise AssertionError(f"no rule for {type(command).__name__}")
 
@@ -119,6 +164,8 @@ def _task(step: Step, command: c.Command) -> Any:
             if step.get(Allocation, command.allocation) is None:
                 raise NotFound("allocation", command.allocation)
             return allocations.preempt(step, command.allocation, command.reason)
+        case c.MarkWaiting():
+            return allocations.from_task(step, command.allocation, machine.Waits())
         case c.MarkReady():
             return allocations.from_task(step, command.allocation, machine.Ready())
         case c.MarkDaemon():
@@ -135,14 +182,26 @@ def _task(step: Step, command: c.Command) -> Any:
             for report in command.reports:
                 reports.record(step, report)
             return None
+        case _:
+            return _checkpoint(step, command)
+
+
+def _checkpoint(step: Step, command: c.Command) -> Any:
+    match command:
         case c.ReportCheckpoint():
             return reports.checkpoint(step, command)
         case c.SetCheckpointMetadata():
-            return reports.checkpoint_metadata(step, command.uuid, command.metadata)
+            return checkpoints.set_metadata(step, command.uuid, command.metadata)
         case c.SetCheckpointResources():
-            return reports.checkpoint_resources(step, command.uuid, command.resources)
+            return checkpoints.set_resources(step, command)
         case c.DeleteCheckpoints():
-            return reports.delete_checkpoints(step, command.uuids)
+            return checkpoints.delete(step, command.uuids)
+        case c.RemoveCheckpointFiles():
+            return checkpoints.remove_files(step, command)
+        case c.UseCheckpoint():
+            return checkpoints.use(step, command)
+        case c.RecordRemovedTensorboards():
+            return step.done(f"remove-tensorboards:{command.removed_from}")
         case _:
             raise AssertionError(f"no rule for {type(command).__name__}")
 

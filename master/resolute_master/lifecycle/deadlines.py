@@ -14,7 +14,7 @@ from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import Session
-from resolute_master.lifecycle import agents, allocations, trials
+from resolute_master.lifecycle import agents, allocations, trials, unmanaged
 from resolute_master.lifecycle.allocation import KILL_AGAIN_S, kill_again
 from resolute_master.lifecycle.step import Step
 
@@ -38,6 +38,8 @@ def deadline(entity: Entity, pools: Pools) -> datetime | None:
             return entity.preempt.requested_at + timedelta(seconds=entity.preemption_timeout_s)
         case Trial(kill_at=datetime() as kill_at):
             return kill_at
+        case Trial(heard_at=datetime() as heard_at, state=ExperimentState.ACTIVE):
+            return heard_at + unmanaged.SILENCE
         case Session():
             return entity.expires_at
         case _:
@@ -56,6 +58,8 @@ def expire(step: Step, entity: Entity) -> None:
             step.emit(effects)
         case Allocation():
             allocations.kill(step, entity.id, "it did not save and end before its preemption timeout")
+        case Trial(heard_at=datetime()):
+            unmanaged.fall_silent(step, entity)
         case Trial():
             step.put(replace(entity, kill_at=None))
             trials.set_state(step, step.need(Trial, entity.id), ExperimentState.STOPPING_KILLED)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute.wire.states import STOPPING_ENDS, CheckpointState, ExperimentState
+from resolute_master.domain.change import ExternalExperiment
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.commands import CreateExperiment, PatchExperiment
-from resolute_master.domain.effects import RemoveCheckpoint
+from resolute_master.domain.effects import RemoveCheckpoint, RemoveTensorboardFiles
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId, JobId, TaskId, TrialId
 from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
-from resolute_master.lifecycle import trials
+from resolute_master.lifecycle import trials, unmanaged
 from resolute_master.lifecycle.moves import check_experiment_move
 from resolute_master.lifecycle.step import Step
 from resolute_master.searcher import base as search
@@ -39,6 +41,9 @@ def trials_of(step: Step, experiment: Experiment) -> tuple[Trial, ...]:
 
 def create(step: Step, command: CreateExperiment) -> ExperimentId:
     """Store it PAUSED with its first trials, then activate it if that was asked for."""
+    named = step.get(ExternalExperiment, command.external_id) if command.external_id is not None else None
+    if named is not None:
+        return named.experiment_id
     id_ = ExperimentId(step.next_number("experiment"))
     config = command.config
     job = Job(
@@ -55,8 +60,13 @@ def create(step: Step, command: CreateExperiment) -> ExperimentId:
         submitted_at=step.now,
         queue_position=step.now.timestamp(),
         experiment_id=id_,
+        # What runs elsewhere is in nobody's queue.
+        ended=command.unmanaged,
     )
-    state, actions = make(config["searcher"], config["hyperparameters"]).start(command.seed)
+    state: Mapping[str, Any] = {}
+    actions: Iterable[search.SearchAction] = ()
+    if not command.unmanaged:
+        state, actions = make(config["searcher"], config["hyperparameters"]).start(command.seed)
     experiment = Experiment(
         id=id_,
         job_id=job.id,
@@ -73,11 +83,15 @@ def create(step: Step, command: CreateExperiment) -> ExperimentId:
         started_at=step.now,
         searcher=state,
         parent_id=command.parent,
+        unmanaged=command.unmanaged,
+        external_id=command.external_id,
     )
     step.put(job)
     step.put(experiment)
+    if command.external_id is not None:
+        step.put(ExternalExperiment(id=command.external_id, experiment_id=id_))
     _act(step, experiment, actions)
-    if command.activate:
+    if command.activate and not command.unmanaged:
         set_state(step, need(step, id_), S.ACTIVE)
     return id_
 
@@ -87,6 +101,7 @@ def create(step: Step, command: CreateExperiment) -> ExperimentId:
 
 def set_state(step: Step, experiment: Experiment, wanted: ExperimentState) -> None:
     """Move the experiment and its trials; raises `FailedPrecondition` when the move does not exist."""
+    unmanaged.refuse_control(experiment)
     if not check_experiment_move(experiment.id, experiment.state, wanted):
         return
     step.put(replace(experiment, state=wanted))
@@ -154,6 +169,7 @@ def delete(step: Step, id_: ExperimentId) -> None:
     experiment = need(step, id_)
     check_experiment_move(experiment.id, experiment.state, S.DELETING)
     step.put(replace(experiment, state=S.DELETING))
+    remove_tensorboards(step, experiment)
     for checkpoint in step.find(Checkpoint, "checkpoints_of_experiment", id_):
         if checkpoint.state is not CheckpointState.DELETED:
             step.emit([RemoveCheckpoint(uuid=checkpoint.uuid, experiment=id_)])
@@ -173,7 +189,31 @@ def deleted_if_done(step: Step, id_: ExperimentId) -> None:
     for checkpoint in left:
         step.delete(checkpoint)
     step.delete(step.need(Job, experiment.job_id))
+    named = step.get(ExternalExperiment, experiment.external_id) if experiment.external_id is not None else None
+    if named is not None:
+        step.delete(named)
     step.delete(experiment)
+
+
+def remove_tensorboards(step: Step, experiment: Experiment) -> None:
+    storage = experiment.config.get("checkpoint_storage") or {}
+    step.emit([RemoveTensorboardFiles(experiment=experiment.id, storage=storage)])
+
+
+# ------------------------------------------------------------------------------------------------------- retention
+
+
+def set_log_retention(step: Step, id_: ExperimentId, days: int) -> None:
+    """Of all its trials; the configuration shows what is in force."""
+    experiment = need(step, id_)
+    if not experiment.state.terminal:
+        raise FailedPrecondition(
+            f"experiment {id_} is {experiment.state}: how long logs are kept can be changed once it has ended"
+        )
+    for trial in trials_of(step, experiment):
+        trials.set_log_retention(step, trial, days)
+    config = {**experiment.config, "retention_policy": {"log_retention_days": days}}
+    step.put(replace(experiment, config=config))
 
 
 # ---------------------------------------------------------------------------------------------------------- search
@@ -182,6 +222,8 @@ def deleted_if_done(step: Step, id_: ExperimentId) -> None:
 def tell_search(step: Step, id_: ExperimentId, event: search.SearchEvent) -> None:
     """One event of the search; its new state is saved in the same commit as what it asks for."""
     experiment = need(step, id_)
+    if experiment.unmanaged:
+        return
     method = make(experiment.config["searcher"], experiment.config["hyperparameters"])
     state, actions = method.on(experiment.searcher, event)
     experiment = replace(experiment, searcher=state, progress=method.progress(state))
@@ -218,6 +260,7 @@ def _create_trial(step: Step, experiment: Experiment, action: search.Create) -> 
         seed=action.seed,
         started_at=step.now,
         warm_start_checkpoint=experiment.config["searcher"].get("source_checkpoint_uuid"),
+        log_retention_days=(experiment.config.get("retention_policy") or {}).get("log_retention_days"),
     )
     step.put(trial)
     trials.ask(step, trial)

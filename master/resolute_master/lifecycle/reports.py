@@ -13,11 +13,10 @@ from resolute.wire.states import ExperimentState as S
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.commands import ReportCheckpoint, StoredReport
-from resolute_master.domain.effects import RemoveCheckpoint
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, TrialId, task_of
 from resolute_master.domain.trial import CheckpointRef, Trial, Validation
-from resolute_master.lifecycle import experiments
+from resolute_master.lifecycle import experiments, unmanaged
 from resolute_master.lifecycle.step import Step
 from resolute_master.searcher import base as search
 
@@ -42,6 +41,8 @@ def record(step: Step, report: StoredReport) -> None:
         step.put(replace(trial, steps_completed=report.steps_completed, reported_run=report.run_id))
     elif report.steps_completed > trial.steps_completed:
         step.put(replace(trial, steps_completed=report.steps_completed))
+    if trial.heard_at is not None:
+        unmanaged.hear(step, report.trial, None)
     if report.validation is not None:
         _validated(step, need_trial(step, report.trial), report, report.validation)
 
@@ -118,8 +119,10 @@ def checkpoint(step: Step, command: ReportCheckpoint) -> None:
 
     The task may report after it was asked to end, up to its last breath; once a newer run exists its checkpoints are refused.
     """
-    run_id = _run_of(command.allocation)
-    trial = next((t for t in _trials_of_task(step, command.allocation)), None)
+    trial = unmanaged.trial_of_task(step, command.allocation)
+    run_id = trial.run_id if trial is not None else _run_of(command.allocation)
+    if trial is None:
+        trial = next((t for t in _trials_of_task(step, command.allocation)), None)
     if trial is None:
         raise NotFound("trial of allocation", command.allocation)
     before = step.get(Checkpoint, command.uuid)
@@ -169,37 +172,3 @@ def _trials_of_task(step: Step, allocation: AllocationId) -> tuple[Trial, ...]:
         return (need_trial(step, found.trial_id),) if found.trial_id is not None else ()
     request_id = task_of(allocation).partition(".")[2]
     return tuple(t for t in step.find(Trial, "trial_of_request", request_id) if t.task_id == task_of(allocation))
-
-
-def checkpoint_metadata(step: Step, uuid: str, value: Mapping[str, Any]) -> None:
-    step.put(replace(need_checkpoint(step, uuid), metadata=value))
-
-
-def need_checkpoint(step: Step, uuid: str) -> Checkpoint:
-    found = step.get(Checkpoint, uuid)
-    if found is None:
-        raise NotFound("checkpoint", uuid)
-    return found
-
-
-def checkpoint_resources(step: Step, uuid: str, resources: Mapping[str, int]) -> None:
-    """What is left of its files."""
-    before = need_checkpoint(step, uuid)
-    state = before.state
-    if not resources:
-        state = CheckpointState.DELETED
-        step.done(f"remove-checkpoint:{uuid}")
-    elif set(resources) - {"metadata.json"} < set(before.resources) - {"metadata.json"}:
-        state = CheckpointState.PARTIALLY_DELETED
-    step.put(replace(before, resources=resources, state=state))
-    experiments.deleted_if_done(step, before.experiment_id)
-
-
-def delete_checkpoints(step: Step, uuids: tuple[str, ...]) -> None:
-    for uuid in uuids:
-        found = need_checkpoint(step, uuid)
-        trial = need_trial(step, found.trial_id)
-        if not trial.state.gone and trial.latest_checkpoint and trial.latest_checkpoint.uuid == uuid:
-            raise FailedPrecondition(f"checkpoint '{uuid}' is where trial {trial.id} would resume; end the trial first")
-        if found.state is not CheckpointState.DELETED:
-            step.emit([RemoveCheckpoint(uuid=uuid, experiment=found.experiment_id)])

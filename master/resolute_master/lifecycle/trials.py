@@ -15,19 +15,21 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from resolute.errors import NotFound
+from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute.wire.states import STOPPING_ENDS, ExperimentState, FailureKind, TaskType
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, TrialId, allocation_id
 from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
-from resolute_master.lifecycle import allocations
+from resolute_master.lifecycle import allocations, unmanaged
 from resolute_master.lifecycle.moves import SEVERITY
 from resolute_master.lifecycle.step import Step
 
 INVALID_HPARAMS_GRACE_S = 10.0
 """How long a trial with invalid hyperparameters may take to leave by itself."""
+
+MAX_RETENTION_DAYS = 32767
 
 S = ExperimentState
 
@@ -145,11 +147,23 @@ def _end(step: Step, trial: Trial, state: ExperimentState, reason: str) -> None:
     step.ended_trials.append(trial.id)
 
 
+def set_log_retention(step: Step, trial: Trial, days: int) -> None:
+    """-1 is for ever, 0 until the next clean-up."""
+    if not -1 <= days <= MAX_RETENTION_DAYS:
+        raise InvalidInput(f"numDays: {days} must be from -1 (for ever) to {MAX_RETENTION_DAYS}")
+    if not trial.state.gone:
+        raise FailedPrecondition(
+            f"trial {trial.id} is {trial.state}: how long its log is kept can be changed at its end"
+        )
+    step.put(replace(trial, log_retention_days=days))
+
+
 def kill(step: Step, id_: TrialId) -> None:
     """One trial alone; the others go on."""
     trial = step.get(Trial, id_)
     if trial is None:
         raise NotFound("trial", id_)
+    unmanaged.refuse_control(step.need(Experiment, trial.experiment_id))
     set_state(step, trial, S.STOPPING_KILLED)
 
 

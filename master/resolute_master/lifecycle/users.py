@@ -34,8 +34,12 @@ def change(step: Step, command: ChangeUser) -> None:
     user = step.get(User, command.user)
     if user is None:
         raise NotFound("user", command.user)
+    wanted = user.username if command.username is None else command.username
+    if wanted != user.username and step.find(User, "user_by_name", wanted):
+        raise AlreadyExists(f"user '{wanted}' exists already")
     changed = replace(
         user,
+        username=wanted,
         password_hash=user.password_hash if command.password_hash is None else command.password_hash,
         admin=user.admin if command.admin is None else command.admin,
         active=user.active if command.active is None else command.active,

@@ -21,11 +21,12 @@ from resolute_master.domain.commands import (
     LoseAgentLink,
     PauseExperiment,
     RecordReports,
+    RecordRemovedTensorboards,
     ReportCheckpoint,
     SetCheckpointResources,
     StoredReport,
 )
-from resolute_master.domain.effects import KillContainer, RemoveCheckpoint, StartContainer
+from resolute_master.domain.effects import KillContainer, RemoveCheckpoint, RemoveTensorboardFiles, StartContainer
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId
 from resolute_master.domain.trial import Trial
@@ -274,9 +275,11 @@ async def test_deletion_removes_checkpoint_files_first_and_rows_last() -> None:
         )
         await agent.run_all()
         await engine.submit(DeleteExperiment(experiment=id_))
-        assert [type(e) for e in engine.outstanding()] == [RemoveCheckpoint]
+        assert [type(e) for e in engine.outstanding()] == [RemoveCheckpoint, RemoveTensorboardFiles]
         assert (await store.experiment(id_)) is not None
         await engine.submit(SetCheckpointResources(uuid="c1", resources={}))
+        assert [type(e) for e in engine.outstanding()] == [RemoveTensorboardFiles]
+        await engine.submit(RecordRemovedTensorboards(removed_from=id_))
         assert engine.outstanding() == ()
     assert await store.experiment(id_) is None
 

@@ -131,7 +131,7 @@ async def test_an_experiment_that_is_being_deleted_stays_in_memory_as_a_restart_
         for uuid in ("c1", "c2"):
             await engine.submit(SetCheckpointResources(uuid=uuid, resources={}))
         assert [engine.state.all(kind) for kind in (Experiment, Job, Trial, Checkpoint)] == [(), (), (), ()]
-        assert engine.outstanding() == ()
+        assert [effect.key for effect in engine.outstanding()] == ["remove-tensorboards:1"]
     assert await store.experiment(id_) is None
 
 
@@ -264,7 +264,7 @@ async def test_a_removal_that_is_ordered_twice_is_done_once_and_never_asked_for_
     (tmp_path / "c1").mkdir()
     (tmp_path / "c1" / "weights").write_text("w")
     async with running(an_engine(store)) as engine:
-        removal = CheckpointRemoval(engine, store)
+        removal = CheckpointRemoval(engine, store, cluster_id="cluster-1")
         id_, _ = await an_ended_experiment(engine, config, checkpoints=("c1",))
         await engine.submit(DeleteExperiment(experiment=id_))
         await engine.submit(DeleteExperiment(experiment=id_))

@@ -1,0 +1,166 @@
+"""Checkpoints after they were reported: their metadata, their users, and the removal of what nobody needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from resolute.errors import FailedPrecondition, InvalidInput, NotFound
+from resolute.wire.states import CheckpointState
+from resolute_master.domain.checkpoint import Checkpoint, CheckpointUse
+from resolute_master.domain.commands import (
+    RemoveCheckpointFiles,
+    SetCheckpointPolicy,
+    SetCheckpointResources,
+    UseCheckpoint,
+)
+from resolute_master.domain.effects import RemoveCheckpoint, RemoveFiles
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import TrialId
+from resolute_master.domain.trial import Trial
+from resolute_master.lifecycle import experiments
+from resolute_master.lifecycle.step import Step
+
+MAX_GLOBS = 100
+"""Patterns of one request."""
+
+NOT_FILES_OF_THE_USER = {"metadata.json", "manifest.json"}
+"""What is kept about a checkpoint beside its files: their coming and going does not make it a partial one."""
+
+
+def need_checkpoint(step: Step, uuid: str) -> Checkpoint:
+    found = step.get(Checkpoint, uuid)
+    if found is None:
+        raise NotFound("checkpoint", uuid)
+    return found
+
+
+def set_metadata(step: Step, uuid: str, value: Mapping[str, Any]) -> None:
+    step.put(replace(need_checkpoint(step, uuid), metadata=value))
+
+
+def use(step: Step, command: UseCheckpoint) -> None:
+    """Said once or many times, it is noted once."""
+    checkpoint = need_checkpoint(step, command.uuid)
+    if step.get(Trial, command.trial) is None:
+        raise NotFound("trial", command.trial)
+    said = CheckpointUse(trial_id=command.trial, purpose=command.purpose)
+    if said not in checkpoint.used_by:
+        step.put(replace(checkpoint, used_by=(*checkpoint.used_by, said)))
+
+
+# --------------------------------------------------------------------------------------------------------- removal
+
+
+def set_resources(step: Step, command: SetCheckpointResources) -> None:
+    """What is left of its files."""
+    before = need_checkpoint(step, command.uuid)
+    step.done(command.obeyed)
+    state = before.state
+    if not command.resources:
+        state = CheckpointState.DELETED
+        step.done(f"remove-checkpoint:{command.uuid}")
+    elif set(command.resources) - NOT_FILES_OF_THE_USER < set(before.resources) - NOT_FILES_OF_THE_USER:
+        state = CheckpointState.PARTIALLY_DELETED
+    step.put(replace(before, resources=command.resources, state=state))
+    experiments.deleted_if_done(step, before.experiment_id)
+
+
+def delete(step: Step, uuids: Iterable[str]) -> None:
+    for uuid in uuids:
+        found = need_checkpoint(step, uuid)
+        _check_not_needed(step, found)
+        if found.state is not CheckpointState.DELETED:
+            step.emit([RemoveCheckpoint(uuid=uuid, experiment=found.experiment_id)])
+
+
+def remove_files(step: Step, command: RemoveCheckpointFiles) -> None:
+    """All checkpoints of the request or none."""
+    if len(command.globs) > MAX_GLOBS:
+        raise InvalidInput(f"checkpointGlobs: {len(command.globs)} patterns are more than {MAX_GLOBS}; send fewer")
+    for glob in command.globs:
+        if not glob.strip() or glob.startswith("/") or ".." in glob.split("/"):
+            raise InvalidInput(
+                f"checkpointGlobs: '{glob}' must be a pattern inside the checkpoint, such as 'weights/**' or '*.pt'"
+            )
+    for uuid in command.uuids:
+        found = need_checkpoint(step, uuid)
+        if found.state is CheckpointState.DELETED:
+            raise FailedPrecondition(f"checkpoint '{uuid}' is deleted; there are no files to remove")
+        if command.globs:
+            _check_not_needed(step, found)
+        order = step.next_number("remove-files")
+        step.emit([RemoveFiles(uuid=uuid, experiment=found.experiment_id, globs=command.globs, order=order)])
+
+
+def _check_not_needed(step: Step, checkpoint: Checkpoint) -> None:
+    if checkpoint.uuid in _resume_points(step, checkpoint):
+        raise FailedPrecondition(
+            f"checkpoint '{checkpoint.uuid}' is where trial {checkpoint.trial_id} would resume; end the trial first"
+        )
+
+
+def _resume_points(step: Step, checkpoint: Checkpoint) -> set[str]:
+    trial = step.get(Trial, checkpoint.trial_id)
+    if trial is None or trial.state.gone or trial.latest_checkpoint is None:
+        return set()
+    return {trial.latest_checkpoint.uuid}
+
+
+# ---------------------------------------------------------------------------------------------------------- policy
+
+
+def set_policy(step: Step, command: SetCheckpointPolicy) -> None:
+    """Store the counts, and order the removal of what they do not keep."""
+    counts = {
+        "save_experiment_best": command.experiment_best,
+        "save_trial_best": command.trial_best,
+        "save_trial_latest": command.trial_latest,
+    }
+    for name, count in counts.items():
+        if count < 0:
+            raise InvalidInput(f"checkpointStorage.{name}: {count} must not be negative; 0 keeps none for that reason")
+    experiment = experiments.need(step, command.experiment)
+    storage = {**experiment.config["checkpoint_storage"], **counts}
+    step.put(replace(experiment, config={**experiment.config, "checkpoint_storage": storage}))
+    for checkpoint in removable(step, experiment, command):
+        step.emit([RemoveCheckpoint(uuid=checkpoint.uuid, experiment=experiment.id)])
+
+
+def removable(step: Step, experiment: Experiment, command: SetCheckpointPolicy) -> tuple[Checkpoint, ...]:
+    """Checkpoints that the policy does not keep, and that nobody needs."""
+    known = [
+        checkpoint
+        for checkpoint in step.find(Checkpoint, "checkpoints_of_experiment", experiment.id)
+        if checkpoint.uuid in command.metrics and checkpoint.state is not CheckpointState.DELETED
+    ]
+    trials = experiments.trials_of(step, experiment)
+    needed = kept(known, command, smaller_is_better=experiment.smaller_is_better)
+    needed |= {trial.warm_start_checkpoint for trial in trials if trial.warm_start_checkpoint is not None}
+    for checkpoint in known:
+        needed |= _resume_points(step, checkpoint)
+    return tuple(c for c in known if c.uuid not in needed and not c.used_by)
+
+
+def kept(checkpoints: Iterable[Checkpoint], policy: SetCheckpointPolicy, *, smaller_is_better: bool) -> set[str]:
+    """The best of all, the best of each trial and the latest of each trial, by uuid.
+
+    A checkpoint is as good as the validation at its own step; without one it is not among the best. Of equals the older wins.
+    """
+    by_trial: dict[TrialId, list[Checkpoint]] = {}
+    ranked: list[tuple[float, int, Checkpoint]] = []
+    for checkpoint in sorted(checkpoints, key=lambda c: (c.reported_at, c.uuid)):
+        by_trial.setdefault(checkpoint.trial_id, []).append(checkpoint)
+        metric = policy.metrics.get(checkpoint.uuid)
+        if metric is not None and not math.isnan(metric):
+            ranked.append((metric if smaller_is_better else -metric, len(ranked), checkpoint))
+    ranked.sort(key=lambda row: row[:2])
+    uuids = {checkpoint.uuid for _, _, checkpoint in ranked[: policy.experiment_best]}
+    for trial, mine in by_trial.items():
+        best = [checkpoint for _, _, checkpoint in ranked if checkpoint.trial_id == trial]
+        uuids |= {checkpoint.uuid for checkpoint in best[: policy.trial_best]}
+        latest = sorted(mine, key=lambda c: (c.steps_completed, c.reported_at, c.uuid), reverse=True)
+        uuids |= {checkpoint.uuid for checkpoint in latest[: policy.trial_latest]}
+    return uuids

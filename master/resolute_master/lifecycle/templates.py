@@ -1,0 +1,41 @@
+"""Templates: created, replaced, renamed, deleted. What is in them is looked at before they come here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from resolute.errors import AlreadyExists, NotFound
+from resolute_master.domain.commands import PutTemplate, RenameTemplate
+from resolute_master.domain.template import Template
+from resolute_master.lifecycle.step import Step
+
+
+def need(step: Step, name: str) -> Template:
+    found = step.get(Template, name)
+    if found is None:
+        raise NotFound("template", name)
+    return found
+
+
+def put(step: Step, command: PutTemplate) -> None:
+    before = step.get(Template, command.name)
+    if command.replace and before is None:
+        raise NotFound("template", command.name)
+    if command.replace is False and before is not None:
+        raise AlreadyExists(f"template '{command.name}' exists already; change it, or choose another name")
+    workspace = command.workspace_id if before is None else before.workspace_id
+    step.put(Template(id=command.name, config=command.config, workspace_id=workspace))
+
+
+def rename(step: Step, command: RenameTemplate) -> None:
+    before = need(step, command.name)
+    if command.name == command.new_name:
+        return
+    if step.get(Template, command.new_name) is not None:
+        raise AlreadyExists(f"template '{command.new_name}' exists already; choose another name")
+    step.delete(before)
+    step.put(replace(before, id=command.new_name))
+
+
+def delete(step: Step, name: str) -> None:
+    step.delete(need(step, name))
