@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, Exper
 from resolute_master.store.base import CheckpointQuery, LogQuery, Snapshot, Store
 from resolute_provisioner.model import Observed
 from support.stores import (
-    STORE_HOMES,
+    STORES,
     StoreHome,
     a_belief,
     a_change,
@@ -36,17 +35,13 @@ from support.stores import (
     an_experiment,
     an_instance,
     moment,
+    store_home,
 )
 
 
-@pytest.fixture(scope="session")
-def shared_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("stores")
-
-
-@pytest.fixture(params=sorted(STORE_HOMES))
-async def home(request: pytest.FixtureRequest, tmp_path: Path, shared_directory: Path) -> StoreHome:
-    return await STORE_HOMES[request.param](tmp_path, shared_directory)
+@pytest.fixture(params=STORES)
+async def home(request: pytest.FixtureRequest) -> StoreHome:
+    return await store_home(request)
 
 
 @pytest.fixture

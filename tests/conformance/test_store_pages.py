@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,25 +16,20 @@ from resolute_master.domain.trial import Validation
 from resolute_master.store.base import ExperimentNumbers, ExperimentQuery, Page, Store, TrialQuery
 from resolute_master.store.listing import EXPERIMENT_SORTS, TRIAL_SORTS
 from support.stores import (
-    STORE_HOMES,
+    STORES,
     a_change,
     a_checkpoint,
     a_job,
     a_trial,
     an_experiment,
     moment,
+    store_home,
 )
 
 
-@pytest.fixture(scope="session")
-def shared_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("stores")
-
-
-@pytest.fixture(params=sorted(STORE_HOMES))
-async def store(request: pytest.FixtureRequest, tmp_path: Path, shared_directory: Path) -> AsyncIterator[Store]:
-    home = await STORE_HOMES[request.param](tmp_path, shared_directory)
-    store = await home.open()
+@pytest.fixture(params=STORES)
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    store = await (await store_home(request)).open()
     yield store
     await store.close()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from resolute.errors import InvalidInput
 from resolute_master.domain.ids import AllocationId, TaskId, TrialId
 from resolute_master.domain.metrics import MetricReport
 from resolute_master.store.base import LogQuery, MetricOutcome, Store
-from support.stores import STORE_HOMES, a_change, a_line, a_mark, a_report, moment
+from support.stores import STORES, a_change, a_line, a_mark, a_report, moment, store_home
 
 STORED, MERGED, REPEATED, CONFLICT = (
     MetricOutcome.STORED,
@@ -24,15 +23,9 @@ STORED, MERGED, REPEATED, CONFLICT = (
 )
 
 
-@pytest.fixture(scope="session")
-def shared_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("stores")
-
-
-@pytest.fixture(params=sorted(STORE_HOMES))
-async def store(request: pytest.FixtureRequest, tmp_path: Path, shared_directory: Path) -> AsyncIterator[Store]:
-    home = await STORE_HOMES[request.param](tmp_path, shared_directory)
-    store = await home.open()
+@pytest.fixture(params=STORES)
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    store = await (await store_home(request)).open()
     yield store
     await store.close()
 

@@ -55,6 +55,8 @@ class PostgresServer:
         self.host = "127.0.0.1"
         self.user = USER
         self.password = PASSWORD
+        self.templates: dict[str, str] = {}
+        """Databases that tests have prepared to be copied, by what is in them."""
         self._programs = programs
         self._directory = directory
         self._data = directory / "data"
@@ -85,6 +87,11 @@ class PostgresServer:
             "--no-sync",
         )
         password.unlink()
+
+    @property
+    def pid(self) -> int:
+        """Of the server's first process; 0 while there is none."""
+        return self._process.pid if self._process is not None else 0
 
     # -- life and death ----------------------------------------------------------------------------------------
 

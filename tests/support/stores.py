@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from resolute.wire.agent_link import Device
 from resolute.wire.states import AllocationState, CheckpointState, ContainerState, ExperimentState, SlotKind, TaskType
 from resolute_master.domain.agent import Agent, Slot
@@ -36,8 +38,9 @@ from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import Session, User
 from resolute_master.store.base import Store
 from resolute_master.store.memory import MemoryStore, MemoryTables
-from resolute_master.store.sql.store import SqlStore
+from resolute_master.store.sql import SqlStore, open_store
 from resolute_provisioner.model import Observed, OfferBelief
+from support.postgres import PostgresServer
 
 START = datetime(2024, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -73,26 +76,54 @@ class SqliteHome(StoreHome):
         return await SqlStore.open(f"sqlite:///{self._path}")
 
 
-HomeFactory = Callable[[Path, Path], Awaitable[StoreHome]]
-"""(a directory of the test's own, a directory shared by all tests) -> home"""
+class PostgresHome(StoreHome):
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    async def open(self) -> Store:
+        return await open_store(self._url)
 
 
-async def memory_home(_own: Path, _shared: Path) -> StoreHome:
+HomeFactory = Callable[[pytest.FixtureRequest], Awaitable[StoreHome]]
+
+
+async def memory_home(_request: pytest.FixtureRequest) -> StoreHome:
     return MemoryHome()
 
 
-async def sqlite_home(own: Path, shared: Path) -> StoreHome:
+async def sqlite_home(request: pytest.FixtureRequest) -> StoreHome:
     """On a copy of a database that was migrated once: a migration a test would take most of the time."""
-    migrated = shared / "migrated.db"
+    migrated = request.getfixturevalue("tmp_path_factory").getbasetemp() / "migrated.db"
     if not migrated.exists():
         await (await SqlStore.open(f"sqlite:///{migrated}")).close()
-    path = own / "master.db"
+    path = request.getfixturevalue("tmp_path") / "master.db"
     shutil.copyfile(migrated, path)
     return SqliteHome(path)
 
 
-STORE_HOMES: dict[str, HomeFactory] = {"memory": memory_home, "sqlite": sqlite_home}
-"""Every implementation that the conformance suite runs on."""
+async def postgres_home(request: pytest.FixtureRequest) -> StoreHome:
+    """The same, with a template of the session's server."""
+    server: PostgresServer = request.getfixturevalue("postgres")
+    if not server.templates.get("migrated"):
+        name = server.new_database()
+        await (await open_store(server.url(name))).close()
+        server.templates["migrated"] = name
+    return PostgresHome(server.url(server.new_database(server.templates["migrated"])))
+
+
+STORE_HOMES: dict[str, HomeFactory] = {"memory": memory_home, "postgres": postgres_home, "sqlite": sqlite_home}
+
+STORES = [
+    pytest.param("memory"),
+    pytest.param("postgres", marks=pytest.mark.needs("postgres")),
+    pytest.param("sqlite"),
+]
+"""Every implementation that the conformance suite runs on, to parametrise a fixture with."""
+
+
+async def store_home(request: pytest.FixtureRequest) -> StoreHome:
+    """The one that `request.param` names."""
+    return await STORE_HOMES[request.param](request)
 
 
 # ------------------------------------------------------------------------------------------------- failing on purpose

@@ -190,6 +190,10 @@ class Store(Protocol):
         """Store a batch; records whose key exists are left out."""
         ...
 
+    async def remove_logs(self, tasks: Sequence[TaskId]) -> int:
+        """Forget all lines of these tasks; how many there were."""
+        ...
+
     async def append_step_marks(self, marks: Sequence[StepMark]) -> None:
         """Keyed by (allocation, time): repeats are left out."""
         ...

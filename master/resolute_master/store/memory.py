@@ -204,6 +204,9 @@ class MemoryStore:
     async def append_logs(self, records: Sequence[LogRecord]) -> None:
         self._open.logs.append(records)
 
+    async def remove_logs(self, tasks: Sequence[TaskId]) -> int:
+        return sum(self._open.logs.forget(task) for task in tasks)
+
     async def append_step_marks(self, marks: Sequence[StepMark]) -> None:
         tables = self._open
         for mark in marks:

@@ -124,12 +124,15 @@ class LogTable:
             self._by_task[record.task_id].append(len(self._lines))
             self._lines.append(replace(storable(record), id=len(self._lines) + 1))
 
-    def forget(self, task: TaskId) -> None:
-        for index in self._by_task.pop(task, ()):
+    def forget(self, task: TaskId) -> int:
+        """How many lines there were."""
+        forgotten = self._by_task.pop(task, [])
+        for index in forgotten:
             line = self._lines[index]
             if line is not None:
                 self._keys.discard(line.key)
             self._lines[index] = None  # its number is never given again
+        return len(forgotten)
 
     def select(self, query: LogQuery) -> tuple[LogRecord, ...]:
         pattern = check_pattern(query.text) if query.regex else None

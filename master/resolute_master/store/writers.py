@@ -7,6 +7,7 @@ lone append is written at once, and under load batches grow by themselves.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -56,6 +57,11 @@ class BatchedWriter(Generic[Item, Outcome]):
         self._flushing: asyncio.Task[None] | None = None
         self._closed = False
 
+    @property
+    def unstored(self) -> int:
+        """Items that were taken and are not durable yet."""
+        return self._unstored
+
     async def append(self, items: Sequence[Item]) -> tuple[Outcome, ...]:
         """Returns when all items are durable, with one outcome each (none when the stream has none).
 
@@ -90,7 +96,8 @@ class BatchedWriter(Generic[Item, Outcome]):
         if self._unstored >= MAX_UNSTORED_ITEMS:
             self._room.clear()
         if self._flushing is None:
-            self._flushing = asyncio.create_task(self._flush(), name="batched-writer")
+            # In a context of its own: its log lines are about no single caller.
+            self._flushing = asyncio.create_task(self._flush(), name="batched-writer", context=contextvars.Context())
         return call
 
     async def _flush(self) -> None:

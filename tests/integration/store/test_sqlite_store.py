@@ -43,11 +43,11 @@ async def store(tmp_path: Path) -> AsyncIterator[SqlStore]:
 def test_the_migrations_make_the_tables_that_the_code_expects(tmp_path: Path) -> None:
     engine = create_engine(url(tmp_path / "x.db"))
     with engine.begin() as connection:
-        schema.migrate(connection, "x.db")
+        schema.migrate(connection, "x.db", "db.path")
     with engine.begin() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, tables.metadata) == []
-        assert schema.current_version(connection, "x.db") == schema.HEAD
+        assert schema.current_version(connection, "x.db", "db.path") == schema.HEAD
     engine.dispose()
 
 
@@ -101,12 +101,12 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path) ->
     connection = engine.connect()
     with pytest.raises(ZeroDivisionError), connection.begin():
         connection.exec_driver_sql("BEGIN IMMEDIATE")
-        schema.migrate(connection, "x.db")
+        schema.migrate(connection, "x.db", "db.path")
         assert connection.execute(text("SELECT count(*) FROM journal")).scalar() == 0
         raise ZeroDivisionError
     connection.close()
     with engine.connect() as connection:
-        assert schema.current_version(connection, "x.db") is None
+        assert schema.current_version(connection, "x.db", "db.path") is None
     engine.dispose()
 
 

@@ -1,21 +1,44 @@
-"""The store in an SQL database: SQLAlchemy Core, no ORM. SQLite today; PostgreSQL by the same tables and queries.
+"""The store in an SQL database: SQLAlchemy Core, no ORM. SQLite for one machine, PostgreSQL for a server of its own.
 
 Knows tables, statements, connections and schema versions. Must not know what a row means to a rule.
 
 - `tables`       the tables, and which columns of each entity queries look at; the entity itself is its `body`
 - `dialect`      the few things that databases spell differently
-- `database`     connections, transactions, threads, and what their errors mean to a person
+- `database`     connections, transactions, threads, and what their errors mean to a person; SQLite
 - `schema`       brings a database to the version of this code
 - `changes`      the engine's commit, and what it loads at boot
 - `queries`      pages and look-ups
 - `streams`      metrics, logs and step marks
 - `store`        the port, put together
 
-All statements are functions of a `sqlalchemy.Connection`, run inside one transaction by a `Database`.
+All statements are functions of a `sqlalchemy.Connection`, run inside one transaction by a `Database`. PostgreSQL has paths
+of its own, on asyncpg, for what is written often:
+
+- `postgres`          a `Database` whose work goes on over restarts of the server
+- `postgres_address`  where the server is, and what its refusals mean
+- `postgres_session`  its connections, and the lock of the one master
+- `postgres_commit`   the engine's commit as one statement
+- `postgres_streams`  metrics, logs and step marks by COPY
+- `postgres_store`    the port, put together
 """
 
 from __future__ import annotations
 
+from resolute_master.store.base import Store
 from resolute_master.store.sql.store import SqlStore, sqlite_url
 
-__all__ = ["SqlStore", "sqlite_url"]
+__all__ = ["SqlStore", "open_store", "sqlite_url"]
+
+
+async def open_store(url: str) -> Store:
+    """`sqlite:///<file>` or `postgresql://<user>:<password>@<host>:<port>/<name>`; made or upgraded when need be.
+
+    Raises `InvalidInput` for another kind of URL, and what opening that kind of store raises.
+    """
+    if not url.startswith(("postgresql:", "postgres:")):
+        return await SqlStore.open(url)
+    # Imported where it is used: the driver takes its time, and the store in a file does without.
+    from resolute_master.store.sql.postgres_address import PostgresAddress
+    from resolute_master.store.sql.postgres_store import PostgresStore
+
+    return await PostgresStore.open_at(PostgresAddress.of_url(url))

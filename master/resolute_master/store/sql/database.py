@@ -50,6 +50,10 @@ class Database(Protocol):
         """On one consistent state of the database, beside a writer."""
         ...
 
+    async def ping(self) -> None:
+        """Raises, soon, when the database does not answer."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -87,6 +91,9 @@ class SqliteDatabase:
     async def read(self, work: Work[T]) -> T:
         return await self._run(self._readers, self._reading, work)
 
+    async def ping(self) -> None:
+        await self.read(lambda connection: connection.exec_driver_sql("SELECT 1").scalar_one())
+
     async def close(self) -> None:
         """Waits for work that has begun."""
         self._closed = True
@@ -116,7 +123,7 @@ class SqliteDatabase:
                 f"the store {self._path} cannot be made there: {error.strerror}; "
                 "give the master a directory that it may write to (db.path)"
             ) from error
-        self._transaction(self._writing, lambda connection: migrate(connection, str(self._path)))
+        self._transaction(self._writing, lambda connection: migrate(connection, str(self._path), "db.path"))
         self._transaction(self._reading, lambda connection: connection.exec_driver_sql("SELECT 1").scalar_one())
 
     def _lock(self) -> None:

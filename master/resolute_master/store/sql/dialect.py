@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Table
+from sqlalchemy import ColumnElement, Connection, Table, Text
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import Executable
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import GenericFunction
 
 _INSERTS: Mapping[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
@@ -36,3 +39,20 @@ def _upsert(table: Table, dialect: str) -> Executable:
 def _insert_new(table: Table, dialect: str, unique: tuple[str, ...]) -> Executable:
     statement: Executable = _INSERTS[dialect](table).on_conflict_do_nothing(index_elements=list(unique))
     return statement
+
+
+def contains(column: ColumnElement[str], text: str) -> ColumnElement[bool]:
+    """Whether the column's text has `text` in it, large and small letters of any language alike."""
+    return _Lower(column).contains(text.lower(), autoescape=True)
+
+
+class _Lower(GenericFunction[str]):
+    name = "lower"
+    type = Text()
+    inherit_cache = True
+
+
+@compiles(_Lower, "postgresql")
+def _lower_of_any_language(element: _Lower, compiler: SQLCompiler, **options: Any) -> str:
+    """The database's own rules for letters may end at ASCII; those of ICU come with the server."""
+    return f'lower({compiler.process(element.clauses, **options)} COLLATE "und-x-icu")'

@@ -19,7 +19,7 @@ from resolute_master.domain.trial import Trial
 from resolute_master.store.base import CheckpointQuery, ExperimentNumbers, ExperimentQuery, Page, TrialQuery
 from resolute_master.store.encoding import decode
 from resolute_master.store.listing import EXPERIMENT_SORTS, TRIAL_SORTS, check_sort, page_bounds
-from resolute_master.store.sql import tables
+from resolute_master.store.sql import dialect, tables
 
 Noun = TypeVar("Noun", Experiment, Trial, Checkpoint, Allocation, Instance)
 
@@ -85,9 +85,9 @@ def _experiment_filters(query: ExperimentQuery) -> list[ColumnElement[bool]]:
         labels = tables.experiment_labels.c
         filters.append(column.id.in_(select(labels.experiment_id).where(labels.label.in_(query.labels))))
     if query.name:
-        filters.append(column.name.icontains(query.name, autoescape=True))
+        filters.append(dialect.contains(column.name, query.name))
     if query.description:
-        filters.append(column.description.icontains(query.description, autoescape=True))
+        filters.append(dialect.contains(column.description, query.description))
     if query.project_id is not None:
         filters.append(column.project_id == query.project_id)
     if query.ids:

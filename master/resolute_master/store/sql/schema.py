@@ -22,18 +22,18 @@ _one_at_a_time = threading.Lock()
 """Alembic keeps the migration it is running in module globals."""
 
 
-def migrate(connection: Connection, where: str) -> None:
-    """Creates or upgrades the tables; `where` names the database in errors.
+def migrate(connection: Connection, where: str, key: str) -> None:
+    """Creates or upgrades the tables; `where` names the database in errors, `key` what to configure.
 
     Raises `FailedPrecondition` when the database is another program's, or a newer version's. The caller's transaction
     takes all of it or nothing.
     """
-    version = current_version(connection, where)
+    version = current_version(connection, where, key)
     if version != HEAD:
         _upgrade(connection, where, version)
 
 
-def current_version(connection: Connection, where: str) -> str | None:
+def current_version(connection: Connection, where: str, key: str) -> str | None:
     """None for an empty database."""
     names = inspect(connection).get_table_names()
     if not names:
@@ -41,7 +41,7 @@ def current_version(connection: Connection, where: str) -> str | None:
     if VERSION_TABLE not in names:
         raise FailedPrecondition(
             f"{where} is a database of something else (it has the tables {', '.join(sorted(names)[:5])}); "
-            "give the master a database of its own (db.path)"
+            f"give the master a database of its own ({key})"
         )
     version: str | None = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one_or_none()
     return version

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, make_url, select, text
+from sqlalchemy import URL, Connection, make_url, select
 from sqlalchemy.exc import ArgumentError
 
 from resolute.errors import InvalidInput
@@ -81,6 +81,9 @@ class SqlStore:
 
     async def append_logs(self, records: Sequence[LogRecord]) -> None:
         await self._database.write(lambda connection: streams.insert_logs(connection, records))
+
+    async def remove_logs(self, tasks: Sequence[TaskId]) -> int:
+        return await self._database.write(lambda connection: streams.remove_logs(connection, tasks))
 
     async def append_step_marks(self, marks: Sequence[StepMark]) -> None:
         await self._database.write(lambda connection: streams.append_step_marks(connection, marks))
@@ -164,7 +167,7 @@ class SqlStore:
         )
 
     async def ping(self) -> None:
-        await self._database.read(lambda connection: connection.execute(text("SELECT 1")).scalar_one())
+        await self._database.ping()
 
     async def close(self) -> None:
         await self._database.close()

@@ -8,7 +8,20 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Update, and_, bindparam, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Update,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from resolute_master.domain.ids import AllocationId, TaskId, TrialId
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
@@ -37,7 +50,7 @@ def append_metrics(connection: Connection, reports: Sequence[MetricReport]) -> t
     outcomes = tuple(batch.add(report) for report in plain)
     for (trial, run), newer in batch.newer.items():
         connection.execute(_roll_back(trial, run, newer))
-    new = [_metric_values(row.report) for row in batch.rows if row.id is None]
+    new = [metric_values(row.report) for row in batch.rows if row.id is None]
     if new:
         connection.execute(insert(tables.metrics), new)
     merged = [{**_metric_texts(row.report), "row": row.id} for row in batch.rows if row.id is not None and row.changed]
@@ -159,7 +172,8 @@ def _roll_back(trial: TrialId, run: int, newer: Sequence[MetricReport]) -> Updat
     )
 
 
-def _metric_values(report: MetricReport) -> dict[str, Any]:
+def metric_values(report: MetricReport) -> dict[str, Any]:
+    """The report as a row of its table."""
     return {
         "trial_id": report.trial_id,
         "run_id": report.run_id,
@@ -227,7 +241,7 @@ def last_report(connection: Connection, trial: TrialId, run_id: int, group: str)
 def insert_logs(connection: Connection, records: Sequence[LogRecord]) -> None:
     """In order; records whose key is there already are left out."""
     if records:
-        rows = [_log_values(record) for record in records]
+        rows = [log_values(record) for record in records]
         connection.execute(dialect.insert_new(connection, tables.logs, "key"), rows)
 
 
@@ -244,6 +258,11 @@ def logs(connection: Connection, query: LogQuery) -> tuple[LogRecord, ...]:
     if query.limit is not None:
         statement = statement.limit(max(query.limit, 0))
     return tuple(_log_record(row) for row in connection.execute(statement))
+
+
+def remove_logs(connection: Connection, tasks: Sequence[TaskId]) -> int:
+    """How many lines were removed."""
+    return connection.execute(delete(tables.logs).where(tables.logs.c.task_id.in_(tasks))).rowcount
 
 
 def _log_filters(query: LogQuery) -> list[ColumnElement[bool]]:
@@ -266,11 +285,12 @@ def _log_filters(query: LogQuery) -> list[ColumnElement[bool]]:
         if query.regex:
             filters.append(column.log.regexp_match(query.text))
         else:
-            filters.append(column.log.icontains(query.text, autoescape=True))
+            filters.append(dialect.contains(column.log, query.text))
     return filters
 
 
-def _log_values(record: LogRecord) -> dict[str, Any]:
+def log_values(record: LogRecord) -> dict[str, Any]:
+    """The line as a row of its table; the number is the database's to give."""
     return {
         "key": record.key,
         "task_id": record.task_id,
@@ -310,16 +330,18 @@ def append_step_marks(connection: Connection, marks: Sequence[StepMark]) -> None
     """Keyed by allocation and time; what is there stays."""
     if not marks:
         return
-    rows = [
-        {
-            "allocation_id": mark.allocation_id,
-            "at": mark.at,
-            "steps_completed": mark.steps_completed,
-            "checkpointing_s": mark.checkpointing_s,
-        }
-        for mark in marks
-    ]
+    rows = [mark_values(mark) for mark in marks]
     connection.execute(dialect.insert_new(connection, tables.step_marks, "allocation_id", "at"), rows)
+
+
+def mark_values(mark: StepMark) -> dict[str, Any]:
+    """The mark as a row of its table."""
+    return {
+        "allocation_id": mark.allocation_id,
+        "at": mark.at,
+        "steps_completed": mark.steps_completed,
+        "checkpointing_s": mark.checkpointing_s,
+    }
 
 
 def step_marks(connection: Connection, allocations: Sequence[AllocationId]) -> tuple[StepMark, ...]:

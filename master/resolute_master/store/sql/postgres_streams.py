@@ -1,0 +1,159 @@
+"""Metrics, logs and step marks by COPY.
+
+A batch nearly always is news from its first row to its last, and COPY is the fastest way to store one. Whether it was news
+the unique keys decide: a row that is there already fails the COPY as a whole, and the batch goes the careful way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import asyncpg
+from sqlalchemy import Table
+
+from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
+from resolute_master.store import metric_rows
+from resolute_master.store.sql import tables
+from resolute_master.store.sql.postgres_rows import array_type, as_arrays, columns_of
+from resolute_master.store.sql.streams import log_values, mark_values, metric_values
+
+REMEMBERED_TRIALS = 50_000
+"""Past that the memory of what is archived starts anew: it only saves work."""
+
+
+class MetricCopier:
+    """Appends metric reports; remembers which older runs it has archived already, so that a report need not look again.
+
+    The only writer of the table, besides the careful way, of which it has to be told.
+    """
+
+    def __init__(self) -> None:
+        self._archived: dict[int, tuple[int, int]] = {}
+        """trial -> (run, step): of older runs everything past that step is archived."""
+
+    def forget(self, reports: Sequence[MetricReport]) -> None:
+        """These reports were stored another way."""
+        for report in reports:
+            self._archived.pop(report.trial_id, None)
+
+    async def copy(self, connection: asyncpg.Connection, reports: Sequence[MetricReport]) -> bool:
+        """True when all reports were news and are stored; False when nothing is, because some were not.
+
+        Reports without a step count have no key that the database could check: such a batch is for the careful way.
+        """
+        if not reports:
+            return True
+        if any(report.steps_completed is None for report in reports) or _several_runs(reports):
+            return False
+        arrays = as_arrays(tables.metrics, [metric_values(report) for report in reports])
+        first = _first_steps(reports)
+        news = {trial: at for trial, at in first.items() if not self._is_archived(trial, *at)}
+        try:
+            if not news:
+                await _copy(connection, tables.metrics, arrays)
+            else:
+                async with connection.transaction():
+                    await connection.execute(_ROLL_BACK, *map(list, zip(*_rollbacks(reports, news), strict=True)))
+                    await _copy(connection, tables.metrics, arrays)
+        except asyncpg.UniqueViolationError:
+            return False
+        self._remember(news)
+        return True
+
+    def _is_archived(self, trial: int, run: int, steps: int) -> bool:
+        known_run, known_steps = self._archived.get(trial, (-1, 0))
+        return known_run == run and steps > known_steps
+
+    def _remember(self, archived: Mapping[int, tuple[int, int]]) -> None:
+        if len(self._archived) + len(archived) > REMEMBERED_TRIALS:
+            self._archived.clear()
+        for trial, (run, steps) in archived.items():
+            if run < self._archived.get(trial, (run, 0))[0]:
+                # A late report of an older run: the newer one has to look again.
+                del self._archived[trial]
+            else:
+                self._archived[trial] = (run, steps)
+
+
+async def append_logs(connection: asyncpg.Connection, records: Sequence[LogRecord]) -> None:
+    """In order; records whose key is there already are left out."""
+    await _append_new(connection, tables.logs, [log_values(record) for record in records])
+
+
+async def append_step_marks(connection: asyncpg.Connection, marks: Sequence[StepMark]) -> None:
+    """Keyed by allocation and time; what is there stays."""
+    await _append_new(connection, tables.step_marks, [mark_values(mark) for mark in marks])
+
+
+async def _append_new(connection: asyncpg.Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    if not rows:
+        return
+    arrays = as_arrays(table, rows)
+    try:
+        await _copy(connection, table, arrays)
+    except asyncpg.UniqueViolationError:
+        await connection.execute(_insert_new(table), *arrays)
+
+
+async def _copy(connection: asyncpg.Connection, table: Table, arrays: Sequence[Sequence[Any]]) -> None:
+    names = [column.name for column in columns_of(table)]
+    await connection.copy_records_to_table(table.name, records=zip(*arrays, strict=True), columns=names)
+
+
+def _insert_new(table: Table) -> str:
+    columns = columns_of(table)
+    names = ", ".join(f'"{column.name}"' for column in columns)
+    arrays = ", ".join(f"${number}::{array_type(column)}" for number, column in enumerate(columns, 1))
+    return f"INSERT INTO {table.name} ({names}) SELECT * FROM unnest({arrays}) ON CONFLICT DO NOTHING"
+
+
+# ------------------------------------------------------------------------------------- rows of older runs that do not count
+
+
+def _several_runs(reports: Sequence[MetricReport]) -> bool:
+    """Whether the batch holds reports of several runs of one trial, which may archive each other."""
+    runs: dict[int, int] = {}
+    return any(runs.setdefault(report.trial_id, report.run_id) != report.run_id for report in reports)
+
+
+def _first_steps(reports: Sequence[MetricReport]) -> dict[int, tuple[int, int]]:
+    """trial -> (run, lowest step) of the reports that can archive anything."""
+    first: dict[int, tuple[int, int]] = {}
+    for report in reports:
+        if metric_rows.rolls_back(report):
+            assert report.steps_completed is not None
+            steps = min(report.steps_completed, first.get(report.trial_id, (0, report.steps_completed))[1])
+            first[report.trial_id] = (report.run_id, steps)
+    return first
+
+
+def _rollbacks(
+    reports: Sequence[MetricReport], first: Mapping[int, tuple[int, int]]
+) -> list[tuple[int, int, int, str]]:
+    """(trial, run, lowest step, group at that step)."""
+    return sorted(
+        {
+            (report.trial_id, *first[report.trial_id], metric_rows.rollback_group(report.group))
+            for report in reports
+            if metric_rows.rolls_back(report)
+            and report.trial_id in first
+            and report.steps_completed == first[report.trial_id][1]
+        }
+    )
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
+
+
+_GROUP = f"CASE WHEN m.metric_group IN ({_quoted(metric_rows.STEPPED_GROUPS)}) THEN m.metric_group ELSE '' END"
+
+_ROLL_BACK = f"""
+UPDATE metrics m SET archived = true
+FROM unnest($1::bigint[], $2::integer[], $3::bigint[], $4::text[]) AS n(trial, run, steps, rollback_group)
+WHERE m.trial_id = n.trial AND m.steps_completed >= n.steps AND m.run_id < n.run AND NOT m.archived
+AND m.metric_group NOT IN ({_quoted(sorted(metric_rows.SYSTEM_GROUPS))})
+AND (m.steps_completed > n.steps OR {_GROUP} = n.rollback_group)
+"""
+"""Archives what `metric_rows.is_rolled_back` names. The lowest step of a run decides; groups matter at that step only."""
