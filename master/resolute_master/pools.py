@@ -30,15 +30,13 @@ def pool_policies(config: MasterConfig) -> dict[PoolName, PoolPolicy]:
 
 def _policy(config: MasterConfig, pool: ResourcePool) -> PoolPolicy:
     scheduler = config.scheduler_of(pool)
-    if scheduler.type == "fair_share":
-        raise InvalidInput(
-            f"resource_pools: the scheduler of pool '{pool.pool_name}' is fair_share, which is not available yet; "
-            "use priority"
-        )
     return PoolPolicy(
         name=PoolName(pool.pool_name),
         scheduler=SchedulerKind(scheduler.type),
         preemption=scheduler.preemption,
+        hierarchical_shares=scheduler.hierarchical_shares,
+        min_runtime_s=scheduler.min_runtime,
+        preemption_grace_s=scheduler.preemption_grace,
         default_priority=scheduler.default_priority,
         fitting=Fitting(scheduler.fitting_policy),
         heterogeneous_fits=scheduler.allow_heterogeneous_fits,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, groupby
 from random import Random
 
 from hypothesis import HealthCheck, given, settings
@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.ids import AgentId, AllocationId, InstanceId
+from resolute_master.domain.ids import AgentId, AllocationId, InstanceId, UserId
 from resolute_master.domain.job import Job
-from resolute_master.domain.pool import Fitting, PoolPolicy
+from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
 from resolute_master.scheduler.explain import explain
 from resolute_master.scheduler.job_states import JobState, job_states
 from resolute_master.scheduler.plan import HoldKind, Plan
@@ -45,8 +45,11 @@ class World:
 
 @st.composite
 def policies(draw: st.DrawFn) -> PoolPolicy:
+    scheduler = draw(st.sampled_from([SchedulerKind.PRIORITY, SchedulerKind.FAIR_SHARE]))
     return a_policy(
-        preemption=draw(st.booleans()),
+        scheduler=scheduler,
+        hierarchical_shares=scheduler is SchedulerKind.FAIR_SHARE and draw(st.booleans()),
+        preemption=scheduler is SchedulerKind.PRIORITY and draw(st.booleans()),
         fitting=draw(st.sampled_from(Fitting)),
         heterogeneous_fits=draw(st.booleans()),
         max_aux_containers_per_agent=MAX_AUX,
@@ -77,6 +80,9 @@ def some_jobs(draw: st.DrawFn) -> tuple[Job, ...]:
             priority=draw(st.integers(41, 43)) - 5 * (number > 3),
             second=draw(st.integers(0, 3)),
             max_slots=draw(st.sampled_from([None, None, None, 4])),
+            weight=draw(st.sampled_from([1.0, 1.0, 2.0, 0.5])),
+            owner=UserId(1 + number % 3),
+            workspace_id=1 + number % 2,
         )
         for number in range(6)
     )
@@ -167,7 +173,7 @@ class Pool:
             slots
             for hold in self.plan.holds
             for held, slots in hold.agents
-            if held == agent and (soft or hold.kind is not HoldKind.RUNNING or not self.snapshot.policy.preemption)
+            if held == agent and (soft or hold.kind is not HoldKind.RUNNING or not soft_reservations(self.snapshot))
         )
 
     def takeable(self, agent: AgentId, *, soft: bool) -> int:
@@ -188,6 +194,11 @@ class Pool:
         return can_divide(
             allocation.slots_needed, [len(self.usable[a]) for a in idle], mixed=self.snapshot.policy.heterogeneous_fits
         )
+
+
+def soft_reservations(snapshot: PoolSnapshot) -> bool:
+    """What can be preempted again may run on what is reserved."""
+    return snapshot.policy.preemption
 
 
 def can_divide(slots: int, sizes: list[int], *, mixed: bool) -> bool:
@@ -240,13 +251,49 @@ def check_caps(snapshot: PoolSnapshot, plan: Plan) -> None:
             assert held[job.id] + started[job.id] <= job.max_slots
 
 
+def preempts(snapshot: PoolSnapshot) -> bool:
+    return snapshot.policy.preemption or snapshot.shares is not None
+
+
+def check_shares(snapshot: PoolSnapshot, plan: Plan) -> None:
+    """After the exchange nobody who had to leave holds less, for its weight, than the one that it left for."""
+    if snapshot.shares is None:
+        return
+    held, given = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
+
+    def book(sums: Counter[tuple[str, ...]], allocation: Allocation, slots: int) -> None:
+        path = snapshot.member(allocation).path
+        sums.update({path[: depth + 1]: slots for depth in range(len(path))})
+
+    for allocation in snapshot.allocations.values():
+        book(held, allocation, 0 if allocation.leaving else len(allocation.held_slots))
+    served = {p.allocation for p in plan.place} | {h.allocation for h in plan.holds}
+    for id_ in served | {gang.token for gang in plan.demand.gangs}:
+        book(given, snapshot.allocations[AllocationId(id_)], snapshot.allocations[AllocationId(id_)].slots_needed)
+    for winner_id, preemptions in groupby(plan.preempt, key=lambda p: p.for_allocation):
+        winner = snapshot.allocations[winner_id]
+        victims = [snapshot.allocations[p.allocation] for p in preemptions]
+        for victim in victims:
+            book(held, victim, -len(victim.held_slots))
+        for victim in victims:
+            rich, poor = snapshot.member(victim), snapshot.member(winner)
+            depth = next(n for n in range(len(rich.path)) if rich.path[n] != poor.path[n]) + 1
+            last = depth == len(rich.path)
+            most = (held[rich.path[:depth]] + given[rich.path[:depth]]) / (rich.weight if last else 1.0)
+            least = (held[poor.path[:depth]] + winner.slots_needed) / (poor.weight if last else 1.0)
+            assert most >= least, "nobody is preempted by one that would then hold more"
+
+
 def check_preemptions(snapshot: PoolSnapshot, plan: Plan) -> None:
-    assert snapshot.policy.preemption or not plan.preempt
+    assert preempts(snapshot) or not plan.preempt
     assert len({p.allocation for p in plan.preempt}) == len(plan.preempt)
     for preemption in plan.preempt:
         victim, winner = snapshot.allocations[preemption.allocation], snapshot.allocations[preemption.for_allocation]
         assert victim.preemptible and not victim.leaving and victim.held_slots
-        assert standing(snapshot, winner) < standing(snapshot, victim), "nobody is preempted by a lesser or equal one"
+        if snapshot.shares is None:
+            assert standing(snapshot, winner) < standing(snapshot, victim), (
+                "nobody is preempted by a lesser or equal one"
+            )
         assert victim.job_id != winner.job_id
         spared = Pool(snapshot, replace(plan, preempt=tuple(p for p in plan.preempt if p != preemption)))
         short = [a for a in spared.usable if len(spared.usable[a] - spared.staying[a]) < spared.held(a, soft=False)]
@@ -268,7 +315,7 @@ def check_holds(snapshot: PoolSnapshot, plan: Plan) -> None:
         for agent, slots in hold.agents:
             if hold.kind in promised:
                 assert len(pool.usable[agent] - pool.staying[agent]) >= pool.held(agent, soft=False) >= slots
-            elif not snapshot.policy.preemption:
+            elif not soft_reservations(snapshot):
                 assert pool.takeable(agent, soft=True) == 0 or pool.held(agent, soft=True) <= len(
                     pool.usable[agent] - pool.staying[agent]
                 )
@@ -278,7 +325,7 @@ def check_holds(snapshot: PoolSnapshot, plan: Plan) -> None:
         for holder, hold in holders.items():
             lesser = (standing(snapshot, snapshot.allocations[holder])) < standing(snapshot, mine)
             on_held = bool(placement.slots) and set(placement.agents) & {agent for agent, _ in hold.agents}
-            if lesser and on_held:
+            if lesser and on_held and snapshot.shares is None:
                 assert snapshot.policy.preemption and mine.preemptible, "a reservation is not delayed"
 
 
@@ -301,6 +348,7 @@ def test_every_plan_keeps_the_promises(world: World) -> None:
     check_placements(snapshot, plan)
     check_caps(snapshot, plan)
     check_preemptions(snapshot, plan)
+    check_shares(snapshot, plan)
     check_holds(snapshot, plan)
     check_work_conservation(snapshot, plan)
 
@@ -345,7 +393,7 @@ def test_preemption_settles_and_is_never_in_vain(world: World) -> None:
         following = schedule(snapshot)
         got = [(p.allocation, set(p.agents)) for p in following.place]
         got += [(h.allocation, {agent for agent, _ in h.agents}) for h in following.holds]
-        for hold in plan.holds:
+        for hold in plan.holds if snapshot.shares is None else ():
             if hold.kind is HoldKind.PREEMPTING and hold.allocation not in {p.allocation for p in following.place}:
                 mine = standing(snapshot, snapshot.allocations[hold.allocation])
                 takers = [
@@ -397,4 +445,4 @@ def test_demand_is_what_waits_for_machines(world: World) -> None:
         (gang.priority, snapshot.queue_key(snapshot.allocations[AllocationId(gang.token)]))
         for gang in plan.demand.gangs
     ]
-    assert order == sorted(order)
+    assert snapshot.shares is not None or order == sorted(order)

@@ -7,13 +7,14 @@ from datetime import datetime, timedelta
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from resolute.wire.states import ContainerState, NoticeKind
 from resolute_master.domain.agent import Agent, MachineNotice
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.ids import AgentId, AllocationId, InstanceId, JobId, PoolName
+from resolute_master.domain.ids import AgentId, AllocationId, InstanceId, JobId, PoolName, UserId
 from resolute_master.domain.job import Job
+from resolute_master.domain.pool import PoolPolicy, SchedulerKind
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.supply import ComingMachine, Supply
@@ -22,6 +23,13 @@ from support.pools import NOW, a_job, a_policy, an_agent, gone, leaving, on, pla
 AGENTS = st.sampled_from(["a", "b", "c", "d"])
 JOBS = st.sampled_from(["j1", "j2", "j3"])
 TASKS = st.sampled_from([f"t{i}" for i in range(8)])
+POLICIES = st.sampled_from(
+    [
+        a_policy(preemption=True),
+        a_policy(scheduler=SchedulerKind.FAIR_SHARE),
+        a_policy(scheduler=SchedulerKind.FAIR_SHARE, hierarchical_shares=True),
+    ]
+)
 POLICY = a_policy(preemption=True)
 
 
@@ -32,8 +40,14 @@ class Derived(RuleBasedStateMachine):
         self.jobs: dict[JobId, Job] = {}
         self.allocations: dict[AllocationId, Allocation] = {}
         self.supply, self.now = Supply(), NOW
-        self.snapshot = PoolSnapshot.build(POLICY, now=NOW)
+        self.policy = POLICY
+        self.snapshot = PoolSnapshot.build(self.policy, now=NOW)
         self.older: list[tuple[PoolSnapshot, PoolSnapshot]] = []
+
+    @initialize(policy=POLICIES)
+    def decide_by(self, policy: PoolPolicy) -> None:
+        self.policy = policy
+        self.snapshot = PoolSnapshot.build(policy, now=NOW)
 
     def put(self, entity: Agent | Job | Allocation) -> None:
         match entity:
@@ -67,9 +81,16 @@ class Derived(RuleBasedStateMachine):
 
     # -- jobs --------------------------------------------------------------------------------------------------
 
-    @rule(name=JOBS, priority=st.integers(40, 43), second=st.integers(0, 3), cap=st.sampled_from([None, 2, 5]))
-    def put_job(self, name: str, priority: int, second: int, cap: int | None) -> None:
-        self.put(a_job(name, priority=priority, second=second, max_slots=cap))
+    @rule(
+        name=JOBS,
+        priority=st.integers(40, 43),
+        second=st.integers(0, 3),
+        cap=st.sampled_from([None, 2, 5]),
+        weight=st.sampled_from([1.0, 2.0]),
+        owner=st.integers(1, 2),
+    )
+    def put_job(self, name: str, priority: int, second: int, cap: int | None, weight: float, owner: int) -> None:
+        self.put(a_job(name, priority=priority, second=second, max_slots=cap, weight=weight, owner=UserId(owner)))
 
     @rule(name=JOBS)
     def end_job(self, name: str) -> None:
@@ -143,7 +164,7 @@ class Derived(RuleBasedStateMachine):
     def built(self) -> PoolSnapshot:
         """From scratch, from entities in another order."""
         return PoolSnapshot.build(
-            POLICY,
+            self.policy,
             reversed(self.agents.values()),
             reversed(self.jobs.values()),
             reversed(self.allocations.values()),

@@ -118,9 +118,6 @@ WARNED_KEYS: tuple[NotActedOn, ...] = (
         accepted=(1,),
         reason="every checkpoint is kept; none is removed by itself yet",
     ),
-    NotActedOn(
-        path="retention_policy.log_retention_days", accepted=(None, -1), reason="logs are kept; none is removed yet"
-    ),
     NotActedOn(path="slurm", accepted=(None,), reason="this cluster does not use it"),
     NotActedOn(path="pbs", accepted=(None,), reason="this cluster does not use it"),
     NotActedOn(path="security", accepted=(None, {"kerberos": None}), reason="it is kept for old configurations only"),
@@ -130,16 +127,6 @@ _OFF: tuple[Any, ...] = ({"enabled": False}, {})
 
 MASTER_KEYS: tuple[NotActedOn, ...] = (
     NotActedOn(path="db.type", accepted=("sqlite",), reason="PostgreSQL is not available yet; use sqlite"),
-    NotActedOn(
-        path="resource_manager.scheduler.type",
-        accepted=("priority",),
-        reason="fair sharing is not available yet; use priority",
-    ),
-    NotActedOn(
-        path="resource_pools[].scheduler.type",
-        accepted=(None, "priority"),
-        reason="fair sharing is not available yet; use priority",
-    ),
     NotActedOn(
         path="resource_pools[].provider.type",
         accepted=(None, "local"),
@@ -169,13 +156,11 @@ MASTER_KEYS: tuple[NotActedOn, ...] = (
     NotActedOn(path="__internal.external_sessions", accepted=({},), reason="it is not available yet; remove the key"),
     NotActedOn(path="__internal.proxied_servers", accepted=([],), reason="it is not available yet; remove the key"),
     NotActedOn(path="telemetry.enabled", accepted=(False,), reason="there is no telemetry; remove the key"),
-    NotActedOn(path="telemetry.otel_enabled", accepted=(False,), reason="traces are not available yet; remove the key"),
     NotActedOn(
-        path="retention_policy.log_retention_days",
-        accepted=(-1,),
-        reason="logs are kept; none is removed yet; remove the key",
+        path="retention_policy.schedule",
+        accepted=(None,),
+        reason="old logs are removed when an administrator asks for it (det task cleanup-logs); remove the key",
     ),
-    NotActedOn(path="retention_policy.schedule", accepted=(None,), reason="logs are kept; remove the key"),
     NotActedOn(
         path="checkpoint_storage.type",
         accepted=(None, *ACTED_ON_STORAGES),

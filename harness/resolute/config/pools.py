@@ -37,13 +37,20 @@ class Scheduler(ConfigModel):
     """Fill machines (`best`) or spread over them (`worst`)."""
     allow_heterogeneous_fits: Flag = False
     """Work of several machines may use machines of different sizes."""
+    hierarchical_shares: Flag = False
+    """Fair share only: among workspaces, then their users, then their jobs; else among jobs."""
+    min_runtime: Duration = 0.0
+    """Nothing is preempted for other work before it has run so long."""
+    preemption_grace: Duration = 0.0
+    """Work makes other work stop only after it has waited so long."""
 
     @model_validator(mode="after")
     def _of_its_type(self) -> Self:
+        owners = {"preemption": "priority", "default_priority": "priority", "hierarchical_shares": "fair_share"}
         found = [
-            ((name,), "belongs to the priority scheduler; remove it", getattr(self, name))
-            for name in ("preemption", "default_priority")
-            if self.type != "priority" and name in self.model_fields_set
+            ((name,), f"belongs to the {owner} scheduler; remove it", getattr(self, name))
+            for name, owner in owners.items()
+            if self.type != owner and getattr(self, name) != type(self).model_fields[name].default
         ]
         if found:
             raise broken_at(*found)

@@ -4,13 +4,16 @@ Knows agents, jobs, allocations and the machines that can be had, as one frozen 
 Must not know asyncio, the store, a clock or clouds; nothing here acts, and the same snapshot always gives the same plan.
 
 - `sorted_map`   the persistent map that snapshots are made of
+- `order`        the keys by which the waiting and the running are ordered
+- `shares`       who holds how much of a fair-share pool
 - `snapshot`     everything that a decision may look at, updated in the size of the change
 - `plan`, `outcome`   what was decided, and what the pass found out beside it
 - `schedule`     snapshot -> plan, by the pool's kind of scheduling
-- `priority`     the priority scheduler; its rules are the module's text
+- `priority`, `fair_share`   who is offered something next, and who must leave for whom; the rules are the modules' texts
+- `placing`      what can be done for one that is offered something
 - `fitting`      the agents during one pass: room now, room that others are leaving, what is held for whom
 - `machines`     machines on the way, and those that could be launched, during one pass
-- `eviction`     whom to preempt for whom
+- `eviction`     which of those that must leave
 - `demand`       the gangs that wait for machines
 - `explain`      why a job waits, in words, when somebody asks
 - `job_states`   the job queue as people see it

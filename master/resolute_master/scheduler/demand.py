@@ -11,8 +11,9 @@ from itertools import islice
 
 from resolute_master.domain.ids import AllocationId
 from resolute_master.domain.pool import PoolPolicy
+from resolute_master.scheduler.order import QueueKey, Shape
 from resolute_master.scheduler.outcome import Verdict
-from resolute_master.scheduler.snapshot import PoolSnapshot, QueueKey, Shape
+from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_provisioner.model import Demand, Gang
 
 _WANTS_MACHINES = (Verdict.COMING, Verdict.LAUNCHABLE, Verdict.RESERVED, Verdict.WAITING)
@@ -42,11 +43,10 @@ def _waiting(
     verdicts: Mapping[AllocationId, Verdict],
     failed: tuple[QueueKey, Verdict] | None,
 ) -> Iterator[QueueKey]:
+    unread = failed is not None and failed[1] is not Verdict.CAPPED
     for key in snapshot.queue[shape]:
-        unread = failed is not None and key > failed[0]
-        if unread and failed is not None and failed[1] is Verdict.CAPPED:
-            return
-        if unread or verdicts.get(key.allocation) in _WANTS_MACHINES:
+        verdict = verdicts.get(key.allocation)
+        if verdict in _WANTS_MACHINES or (verdict is None and unread):
             yield key
 
 

@@ -1,38 +1,66 @@
 """Whom to preempt for whom.
 
-A waiting allocation may take the place of preemptible ones of lesser priority, and of those of its own priority whose job
-stands later in the queue; never of its own job's. A set of victims is chosen as a whole, only if it makes the room, and none
-of it is unneeded. Of all agents, the set whose most important victim is the least important wins, then the one that loses the
-least work (slots times running time), then the smaller one.
+Who may be made to leave for whom is the scheduler's rule (`Precedence`); never one of the same job, and nothing that has run for
+less than the pool's `min_runtime`. A set of victims is chosen as a whole, only if it makes the room, and none of it is
+unneeded. Of all agents, the set whose most important victim is the least important wins, then the one that loses the least
+work (slots times running time), then the smaller one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from heapq import heapify, heappop, heappush
+from typing import Protocol
 
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.ids import AgentId, AllocationId, JobId
+from resolute_master.domain.ids import AgentId, AllocationId
 from resolute_master.scheduler.fitting import Refuses, Rooms, divide
-from resolute_master.scheduler.snapshot import PoolSnapshot, Standing
+from resolute_master.scheduler.snapshot import PoolSnapshot
 
-Cost = tuple[int, float, int]
-"""Importance of the most important victim (priority, negated), slot-seconds of work lost, number of victims."""
+Cost = tuple[tuple[float, ...], float, int]
+"""Importance of the most important victim, slot-seconds of work lost, number of victims."""
 
-_NOTHING: Cost = (-1000, 0.0, 0)
+_NOTHING: Cost = ((float("-inf"),), 0.0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One that waits: where it stands, what it needs and where it must not go."""
+    """One that waits: what it needs and where it must not go."""
 
-    allocation: AllocationId
-    job: JobId
-    standing: Standing
+    allocation: Allocation
     slots: int
     single_node: bool
     refuses: Refuses
+
+
+class Precedence(Protocol):
+    """Who comes before whom, during one pass."""
+
+    def lesser(self, claim: Claim) -> Iterator[Allocation]:
+        """Whatever may be evictable at all and, alone, would have to yield."""
+        ...
+
+    def yields(self, allocation: Allocation, claim: Claim, others: Iterable[Allocation]) -> bool:
+        """Would it have to leave for the claim, when `others` leave for it too?"""
+        ...
+
+    def importance(self, allocation: Allocation) -> tuple[float, ...]:
+        """The greater, the later it is made to leave."""
+        ...
+
+    def last_resort(self, allocation: Allocation) -> float:
+        """The greater, the later it leaves among those equally important and equally cheap."""
+        ...
+
+    def left(self, victims: Iterable[Allocation]) -> None:
+        """They are asked to leave by this pass."""
+        ...
+
+    def reason(self, claim: Claim, victim: Allocation) -> str:
+        """Why, as the rest of a sentence about the claim's allocation."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +74,12 @@ class Eviction:
 class Evictions:
     """Victims of one pass. Nobody is chosen twice."""
 
-    def __init__(self, snapshot: PoolSnapshot, rooms: Rooms) -> None:
+    def __init__(self, snapshot: PoolSnapshot, rooms: Rooms, precedence: Precedence) -> None:
         self._snapshot = snapshot
         self._rooms = rooms
+        self._precedence = precedence
+        self.ripe_at: datetime | None = None
+        """When the first of those that were spared for having just begun may be evicted."""
         self._evicted: set[AllocationId] = set()
         self._heaps: dict[object, list[tuple[Cost, AgentId]]] = {}
         """Agents by what room on them costs, per kind of claim; by what emptying them costs, per kind and size. Costs may be
@@ -56,8 +87,7 @@ class Evictions:
 
     def find(self, claim: Claim, kind: object) -> Eviction | None:
         """Make room for the claim, or change nothing. Claims of one `kind` need the same, the most important comes first."""
-        least = self._snapshot.evictable.last_key()
-        if least is None or least[:2] <= claim.standing[:2]:
+        if next(self._precedence.lesser(claim), None) is None:
             return None
         eviction = self._on_one(claim, kind)
         if eviction is None and not claim.single_node and claim.slots > 1:
@@ -90,10 +120,8 @@ class Evictions:
 
     def _agents_of_lesser(self, claim: Claim) -> list[AgentId]:
         agents: set[AgentId] = set()
-        for standing in self._snapshot.evictable.keys_backwards():
-            if standing[:2] <= claim.standing[:2]:
-                break
-            agents.update(c.agent for c in self._snapshot.allocations[standing.allocation].containers if not c.ended)
+        for allocation in self._precedence.lesser(claim):
+            agents.update(c.agent for c in allocation.containers if not c.ended)
         return sorted(agent for agent in agents if agent in self._snapshot.rooms and not claim.refuses(agent))
 
     def _victims(self, claim: Claim, agent: AgentId, slots: int) -> list[Allocation] | None:
@@ -102,11 +130,10 @@ class Evictions:
         missing = slots - state.eventually_free
         if slots > state.size or missing <= 0:
             return None
-        candidates = [(a, used) for a, used in self._staying(agent) if self._may_evict(claim, a)]
-        candidates.sort(key=lambda each: self._cheapness(each[0]))
+        candidates = sorted(self._staying(agent), key=lambda each: self._cheapness(each[0]))
         chosen: list[tuple[Allocation, int]] = []
         for candidate in candidates:
-            if missing > 0:
+            if missing > 0 and self._may_evict(claim, candidate[0], [each for each, _ in chosen]):
                 chosen.append(candidate)
                 missing -= candidate[1]
         if missing > 0:
@@ -189,9 +216,15 @@ class Evictions:
         staying = self._staying(agent)
         # What was placed in this pass stays, and is known to the rooms only.
         emptied = len(state.free) + state.leaving + sum(used for _, used in staying) == state.size
-        if state.held or not emptied or not all(self._may_evict(claim, allocation) for allocation, _ in staying):
+        if state.held or not emptied:
             return None
-        return [allocation for allocation, _ in staying if allocation.id not in known]
+        leave: list[Allocation] = []
+        for allocation, _ in staying:
+            if allocation.id not in known:
+                if not self._may_evict(claim, allocation, [*known.values(), *leave]):
+                    return None
+                leave.append(allocation)
+        return leave
 
     # -- candidates --------------------------------------------------------------------------------------------
 
@@ -207,28 +240,40 @@ class Evictions:
         usable = {slot.index for slot in self._snapshot.agents[agent].slots if slot.enabled and not slot.draining}
         return len(usable.intersection(slots))
 
-    def _may_evict(self, claim: Claim, allocation: Allocation) -> bool:
-        if not allocation.preemptible or allocation.job_id == claim.job:
+    def _may_evict(self, claim: Claim, allocation: Allocation, others: Iterable[Allocation]) -> bool:
+        if not allocation.preemptible or not self._precedence.yields(allocation, claim, others):
             return False
-        return self._snapshot.standing(allocation)[:2] > claim.standing[:2]
+        ripe_at = self._since(allocation) + timedelta(seconds=self._snapshot.policy.min_runtime_s)
+        if self._snapshot.now < ripe_at:
+            self.ripe_at = min(ripe_at, self.ripe_at or ripe_at)
+            return False
+        return True
+
+    def _since(self, allocation: Allocation) -> datetime:
+        return allocation.started_at or allocation.assigned_at or allocation.requested_at
 
     def _lost_work(self, allocation: Allocation) -> float:
-        since = allocation.started_at or allocation.assigned_at or allocation.requested_at
-        return allocation.slots_needed * max((self._snapshot.now - since).total_seconds(), 0.0)
+        return allocation.slots_needed * max((self._snapshot.now - self._since(allocation)).total_seconds(), 0.0)
 
     def _cheapness(self, allocation: Allocation) -> tuple[object, ...]:
-        standing = self._snapshot.standing(allocation)
-        return (-standing.priority, self._lost_work(allocation), -standing.position, allocation.id)
+        precedence = self._precedence
+        return (
+            precedence.importance(allocation),
+            self._lost_work(allocation),
+            precedence.last_resort(allocation),
+            allocation.id,
+        )
 
     def _cost(self, victims: Iterable[Allocation]) -> Cost:
         leave = list(victims)
         if not leave:
             return _NOTHING
-        importance = max(-self._snapshot.priority_of(allocation.job_id) for allocation in leave)
+        importance = max(self._precedence.importance(allocation) for allocation in leave)
         return (importance, sum(self._lost_work(allocation) for allocation in leave), len(leave))
 
     def _leave(self, eviction: Eviction) -> None:
         self._evicted.update(victim.id for victim in eviction.victims)
+        self._precedence.left(eviction.victims)
         for victim in eviction.victims:
             for agent in sorted({c.agent for c in victim.containers if not c.ended and c.slots}):
                 if agent in self._snapshot.rooms:

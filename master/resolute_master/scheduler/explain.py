@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from resolute.errors import InvalidInput
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId, JobId
-from resolute_master.domain.pool import SchedulerKind
-from resolute_master.scheduler import priority
 from resolute_master.scheduler.fitting import divide
 from resolute_master.scheduler.job_states import JobState, job_states
 from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.plan import Hold
+from resolute_master.scheduler.schedule import run
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 
 _NAMES_SHOWN = 8
@@ -31,14 +29,7 @@ class Explanation:
 
 
 def explain(snapshot: PoolSnapshot, job: JobId) -> Explanation:
-    """What the job waits for, or where it runs. Runs the scheduler on the snapshot, so that the answer is its own.
-
-    Raises `InvalidInput` for a pool whose kind of scheduling is not there.
-    """
-    if snapshot.policy.scheduler is not SchedulerKind.PRIORITY:
-        raise InvalidInput(
-            f"scheduler.type: '{snapshot.policy.scheduler}' of resource pool '{snapshot.policy.name}' is not there"
-        )
+    """What the job waits for, or where it runs. Runs the scheduler on the snapshot, so that the answer is its own."""
     standing = job_states(snapshot).get(job)
     if standing is None:
         return Explanation(state=JobState.IDLE, reason="Nothing of this job waits or runs in this pool.")
@@ -48,7 +39,7 @@ def explain(snapshot: PoolSnapshot, job: JobId) -> Explanation:
     if not waiting:
         first, *others = [_runs(a) for a in running]
         return Explanation(state=standing.state, reason=first, details=tuple(others[:_NAMES_SHOWN]))
-    words = _Words(snapshot, priority.run(snapshot))
+    words = _Words(snapshot, run(snapshot))
     details = [*words.queue(standing.jobs_ahead), *words.facts(waiting[0])]
     if len(waiting) > 1:
         details.append(f"{len(waiting)} allocations of the job wait; this is about the first, {waiting[0].id}.")
@@ -170,6 +161,10 @@ class _Words:
 
     def facts(self, allocation: Allocation) -> Iterator[str]:
         snapshot = self._snapshot
+        if snapshot.shares is not None:
+            member = snapshot.member(allocation)
+            held = snapshot.shares.held.get(member.path) or 0
+            yield f"Its job holds {held} slot(s) at weight {member.weight:g}; free slots go to the smallest charge (slots/weight)."
         rooms = list(snapshot.rooms.values())
         free, total = sum(len(room.free) for room in rooms), sum(room.size for room in rooms)
         most = max((len(room.free) for room in rooms), default=0)

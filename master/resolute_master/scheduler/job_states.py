@@ -7,7 +7,8 @@ from enum import StrEnum
 
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import JobId
-from resolute_master.scheduler.snapshot import PoolSnapshot, Standing, waits
+from resolute_master.scheduler.order import Standing
+from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 
 
 class JobState(StrEnum):
@@ -34,13 +35,15 @@ class JobStanding:
 
 
 def job_states(snapshot: PoolSnapshot) -> dict[JobId, JobStanding]:
-    """Every job of which something waits or runs, in the pool's order."""
-    head = first_waiting(snapshot)
-    order: list[tuple[int, float, JobId]] = []
+    """Every job of which something waits or runs, in the pool's order (fair share: what holds least for its weight first)."""
+    shares = snapshot.shares
+    head = first_waiting(snapshot) if shares is None else None
+    order: list[tuple[float, float, JobId]] = []
     for id_ in snapshot.job_allocations:
         job = snapshot.jobs.get(id_)
         if job is not None:
-            order.append((job.priority, job.queue_position, id_))
+            first = job.priority if shares is None else shares.charge(snapshot.member_of(job))
+            order.append((first, job.queue_position, id_))
     return {id_: _standing(snapshot, id_, ahead, head) for ahead, (_, _, id_) in enumerate(sorted(order))}
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from resolute_master.domain.ids import AllocationId
+from resolute_master.scheduler.order import QueueKey, Shape
 from resolute_master.scheduler.plan import Plan
-from resolute_master.scheduler.snapshot import QueueKey, Shape
 
 
 class Verdict(IntEnum):

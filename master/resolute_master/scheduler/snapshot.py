@@ -16,38 +16,11 @@ from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId, JobId
 from resolute_master.domain.job import Job
-from resolute_master.domain.pool import PoolPolicy
+from resolute_master.domain.pool import PoolPolicy, SchedulerKind
+from resolute_master.scheduler.order import QueueKey, Shape, Standing
+from resolute_master.scheduler.shares import Member, Shares
 from resolute_master.scheduler.sorted_map import Meter, SortedMap
 from resolute_master.scheduler.supply import Supply
-
-
-class Shape(NamedTuple):
-    """Waiting allocations of one shape have the same chances: when one does not fit, no later one does."""
-
-    priority: int
-    slots: int
-    single_node: bool
-    preemptible: bool
-    blocked: tuple[AgentId, ...]
-    capped_job: JobId
-    """The job, when it has a cap of its own; else empty."""
-
-
-class QueueKey(NamedTuple):
-    """Order within one priority."""
-
-    position: float
-    submitted_at: datetime
-    requested_at: datetime
-    allocation: AllocationId
-
-
-class Standing(NamedTuple):
-    """How important something that runs is; the last is the least important."""
-
-    priority: int
-    position: float
-    allocation: AllocationId
 
 
 class Occupant(NamedTuple):
@@ -131,6 +104,8 @@ class PoolSnapshot:
     queue: SortedMap[Shape, SortedMap[QueueKey, AllocationId]]
     job_slots: SortedMap[JobId, int]
     evictable: SortedMap[Standing, bool]
+    shares: Shares | None
+    """Kept where the pool is divided by fair share."""
     meter: Meter | None = field(default=None, compare=False, repr=False)
 
     # -- building ----------------------------------------------------------------------------------------------
@@ -163,6 +138,7 @@ class PoolSnapshot:
             queue=SortedMap(meter=meter),
             job_slots=SortedMap(meter=meter),
             evictable=SortedMap(meter=meter),
+            shares=Shares.empty(meter) if policy.scheduler is SchedulerKind.FAIR_SHARE else None,
             meter=meter,
         )
         for agent in agents:
@@ -261,13 +237,24 @@ class PoolSnapshot:
     def shape(self, allocation: Allocation) -> Shape:
         job = self.jobs.get(allocation.job_id)
         return Shape(
-            priority=self.priority_of(allocation.job_id),
+            priority=self.priority_of(allocation.job_id) if self.shares is None else 0,
             slots=allocation.slots_needed,
             single_node=allocation.single_node,
             preemptible=allocation.preemptible,
             blocked=tuple(sorted(set(allocation.blocked_agents))),
             capped_job=job.id if job is not None and job.max_slots is not None else JobId(""),
         )
+
+    def member(self, allocation: Allocation) -> Member:
+        """Its job as a sharer; a job that is not known shares as if it were on its own."""
+        job = self.jobs.get(allocation.job_id)
+        if job is not None:
+            return self.member_of(job)
+        return Member(allocation.job_id, ("", "") if self.policy.hierarchical_shares else (), 1.0)
+
+    def member_of(self, job: Job) -> Member:
+        parents = (str(job.workspace_id), str(job.owner)) if self.policy.hierarchical_shares else ()
+        return Member(job.id, parents, job.weight)
 
     def standing(self, allocation: Allocation) -> Standing:
         job = self.jobs.get(allocation.job_id)
@@ -300,23 +287,40 @@ class PoolSnapshot:
         return snapshot
 
     def _listed(self, allocation: Allocation) -> PoolSnapshot:
-        """In the queue, or among what may be preempted."""
+        """In the queue, or among what holds slots and may be preempted."""
+        shares = self.shares
         if waits(allocation):
-            shape = self.shape(allocation)
+            shape, key = self.shape(allocation), self.queue_key(allocation)
             line = self.queue.get(shape) or SortedMap(meter=self.meter)
-            return replace(self, queue=self.queue.set(shape, line.set(self.queue_key(allocation), allocation.id)))
-        if _may_be_evicted(allocation):
-            return replace(self, evictable=self.evictable.set(self.standing(allocation), True))
-        return self
+            if shares is not None:
+                shares = shares.with_waiting(self.member(allocation), shape, key)
+            return replace(self, queue=self.queue.set(shape, line.set(key, allocation.id)), shares=shares)
+        if not _stays(allocation):
+            return self
+        if shares is not None:
+            shares = shares.with_running(self.member(allocation), allocation, evictable=allocation.preemptible)
+        evictable = self.evictable
+        if allocation.preemptible:
+            evictable = evictable.set(self.standing(allocation), True)
+        return replace(self, evictable=evictable, shares=shares)
 
     def _unlisted(self, allocation: Allocation) -> PoolSnapshot:
+        shares = self.shares
         if waits(allocation):
-            shape = self.shape(allocation)
-            line = self.queue[shape].discard(self.queue_key(allocation))
-            return replace(self, queue=self.queue.set(shape, line) if len(line) else self.queue.discard(shape))
-        if _may_be_evicted(allocation):
-            return replace(self, evictable=self.evictable.discard(self.standing(allocation)))
-        return self
+            shape, key = self.shape(allocation), self.queue_key(allocation)
+            line = self.queue[shape].discard(key)
+            if shares is not None:
+                shares = shares.without_waiting(self.member(allocation), shape, key)
+            queue = self.queue.set(shape, line) if len(line) else self.queue.discard(shape)
+            return replace(self, queue=queue, shares=shares)
+        if not _stays(allocation):
+            return self
+        if shares is not None:
+            shares = shares.without_running(self.member(allocation), allocation, evictable=allocation.preemptible)
+        evictable = self.evictable
+        if allocation.preemptible:
+            evictable = evictable.discard(self.standing(allocation))
+        return replace(self, evictable=evictable, shares=shares)
 
     def _reoccupied(self, id_: AllocationId, before: Allocation | None, after: Allocation | None) -> PoolSnapshot:
         """Move the occupants from what the allocation held to what it holds."""
@@ -379,9 +383,10 @@ def waits(allocation: Allocation) -> bool:
     return not allocation.containers and not allocation.ended and not allocation.leaving
 
 
-def _may_be_evicted(allocation: Allocation) -> bool:
+def _stays(allocation: Allocation) -> bool:
+    """It holds slots, and nobody has asked it to leave."""
     held = any(container.slots and not container.ended for container in allocation.containers)
-    return held and allocation.preemptible and not allocation.leaving and not allocation.ended
+    return held and not allocation.leaving and not allocation.ended
 
 
 def _occupants(allocation: Allocation | None) -> dict[AgentId, Occupant]:

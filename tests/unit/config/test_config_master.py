@@ -122,8 +122,6 @@ def test_one_mistake_is_one_line(case: dict[str, Any]) -> None:
     ("raw", "path"),
     [
         ({"db": {"host": "h", "user": "u", "password": "p", "name": "n"}}, "db.type"),
-        ({"resource_manager": {"scheduler": {"type": "fair_share"}}}, "resource_manager.scheduler.type"),
-        (one_pool(scheduler={"type": "fair_share"}), "resource_pools[0].scheduler.type"),
         (one_pool(provider=AWS), "resource_pools[0].provider.type"),
         (
             one_pool(task_container_defaults={"startup_hook": "x"}),

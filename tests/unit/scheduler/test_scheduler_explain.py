@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
-from resolute.errors import InvalidInput
 from resolute.wire.states import NoticeKind
 from resolute_master.domain.agent import Agent, MachineNotice
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, InstanceId, JobId
 from resolute_master.domain.job import Job
-from resolute_master.domain.pool import SchedulerKind
 from resolute_master.scheduler.explain import Explanation, explain
 from resolute_master.scheduler.job_states import JobState, job_states
 from resolute_master.scheduler.snapshot import PoolSnapshot
@@ -188,8 +184,3 @@ def test_the_rest_of_a_jobs_queue_is_summed_up() -> None:
     work = [waiting(f"w{n}", "mine", 8, second=n) for n in range(3)]
     found = why([an_agent("a", 8)], on(waiting("r", "high", 8), {"a": tuple(range(8))}), *work)
     assert "3 allocations of the job wait; this is about the first, w0.1." in found.details
-
-
-def test_a_kind_of_scheduling_that_is_not_there_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="fair_share"):
-        why([], scheduler=SchedulerKind.FAIR_SHARE)

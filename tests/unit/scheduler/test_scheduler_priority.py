@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from resolute.errors import InvalidInput
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import InstanceId
 from resolute_master.domain.job import Job
-from resolute_master.domain.pool import SchedulerKind
 from resolute_master.scheduler.plan import HoldKind
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
@@ -68,14 +66,6 @@ def test_a_changed_priority_changes_the_order_and_who_may_be_preempted() -> None
     running = applied(snapshot, schedule(snapshot))
     assert schedule(running).preempt == ()
     assert evicts(schedule(running.after(replace(LATE, priority=5)))) == {"one": "two"}
-
-
-def test_fair_share_is_refused_by_name() -> None:
-    with pytest.raises(InvalidInput, match=r"scheduler\.type: 'fair_share'.*'priority'"):
-        schedule(pool(TWO, scheduler=SchedulerKind.FAIR_SHARE))
-
-
-# ----------------------------------------------------------------------------------------------------- reservation
 
 
 def test_the_head_keeps_the_agent_that_will_be_free_soonest_and_others_start_beside_it() -> None:

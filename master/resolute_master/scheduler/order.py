@@ -1,0 +1,37 @@
+"""By what the waiting and the running are ordered and told apart."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from resolute_master.domain.ids import AgentId, AllocationId, JobId
+
+
+class Shape(NamedTuple):
+    """Waiting allocations of one shape have the same chances: when one does not fit, no later one does."""
+
+    priority: int
+    slots: int
+    single_node: bool
+    preemptible: bool
+    blocked: tuple[AgentId, ...]
+    capped_job: JobId
+    """The job, when it has a cap of its own; else empty."""
+
+
+class QueueKey(NamedTuple):
+    """Order within one priority."""
+
+    position: float
+    submitted_at: datetime
+    requested_at: datetime
+    allocation: AllocationId
+
+
+class Standing(NamedTuple):
+    """How important something that runs is; the last is the least important."""
+
+    priority: int
+    position: float
+    allocation: AllocationId

@@ -1,0 +1,277 @@
+"""What can be done for one waiting allocation: start it, keep something for it, make others leave, or let it wait.
+
+Whoever orders the waiting (`priority`, `fair_share`) offers them here one after the other. What fits starts. What does not fit
+is looked at in this order: does room that others are leaving hold it; do machines on their way; do machines that could be
+launched; can others be made to leave. The first that holds is kept for it, and nothing that comes later may take it. When
+none holds, the first such allocation gets a reservation on the agents that will be free for it soonest, and what comes later
+starts only beside it. A job with `max_slots` never holds more, counting what is still leaving; what is over waits and holds
+nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from operator import itemgetter
+
+from resolute_master.domain.agent import SlotRef
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import AgentId, AllocationId, JobId
+from resolute_master.scheduler.demand import demand_of
+from resolute_master.scheduler.eviction import Claim, Evictions, Precedence
+from resolute_master.scheduler.fitting import Rooms, divide
+from resolute_master.scheduler.machines import Machines
+from resolute_master.scheduler.order import QueueKey, Shape
+from resolute_master.scheduler.outcome import Outcome, Verdict
+from resolute_master.scheduler.plan import Hold, HoldKind, Placement, Plan, Preemption
+from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_provisioner.model import Note
+
+
+class Line:
+    """The waiting allocations of one shape. `stage` is the first thing to try: what failed once is not tried again."""
+
+    __slots__ = ("shape", "stage")
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.stage = Verdict.PLACED
+
+
+class Placing:
+    """One pass over a pool. `soft_reservations`: what can be preempted again may run on what is reserved."""
+
+    def __init__(
+        self, snapshot: PoolSnapshot, precedence: Precedence, *, preemption: bool, soft_reservations: bool
+    ) -> None:
+        self._snapshot = snapshot
+        self._preemption = preemption
+        self._soft = soft_reservations
+        self._rooms = Rooms(snapshot)
+        self._machines = Machines(snapshot, self._rooms)
+        self._precedence = precedence
+        self._evictions = Evictions(snapshot, self._rooms, precedence)
+        self._job_slots: dict[JobId, int] = {}
+        self._head: AllocationId | None = None
+        """The first allocation that could not start."""
+        self._reserved = False
+        """There is a reservation."""
+        self._ripe_at: datetime | None = None
+        """When the first of those that may not make others leave yet may."""
+        self._place: list[Placement] = []
+        self._preempt: list[Preemption] = []
+        self._holds: list[Hold] = []
+        self._verdicts: dict[AllocationId, Verdict] = {}
+        self._failed: dict[Shape, tuple[QueueKey, Verdict]] = {}
+
+    def another_reservation(self) -> None:
+        """What follows may have a reservation beside those that were given."""
+        self._reserved = False
+
+    def offer(self, line: Line, key: QueueKey) -> Verdict:
+        """Do for it what can be done. After `RESERVED` or worse nothing can be done for others of its line."""
+        verdict = self._verdicts[key.allocation] = self._verdict(line, key)
+        if verdict >= Verdict.RESERVED:
+            self._failed.setdefault(line.shape, (key, verdict))
+        return verdict
+
+    def outcome(self) -> Outcome:
+        plan = Plan(
+            place=tuple(self._place),
+            preempt=tuple(self._preempt),
+            demand=demand_of(self._snapshot, self._verdicts, self._failed),
+            holds=tuple(self._holds),
+            revisit_at=min(filter(None, (self._ripe_at, self._evictions.ripe_at)), default=None),
+            notes=tuple(Note(subject=hold.allocation, text=hold.words) for hold in self._holds),
+        )
+        return Outcome(plan=plan, verdicts=self._verdicts, failed=self._failed)
+
+    # -- one allocation ----------------------------------------------------------------------------------------
+
+    def _verdict(self, line: Line, key: QueueKey) -> Verdict:
+        shape, allocation = line.shape, self._snapshot.allocations[key.allocation]
+        if shape.capped_job and not self._under_cap(allocation):
+            return Verdict.CAPPED
+        if line.stage is Verdict.PLACED:
+            if self._start(shape, allocation):
+                return Verdict.PLACED
+            line.stage = Verdict.VACATING
+        if self._head is None and shape.slots > 0:
+            self._head = allocation.id
+        verdict = self._keep_something(line, allocation)
+        if verdict is not Verdict.WAITING and shape.capped_job:
+            self._book(allocation)
+        return verdict
+
+    def _keep_something(self, line: Line, allocation: Allocation) -> Verdict:
+        shape = line.shape
+        if shape.slots == 0:
+            return self._count_on_aux(line, allocation)
+        if line.stage in (Verdict.VACATING, Verdict.PREEMPTING) and self._wait_for_leaving(shape, allocation):
+            return Verdict.VACATING
+        if line.stage <= Verdict.VACATING:
+            line.stage = Verdict.COMING
+        if line.stage is Verdict.COMING:
+            if self._count_on_machines(shape, allocation, launch=False):
+                return Verdict.COMING
+            line.stage = Verdict.LAUNCHABLE
+        if line.stage is Verdict.LAUNCHABLE:
+            if self._count_on_machines(shape, allocation, launch=True):
+                return Verdict.LAUNCHABLE
+            line.stage = Verdict.PREEMPTING
+        if self._preemption and line.stage is Verdict.PREEMPTING:
+            if self._make_leave(line, allocation):
+                return Verdict.PREEMPTING
+            line.stage = Verdict.RESERVED
+        if not self._reserved and self._reserve(shape, allocation):
+            self._reserved = True
+            return Verdict.RESERVED
+        return Verdict.WAITING
+
+    def _refuses(self, shape: Shape, agent: AgentId) -> bool:
+        if agent in shape.blocked:
+            return True
+        return shape.slots > 0 and not shape.preemptible and self._rooms.state(agent).softly_held > 0
+
+    # -- starting ----------------------------------------------------------------------------------------------
+
+    def _start(self, shape: Shape, allocation: Allocation) -> bool:
+        def refuses(agent: AgentId) -> bool:
+            return self._refuses(shape, agent)
+
+        if shape.slots == 0:
+            agent = self._rooms.aux_agent(refuses)
+            if agent is not None:
+                self._rooms.take_aux(agent)
+                self._placed(allocation, [agent], ())
+            return agent is not None
+        agent = self._rooms.one_agent(shape.slots, refuses)
+        if agent is not None:
+            agents = [agent]
+        elif shape.single_node or shape.slots == 1:
+            return False
+        else:
+            found = self._rooms.whole_agents(shape.slots, refuses)
+            if found is None:
+                return False
+            agents = found
+        # Rank order: the chief on the largest machine.
+        agents.sort(key=lambda id_: (-self._rooms.state(id_).size, id_))
+        share = shape.slots if len(agents) == 1 else None
+        slots = tuple(
+            SlotRef(agent=id_, index=index)
+            for id_ in agents
+            for index in self._rooms.take(id_, share or self._rooms.state(id_).size)
+        )
+        if shape.capped_job:
+            self._book(allocation)
+        self._placed(allocation, agents, slots)
+        return True
+
+    def _placed(self, allocation: Allocation, agents: list[AgentId], slots: tuple[SlotRef, ...]) -> None:
+        ahead_of = self._head if slots else None
+        reason = "next in the queue" if ahead_of is None else f"starts beside {ahead_of}, which cannot start yet"
+        self._place.append(
+            Placement(allocation=allocation.id, agents=tuple(agents), slots=slots, reason=reason, ahead_of=ahead_of)
+        )
+
+    # -- the cap of a job --------------------------------------------------------------------------------------
+
+    def _held_by(self, job: JobId) -> int:
+        held = self._job_slots.get(job)
+        return (self._snapshot.job_slots.get(job) or 0) if held is None else held
+
+    def _under_cap(self, allocation: Allocation) -> bool:
+        cap = self._snapshot.jobs[allocation.job_id].max_slots
+        return cap is None or self._held_by(allocation.job_id) + allocation.slots_needed <= cap
+
+    def _book(self, allocation: Allocation) -> None:
+        self._job_slots[allocation.job_id] = self._held_by(allocation.job_id) + allocation.slots_needed
+
+    # -- keeping something for one that cannot start -------------------------------------------------------------
+
+    def _wait_for_leaving(self, shape: Shape, allocation: Allocation) -> bool:
+        def refuses(agent: AgentId) -> bool:
+            return self._refuses(shape, agent)
+
+        agent = self._rooms.one_agent_later(shape.slots, refuses)
+        if agent is not None:
+            return self._hold(allocation, HoldKind.VACATING, {agent: shape.slots})
+        if shape.single_node or shape.slots == 1:
+            return False
+        agents = self._rooms.whole_agents(shape.slots, refuses, later=True)
+        if agents is None:
+            return False
+        return self._hold(allocation, HoldKind.VACATING, {id_: self._rooms.state(id_).size for id_ in agents})
+
+    def _count_on_machines(self, shape: Shape, allocation: Allocation, *, launch: bool) -> bool:
+        if self._machines.cover_one(shape.slots, allocation.id, launch=launch):
+            return True
+        if shape.single_node or shape.slots == 1:
+            return False
+        present = self._machines.cover_whole(
+            shape.slots, allocation.id, lambda agent: self._refuses(shape, agent), launch=launch
+        )
+        return present is not None and (not present or self._hold(allocation, HoldKind.MACHINES, present))
+
+    def _count_on_aux(self, line: Line, allocation: Allocation) -> Verdict:
+        for verdict, launch in ((Verdict.COMING, False), (Verdict.LAUNCHABLE, True)):
+            if line.stage <= verdict:
+                if self._machines.cover_one(0, allocation.id, launch=launch):
+                    return verdict
+                line.stage = Verdict(verdict + 1)
+        return Verdict.WAITING
+
+    def _make_leave(self, line: Line, allocation: Allocation) -> bool:
+        shape = line.shape
+        if not shape.preemptible and self._rooms.softly_held:
+            return False
+        ripe_at = allocation.requested_at + timedelta(seconds=self._snapshot.policy.preemption_grace_s)
+        if self._snapshot.now < ripe_at:
+            self._ripe_at = min(ripe_at, self._ripe_at or ripe_at)
+            return False
+        claim = Claim(
+            allocation=allocation,
+            slots=shape.slots,
+            single_node=shape.single_node,
+            refuses=lambda agent: self._refuses(shape, agent),
+        )
+        eviction = self._evictions.find(claim, line)
+        if eviction is None:
+            return False
+        for victim in eviction.victims:
+            reason = f"its slots go to {allocation.id}, {self._precedence.reason(claim, victim)}"
+            self._preempt.append(Preemption(allocation=victim.id, for_allocation=allocation.id, reason=reason))
+        return self._hold(allocation, HoldKind.PREEMPTING, dict(eviction.keep))
+
+    def _reserve(self, shape: Shape, allocation: Allocation) -> bool:
+        """Keep the agents that will be free soonest, as far as can be seen, if there are such agents at all."""
+
+        def refuses(agent: AgentId) -> bool:
+            return self._refuses(shape, agent)
+
+        sizes = self._snapshot.sizes
+        if (sizes.last_key() or 0) >= shape.slots:
+            agents = self._rooms.emptiest(shape.slots, sizes.last_key() or 0, 1, refuses)
+            if agents:
+                return self._hold(allocation, HoldKind.RUNNING, {agents[0]: shape.slots}, soft=self._soft)
+        if shape.single_node:
+            return False
+        mixed = self._snapshot.policy.heterogeneous_fits
+        found = {
+            size: self._rooms.emptiest(size, size, shape.slots // size, refuses)
+            for size, count in sizes.items()
+            if size < shape.slots and (mixed or (shape.slots % size == 0 and count >= shape.slots // size))
+        }
+        parts = divide(shape.slots, {size: len(agents) for size, agents in found.items()}, mixed=mixed)
+        if parts is None:
+            return False
+        keep = {id_: size for size, count in sorted(parts.items(), reverse=True) for id_ in found[size][:count]}
+        return self._hold(allocation, HoldKind.RUNNING, keep, soft=self._soft)
+
+    def _hold(self, allocation: Allocation, kind: HoldKind, agents: dict[AgentId, int], *, soft: bool = False) -> bool:
+        for agent, slots in agents.items():
+            self._rooms.hold(agent, slots, soft=soft)
+        self._holds.append(
+            Hold(allocation=allocation.id, kind=kind, agents=tuple(sorted(agents.items(), key=itemgetter(0))))
+        )
+        return True

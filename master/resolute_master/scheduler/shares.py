@@ -1,0 +1,172 @@
+"""Who holds how much of a fair-share pool, and who waits in which order: kept beside the snapshot, in the size of a change.
+
+A job belongs to a path of groups, from the outermost to the job itself: `(job,)`, or `(workspace, user, job)` where the pool's
+shares are hierarchical. The *charge* of a group is the slots it holds, without those that are being left, over its weight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import NamedTuple
+
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import AllocationId, JobId
+from resolute_master.scheduler.order import QueueKey, Shape
+from resolute_master.scheduler.sorted_map import Meter, SortedMap
+
+Path = tuple[str, ...]
+
+
+class Member(NamedTuple):
+    """A job as a sharer."""
+
+    job: JobId
+    parents: Path
+    weight: float
+
+    @property
+    def path(self) -> Path:
+        return (*self.parents, self.job)
+
+
+class LineKey(NamedTuple):
+    """Waiting jobs that differ in nothing but what they hold: for each of them the same can be done, the poorest first."""
+
+    parents: Path
+    weight: float
+    shape: Shape
+
+
+class Turn(NamedTuple):
+    """The order within a line: the smallest charge first, then who has waited longest."""
+
+    charge: float
+    since: datetime
+    job: JobId
+
+
+class Rank(NamedTuple):
+    """Jobs of which something may be preempted, the richest of each group first."""
+
+    parents: Path
+    negative_charge: float
+    job: JobId
+
+
+Waiting = SortedMap[Shape, SortedMap[QueueKey, AllocationId]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """`held`: slots by group. `lines`: who waits. `waiting`: what each job waits with. `evictable`: what of each job may be
+    preempted. `ranks`: the jobs of `evictable` by what they hold."""
+
+    held: SortedMap[Path, int]
+    lines: SortedMap[LineKey, SortedMap[Turn, bool]]
+    waiting: SortedMap[JobId, Waiting]
+    evictable: SortedMap[JobId, SortedMap[AllocationId, bool]]
+    ranks: SortedMap[Rank, bool]
+    meter: Meter | None = field(default=None, compare=False, repr=False)
+
+    @staticmethod
+    def empty(meter: Meter | None = None) -> Shares:
+        return Shares(
+            held=SortedMap(meter=meter),
+            lines=SortedMap(meter=meter),
+            waiting=SortedMap(meter=meter),
+            evictable=SortedMap(meter=meter),
+            ranks=SortedMap(meter=meter),
+            meter=meter,
+        )
+
+    def charge(self, member: Member) -> float:
+        """Slots the job holds, over its weight."""
+        return (self.held.get(member.path) or 0) / member.weight
+
+    def with_waiting(self, member: Member, shape: Shape, key: QueueKey) -> Shares:
+        mine: Waiting = self.waiting.get(member.job) or SortedMap(meter=self.meter)
+        line = (mine.get(shape) or SortedMap(meter=self.meter)).set(key, key.allocation)
+        return self._changed(member, waiting=self.waiting.set(member.job, mine.set(shape, line)))
+
+    def without_waiting(self, member: Member, shape: Shape, key: QueueKey) -> Shares:
+        mine = self.waiting[member.job]
+        line = mine[shape].discard(key)
+        mine = mine.set(shape, line) if len(line) else mine.discard(shape)
+        return self._changed(
+            member, waiting=self.waiting.set(member.job, mine) if len(mine) else self.waiting.discard(member.job)
+        )
+
+    def with_running(self, member: Member, allocation: Allocation, *, evictable: bool) -> Shares:
+        """It holds slots and is not leaving."""
+        shares = self._changed(member, held=self._booked(member, len(allocation.held_slots)))
+        if not evictable:
+            return shares
+        mine = self.evictable.get(member.job) or SortedMap(meter=self.meter)
+        return shares._changed(member, evictable=self.evictable.set(member.job, mine.set(allocation.id, True)))
+
+    def without_running(self, member: Member, allocation: Allocation, *, evictable: bool) -> Shares:
+        shares = self
+        if evictable:
+            mine = self.evictable[member.job].discard(allocation.id)
+            of_jobs = self.evictable
+            of_jobs = of_jobs.set(member.job, mine) if len(mine) else of_jobs.discard(member.job)
+            shares = shares._changed(member, evictable=of_jobs)
+        return shares._changed(member, held=self._booked(member, -len(allocation.held_slots)))
+
+    def _booked(self, member: Member, slots: int) -> SortedMap[Path, int]:
+        held = self.held
+        for depth in range(1, len(member.path) + 1):
+            group = member.path[:depth]
+            total = (held.get(group) or 0) + slots
+            held = held.set(group, total) if total else held.discard(group)
+        return held
+
+    def _changed(
+        self,
+        member: Member,
+        *,
+        held: SortedMap[Path, int] | None = None,
+        waiting: SortedMap[JobId, Waiting] | None = None,
+        evictable: SortedMap[JobId, SortedMap[AllocationId, bool]] | None = None,
+    ) -> Shares:
+        """With new facts about one job, and its entries where the order says now."""
+        changed = replace(
+            self,
+            held=self.held if held is None else held,
+            waiting=self.waiting if waiting is None else waiting,
+            evictable=self.evictable if evictable is None else evictable,
+        )
+        lines, ranks = self.lines, self.ranks
+        before, after = self._turns(member), changed._turns(member)
+        for key, turn in before.items():
+            if after.get(key) != turn:
+                line = lines[key].discard(turn)
+                lines = lines.set(key, line) if len(line) else lines.discard(key)
+        for key, turn in after.items():
+            if before.get(key) != turn:
+                lines = lines.set(key, (lines.get(key) or SortedMap(meter=self.meter)).set(turn, True))
+        old, new = self._rank(member), changed._rank(member)
+        if old != new:
+            ranks = ranks if old is None else ranks.discard(old)
+            ranks = ranks if new is None else ranks.set(new, True)
+        return replace(changed, lines=lines, ranks=ranks)
+
+    def _turns(self, member: Member) -> dict[LineKey, Turn]:
+        """Where the job stands in each line. Work without slots is not divided."""
+        mine = self.waiting.get(member.job)
+        if mine is None:
+            return {}
+        charge = self.charge(member)
+        turns = {}
+        for shape, waiting in mine.items():
+            first = waiting.first_key()
+            if shape.slots > 0 and first is not None:
+                key = LineKey(member.parents, member.weight, shape)
+                turns[key] = Turn(charge, first.requested_at, member.job)
+        return turns
+
+    def _rank(self, member: Member) -> Rank | None:
+        if member.job not in self.evictable:
+            return None
+        return Rank(member.parents, -self.charge(member), member.job)

@@ -1,0 +1,171 @@
+"""Fair share in pools small enough to count on one's fingers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import UserId
+from resolute_master.domain.job import Job
+from resolute_master.domain.pool import SchedulerKind
+from resolute_master.scheduler.explain import explain
+from resolute_master.scheduler.plan import HoldKind
+from resolute_master.scheduler.schedule import schedule
+from resolute_master.scheduler.snapshot import PoolSnapshot
+from support.pools import NOW, a_job, a_policy, an_agent, applied, gone, on, waiting
+
+
+def a_pool(slots: int, jobs: list[Job], work: list[Allocation], *, agents: int = 1, **policy: Any) -> PoolSnapshot:
+    return PoolSnapshot.build(
+        a_policy(scheduler=SchedulerKind.FAIR_SHARE, **policy),
+        [an_agent(f"a{n}", slots) for n in range(agents)],
+        jobs,
+        work,
+        now=NOW,
+    )
+
+
+def tasks(job: str, count: int, slots: int = 1, **changes: Any) -> list[Allocation]:
+    return [waiting(f"{job}-{n:03}", job, slots, second=n, **changes) for n in range(count)]
+
+
+def settled(snapshot: PoolSnapshot) -> PoolSnapshot:
+    """Plans carried out until nothing changes; who must leave has left at once and asks again."""
+    for round_ in range(100):
+        plan = schedule(snapshot)
+        if not plan.place and not plan.preempt:
+            return snapshot
+        snapshot = applied(snapshot, plan)
+        for allocation in list(snapshot.leaving()):
+            again = waiting(f"{allocation.task_id}+{round_}", allocation.job_id, allocation.slots_needed, second=3600)
+            snapshot = snapshot.after(gone(allocation)).after(again)
+    raise AssertionError("the pool does not come to rest")
+
+
+def held(snapshot: PoolSnapshot) -> dict[str, int]:
+    return dict(snapshot.job_slots.items())
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [((1.0, 1.0), {"a": 4, "b": 4}), ((3.0, 1.0), {"a": 6, "b": 2}), ((1.0, 3.0), {"a": 2, "b": 6})],
+)
+def test_slots_are_shared_by_weight(weights: tuple[float, float], expected: dict[str, int]) -> None:
+    jobs = [a_job("a", weight=weights[0]), a_job("b", weight=weights[1], second=1)]
+    assert held(settled(a_pool(8, jobs, tasks("a", 10) + tasks("b", 30)))) == expected
+
+
+def test_a_newcomer_gets_its_share_from_who_holds_everything() -> None:
+    first = settled(a_pool(8, [a_job("a")], tasks("a", 20)))
+    assert held(first) == {"a": 8}
+    both = first.after(a_job("b", second=5))
+    for task in tasks("b", 20):
+        both = both.after(task)
+    plan = schedule(both)
+    assert len(plan.preempt) == 4
+    assert held(settled(both)) == {"a": 4, "b": 4}
+
+
+def test_what_one_does_not_want_goes_to_the_others() -> None:
+    jobs = [a_job("a"), a_job("b"), a_job("c")]
+    assert held(settled(a_pool(9, jobs, tasks("a", 1) + tasks("b", 20) + tasks("c", 20)))) == {"a": 1, "b": 4, "c": 4}
+
+
+def test_a_cap_binds_and_the_rest_is_shared() -> None:
+    jobs = [a_job("a", max_slots=2), a_job("b")]
+    assert held(settled(a_pool(8, jobs, tasks("a", 20) + tasks("b", 20)))) == {"a": 2, "b": 6}
+
+
+def test_what_cannot_be_preempted_counts_for_its_job() -> None:
+    stubborn = [on(task, {"a0": (n,)}) for n, task in enumerate(tasks("a", 6, preemptible=False))]
+    pool = settled(a_pool(8, [a_job("a"), a_job("b")], [*stubborn, *tasks("b", 20), *tasks("a", 0)]))
+    assert held(pool) == {"a": 6, "b": 2}
+
+
+def test_among_equals_who_waited_longest_goes_first() -> None:
+    jobs = [a_job("a"), a_job("b"), a_job("c")]
+    work = [waiting("a", "a", second=3), waiting("b", "b", second=1), waiting("c", "c", second=2)]
+    plan = schedule(a_pool(2, jobs, work))
+    assert [p.allocation for p in plan.place] == ["b.1", "c.1"]
+
+
+def test_more_jobs_than_slots_leave_nobody_in_vain() -> None:
+    jobs = [a_job(f"j{n:02}", second=n) for n in range(20)]
+    work = [task for job in jobs for task in tasks(job.id, 3)]
+    pool = settled(a_pool(4, jobs, work, agents=2))
+    assert sorted(held(pool).values()) == [1] * 8
+
+
+def test_a_gang_larger_than_its_share_starts_although_small_ones_keep_coming() -> None:
+    """A newer small one does not take what has become free for it."""
+    jobs = [a_job("gang", second=0), a_job("small", second=1)]
+    running = [on(task, {"a0": (n,)}) for n, task in enumerate(tasks("small", 8))]
+    more = tasks("small", 4)
+    pool = a_pool(
+        8, jobs, [*running, *(waiting(f"more-{t.task_id}", "small") for t in more), waiting("gang", "gang", 8)]
+    )
+    for ended in running:
+        plan = schedule(pool)
+        assert not plan.place and not plan.preempt
+        assert [(h.allocation, h.kind) for h in plan.holds] == [("gang.1", HoldKind.RUNNING)]
+        pool = pool.after(gone(ended))
+    assert [p.allocation for p in schedule(pool).place] == ["gang.1"]
+
+
+def test_with_hierarchical_shares_splitting_work_wins_nothing() -> None:
+    jobs = [a_job("one", owner=UserId(1)), *(a_job(f"many{n}", owner=UserId(2)) for n in range(4))]
+    work = [task for job in jobs for task in tasks(job.id, 10)]
+    by_user = Counter[int]()
+    pool = settled(a_pool(8, jobs, work, hierarchical_shares=True))
+    for job in jobs:
+        by_user[job.owner] += pool.job_slots.get(job.id) or 0
+    assert by_user == {1: 4, 2: 4}
+    assert held(settled(a_pool(10, jobs, work))) == {job.id: 2 for job in jobs}, "without them it wins"
+
+
+def test_workspaces_come_before_users() -> None:
+    jobs = [
+        a_job("a", workspace_id=1, owner=UserId(1)),
+        a_job("b", workspace_id=2, owner=UserId(1)),
+        a_job("c", workspace_id=2, owner=UserId(2)),
+    ]
+    work = [task for job in jobs for task in tasks(job.id, 10)]
+    assert held(settled(a_pool(8, jobs, work, hierarchical_shares=True))) == {"a": 4, "b": 2, "c": 2}
+
+
+def test_what_has_just_begun_is_spared_until_its_time_has_come() -> None:
+    begun = 3600.0 - 60.0
+    running = [on(task, {"a0": (n,)}, second=begun) for n, task in enumerate(tasks("a", 8))]
+    pool = a_pool(8, [a_job("a"), a_job("b")], [*running, *tasks("b", 8)], min_runtime_s=300.0)
+    plan = schedule(pool)
+    assert not plan.preempt
+    assert plan.revisit_at == NOW + timedelta(seconds=240)
+    assert len(schedule(pool.at(plan.revisit_at)).preempt) == 4
+
+
+def test_who_has_just_come_waits_out_the_grace() -> None:
+    running = [on(task, {"a0": (n,)}) for n, task in enumerate(tasks("a", 8))]
+    newcomer = waiting("b", "b", second=3600.0 - 10.0)
+    pool = a_pool(8, [a_job("a"), a_job("b")], [*running, newcomer], preemption_grace_s=30.0)
+    plan = schedule(pool)
+    assert not plan.preempt
+    assert plan.revisit_at == NOW + timedelta(seconds=20)
+    assert [p.for_allocation for p in schedule(pool.at(plan.revisit_at)).preempt] == ["b.1"]
+
+
+def test_work_without_slots_is_not_divided() -> None:
+    jobs = [a_job("a"), a_job("b")]
+    plan = schedule(a_pool(1, jobs, tasks("a", 3, 0) + tasks("b", 1), max_aux_containers_per_agent=2))
+    assert sorted(p.allocation for p in plan.place) == ["a-000.1", "a-001.1", "b-000.1"]
+
+
+def test_the_reason_for_a_preemption_names_what_both_hold() -> None:
+    running = [on(task, {"a0": (n,)}) for n, task in enumerate(tasks("a", 8))]
+    pool = a_pool(8, [a_job("a", weight=2.0), a_job("b")], [*running, waiting("b", "b")])
+    (preemption,) = schedule(pool).preempt
+    assert preemption.reason == ("its slots go to b.1, whose job b holds 0 slot(s) at weight 1, against 8 at weight 2")
+    assert "Its job holds 0 slot(s) at weight 1" in " ".join(explain(pool, a_job("b").id).details)
