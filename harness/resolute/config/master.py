@@ -77,7 +77,14 @@ class PostgresDatabase(ConfigModel):
     ssl_mode: Literal["disable", "require", "verify-ca", "verify-full"] = "disable"
     """How the connection is protected."""
     ssl_root_cert: Text = ""
-    """File of the authority of its certificate."""
+    """File of the authority of its certificate; empty takes those that the machine trusts."""
+
+    @model_validator(mode="after")
+    def _certificate_is_used(self) -> Self:
+        if self.ssl_root_cert and self.ssl_mode == "disable":
+            text = "has no effect while ssl_mode is 'disable'; set ssl_mode to verify-full, or remove it"
+            raise broken_at((("ssl_root_cert",), text, self.ssl_root_cert))
+        return self
 
     @model_validator(mode="before")
     @classmethod

@@ -126,7 +126,6 @@ WARNED_KEYS: tuple[NotActedOn, ...] = (
 _OFF: tuple[Any, ...] = ({"enabled": False}, {})
 
 MASTER_KEYS: tuple[NotActedOn, ...] = (
-    NotActedOn(path="db.type", accepted=("sqlite",), reason="PostgreSQL is not available yet; use sqlite"),
     NotActedOn(
         path="resource_pools[].provider.type",
         accepted=(None, "local"),

@@ -121,7 +121,6 @@ def test_one_mistake_is_one_line(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("raw", "path"),
     [
-        ({"db": {"host": "h", "user": "u", "password": "p", "name": "n"}}, "db.type"),
         (one_pool(provider=AWS), "resource_pools[0].provider.type"),
         (
             one_pool(task_container_defaults={"startup_hook": "x"}),
