@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+from support.docker import DockerEngine, docker_engine, engine_installed
 from support.postgres import PostgresServer, find_programs, postgres_server
 
 COMPAT_PYTHON = Path(__file__).resolve().parent.parent / ".venv-compat" / "bin" / "python"
@@ -35,6 +37,7 @@ def _namespaces() -> bool:
 PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "namespaces": (_namespaces, "a kernel that allows mount namespaces (root, or user namespaces)"),
     "torch": (lambda: importlib.util.find_spec("torch") is not None, "pip install 'resolute[torch]'"),
+    "docker": (engine_installed, "apt-get install docker.io (and run as root)"),
     "postgres": (lambda: find_programs() is not None, "apt-get install postgresql"),
     "determined": (COMPAT_PYTHON.exists, "make .venv-compat (installs the released client determined==0.38.1)"),
 }
@@ -75,6 +78,16 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """The session's PostgreSQL server. A test takes a database of its own from it and neither stops nor kills it."""
-    with postgres_server() as server:
+    """The session's PostgreSQL server. A test takes a database of its own from it and neither stops nor kills it.
+
+    So nothing has to survive a power cut, and it is not waited for the disk; `postgres_server()` gives a durable one.
+    """
+    with postgres_server(settings={"fsync": "off", "full_page_writes": "off"}) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def docker() -> Iterator[DockerEngine]:
+    """An own container engine with the test images; ended with the test run."""
+    with docker_engine() as engine:
+        yield engine
