@@ -53,7 +53,14 @@ class Unauthenticated(ResoluteError):
 
 
 class LimitExceeded(ResoluteError):
-    """A named limit was reached; the text names it."""
+    """A named limit was reached; the text names it.
+
+    With `retry_after_s` it is one that passes by itself: nothing was done, and the same request may succeed after so long.
+    """
+
+    def __init__(self, text: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(text)
+        self.retry_after_s = retry_after_s
 
 
 class Unavailable(ResoluteError):

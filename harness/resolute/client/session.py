@@ -24,10 +24,13 @@ Progress = Callable[[int, int], None]
 _IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE", "OPTIONS"})
 _PIECE = 256 * 1024
 
+TOO_MANY = 429
+LONGEST_PAUSE_S = 30.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How often to try again, for verbs that may be repeated. The n-th pause is `backoff_s * 2**n`, at most 30 s."""
+    """How often to try again, for verbs that may be repeated. The n-th pause is `backoff_s * 2**n`, at most `LONGEST_PAUSE_S`."""
 
     total: int = 5
     backoff_s: float = 0.5
@@ -35,7 +38,7 @@ class Retry:
 
     def pause_s(self, failures: int) -> float:
         """Seconds to wait after so many failures; the first repeat comes at once."""
-        return 0.0 if failures <= 1 else min(30.0, self.backoff_s * float(2 ** (failures - 1)))
+        return 0.0 if failures <= 1 else min(LONGEST_PAUSE_S, self.backoff_s * float(2 ** (failures - 1)))
 
 
 NO_RETRY = Retry(total=0)
@@ -139,20 +142,25 @@ class Session:
         """
         content = None if body is None else json.dumps(to_wire(body), allow_nan=False).encode()
         policy = retry if retry is not None else self.retry
-        tries = 1 + (policy.total if method in _IDEMPOTENT else 0)
+        tries = 1 + policy.total
         for failures in range(1, tries + 1):
             final = failures == tries
+            repeatable = method in _IDEMPOTENT and not final
             try:
                 response = self._send(method, path, query, content, progress)
             except MasterUnreachable:
-                if final:
+                if not repeatable:
                     raise
+                asked_s = 0.0
             else:
                 if response.status_code == 200:
                     return self._json(response)
-                if final or response.status_code not in policy.statuses:
+                asked_s = _retry_after_s(response)
+                # With 429 and a time the master has done nothing: any call may then be repeated.
+                refused_for_now = response.status_code == TOO_MANY and asked_s > 0 and not final
+                if not refused_for_now and not (repeatable and response.status_code in policy.statuses):
                     raise error_of(response.status_code, response.content, str(response.request.url))
-            self._pause(policy.pause_s(failures))
+            self._pause(max(policy.pause_s(failures), min(asked_s, LONGEST_PAUSE_S)))
         raise AssertionError("the last attempt returns or raises")
 
     def _send(
@@ -232,6 +240,12 @@ class Session:
 
 def _params(query: object) -> httpx.QueryParams | None:
     return None if query is None else httpx.QueryParams(urlencode(to_query(query)))
+
+
+def _retry_after_s(response: httpx.Response) -> float:
+    """The number in a `Retry-After`, 0 without one."""
+    header = response.headers.get("Retry-After", "")
+    return float(header) if header.isascii() and header.isdigit() else 0.0
 
 
 def _in_pieces(content: bytes, progress: Progress) -> Iterator[bytes]:

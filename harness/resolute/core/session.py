@@ -33,6 +33,8 @@ from resolute.launch.task_info import TaskInfo
 logger = logging.getLogger("resolute.core.session")
 
 RETRY_STATUSES = frozenset({502, 503, 504})
+TOO_MANY = 429
+"""Tried again only where the master says after how long: then it has done nothing and may have room soon."""
 DEFAULT_TIMEOUT_S = 60.0
 
 
@@ -133,10 +135,11 @@ class Session:
         wait_s = self._retry.first_wait_s
         while True:
             try:
-                status, answer = self._exchange(verb, target, payload, timeout_s)
-                if status not in RETRY_STATUSES:
+                status, answer, retry_after_s = self._exchange(verb, target, payload, timeout_s)
+                if status not in RETRY_STATUSES and (status != TOO_MANY or retry_after_s is None):
                     return _decoded(status, answer, path)
                 problem, timed_out = f"HTTP {status}: {_error_text(answer)}", False
+                wait_s = max(wait_s, min(retry_after_s or 0.0, self._retry.longest_wait_s))
             except (OSError, http.client.HTTPException) as error:
                 self._drop_connection()
                 problem = f"{type(error).__name__}: {error}"
@@ -165,7 +168,9 @@ class Session:
                     pass  # already gone, which is what we want
             connection.close()
 
-    def _exchange(self, verb: str, target: str, payload: bytes | None, timeout_s: float) -> tuple[int, bytes]:
+    def _exchange(
+        self, verb: str, target: str, payload: bytes | None, timeout_s: float
+    ) -> tuple[int, bytes, float | None]:
         connection = self._connection()
         fresh = connection.sock is None
         headers = {"Accept": "application/json", "Grpc-Metadata-x-allocation-token": f"Bearer {self._token}"}
@@ -177,7 +182,7 @@ class Session:
         try:
             connection.request(verb, target, body=payload, headers=headers)
             response = connection.getresponse()
-            return response.status, response.read()
+            return response.status, response.read(), _seconds(response.getheader("Retry-After"))
         except (http.client.RemoteDisconnected, ConnectionError):
             if fresh or self._closed.is_set():
                 raise
@@ -227,6 +232,11 @@ class _NamedHTTPSConnection(http.client.HTTPSConnection):
     def connect(self) -> None:
         http.client.HTTPConnection.connect(self)
         self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._server_name)
+
+
+def _seconds(header: str | None) -> float | None:
+    """The number in a `Retry-After`; a date there is no answer of our master."""
+    return float(header) if header is not None and header.isascii() and header.isdigit() else None
 
 
 def _tls_context(cert_file: str | None) -> ssl.SSLContext:
