@@ -19,6 +19,7 @@ from resolute_agent.runtimes.base import STREAMS, LaunchFailed, LaunchRefused, R
 from resolute_agent.runtimes.process import PrivateRoots, ProcessRuntime
 from resolute_agent.runtimes.scripted import ScriptedRuntime
 from support.agent_scripts import a_container, a_context
+from support.docker_agents import agents_of
 
 Reopen = Callable[[], Awaitable[Runtime]]
 """The runtime as the next agent process on the same machine gets it."""
@@ -28,6 +29,7 @@ RUNTIMES = [
     "process, plain",
     pytest.param("process, private", marks=pytest.mark.needs("namespaces")),
     pytest.param("process, private, as an ordinary user", marks=pytest.mark.needs("namespaces")),
+    pytest.param("docker", marks=pytest.mark.needs("docker")),
 ]
 
 
@@ -41,6 +43,10 @@ async def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
         yield same
         await machine.power_off()
+        return
+    if request.param == "docker":
+        async with agents_of(request.getfixturevalue("docker"), tmp_path / "agent") as agents:
+            yield agents.next
         return
     opened: list[Runtime] = []
 
@@ -144,9 +150,10 @@ async def test_a_forgotten_container_is_not_adopted_and_its_id_is_free(runtime: 
     await end_of(runtime)
     await runtime.forget("c1")
     await runtime.forget("c1")
-    assert await (await reopen()).adopt() == ()
-    await runtime.start(a_container("exit 2"), a_context())
-    assert (await end_of(runtime)).code == 2
+    successor = await reopen()
+    assert await successor.adopt() == ()
+    await successor.start(a_container("exit 2"), a_context())
+    assert (await end_of(successor)).code == 2
 
 
 async def test_a_living_container_is_not_forgotten(runtime: Runtime) -> None:

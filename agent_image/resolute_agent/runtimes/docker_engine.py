@@ -1,0 +1,238 @@
+"""The edge to a container engine: commands through the Docker SDK in a few threads, streams through asyncio.
+
+The SDK is synchronous: more than four commands at once do not make an engine faster (measured), so four threads carry
+them. What goes on for as long as a container lives, its output and its end, needs no thread but a connection each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import aiohttp
+from docker import APIClient
+from docker.errors import APIError, DockerException
+from docker.utils import parse_repository_tag
+from requests import RequestException
+
+from resolute.errors import InvalidInput, ResoluteError
+from resolute_agent.runtimes.docker_watch import ask_engine
+
+T = TypeVar("T")
+
+DEFAULT_HOST = "unix:///var/run/docker.sock"
+COMMAND_THREADS = 4
+PULL_THREADS = 2
+"""Pulls take minutes; they must not keep containers from being started and ended."""
+COMMAND_TIMEOUT_S = 120
+PULL_TIMEOUT_S = 900
+"""Longest silence in a pull: unpacking one large layer is silent."""
+CONNECT_TIMEOUT_S = 10.0
+READ_BYTES = 64 * 1024
+
+
+class EngineError(ResoluteError):
+    """The engine refused a command; `status` is that of its answer."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class EngineGone(ResoluteError):
+    """The engine does not answer; the text says where it was looked for."""
+
+
+class PullFailed(ResoluteError):
+    """An image could not be pulled. `final`: it would not be the next time either."""
+
+    def __init__(self, text: str, *, final: bool) -> None:
+        super().__init__(text)
+        self.final = final
+
+
+class PullStopped(ResoluteError):
+    """The pull was given up because nobody wants the image any more."""
+
+
+def socket_of(host: str) -> str:
+    """The path of the engine's socket. Raises `InvalidInput` for an engine elsewhere: it could not see our files."""
+    if not host.startswith("unix:///"):
+        raise InvalidInput(
+            f"docker_host: {host!r} is no socket of this machine; write unix:///path/to/docker.sock. Containers share "
+            "directories with the agent, so their engine must run on the same machine"
+        )
+    return host.removeprefix("unix://")
+
+
+class Engine:
+    """One engine, reached through `host`. Close it when it is not needed any more."""
+
+    def __init__(self, host: str = DEFAULT_HOST) -> None:
+        self.host = host
+        self.socket = socket_of(host)
+        self._gone = f"no container engine answers at {host}; is the Docker engine running, and may this user use it?"
+        try:
+            ask_engine(self.socket, "GET", "/_ping")
+            self._client = APIClient(base_url=host, version="auto", timeout=COMMAND_TIMEOUT_S)
+        except (OSError, DockerException) as error:
+            raise EngineGone(f"{self._gone} ({error})") from error
+        self._threads = ThreadPoolExecutor(COMMAND_THREADS, "docker")
+        self._pulls = ThreadPoolExecutor(PULL_THREADS, "docker-pull")
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        """End the streams and wait for commands that are under way."""
+        if self._session is not None:
+            await self._session.close()
+        await asyncio.to_thread(self._threads.shutdown)
+        self._pulls.shutdown(wait=False, cancel_futures=True)
+        self._client.close()
+
+    # ------------------------------------------------------------------------------------------------------- commands
+
+    async def image(self, name: str) -> Mapping[str, Any] | None:
+        """What the engine knows of an image; `None` when it has none of this name."""
+        return await self._found(lambda: self._client.inspect_image(name))
+
+    async def create(self, body: Mapping[str, Any], name: str) -> None:
+        await self._command(lambda: self._client.create_container_from_config(dict(body), name=name))
+
+    async def start(self, name: str) -> None:
+        await self._command(lambda: self._client.start(name))
+
+    async def inspect(self, name: str) -> Mapping[str, Any] | None:
+        """The container's state; `None` when there is none of this name."""
+        return await self._found(lambda: self._client.inspect_container(name))
+
+    async def remove(self, name: str) -> None:
+        """Kill the container if it lives, and remove it. That there is none is success."""
+        try:
+            await self._command(lambda: self._client.remove_container(name, force=True, v=True))
+        except EngineError as error:
+            being_removed = error.status == 409 and "already in progress" in str(error)
+            if error.status != 404 and not being_removed:
+                raise
+
+    async def run_inside(self, name: str, command: list[str]) -> None:
+        """Run a command in a running container to its end; what it says is given up."""
+
+        def run() -> None:
+            made = self._client.exec_create(name, command, stdout=False, stderr=False)
+            self._client.exec_start(made["Id"], detach=True)
+
+        await self._command(run)
+
+    async def owned(self, label: str, value: str) -> list[str]:
+        """Names of all containers with this label, in whatever state."""
+        listed = await self._command(lambda: self._client.containers(all=True, filters={"label": f"{label}={value}"}))
+        return sorted(names[0].removeprefix("/") for each in listed if (names := each["Names"]))
+
+    async def pull(
+        self,
+        image: str,
+        auth: Mapping[str, str] | None,
+        *,
+        stop: threading.Event,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Pull an image. `progress` is told in short lines, from another thread. Raises `PullFailed` and `PullStopped`."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._pulls, lambda: self._pull(image, auth, stop, progress))
+
+    def _pull(
+        self, image: str, auth: Mapping[str, str] | None, stop: threading.Event, progress: Callable[[str], None]
+    ) -> None:
+        repository, tag = parse_repository_tag(image)
+        client = APIClient(base_url=self.host, version="auto", timeout=PULL_TIMEOUT_S)
+        try:
+            given = dict(auth) if auth else None
+            for line in client.pull(repository, tag=tag or "latest", stream=True, decode=True, auth_config=given):
+                if stop.is_set():
+                    raise PullStopped(f"the pull of {image!r} was stopped")
+                if "error" in line:
+                    raise _pull_failed(image, str(line["error"]))
+                progress(_shown(line))
+        except APIError as error:
+            raise _pull_failed(image, str(error.explanation or error)) from error
+        except (DockerException, RequestException) as error:
+            raise PullFailed(f"image {image!r} was not pulled: {self._gone} ({error})", final=False) from error
+        finally:
+            client.close()
+
+    async def _found(self, command: Callable[[], T]) -> T | None:
+        try:
+            return await self._command(command)
+        except EngineError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def _command(self, command: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: self._translated(command))
+
+    def _translated(self, command: Callable[[], T]) -> T:
+        try:
+            return command()
+        except APIError as error:
+            status = error.response.status_code if error.response is not None else 500
+            raise EngineError(status, str(error.explanation or error)) from error
+        except (DockerException, RequestException) as error:
+            raise EngineGone(f"{self._gone} ({error})") from error
+
+    # -------------------------------------------------------------------------------------------------------- streams
+
+    async def output(self, name: str, *, follow: bool, tail: int | None = None) -> AsyncIterator[bytes]:
+        """The container's output from its beginning, or its last `tail` entries, in frames with times.
+
+        With `follow` it ends when the container has. Raises `EngineGone` and `EngineError`.
+        """
+        options = f"stdout=1&stderr=1&timestamps=1&follow={int(follow)}&tail={'all' if tail is None else tail}"
+        url = f"http://engine/containers/{quote(name, safe='')}/logs?{options}"
+        try:
+            async with self._stream_session().get(url) as answer:
+                if answer.status != 200:
+                    raise EngineError(answer.status, (await answer.text()).strip())
+                async for piece in answer.content.iter_chunked(READ_BYTES):
+                    yield piece
+        except aiohttp.ClientError as error:
+            raise EngineGone(f"{self._gone} ({error})") from error
+
+    def _stream_session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.UnixConnector(path=self.socket, limit=0),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
+            )
+        return self._session
+
+
+def _shown(line: Mapping[str, Any]) -> str:
+    return " ".join(str(line[key]) for key in ("id", "status", "progress") if line.get(key))
+
+
+_FINAL = (
+    "not found",
+    "manifest unknown",
+    "denied",
+    "unauthorized",
+    "authentication required",
+    "no basic auth",
+    "invalid",
+)
+
+
+def _pull_failed(image: str, said: str) -> PullFailed:
+    """What an engine says of a pull that failed, and what to do about it."""
+    final = any(word in said.lower() for word in _FINAL)
+    if any(word in said.lower() for word in ("denied", "unauthorized", "authentication", "no basic auth")):
+        advice = "check the name; if the image is private, give credentials in environment.registry_auth"
+    elif final:
+        advice = "check environment.image"
+    else:
+        advice = "check that this machine reaches the registry"
+    return PullFailed(f"image {image!r} cannot be pulled: {said}; {advice}", final=final)

@@ -1,0 +1,274 @@
+"""An own Docker engine for tests, with images that are made here: nothing is downloaded.
+
+    with docker_engine() as engine:
+        engine.host            # unix://...
+        engine.kill()          # the engine dies; with live-restore its containers go on
+        engine.start()
+
+The base image is this interpreter, the libraries that it needs and a few programs of the host; the task image is built
+on it with `docker build`, as a user's would be.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from docker import APIClient
+
+from resolute_agent.runtimes.docker_watch import ask_engine
+
+BASE, TASK, RELEASED = "resolute-test/base:1", "resolute-test/task:1", "resolute-test/released:1"
+READY_S = 60.0
+PROGRAMS = """
+    sh bash cat chmod cp date dd df echo env false head id ls mkdir mv readlink rm sed setsid sleep stat tail tee touch true
+    wc sort kill
+""".split()  # noqa: SIM905
+FOLDERS = (
+    "etc",
+    "run",
+    "tmp",
+    "var",
+    "var/tmp",
+    "root",
+    "usr",
+    "usr/bin",
+    "usr/lib",
+    "usr/lib64",
+    "dev",
+    "proc",
+    "sys",
+)
+_SKIPPED = {"test", "idlelib", "turtledemo", "ensurepip", "lib2to3", "site-packages", "dist-packages", "tkinter"}
+
+
+def engine_installed() -> bool:
+    """Whether an own engine can be started here: it needs root."""
+    return shutil.which("dockerd") is not None and os.geteuid() == 0
+
+
+class DockerEngine:
+    """One engine with a private data directory, socket and containerd."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        self.directory = directory
+        self.host = f"unix://{directory}/docker.sock"
+        self._arguments = arguments
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = ["dockerd", "--data-root", str(self.directory / "data"), "--exec-root", str(self.directory / "exec")]
+        command += ["--pidfile", str(self.directory / "pid"), "-H", self.host, "--live-restore", *self._arguments]
+        (self.directory / "pid").unlink(missing_ok=True)
+        with (self.directory / "dockerd.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        end = time.monotonic() + READY_S
+        while True:
+            with suppress(OSError):
+                if ask_engine(f"{self.directory}/docker.sock", "GET", "/_ping")[0] == 200:
+                    return
+            if time.monotonic() > end or self._process.poll() is not None:
+                raise AssertionError(f"dockerd did not start: {self.log()[-3000:]}")
+            time.sleep(0.05)
+
+    @contextmanager
+    def client(self) -> Iterator[APIClient]:
+        client = APIClient(base_url=self.host, version="auto", timeout=120)
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def kill(self) -> None:
+        """As a crash would: the engine is gone, what it started is not."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> None:
+        """End containers, engine and its containerd, whatever state they are in."""
+        assert self._process is not None
+        if self._process.poll() is not None:
+            self.start()
+        with self.client() as client:
+            for each in client.containers(all=True):
+                client.remove_container(each["Id"], force=True)
+        self._process.terminate()
+        self._process.wait(30)
+        containerd = self.directory / "exec" / "containerd" / "containerd.pid"
+        if containerd.exists():  # with live-restore the engine leaves it running
+            with suppress(ProcessLookupError, ValueError):
+                os.kill(int(containerd.read_text()), signal.SIGTERM)
+        self._unmount()
+
+    def _unmount(self) -> None:
+        with open("/proc/self/mounts") as mounts:
+            places = [line.split()[1] for line in mounts if f" {self.directory}/" in line]
+        for place in sorted(places, reverse=True):
+            subprocess.run(["umount", "-l", place], check=False, capture_output=True)
+
+    def log(self) -> str:
+        return (self.directory / "dockerd.log").read_text(errors="replace")
+
+    def containers(self, **labels: str) -> list[dict[str, Any]]:
+        """All containers with these labels, in whatever state."""
+        wanted = [f"{name}={value}" for name, value in labels.items()]
+        with self.client() as client:
+            listed: list[dict[str, Any]] = client.containers(all=True, filters={"label": wanted})
+        return listed
+
+    def build(self, tag: str, text: str, context: Iterable[tuple[Path, str]] = ()) -> None:
+        """`docker build` of a Dockerfile's text, with files of this machine as its context."""
+        archive = io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w") as tar:
+            info = tarfile.TarInfo("Dockerfile")
+            info.size = len(text.encode())
+            tar.addfile(info, io.BytesIO(text.encode()))
+            for path, name in context:
+                tar.add(path, name, filter=_wanted)
+        archive.seek(0)
+        with self.client() as client:
+            for line in client.build(fileobj=archive, custom_context=True, tag=tag, rm=True, decode=True):
+                if "error" in line:
+                    raise AssertionError(f"docker build of {tag}: {line['error']}")
+
+    def has(self, tag: str) -> bool:
+        with self.client() as client:
+            return bool(client.images(name=tag))
+
+
+@contextmanager
+def docker_engine(*arguments: str) -> Iterator[DockerEngine]:
+    """An engine that has the base and the task image; everything of it is gone afterwards."""
+    directory = Path(tempfile.mkdtemp(prefix="resolute-docker-"))
+    engine = DockerEngine(directory, *arguments)
+    engine.start()
+    try:
+        import_base(engine)
+        engine.build(TASK, f"FROM {BASE}\nENV MADE_BY=docker-build\nENV IMAGE_PATH_ENTRY=/usr/bin\n")
+        yield engine
+    finally:
+        engine.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def import_base(engine: DockerEngine) -> None:
+    """`docker import` of this machine's interpreter, libraries and programs."""
+    archive = engine.directory / "base.tar"
+    _write_base(archive)
+    repository, tag = BASE.split(":")
+    with engine.client() as client:
+        client.import_image_from_file(str(archive), repository=repository, tag=tag, changes=["ENV LANG=C.UTF-8"])
+    archive.unlink()
+
+
+def build_released(engine: DockerEngine, site_packages: Path) -> None:
+    """A task image with the released client and its dependencies in the image's own interpreter."""
+    if not engine.has(RELEASED):
+        text = f"FROM {BASE}\nCOPY site-packages {sysconfig.get_path('purelib', vars=_base_vars())}\n"
+        engine.build(RELEASED, text, [(site_packages, "site-packages")])
+
+
+def _wanted(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    skipped = ("/pip/", "/discovery_cache/documents/", "/tests/", "/fontTools/")
+    return None if any(part in f"/{info.name}/" for part in skipped) else info
+
+
+def _base_vars() -> dict[str, str]:
+    return {"base": sys.base_prefix, "platbase": sys.base_prefix}
+
+
+def _write_base(archive: Path) -> None:
+    python = os.path.realpath(sys._base_executable)  # type: ignore[attr-defined]
+    stdlib = Path(sysconfig.get_path("stdlib"))
+    programs = [found for name in PROGRAMS if (found := shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin"))]
+    extensions = [str(path) for path in (stdlib / "lib-dynload").glob("*.so")]
+    libraries = _libraries([python, *programs, *extensions])
+    with tarfile.open(archive, "w") as tar:
+        written = set(FOLDERS)
+        for folder in FOLDERS:
+            _add_folder(tar, folder)
+        for link in ("bin", "lib", "lib64"):
+            _add_link(tar, link, f"usr/{link}")
+        for path in [python, *programs, *libraries]:
+            _add_file(tar, path, written)
+        for path in sorted(stdlib.rglob("*")):
+            inside = path.relative_to(stdlib).parts
+            if not _SKIPPED & set(inside) and not inside[0].startswith("config-") and path.is_file():
+                _add_file(tar, str(path), written)
+        if python != "/usr/bin/python3":
+            _add_link(tar, "usr/bin/python3", python)
+        passwd = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"
+        for name, text in (
+            ("passwd", passwd),
+            ("group", "root:x:0:\nnogroup:x:65534:\n"),
+            ("nsswitch.conf", "hosts: files dns\n"),
+        ):
+            info = tarfile.TarInfo(f"etc/{name}")
+            info.size = len(text)
+            tar.addfile(info, io.BytesIO(text.encode()))
+
+
+def _libraries(binaries: list[str]) -> list[str]:
+    """What `ldd` names, and what is loaded by name only."""
+    said = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=False).stdout
+    found = set(re.findall(r"(/\S+\.so\S*) \(0x", said))
+    folder = next(Path(path).parent for path in found if "/libc.so" in path)
+    for pattern in (
+        "libpthread.so*",
+        "libdl.so*",
+        "librt.so*",
+        "libutil.so*",
+        "libgcc_s.so*",
+        "libstdc++.so*",
+        "libnss_*",
+        "libresolv.so*",
+    ):
+        found |= {str(path) for path in folder.glob(pattern)}
+    return sorted(found)
+
+
+def _add_file(tar: tarfile.TarFile, path: str, written: set[str]) -> None:
+    """A file under its own path with `/lib` and `/bin` read as `/usr/lib` and `/usr/bin`, its links resolved."""
+    for prefix in ("/lib/", "/lib64/", "/bin/", "/sbin/"):
+        if path.startswith(prefix):
+            path = f"/usr{path}"
+    if path.strip("/") in written:
+        return
+    written.add(path.strip("/"))
+    for parent in reversed(Path(path).parents):
+        name = str(parent).strip("/")
+        if name and name not in written:
+            written.add(name)
+            _add_folder(tar, name)
+    info = tar.gettarinfo(os.path.realpath(path), path.strip("/"))
+    info.uid = info.gid = 0
+    with open(path, "rb") as file:
+        tar.addfile(info, file)
+
+
+def _add_folder(tar: tarfile.TarFile, name: str) -> None:
+    info = tarfile.TarInfo(name)
+    info.type = tarfile.DIRTYPE
+    info.mode = 0o1777 if name.endswith("tmp") else 0o755
+    tar.addfile(info)
+
+
+def _add_link(tar: tarfile.TarFile, name: str, target: str) -> None:
+    info = tarfile.TarInfo(name)
+    info.type = tarfile.SYMTYPE
+    info.linkname = target
+    tar.addfile(info)

@@ -1,0 +1,85 @@
+"""Docker runtimes over an own engine, one after the other as agent processes on one machine are."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from resolute.wire.agent_link import ContainerSpec
+from resolute_agent.runtimes.base import TaskContext
+from resolute_agent.runtimes.docker import DockerRuntime
+from resolute_agent.runtimes.docker_engine import Engine
+from resolute_agent.runtimes.docker_request import LABEL_OWNER, EngineOptions
+from resolute_agent.runtimes.docker_watch import WATCH_LOCK
+from support.agent_processes import eventually
+from support.docker import TASK, DockerEngine
+
+
+class TaskImageRuntime(DockerRuntime):
+    """Runs what names no image in the task image, without a network of its own: that is the quickest."""
+
+    async def start(self, spec: ContainerSpec, context: TaskContext) -> None:
+        if not spec.image:
+            spec = replace(spec, image=TASK, options=replace(spec.options, network_mode="host"))
+        await super().start(spec, context)
+
+
+class Agents:
+    """The runtimes of one directory: each `next` ends the one before, as the death of its process would."""
+
+    def __init__(self, engine: DockerEngine, directory: Path, options: EngineOptions) -> None:
+        self.engine = engine
+        self.directory = directory
+        self._options = options
+        self._opened: DockerRuntime | None = None
+
+    async def next(self) -> DockerRuntime:
+        await self.close()
+        self._opened = await TaskImageRuntime.open(self.directory, Engine(self.engine.host), self._options)
+        return self._opened
+
+    async def close(self) -> None:
+        if self._opened is not None:
+            await self._opened.close()
+            self._opened = None
+
+    def containers(self) -> list[str]:
+        """The names of what the engine has of this agent, in whatever state."""
+        label = {LABEL_OWNER: str(self.directory)}
+        return sorted(each["Names"][0] for each in self.engine.containers(**label))
+
+
+@asynccontextmanager
+async def agents_of(
+    engine: DockerEngine, directory: Path, options: EngineOptions | None = None
+) -> AsyncIterator[Agents]:
+    """Ends everything afterwards: the containers, and the watch, which leaves when it has nothing to watch."""
+    agents = Agents(engine, directory, options or EngineOptions())
+    try:
+        yield agents
+    finally:
+        last = await agents.next()
+        for found in await last.adopt():
+            await last.kill(found.container_id, 0.0)
+            await last.wait(found.container_id)
+            await last.forget(found.container_id)
+        await agents.close()
+        assert agents.containers() == []
+        await eventually(lambda: not watched(directory))
+
+
+def watched(directory: Path) -> bool:
+    """Whether a watch of this directory lives."""
+    import fcntl
+
+    lock = directory / WATCH_LOCK
+    if not lock.exists():
+        return False
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
