@@ -17,7 +17,12 @@ def show(cli: Invocation, args: argparse.Namespace) -> None:
     master: dict[str, str] = {"cluster_id": "", "master_id": "", "version": ""}
     try:
         info = Cluster(cli.anonymous()).info()
-        master = {"cluster_id": info.cluster_id, "master_id": info.master_id, "version": info.version}
+        master = {
+            "cluster_id": info.cluster_id,
+            "master_id": info.master_id,
+            "version": info.version,
+            "resolute_version": info.resolute_version,
+        }
     except ResoluteError as error:
         cli.render.warning(str(error))
     cli.render.value({"client": {"version": client_version()}, "master": master, "master_address": cli.master})

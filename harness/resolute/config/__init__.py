@@ -14,7 +14,7 @@ from resolute.config.checkpoint_storage import DirectoryStorage, SharedFsStorage
 from resolute.config.defaults import experiment_defaults, generated_name
 from resolute.config.durations import format_duration, parse_duration
 from resolute.config.errors import InvalidConfig, Problem
-from resolute.config.experiment import ExperimentConfig, mask_experiment, parse_experiment
+from resolute.config.experiment import ExperimentConfig, mask_experiment, parse_experiment, parse_template
 from resolute.config.lengths import Length
 from resolute.config.master import (
     DEFAULT_MASTER_CONFIG_PATH,
@@ -63,5 +63,6 @@ __all__ = [
     "parse_duration",
     "parse_experiment",
     "parse_master_config",
+    "parse_template",
     "runtime_warnings",
 ]

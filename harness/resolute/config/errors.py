@@ -118,9 +118,17 @@ def show_value(value: object) -> str:
     return text if len(text) <= MAX_VALUE_LENGTH else text[: MAX_VALUE_LENGTH - 3] + "..."
 
 
-def problems_of(error: ValidationError, sources: Mapping[Location, str] | None = None) -> tuple[Problem, ...]:
-    """The leaves of a pydantic error. `sources` says which paths were set from elsewhere than the file."""
-    return tuple(_problem(details, sources or {}) for details in error.errors(include_url=False))
+def problems_of(
+    error: ValidationError, sources: Mapping[Location, str] | None = None, *, missing: bool = True
+) -> tuple[Problem, ...]:
+    """The leaves of a pydantic error. `sources` says which paths were set from elsewhere than the file.
+
+    Without `missing`, keys that are absent are no problem.
+    """
+    leaves = error.errors(include_url=False)
+    return tuple(
+        _problem(leaf, sources or {}) for leaf in leaves if missing or leaf["type"] not in ("missing", MISSING_TAG)
+    )
 
 
 def _problem(details: ErrorDetails, sources: Mapping[Location, str]) -> Problem:

@@ -167,6 +167,24 @@ def parse_experiment(
     return config
 
 
+def parse_template(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Part of a configuration, as JSON values, to be merged under what a user submits.
+
+    Anything may be missing from it. Raises InvalidConfig with every problem of what is there.
+    """
+    subject = "the template"
+    given = as_json(raw, what=subject)
+    if not isinstance(given, dict):
+        raise InvalidInput(f"{subject} must be a mapping of keys to values, but is {show_value(given)}")
+    try:
+        ExperimentConfig.model_validate(given)
+    except ValidationError as error:
+        problems = problems_of(error, missing=False)
+        if problems:
+            raise InvalidConfig(subject, problems) from None
+    return given
+
+
 def _cross_checks(config: ExperimentConfig, *, managed: bool) -> list[Problem]:
     """Rules between different parts of the configuration."""
     problems = []
@@ -214,4 +232,4 @@ def _mask_named(block: Any) -> None:
             block[key] = MASK
 
 
-__all__ = ["ExperimentConfig", "mask_experiment", "parse_experiment"]
+__all__ = ["ExperimentConfig", "mask_experiment", "parse_experiment", "parse_template"]

@@ -25,6 +25,7 @@ from resolute.wire.rest.extensions import PostStepMarksRequest, PreemptionNotice
 from resolute_master.api.authorise import Action, AllocationRef
 from resolute_master.api.call import Call, Route
 from resolute_master.api.finders import allocation_at, allocation_ref_at
+from resolute_master.api.limits import LARGE_BODY_BYTES
 from resolute_master.api.render.allocations import allocation as render_allocation
 from resolute_master.domain import commands as c
 from resolute_master.domain.agent import Agent
@@ -211,6 +212,12 @@ async def ready(call: Call, ref: AllocationRef) -> Empty:
     return Empty()
 
 
+async def waiting(call: Call, ref: AllocationRef) -> Empty:
+    """It is up, and has nothing to work on yet."""
+    await call.api.engine.submit(c.MarkWaiting(allocation=ref.id))
+    return Empty()
+
+
 async def daemon(call: Call, allocation: Allocation) -> Empty:
     container = ContainerId(call.text("resourcesId"))
     _need_member(allocation, container)
@@ -258,10 +265,11 @@ ROUTES = (
     Route("POST", f"{_SIGNALS}/pending_preemption", Action.REPORT, _ref, pending_preemption),
     Route("GET", f"{_RESOURCES}/rendezvous", Action.REPORT, _ref, rendezvous),
     Route("POST", f"{_RESOURCES}/daemon", Action.REPORT, _one, daemon),
-    Route("POST", f"{_AT}/all_gather", Action.REPORT, _one, all_gather),
+    Route("POST", f"{_AT}/all_gather", Action.REPORT, _one, all_gather, max_body=LARGE_BODY_BYTES),
     Route("POST", f"{_AT}/notify_container_running", Action.REPORT, _one, container_running),
     Route("POST", f"{_AT}/acceleratorData", Action.REPORT, _one, accelerator_data),
     Route("POST", f"{_AT}/proxy_address", Action.REPORT, _one, proxy_address),
     Route("POST", f"{_AT}/ready", Action.REPORT, _ref, ready),
+    Route("POST", f"{_AT}/waiting", Action.REPORT, _ref, waiting),
     Route("POST", f"{_AT}/step_marks", Action.REPORT, _one, step_marks),
 )

@@ -8,27 +8,37 @@ from resolute_master.api import (
     agents,
     allocations,
     checkpoint_download,
+    checkpoint_policy,
     checkpoints,
     experiments,
     extensions,
+    health,
     jobs,
     ledger,
+    lineage,
     login,
     logs,
     master,
     metrics,
+    monitoring,
     pools,
     preview,
+    retention,
     runs,
     tasks,
+    templates,
     trials,
+    unmanaged,
     users,
     workspaces,
 )
 from resolute_master.api.call import Route
-from resolute_master.api.context import CONTEXT, ApiContext
+from resolute_master.api.context import ApiContext
 from resolute_master.api.cross_origin import allow_everyone, answer_preflight
 from resolute_master.api.errors import errors
+from resolute_master.api.limits import MAX_UPLOAD_BYTES
+from resolute_master.api.opening import OPENING, Opening
+from resolute_master.api.requests import Surroundings, Unobserved
 
 ROUTES: tuple[Route, ...] = (
     *login.ROUTES,
@@ -36,10 +46,14 @@ ROUTES: tuple[Route, ...] = (
     *experiments.ROUTES,
     *metrics.ROUTES,
     *trials.ROUTES,
+    *unmanaged.ROUTES,
     *runs.ROUTES,
     *logs.ROUTES,
+    *retention.ROUTES,
     *checkpoints.ROUTES,
     *checkpoint_download.ROUTES,
+    *checkpoint_policy.ROUTES,
+    *lineage.ROUTES,
     *tasks.ROUTES,
     *allocations.ROUTES,
     *agents.ROUTES,
@@ -47,20 +61,39 @@ ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
     *users.ROUTES,
     *workspaces.ROUTES,
+    *templates.ROUTES,
     *preview.ROUTES,
     *ledger.ROUTES,
     *extensions.ROUTES,
+    *health.ROUTES,
+    *monitoring.ROUTES,
 )
 """The whole table; nothing of the API is served that is not in it."""
 
 
 def build_api(context: ApiContext) -> web.Application:
-    """The application, complete; more routes (the agents' link) may be added before it runs."""
-    cors = context.config.enable_cors
-    middlewares = [answer_preflight, errors] if cors else [errors]
-    app = web.Application(middlewares=middlewares, client_max_size=context.max_request_bytes)
-    app[CONTEXT] = context
-    if cors:
+    """The application of a master that has started, complete; more routes may be added before it runs."""
+    return build_doors(
+        Opening.opened(context),
+        Surroundings(clock=context.clock, ids=context.ids, observer=Unobserved()),
+        enable_cors=context.config.enable_cors,
+        max_request_bytes=context.max_request_bytes,
+    )
+
+
+def build_doors(
+    opening: Opening,
+    surroundings: Surroundings,
+    *,
+    enable_cors: bool = False,
+    max_request_bytes: int = MAX_UPLOAD_BYTES,
+) -> web.Application:
+    """The application of a master that starts: what it serves comes later, with `Opening.open`."""
+    middlewares = [surroundings.middleware, *([answer_preflight] if enable_cors else []), errors]
+    app = web.Application(middlewares=middlewares, client_max_size=max_request_bytes)
+    app[OPENING] = opening
+    app.on_response_prepare.append(surroundings.sent_header())
+    if enable_cors:
         app.on_response_prepare.append(allow_everyone)
     for route in ROUTES:
         app.router.add_route(route.method, route.path, route.serve)

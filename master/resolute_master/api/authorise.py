@@ -30,15 +30,19 @@ class Action(StrEnum):
     MOVE_EXPERIMENT = "move this experiment"
     CONTROL_AGENTS = "enable and disable agents"
     CONTROL_QUEUE = "change the job queue"
+    CONTROL_TEMPLATES = "change templates"
+    CLEAN_UP = "remove old logs"
     REPORT = "report for this task"
     VIEW_MASTER_CONFIG = "see the master's configuration"
     CHANGE_MASTER_CONFIG = "change the master's configuration"
     CREATE_USER = "create users"
     EDIT_USER = "change this user"
-    GRANT = "activate users or make them administrators"
+    GRANT = "rename users, activate them or make them administrators"
 
 
-ADMIN_ONLY = frozenset({Action.VIEW_MASTER_CONFIG, Action.CHANGE_MASTER_CONFIG, Action.CREATE_USER, Action.GRANT})
+ADMIN_ONLY = frozenset(
+    {Action.CLEAN_UP, Action.VIEW_MASTER_CONFIG, Action.CHANGE_MASTER_CONFIG, Action.CREATE_USER, Action.GRANT}
+)
 OWNER_OR_ADMIN = frozenset({Action.DELETE_EXPERIMENT, Action.MOVE_EXPERIMENT, Action.EDIT_USER})
 
 

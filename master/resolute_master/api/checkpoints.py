@@ -8,6 +8,7 @@ from uuid import UUID
 from resolute.errors import InvalidInput
 from resolute.wire.rest.checkpoints import Checkpoint as WireCheckpoint
 from resolute.wire.rest.checkpoints import (
+    CheckpointsRemoveFilesRequest,
     DeleteCheckpointsRequest,
     GetCheckpointResponse,
     PatchCheckpointsRequest,
@@ -23,6 +24,7 @@ from resolute_master.api.listing import show_checkpoint
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.commands import (
     DeleteCheckpoints,
+    RemoveCheckpointFiles,
     ReportCheckpoint,
     SetCheckpointMetadata,
     SetCheckpointResources,
@@ -127,7 +129,21 @@ async def delete(call: Call, checkpoints: tuple[Checkpoint, ...]) -> Empty:
     return Empty()
 
 
+async def _thinned(call: Call) -> tuple[Checkpoint, ...]:
+    return await _all(call, (await call.body(CheckpointsRemoveFilesRequest)).checkpoint_uuids)
+
+
+async def remove_files(call: Call, checkpoints: tuple[Checkpoint, ...]) -> Empty:
+    """Answered when it is ordered; the files go afterwards, and then the checkpoint says what is left."""
+    if not checkpoints:
+        raise InvalidInput("checkpointUuids: name at least one checkpoint")
+    globs = (await call.body(CheckpointsRemoveFilesRequest)).checkpoint_globs
+    await call.api.engine.submit(RemoveCheckpointFiles(uuids=tuple(c.uuid for c in checkpoints), globs=globs))
+    return Empty()
+
+
 ROUTES = (
+    Route("POST", "/api/v1/checkpoints/rm", Action.CONTROL_EXPERIMENT, _thinned, remove_files),
     Route("POST", "/api/v1/checkpoints", Action.REPORT, _reported_by, report),
     Route("PATCH", "/api/v1/checkpoints", Action.REPORT, _patched, patch),
     Route("DELETE", "/api/v1/checkpoints", Action.CONTROL_EXPERIMENT, _deleted, delete),

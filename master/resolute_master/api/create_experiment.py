@@ -9,7 +9,14 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from resolute.config import ExperimentConfig, experiment_defaults, load_yaml, parse_experiment, runtime_warnings
+from resolute.config import (
+    ExperimentConfig,
+    experiment_defaults,
+    load_yaml,
+    merge,
+    parse_experiment,
+    runtime_warnings,
+)
 from resolute.errors import InvalidInput
 from resolute.wire.rest.enums import LaunchWarning
 from resolute.wire.rest.experiments import CreateExperimentRequest, CreateExperimentResponse
@@ -21,6 +28,7 @@ from resolute_master.api.finders import find_experiment
 from resolute_master.api.render.experiments import Surroundings
 from resolute_master.api.render.experiments import experiment as render_experiment
 from resolute_master.api.showing import show_experiment
+from resolute_master.api.templates import find_template
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.commands import CreateExperiment
 from resolute_master.domain.experiment import Experiment
@@ -44,12 +52,18 @@ class Checked:
 
 
 async def create_experiment(call: Call, _: None) -> CreateExperimentResponse:
-    request = await call.body(CreateExperimentRequest)
+    return await create_from(call, await call.body(CreateExperimentRequest))
+
+
+async def create_from(
+    call: Call, request: CreateExperimentRequest, *, external_id: str | None = None
+) -> CreateExperimentResponse:
+    """`external_id` is the owner's own name for an unmanaged experiment; what has the name already is given instead."""
     checked = await _check(call, request)
     if request.validate_only:
         return _preview(call, request, checked)
     context = await _store_context(call, request, checked.parent)
-    id_: ExperimentId = await call.api.engine.submit(_command(call, request, checked, context))
+    id_: ExperimentId = await call.api.engine.submit(_command(call, request, checked, context, external_id))
     await _mention(call, id_, checked.notes)
     shown = await show_experiment(call.api, await find_experiment(call.api, id_))
     return CreateExperimentResponse(experiment=shown, config=shown.config, warnings=checked.warnings)
@@ -63,24 +77,20 @@ async def _check(call: Call, request: CreateExperimentRequest) -> Checked:
     parent = await _parent(call, request)
     check_files(request.model_definition)
     raw = load_yaml(request.config, what="the experiment configuration")
+    if request.template:
+        raw = merge(raw, find_template(call.api, request.template).config)
     defaults = experiment_defaults(call.api.config, raw, ids=call.api.ids, clock=call.api.clock)
-    parsed = parse_experiment(raw, defaults=defaults)
+    parsed = parse_experiment(raw, defaults=defaults, managed=not request.unmanaged)
     pool = PoolName(
         call.api.config.pool_for(parsed.resources.resource_pool, parsed.resources.slots_per_trial).pool_name
     )
-    warnings = _check_capacity(call, parsed, pool)
+    warnings = () if request.unmanaged else _check_capacity(call, parsed, pool)
     config = parsed.to_json()
     config["resources"] = {**config["resources"], "resource_pool": pool}
     return Checked(config=config, warnings=warnings, notes=tuple(runtime_warnings(parsed)), parent=parent)
 
 
 def _refuse_unavailable(request: CreateExperimentRequest) -> None:
-    if request.unmanaged:
-        raise InvalidInput("unmanaged: experiments that run outside of the cluster are not available yet; leave it out")
-    if request.template:
-        raise InvalidInput(
-            f"template: there is no template '{request.template}'; write its keys into the configuration"
-        )
     if request.project_id not in (None, 0, UNCATEGORIZED_ID):
         raise InvalidInput(f"projectId: there is no project {request.project_id}; leave it out")
 
@@ -125,7 +135,9 @@ async def _store_context(call: Call, request: CreateExperimentRequest, parent: E
     return digest
 
 
-def _command(call: Call, request: CreateExperimentRequest, checked: Checked, context: str) -> CreateExperiment:
+def _command(
+    call: Call, request: CreateExperimentRequest, checked: Checked, context: str, external_id: str | None
+) -> CreateExperiment:
     resources = checked.config["resources"]
     seed = checked.config["reproducibility"]["experiment_seed"]
     return CreateExperiment(
@@ -140,6 +152,8 @@ def _command(call: Call, request: CreateExperimentRequest, checked: Checked, con
         seed=int(seed) if seed is not None else call.api.ids.bits(SEED_BITS),
         activate=request.activate,
         parent=checked.parent.id if checked.parent else None,
+        unmanaged=request.unmanaged,
+        external_id=external_id,
     )
 
 

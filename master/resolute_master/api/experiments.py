@@ -29,8 +29,10 @@ from resolute.wire.rest.trials import (
 )
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, large_response, nothing
+from resolute_master.api.checkpoint_policy import set_policy
 from resolute_master.api.create_experiment import UNCATEGORIZED_ID, create_experiment
 from resolute_master.api.finders import experiment_at, find_experiment, user_named
+from resolute_master.api.limits import MAX_UPLOAD_BYTES
 from resolute_master.api.listing import page_of_checkpoints
 from resolute_master.api.paging import pagination
 from resolute_master.api.queue import job_summary
@@ -180,12 +182,11 @@ kill = _order(lambda id_: c.KillExperiment(experiment=id_))
 archive = _order(lambda id_: c.ArchiveExperiment(experiment=id_, archived=True))
 unarchive = _order(lambda id_: c.ArchiveExperiment(experiment=id_, archived=False))
 delete = _order(lambda id_: c.DeleteExperiment(experiment=id_))
+delete_tensorboards = _order(lambda id_: c.RemoveTensorboards(experiment=id_))
 
 
 async def patch(call: Call, experiment: Experiment) -> PatchExperimentResponse:
     wanted = await call.body(WirePatch)
-    if wanted.checkpoint_storage is not None:
-        raise InvalidInput("checkpointStorage: how many checkpoints are kept cannot be changed yet; leave it out")
     if wanted.name is not None and not wanted.name.strip():
         raise InvalidInput("name: must not be blank; give the experiment a name")
     if wanted.resources is not None:
@@ -196,6 +197,8 @@ async def patch(call: Call, experiment: Experiment) -> PatchExperimentResponse:
             max_slots=wanted.resources.max_slots,
         )
         await call.api.engine.submit(update)
+    if wanted.checkpoint_storage is not None:
+        await set_policy(call.api, experiment, wanted.checkpoint_storage)
     await call.api.engine.submit(
         c.PatchExperiment(
             experiment=experiment.id,
@@ -238,7 +241,9 @@ _AT = "/api/v1/experiments/{experimentId}"
 _one = experiment_at("experimentId")
 
 ROUTES = (
-    Route("POST", "/api/v1/experiments", Action.CREATE_EXPERIMENT, nothing, create_experiment),
+    Route(
+        "POST", "/api/v1/experiments", Action.CREATE_EXPERIMENT, nothing, create_experiment, max_body=MAX_UPLOAD_BYTES
+    ),
     Route("GET", "/api/v1/experiments", Action.VIEW, nothing, list_experiments),
     Route("GET", _AT, Action.VIEW, _one, get_experiment),
     Route("PATCH", _AT, Action.CONTROL_EXPERIMENT, _one, patch),
@@ -252,6 +257,7 @@ ROUTES = (
     Route("POST", f"{_AT}/move", Action.MOVE_EXPERIMENT, _one, move),
     Route("PUT", f"{_AT}/labels/{{label}}", Action.CONTROL_EXPERIMENT, _one, add_label),
     Route("DELETE", f"{_AT}/labels/{{label}}", Action.CONTROL_EXPERIMENT, _one, remove_label),
+    Route("DELETE", f"{_AT}/tensorboard-files", Action.CONTROL_EXPERIMENT, _one, delete_tensorboards),
     Route("GET", f"{_AT}/trials", Action.VIEW, _one, list_trials),
     Route("GET", f"{_AT}/checkpoints", Action.VIEW, _one, list_checkpoints),
     Route("GET", f"{_AT}/model_def", Action.VIEW, _one, get_model_definition),

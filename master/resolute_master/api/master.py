@@ -7,29 +7,29 @@ import logging
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import msgspec
 from aiohttp import web
 
 from resolute.errors import InvalidInput
-from resolute.wire.codec import to_wire
 from resolute.wire.rest.empty import Empty
-from resolute.wire.rest.enums import HealthStatus, LogLevel, Product
+from resolute.wire.rest.enums import LogLevel, Product
 from resolute.wire.rest.master import (
     GetMasterConfigResponse,
     GetMasterResponse,
-    HealthCheck,
     Info,
     LogEntry,
     MasterLogsQuery,
     MasterLogsResponse,
     PatchMasterConfigRequest,
-    ResourceManagerHealth,
 )
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, nothing
 from resolute_master.api.log_ring import LogLine
 from resolute_master.api.render.states import level_of
 from resolute_master.api.streaming import stream
+
+CONTRACT_VERSION = "0.38.1"
+"""What clients of the contract compare their own version with. With ours instead, they would advise on every command to
+upgrade a master that understands all they say."""
 
 ROOT_LOGGERS = ("resolute_master", "resolute_provisioner")
 _LEVELS = {
@@ -44,27 +44,20 @@ _LEVELS = {
 
 async def info(call: Call, _: None) -> Info:
     api = call.api
-    return Info(version=api.version, master_id=api.master_id, cluster_id=api.cluster_id, cluster_name=api.cluster_name)
-
-
-async def health(call: Call, _: None) -> web.Response:
-    """503 when the store cannot answer."""
-    try:
-        await call.api.store.ping()
-        database = HealthStatus.UP
-    except Exception as error:
-        logging.getLogger(__name__).error("the store does not answer: %s", error)
-        database = HealthStatus.DOWN
-    manager = ResourceManagerHealth(cluster_name=call.api.config.resource_manager.cluster_name, status=HealthStatus.UP)
-    body = HealthCheck(status=database, database=database, resource_managers=(manager,))
-    status = 200 if database is HealthStatus.UP else 503
-    return web.Response(body=msgspec.json.encode(to_wire(body)), status=status, content_type="application/json")
+    return Info(
+        version=CONTRACT_VERSION,
+        resolute_version=api.version,
+        master_id=api.master_id,
+        cluster_id=api.cluster_id,
+        cluster_name=api.cluster_name,
+    )
 
 
 async def master(call: Call, _: None) -> GetMasterResponse:
     api = call.api
     return GetMasterResponse(
-        version=api.version,
+        version=CONTRACT_VERSION,
+        resolute_version=api.version,
         master_id=api.master_id,
         cluster_id=api.cluster_id,
         cluster_name=api.cluster_name,
@@ -143,7 +136,6 @@ def _entry(line: LogLine) -> LogEntry:
 
 ROUTES = (
     Route("GET", "/info", Action.PUBLIC, nothing, info),
-    Route("GET", "/health", Action.PUBLIC, nothing, health),
     Route("GET", "/api/v1/master", Action.PUBLIC, nothing, master),
     Route("GET", "/api/v1/master/config", Action.VIEW_MASTER_CONFIG, nothing, config),
     Route("PATCH", "/api/v1/master/config", Action.CHANGE_MASTER_CONFIG, nothing, change_config),

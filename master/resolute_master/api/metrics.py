@@ -115,7 +115,7 @@ async def _batches(call: Call, trials: Sequence[TrialId], group: str, item: Item
     for trial in trials:
         for row in await call.api.store.metrics(trial, group, include_archived=True):
             number += 1
-            waiting.append(_report(row, number))
+            waiting.append(render_report(row, number))
             if len(waiting) == BATCH:
                 yield item(tuple(waiting))
                 waiting = []
@@ -123,7 +123,7 @@ async def _batches(call: Call, trials: Sequence[TrialId], group: str, item: Item
         yield item(tuple(waiting))
 
 
-def _report(row: MetricReport, number: int) -> MetricsReport:
+def render_report(row: MetricReport, number: int) -> MetricsReport:
     values: dict[str, Any] = {VALIDATION + "_metrics" if row.group == VALIDATION else "avg_metrics": row.metrics}
     if row.batch_metrics:
         values["batch_metrics"] = row.batch_metrics

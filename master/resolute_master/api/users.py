@@ -84,8 +84,9 @@ async def get_by_username(call: Call, user: User) -> GetUserByUsernameResponse:
 async def create_user(call: Call, _: None) -> PostUserResponse:
     request = await call.body(PostUserRequest)
     wanted = request.user
-    if wanted is None or not wanted.username.strip() or len(wanted.username) > MAX_NAME:
-        raise InvalidInput(f"user.username: must be a name of 1 to {MAX_NAME} characters")
+    if wanted is None:
+        raise InvalidInput("user: say whom to create")
+    _check_name(wanted.username, "user.username")
     if wanted.remote or wanted.agent_user_group is not None:
         raise InvalidInput(
             "user: remote users and agent users are not available yet; leave remote and agentUserGroup out"
@@ -102,6 +103,11 @@ async def create_user(call: Call, _: None) -> PostUserResponse:
     return PostUserResponse(user=render_user(find_user(call.api, id_)))
 
 
+def _check_name(name: str, key: str) -> None:
+    if not name.strip() or len(name) > MAX_NAME:
+        raise InvalidInput(f"{key}: must be a name of 1 to {MAX_NAME} characters")
+
+
 async def _hashed(call: Call, password: str, *, is_hashed: bool) -> str:
     """Blank passwords are for masters that only this machine can reach."""
     security = call.api.config.security
@@ -112,18 +118,20 @@ async def _hashed(call: Call, password: str, *, is_hashed: bool) -> str:
 
 async def patch_user(call: Call, user: User) -> PatchUserResponse:
     request = await call.body(PatchUser)
-    if request.admin is not None or request.active is not None:
+    renamed = request.username is not None and request.username != user.username
+    if request.admin is not None or request.active is not None or renamed:
         allow(call, Action.GRANT, user)
     if request.remote or request.agent_user_group is not None:
         raise InvalidInput("remote users and agent users are not available yet; leave remote and agentUserGroup out")
-    if request.username is not None and request.username != user.username:
-        raise InvalidInput("username: a user cannot be renamed yet; set displayName instead")
+    if renamed:
+        _check_name(request.username or "", "username")
     password_hash = None
     if request.password is not None:
         password_hash = await _hashed(call, request.password, is_hashed=bool(request.is_hashed))
     await call.api.engine.submit(
         ChangeUser(
             user=user.id,
+            username=request.username,
             password_hash=password_hash,
             admin=request.admin,
             active=request.active,

@@ -17,7 +17,6 @@ from resolute_master.domain.commands import (
     UseCheckpoint,
 )
 from resolute_master.domain.effects import RemoveCheckpoint, RemoveFiles
-from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import TrialId
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle import experiments
@@ -96,14 +95,13 @@ def remove_files(step: Step, command: RemoveCheckpointFiles) -> None:
 
 
 def _check_not_needed(step: Step, checkpoint: Checkpoint) -> None:
-    if checkpoint.uuid in _resume_points(step, checkpoint):
+    if checkpoint.uuid in _resume_points(step.get(Trial, checkpoint.trial_id)):
         raise FailedPrecondition(
             f"checkpoint '{checkpoint.uuid}' is where trial {checkpoint.trial_id} would resume; end the trial first"
         )
 
 
-def _resume_points(step: Step, checkpoint: Checkpoint) -> set[str]:
-    trial = step.get(Trial, checkpoint.trial_id)
+def _resume_points(trial: Trial | None) -> set[str]:
     if trial is None or trial.state.gone or trial.latest_checkpoint is None:
         return set()
     return {trial.latest_checkpoint.uuid}
@@ -125,22 +123,26 @@ def set_policy(step: Step, command: SetCheckpointPolicy) -> None:
     experiment = experiments.need(step, command.experiment)
     storage = {**experiment.config["checkpoint_storage"], **counts}
     step.put(replace(experiment, config={**experiment.config, "checkpoint_storage": storage}))
-    for checkpoint in removable(step, experiment, command):
+    found = step.find(Checkpoint, "checkpoints_of_experiment", experiment.id)
+    trials = experiments.trials_of(step, experiment)
+    for checkpoint in removable(found, trials, command, smaller_is_better=experiment.smaller_is_better):
         step.emit([RemoveCheckpoint(uuid=checkpoint.uuid, experiment=experiment.id)])
 
 
-def removable(step: Step, experiment: Experiment, command: SetCheckpointPolicy) -> tuple[Checkpoint, ...]:
-    """Checkpoints that the policy does not keep, and that nobody needs."""
-    known = [
-        checkpoint
-        for checkpoint in step.find(Checkpoint, "checkpoints_of_experiment", experiment.id)
-        if checkpoint.uuid in command.metrics and checkpoint.state is not CheckpointState.DELETED
-    ]
-    trials = experiments.trials_of(step, experiment)
-    needed = kept(known, command, smaller_is_better=experiment.smaller_is_better)
-    needed |= {trial.warm_start_checkpoint for trial in trials if trial.warm_start_checkpoint is not None}
-    for checkpoint in known:
-        needed |= _resume_points(step, checkpoint)
+def removable(
+    checkpoints: Iterable[Checkpoint],
+    trials: Iterable[Trial],
+    policy: SetCheckpointPolicy,
+    *,
+    smaller_is_better: bool,
+) -> tuple[Checkpoint, ...]:
+    """Checkpoints of one experiment that the policy does not keep, and that nobody needs."""
+    known = [c for c in checkpoints if c.uuid in policy.metrics and c.state is not CheckpointState.DELETED]
+    needed = kept(known, policy, smaller_is_better=smaller_is_better)
+    for trial in trials:
+        needed |= _resume_points(trial)
+        if trial.warm_start_checkpoint is not None:
+            needed.add(trial.warm_start_checkpoint)
     return tuple(c for c in known if c.uuid not in needed and not c.used_by)
 
 

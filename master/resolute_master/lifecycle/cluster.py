@@ -72,7 +72,7 @@ class ClusterState:
     def all(self, type_: type[E]) -> tuple[E, ...]:
         """Every entity of the kind, by key."""
         table = self._tables[kind_name(type_)]
-        return tuple(cast(E, table[key]) for key in sorted(table, key=_sortable))
+        return tuple(cast(E, table[key]) for key in sorted(table, key=sortable))
 
     def keys(self, index: str, value: IndexValue) -> frozenset[EntityKey]:
         return frozenset(self._indexes[index].get(value, ()))
@@ -80,11 +80,15 @@ class ClusterState:
     def find(self, type_: type[E], index: str, value: IndexValue) -> tuple[E, ...]:
         """Entities which the index lists under the value, by key."""
         table = self._tables[kind_name(type_)]
-        return tuple(cast(E, table[key]) for key in sorted(self.keys(index, value), key=_sortable))
+        return tuple(cast(E, table[key]) for key in sorted(self.keys(index, value), key=sortable))
 
     def entities(self) -> tuple[Entity, ...]:
         """Everything, by kind and key."""
-        return tuple(self._tables[kind][key] for kind in KINDS for key in sorted(self._tables[kind], key=_sortable))
+        return tuple(self._tables[kind][key] for kind in KINDS for key in sorted(self._tables[kind], key=sortable))
+
+    def tables(self) -> tuple[tuple[str, list[Entity]], ...]:
+        """Everything as it is now, by kind, in no order: a copy that later changes do not reach."""
+        return tuple((kind, list(self._tables[kind].values())) for kind in KINDS)
 
     def absorb(self, change: Change) -> None:
         """Take over what has been committed."""
@@ -120,5 +124,6 @@ class ClusterState:
                         del self._indexes[name][value]
 
 
-def _sortable(key: EntityKey) -> tuple[int, str]:
+def sortable(key: EntityKey) -> tuple[int, str]:
+    """Numbers by size, words by their letters."""
     return (key, "") if isinstance(key, int) else (0, key)

@@ -86,7 +86,6 @@ def test_uncategorized_and_disabled_policies_are_nothing_special() -> None:
         ({"checkpoint_storage": {"save_experiment_best": 3}}, "checkpoint_storage.save_experiment_best"),
         ({"checkpoint_storage": {"save_trial_best": 0}}, "checkpoint_storage.save_trial_best"),
         ({"checkpoint_storage": {"save_trial_latest": 5}}, "checkpoint_storage.save_trial_latest"),
-        ({"retention_policy": {"log_retention_days": 30}}, "retention_policy.log_retention_days"),
         ({"slurm": {"sbatch_args": ["-x"]}}, "slurm"),
         ({"pbs": {"slots_per_node": 2}}, "pbs"),
         ({"security": {"kerberos": {"config_file": "f"}}}, "security"),

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from resolute.wire.codec import Int64
-from resolute.wire.rest.enums import CheckpointSortBy, OrderBy, WireCheckpointState
+from resolute.wire.rest.enums import CheckpointSortBy, OrderBy, TrialSourceInfoType, WireCheckpointState
 from resolute.wire.rest.metrics import Metrics, MetricsReport
 from resolute.wire.rest.paging import Pagination
 
@@ -116,8 +116,42 @@ class PostCheckpointMetadataResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSourceInfo:
+    """A trial works with a checkpoint, by its uuid or as a version of a model."""
+
+    checkpoint_uuid: str
+    trial_id: int
+    trial_source_info_type: TrialSourceInfoType
+    model_id: int | None = None
+    model_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportTrialSourceInfoRequest:
+    """Note what a trial works with."""
+
+    trial_source_info: TrialSourceInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportTrialSourceInfoResponse:
+    """What was noted."""
+
+    checkpoint_uuid: str
+    trial_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetTrialMetricsByCheckpointQuery:
+    """Which reports; without a group, all but those of the machine."""
+
+    metric_group: str | None = None
+    trial_source_info_type: TrialSourceInfoType = TrialSourceInfoType.UNSPECIFIED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GetTrialMetricsByCheckpointResponse:
-    """Reports of trials that started from a checkpoint."""
+    """Reports of trials that work with a checkpoint."""
 
     metrics: tuple[MetricsReport, ...]
 

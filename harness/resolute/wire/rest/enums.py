@@ -332,6 +332,21 @@ class UserSortBy(StrEnum):
     REMOTE = "SORT_BY_REMOTE"
 
 
+class TemplateSortBy(StrEnum):
+    """Sort keys of the template list."""
+
+    UNSPECIFIED = "SORT_BY_UNSPECIFIED"
+    NAME = "SORT_BY_NAME"
+
+
+class TrialSourceInfoType(StrEnum):
+    """What a trial does with a checkpoint of another one."""
+
+    UNSPECIFIED = "TRIAL_SOURCE_INFO_TYPE_UNSPECIFIED"
+    INFERENCE = "TRIAL_SOURCE_INFO_TYPE_INFERENCE"
+    FINE_TUNING = "TRIAL_SOURCE_INFO_TYPE_FINE_TUNING"
+
+
 class WorkspaceSortBy(StrEnum):
     """Sort keys of the workspace list."""
 

@@ -202,3 +202,21 @@ class ExplainJobResponse:
     state: str
     reason: str
     details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartHealth:
+    """Whether one part of the master works; `message` says what is wrong, or what it is at."""
+
+    ok: bool
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness:
+    """Answer of `/ready`: whether the master can be given work, and how each part is."""
+
+    ready: bool
+    stage: str
+    """starting, serving or stopping."""
+    parts: Mapping[str, PartHealth]

@@ -41,6 +41,9 @@ class GetMasterResponse:
     master_id: str
     strict_job_queue_control: bool
     version: str
+    """Of the contract: the newest release of its client that this master is tested with."""
+    resolute_version: str = ""
+    """Of this master."""
     branding: str | None = None
     cluster_message: ClusterMessage | None = None
     external_login_uri: str | None = None
@@ -129,11 +132,14 @@ class Info:
     """Answer of `/info`, the first request of every command; its names are snake_case on the wire."""
 
     version: str
+    """Of the contract: the newest release of its client that this master is tested with."""
     master_id: Annotated[str, Key("master_id")]
     cluster_id: Annotated[str, Key("cluster_id")]
     cluster_name: Annotated[str, Key("cluster_name")] = ""
     telemetry: Mapping[str, Any] = field(default_factory=dict)
     sso_providers: Annotated[tuple[SSOProvider, ...], Key("sso_providers")] = ()
+    resolute_version: Annotated[str, Key("resolute_version")] = ""
+    """Of this master."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,12 +27,21 @@ def _shown(state: ExperimentState, allocations: Iterable[Allocation]) -> str:
     return max(names, key=_ORDER.index, default="QUEUED")
 
 
-def experiment_state(state: ExperimentState, allocations: Iterable[Allocation]) -> WireExperimentState:
-    return WireExperimentState[_shown(state, allocations)]
+def _name(state: ExperimentState, allocations: Iterable[Allocation], unmanaged: bool) -> str:
+    """What is unmanaged runs when it says so: it needs no allocation."""
+    return "RUNNING" if unmanaged and state is ExperimentState.ACTIVE else _shown(state, allocations)
 
 
-def trial_state(state: ExperimentState, allocations: Iterable[Allocation]) -> WireTrialState:
-    return WireTrialState[_shown(state, allocations)]
+def experiment_state(
+    state: ExperimentState, allocations: Iterable[Allocation], *, unmanaged: bool = False
+) -> WireExperimentState:
+    return WireExperimentState[_name(state, allocations, unmanaged)]
+
+
+def trial_state(
+    state: ExperimentState, allocations: Iterable[Allocation], *, unmanaged: bool = False
+) -> WireTrialState:
+    return WireTrialState[_name(state, allocations, unmanaged)]
 
 
 def task_state(state: AllocationState) -> WireTaskState:

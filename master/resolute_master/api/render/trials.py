@@ -39,7 +39,7 @@ def trial(value: Trial, around: TrialSurroundings) -> WireTrial:
     return WireTrial(
         id=value.id,
         experiment_id=value.experiment_id,
-        state=trial_state(value.state, around.allocations),
+        state=trial_state(value.state, around.allocations, unmanaged=around.experiment.unmanaged),
         hparams=value.hparams,
         restarts=value.restarts,
         start_time=value.started_at,
@@ -53,6 +53,7 @@ def trial(value: Trial, around: TrialSurroundings) -> WireTrial:
         searcher_metric_value=best.metric if best else None,
         summary_metrics=around.summaries,
         runner_state=value.runner_state,
+        log_retention_days=value.log_retention_days,
         metadata=value.metadata,
         task_id=value.task_id,
         task_ids=(value.task_id,),

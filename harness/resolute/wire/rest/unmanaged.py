@@ -1,0 +1,89 @@
+"""Experiments and trials that run elsewhere and report here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from resolute.wire.rest.enums import WireTrialState
+from resolute.wire.rest.experiments import Experiment
+from resolute.wire.rest.trials import Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutExperimentResponse:
+    """The experiment under the external id, new or not."""
+
+    config: Mapping[str, Any]
+    experiment: Experiment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTrialRequest:
+    """A trial of an unmanaged experiment."""
+
+    experiment_id: int = 0
+    hparams: Mapping[str, Any] | None = None
+    unmanaged: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTrialResponse:
+    """The created trial."""
+
+    trial: Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutTrialRequest:
+    """The trial that its owner calls `external_trial_id`; it is created when there is none."""
+
+    create_trial_request: CreateTrialRequest | None = None
+    external_trial_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutTrialResponse:
+    """The trial under the external id, new or not."""
+
+    trial: Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTrialRequest:
+    """A process begins to report; `resume` False wants that none has before."""
+
+    trial_id: int = 0
+    resume: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTrialResponse:
+    """Where to go on."""
+
+    steps_completed: int
+    trial_run_id: int
+    latest_checkpoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchTrialRequest:
+    """A sign of life; with a state, what has become of the trial."""
+
+    trial_id: int = 0
+    state: WireTrialState | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchTrialResponse:
+    """The changed trial."""
+
+    trial: Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetTrialByExternalIDResponse:
+    """The trial under the two external ids."""
+
+    trial: Trial

@@ -1,0 +1,126 @@
+"""Templates: pieces of configuration with a name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from resolute.config import parse_template
+from resolute.errors import InvalidInput, NotFound
+from resolute.wire.rest.empty import Empty
+from resolute.wire.rest.enums import OrderBy
+from resolute.wire.rest.templates import (
+    GetTemplateResponse,
+    GetTemplatesQuery,
+    GetTemplatesResponse,
+    PatchTemplateConfigResponse,
+    PatchTemplateNameRequest,
+    PatchTemplateNameResponse,
+    PostTemplateResponse,
+    PutTemplateResponse,
+)
+from resolute.wire.rest.templates import Template as WireTemplate
+from resolute_master.api.authorise import Action
+from resolute_master.api.call import Call, Finder, Route, nothing
+from resolute_master.api.context import ApiContext
+from resolute_master.api.paging import page_of
+from resolute_master.domain.commands import DeleteTemplate, PutTemplate, RenameTemplate
+from resolute_master.domain.template import Template
+
+MAX_NAME = 256
+WORKSPACE = 1
+"""The one workspace that there is."""
+
+
+def find_template(api: ApiContext, name: str) -> Template:
+    found = api.engine.state.get(Template, name)
+    if found is None:
+        raise NotFound("template", name)
+    return found
+
+
+def _at(part: str) -> Finder:
+    async def find(call: Call) -> Template:
+        return find_template(call.api, call.text(part))
+
+    return find
+
+
+def _show(value: Template) -> WireTemplate:
+    return WireTemplate(name=value.id, config=value.config, workspace_id=value.workspace_id)
+
+
+def _check_name(name: str) -> None:
+    if not name.strip() or len(name) > MAX_NAME or "/" in name:
+        raise InvalidInput(f"name: '{name[:80]}' must have 1 to {MAX_NAME} characters and no slash")
+
+
+async def list_templates(call: Call, _: None) -> GetTemplatesResponse:
+    """By name."""
+    query = call.query(GetTemplatesQuery)
+    part = (query.name or "").lower()
+    found = [
+        template
+        for template in call.api.engine.state.all(Template)
+        if part in template.id.lower() and (not query.workspace_ids or template.workspace_id in query.workspace_ids)
+    ]
+    found.sort(key=lambda template: template.id, reverse=query.order_by is OrderBy.DESC)
+    rows, pages = page_of(found, offset=query.offset, limit=query.limit)
+    return GetTemplatesResponse(templates=tuple(_show(template) for template in rows), pagination=pages)
+
+
+async def get_template(call: Call, template: Template) -> GetTemplateResponse:
+    return GetTemplateResponse(template=_show(template))
+
+
+async def create(call: Call, _: None) -> PostTemplateResponse:
+    return PostTemplateResponse(template=await _put(call, replace=False))
+
+
+async def create_or_replace(call: Call, _: None) -> PutTemplateResponse:
+    return PutTemplateResponse(template=await _put(call, replace=None))
+
+
+async def _put(call: Call, *, replace: bool | None) -> WireTemplate:
+    """The name in the path counts."""
+    body = await call.body(WireTemplate)
+    if body.workspace_id not in (0, WORKSPACE):
+        raise NotFound("workspace", body.workspace_id)
+    return await _store(call, call.text("templateName"), body.config, replace=replace)
+
+
+async def _store(call: Call, name: str, config: Mapping[str, Any], *, replace: bool | None) -> WireTemplate:
+    _check_name(name)
+    await call.api.engine.submit(PutTemplate(name=name, config=parse_template(config), replace=replace))
+    return _show(find_template(call.api, name))
+
+
+async def change(call: Call, template: Template) -> PatchTemplateConfigResponse:
+    """The body is the whole new configuration."""
+    return PatchTemplateConfigResponse(template=await _store(call, template.id, await call.json(), replace=True))
+
+
+async def rename(call: Call, _: None) -> PatchTemplateNameResponse:
+    asked = await call.body(PatchTemplateNameRequest)
+    _check_name(asked.new_name)
+    await call.api.engine.submit(RenameTemplate(name=asked.old_name, new_name=asked.new_name))
+    return PatchTemplateNameResponse(template=_show(find_template(call.api, asked.new_name)))
+
+
+async def delete(call: Call, template: Template) -> Empty:
+    await call.api.engine.submit(DeleteTemplate(name=template.id))
+    return Empty()
+
+
+_ONE = "/api/v1/templates/{templateName}"
+_CHANGE = Action.CONTROL_TEMPLATES
+
+ROUTES = (
+    Route("GET", "/api/v1/templates", Action.VIEW, nothing, list_templates),
+    Route("GET", _ONE, Action.VIEW, _at("templateName"), get_template),
+    Route("POST", _ONE, _CHANGE, nothing, create),
+    Route("PUT", _ONE, _CHANGE, nothing, create_or_replace),
+    Route("PATCH", _ONE, _CHANGE, _at("templateName"), change),
+    Route("DELETE", _ONE, _CHANGE, _at("templateName"), delete),
+    Route("PATCH", "/api/v1/template/rename", _CHANGE, nothing, rename),
+)
