@@ -67,7 +67,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         yield Story(
             cluster=cluster,
             diary=read_diary(cluster.diary),
-            record=record_of(experiment, steps=STEPS),
+            record=record_of(experiment, steps=STEPS, lost=cluster.lost_machines()),
             runs=trial.list_allocations(),
             instances={each.id: each for each in instances},
             ledger=cluster.client.cluster.ledger(),

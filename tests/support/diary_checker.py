@@ -5,13 +5,20 @@ Reads the diaries (fsynced line by line by the tasks) and plain values from the 
 
 from __future__ import annotations
 
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 Entry = Mapping[str, Any]
+
+SAID = re.compile(r"\bdiary (\d+) (\w+) (\d+)$")
+"""A line of a log that tells a line of the diary, and is printed before that is written: run, event, step."""
+
+KILLED = 137
+"""The exit code of a process that was killed with -9."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,36 +31,49 @@ class TrialRecord:
     """How many steps its script has."""
     reported: Mapping[int, int]
     """step -> trial run of the training report that counts."""
+    values: Mapping[int, object]
+    """step -> what that report says that the step was."""
     checkpoints: Mapping[str, int]
     """uuid -> steps of every checkpoint."""
     resumed: Mapping[int, int]
     """run -> the step that the API says it resumed from."""
+    exits: Mapping[int, int | None]
+    """run -> the exit code of every attempt that has ended."""
+    said: tuple[str, ...] | None = None
+    """The lines of its log, when its program says each line of its diary aloud (`SAID`)."""
+    repeated: frozenset[int] = frozenset()
+    """Steps with more than one training report that counts."""
+    cut: frozenset[int] = frozenset()
+    """Runs whose machine died: the end of their output, and their exit code, went with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problems:
+    """Broken promises, in words: what is missing or false, and what is there or has happened twice."""
+
+    lost: list[str]
+    doubled: list[str]
 
 
 def check(diary: Iterable[Entry], records: Sequence[TrialRecord]) -> list[str]:
-    """Every broken promise, in words; empty when there is none."""
+    """Every broken promise; empty when there is none."""
+    found = judge(diary, records)
+    return [*found.lost, *found.doubled]
+
+
+def judge(diary: Iterable[Entry], records: Sequence[TrialRecord]) -> Problems:
     of_trial: dict[int, list[Entry]] = defaultdict(list)
     for entry in diary:
         of_trial[entry["trial_id"]].append(entry)
-    problems: list[str] = []
+    found = Problems(lost=[], doubled=[])
     for record in records:
-        entries = of_trial.pop(record.trial_id, [])
-        problems += [f"trial {record.trial_id}: {text}" for text in _trial(record, entries)]
-    problems += [f"trial {id_} wrote a diary and is unknown to the API" for id_ in sorted(of_trial)]
-    return problems
-
-
-def _trial(record: TrialRecord, entries: Sequence[Entry]) -> list[str]:
-    runs: dict[int, list[Entry]] = defaultdict(list)
-    for entry in entries:
-        runs[entry["trial_run_id"]].append(entry)
-    return [
-        *_finished(record, runs),
-        *_one_at_a_time(runs),
-        *_steps_in_order(record, runs),
-        *_saves_known(record, runs),
-        *_reports_complete(record, runs),
-    ]
+        runs: dict[int, list[Entry]] = defaultdict(list)
+        for entry in of_trial.pop(record.trial_id, []):
+            runs[entry["trial_run_id"]].append(entry)
+        for problems, rules in ((found.lost, _LOSSES), (found.doubled, _DOUBLES)):
+            problems += [f"trial {record.trial_id}: {text}" for rule in rules for text in rule(record, runs)]
+    found.lost.extend(f"trial {id_} wrote a diary and is unknown to the API" for id_ in sorted(of_trial))
+    return found
 
 
 def _finished(record: TrialRecord, runs: Mapping[int, Sequence[Entry]]) -> list[str]:
@@ -66,7 +86,7 @@ def _finished(record: TrialRecord, runs: Mapping[int, Sequence[Entry]]) -> list[
     return problems
 
 
-def _one_at_a_time(runs: Mapping[int, Sequence[Entry]]) -> list[str]:
+def _one_at_a_time(_: TrialRecord, runs: Mapping[int, Sequence[Entry]]) -> list[str]:
     """A run begins only after the last word of the one before; a run has one process."""
     problems = []
     ordered = sorted(runs)
@@ -77,6 +97,9 @@ def _one_at_a_time(runs: Mapping[int, Sequence[Entry]]) -> list[str]:
     for number, entries in runs.items():
         if len({(e["pid"], e["rank"]) for e in entries}) > 1:
             problems.append(f"run {number} was run by two processes")
+        starts = Counter(e["rank"] for e in entries if e["event"] == "start")
+        if any(count > 1 for count in starts.values()):
+            problems.append(f"run {number} was started twice")
     return problems
 
 
@@ -127,4 +150,68 @@ def _reports_complete(record: TrialRecord, runs: Mapping[int, Sequence[Entry]]) 
     wrong = {step: run for step, run in record.reported.items() if did.get(step) != run}
     if wrong:
         problems.append(f"reports count of runs that did not do the step last: {wrong}")
+    false = {step: value for step, value in record.values.items() if value != step}
+    if false or set(record.values) != set(record.reported):
+        problems.append(f"reports hold values of other steps: {false}")
     return problems
+
+
+def _exits_known(record: TrialRecord, runs: Mapping[int, Sequence[Entry]]) -> list[str]:
+    """A run that came to its own end has the code of it, unless it was killed on the last metres or its machine died."""
+    problems = []
+    for number in sorted(runs):
+        if number not in record.exits:
+            problems.append(f"run {number} has no recorded end")
+            continue
+        code = record.exits[number]
+        if code is None and number not in record.cut:
+            problems.append(f"run {number} has no exit code although its machine lived on")
+        ends = {e["code"] for e in runs[number] if e["event"] == "end"}
+        if code is not None and ends and code not in (*ends, KILLED):
+            problems.append(f"run {number} ended with {sorted(ends)}, the API says {code}")
+        if code == 0 and not ends:
+            problems.append(f"run {number} never wrote that it ended, the API says that it did well")
+    return problems
+
+
+def _counted_once(record: TrialRecord, _: Mapping[int, Sequence[Entry]]) -> list[str]:
+    return [f"reports of steps {sorted(record.repeated)} count more than once"] if record.repeated else []
+
+
+def _heard(record: TrialRecord) -> dict[int, list[tuple[str, int]]]:
+    """run -> (event, step) of the lines that told its diary, in their order."""
+    heard: dict[int, list[tuple[str, int]]] = defaultdict(list)
+    for line in record.said or ():
+        if match := SAID.search(line.rstrip("\n")):
+            heard[int(match[1])].append((match[2], int(match[3])))
+    return heard
+
+
+def _said_once(record: TrialRecord, _: Mapping[int, Sequence[Entry]]) -> list[str]:
+    return [
+        f"the log of run {number} holds {line} {count} times"
+        for number, lines in sorted(_heard(record).items())
+        for line, count in Counter(lines).items()
+        if count > 1
+    ]
+
+
+def _log_complete(record: TrialRecord, runs: Mapping[int, Sequence[Entry]]) -> list[str]:
+    """What a run said before it wrote it down is in its log: in order, and to the end if its machine lived on."""
+    if record.said is None:
+        return []
+    heard = _heard(record)
+    problems = []
+    for number in sorted(runs.keys() | heard.keys()):
+        written = [(str(e["event"]), int(e["step"])) for e in runs.get(number, ())]
+        said = list(dict.fromkeys(heard.get(number, ())))
+        # The last line may have been printed and not written down; no other one may be missing in the diary.
+        if said[: len(written)] != written[: len(said)] or len(said) > len(written) + 1:
+            problems.append(f"the log of run {number} is not what it wrote down: {said} for {written}")
+        elif len(said) < len(written) and number not in record.cut:
+            problems.append(f"the log of run {number} lacks its last lines: {written[len(said) :]}")
+    return problems
+
+
+_LOSSES = (_finished, _steps_in_order, _saves_known, _reports_complete, _exits_known, _log_complete)
+_DOUBLES = (_one_at_a_time, _counted_once, _said_once)

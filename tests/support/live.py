@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,13 +22,18 @@ from resolute.client import Resolute
 from resolute.client.authentication import authenticated_session
 from resolute.client.sdk import Experiment
 from resolute.clock import SystemClock
+from resolute.wire.rest.metrics import MetricsReport
 from resolute_provisioner.clouds.local import stop_all
+from resolute_provisioner.clouds.local_files import MachineFiles, Record, machines, read_json
 from support.diary_checker import TrialRecord
 
 T = TypeVar("T")
 
 PASSWORD = "correct horse"
 READY_S = 60.0
+
+TERMINATED = "terminated"
+"""Why a machine of the local cloud ended that was told to."""
 
 
 def a_free_port() -> int:
@@ -50,7 +56,15 @@ def until(what: str, read: Callable[[], T | None], *, within_s: float = READY_S,
 
 
 class LiveCluster:
-    """One directory, one port; the master may die and be started again."""
+    """One directory, one port; the master may die and be started again.
+
+    The names of the programs are what stands behind `-m`; who composes other ones says so in a subclass.
+    """
+
+    master_program: Sequence[str] = ("resolute_master",)
+    agent_program = "resolute_agent"
+    machine_program = "resolute_agent.machine"
+    task_program = "resolute.testing.scripted_trial"
 
     def __init__(self, directory: Path, *, pool: Mapping[str, Any] | None = None, **config: Any) -> None:
         self.directory = directory
@@ -78,27 +92,38 @@ class LiveCluster:
         self.config_file.write_text(yaml.safe_dump(self.config))
         self.pool_root = directory / "state" / "pools" / "default"
         self.master: subprocess.Popen[bytes] | None = None
+        self.environment = dict(os.environ)
+        """Of the master."""
         self._client: Resolute | None = None
 
     # -- the master --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        log = (self.directory / "master.log").open("ab")
-        self.master = subprocess.Popen(
-            [sys.executable, "-m", "resolute_master", "--config-file", str(self.config_file)],
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-        )
-        log.close()
-        until("the master serves", self._serves)
+        self.spawn()
+        until("the master serves", self.serves)
 
-    def _serves(self) -> bool:
+    def spawn(self) -> None:
+        """Start the master's process, and do not wait for it."""
+        with (self.directory / "master.log").open("ab") as log:
+            self.master = subprocess.Popen(
+                [sys.executable, "-m", *self.master_program, "--config-file", str(self.config_file)],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=self.environment,
+            )
+
+    def serves(self) -> bool:
+        """Raises when the master has ended."""
         assert self.master is not None
         if self.master.poll() is not None:
             raise AssertionError(f"the master ended with {self.master.returncode}: {self.master_log()[-3000:]}")
+        return self.answers()
+
+    def answers(self) -> bool:
+        """Whether somebody answers at the master's address."""
         with suppress(httpx.TransportError):
-            return httpx.get(f"{self.url}/health", timeout=2).status_code == 200
+            return httpx.get(f"{self.url}/health", timeout=2, verify=False).status_code == 200
         return False
 
     def kill_master(self) -> None:
@@ -117,7 +142,7 @@ class LiveCluster:
             except subprocess.TimeoutExpired:
                 self.master.kill()
                 self.master.wait()
-        for root in sorted((self.directory / "state" / "pools").glob("*")):
+        for root in self.pool_roots():
             stop_all(root, clock=SystemClock())
 
     def master_log(self) -> str:
@@ -148,7 +173,7 @@ class LiveCluster:
 
     def machines(self) -> list[psutil.Process]:
         """The living machines' own processes."""
-        return [p for p in self._of_cluster() if "resolute_agent.machine" in " ".join(_command(p))]
+        return [p for p in self._of_cluster() if _command(p)[1:3] == ["-m", self.machine_program]]
 
     def working_machines(self) -> list[psutil.Process]:
         """Those on which a task runs."""
@@ -159,11 +184,23 @@ class LiveCluster:
         return [machine for machine in self.machines() if machine.pid in at_work]
 
     def agents(self) -> list[psutil.Process]:
-        return [p for p in self._of_cluster() if _command(p)[1:3] == ["-m", "resolute_agent"]]
+        return [p for p in self._of_cluster() if _command(p)[1:3] == ["-m", self.agent_program]]
 
     def tasks(self) -> list[psutil.Process]:
         """The training programs, not the shells and launchers around them."""
-        return [p for p in self._of_cluster() if _command(p)[1:3] == ["-m", "resolute.testing.scripted_trial"]]
+        return [p for p in self._of_cluster() if _command(p)[1:3] == ["-m", self.task_program]]
+
+    def lost_machines(self) -> frozenset[str]:
+        """Machines that did not end because they were told to, by the cloud's own word."""
+        ends = {files.directory.name: read_json(files.gone) for files, _ in self.machines_on_file()}
+        return frozenset(name for name, end in ends.items() if end is not None and end["reason"] != TERMINATED)
+
+    def machines_on_file(self) -> list[tuple[MachineFiles, Record]]:
+        """Every machine that the cloud ever made, of all pools."""
+        return [found for root in self.pool_roots() for found in machines(root)]
+
+    def pool_roots(self) -> list[Path]:
+        return sorted((self.directory / "state" / "pools").glob("*"))
 
     def _of_cluster(self) -> list[psutil.Process]:
         found = []
@@ -209,22 +246,36 @@ def client_of(url: str, directory: Path) -> Resolute:
     return Resolute(session=authenticated_session(url, user="determined", password=PASSWORD, environ=kept))
 
 
-def record_of(experiment: Experiment, *, steps: int) -> TrialRecord:
-    """The only trial of a scripted experiment that has ended, as the API tells it, for the diary checker."""
+def record_of(experiment: Experiment, *, steps: int, lost: Collection[str] = (), spoken: bool = False) -> TrialRecord:
+    """The only trial of a scripted experiment that has ended, as the API tells it, for the diary checker.
+
+    `lost` are machines that died (`LiveCluster.lost_machines`). `spoken`: its program says each line of its diary aloud
+    (`diary_checker.SAID`), so that its log is judged, too.
+    """
     (trial,) = experiment.list_trials()
     trial.reload()
+    counting = [r for r in trial.iter_metrics("training") if not r.archived]
+    attempts = trial.list_allocations()
+    lost_of_run = frozenset(lost)
     return TrialRecord(
         trial_id=trial.id,
         state=trial.state,
         steps=steps,
-        reported={r.total_batches: r.trial_run_id for r in trial.iter_metrics("training") if not r.archived},
+        reported={r.total_batches: r.trial_run_id for r in counting},
+        values={r.total_batches: _scripted_step(r) for r in counting},
         checkpoints={c.uuid: int(c.metadata["steps_completed"]) for c in trial.list_checkpoints()},
-        resumed={
-            a.run_id: a.steps_at_start
-            for a in trial.list_allocations()
-            if a.run_id is not None and a.steps_at_start is not None
-        },
+        resumed={a.run_id: a.steps_at_start for a in attempts if a.run_id is not None and a.steps_at_start is not None},
+        exits={a.run_id: a.exit_code for a in attempts if a.run_id is not None and a.end_time is not None},
+        said=tuple(trial.iter_logs()) if spoken else None,
+        repeated=frozenset(step for step, count in Counter(r.total_batches for r in counting).items() if count > 1),
+        cut=frozenset(
+            a.run_id for a in attempts if a.run_id is not None and not lost_of_run.isdisjoint(a.instance_ids)
+        ),
     )
+
+
+def _scripted_step(report: MetricsReport) -> object:
+    return report.metrics.get("avg_metrics", report.metrics).get("scripted_step")
 
 
 @contextmanager

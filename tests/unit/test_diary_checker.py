@@ -15,9 +15,17 @@ RECORD = TrialRecord(
     state="COMPLETED",
     steps=4,
     reported={1: 1, 2: 1, 3: 2, 4: 2},
+    values={1: 1, 2: 2, 3: 3, 4: 4},
     checkpoints={"c1": 2, "c2": 4},
     resumed={1: 0, 2: 2},
+    exits={1: 137, 2: 0},
+    said=(
+        "master: placed\n",
+        *(f"[time] INFO: diary 1 {what}\n" for what in ("start 0", "step 1", "step 2", "save 2", "step 3")),
+        *(f"diary 2 {what}\n" for what in ("start 2", "step 3", "step 4", "save 4", "end 4")),
+    ),
 )
+LINES = RECORD.said or ()
 
 
 def entry(event: str, run: int, step: int, at: int, **more: Any) -> dict[str, Any]:
@@ -44,6 +52,22 @@ def test_a_true_story_has_no_problems() -> None:
 
 
 @pytest.mark.parametrize(
+    "record",
+    [
+        replace(RECORD, said=None),
+        # A machine that dies takes along what nobody had read, and the exit code.
+        replace(RECORD, cut=frozenset({1}), exits={1: None, 2: 0}, said=(*LINES[:4], *LINES[6:])),
+        # Printed, and killed before it was written down.
+        replace(RECORD, said=(*LINES[:6], "diary 1 save 3", *LINES[6:])),
+        # Killed after its last word.
+        replace(RECORD, exits={1: 137, 2: 137}),
+    ],
+)
+def test_what_kills_explain_is_no_problem(record: TrialRecord) -> None:
+    assert check(DIARY, [record]) == []
+
+
+@pytest.mark.parametrize(
     ("diary", "record", "found"),
     [
         (DIARY[:-1], RECORD, "no run wrote that it completed"),
@@ -58,6 +82,20 @@ def test_a_true_story_has_no_problems() -> None:
         (DIARY, replace(RECORD, reported={1: 1, 2: 1, 3: 1, 4: 2}), r"did not do the step last: \{3: 1\}"),
         (DIARY, replace(RECORD, resumed={2: 1}), "the API says 1"),
         ([*DIARY, {**DIARY[0], "trial_id": 7}], RECORD, "trial 7 wrote a diary and is unknown"),
+        ([DIARY[0], *DIARY], RECORD, "run 1 was started twice"),
+        (DIARY, replace(RECORD, values={1: 1, 2: 2, 3: 2, 4: 4}), r"values of other steps: \{3: 2\}"),
+        (DIARY, replace(RECORD, values={1: 1, 2: 2, 4: 4}), "values of other steps"),
+        (DIARY, replace(RECORD, repeated=frozenset({3})), r"steps \[3\] count more than once"),
+        (DIARY, replace(RECORD, exits={2: 0}), "run 1 has no recorded end"),
+        (DIARY, replace(RECORD, exits={1: None, 2: 0}), "run 1 has no exit code although its machine lived on"),
+        (DIARY, replace(RECORD, exits={1: 137, 2: 3}), r"run 2 ended with \[0\], the API says 3"),
+        (DIARY, replace(RECORD, exits={1: 0, 2: 0}), "run 1 never wrote that it ended"),
+        (DIARY, replace(RECORD, said=LINES[:-1]), r"the log of run 2 lacks its last lines: \[\('end', 4\)\]"),
+        (DIARY, replace(RECORD, said=(*LINES[:3], *LINES[2:])), r"the log of run 1 holds \('step', 1\) 2 times"),
+        (DIARY, replace(RECORD, said=(*LINES[:3], *LINES[4:])), "the log of run 1 is not what it wrote down"),
+        (DIARY, replace(RECORD, said=(*LINES, "diary 2 step 5\n", "diary 2 step 6\n")), "the log of run 2 is not"),
+        (DIARY, replace(RECORD, said=(*LINES, "diary 3 start 4\n", "diary 3 step 5\n")), "the log of run 3 is not"),
+        (DIARY, replace(RECORD, cut=frozenset({1}), said=(*LINES[:3], *LINES[4:])), "the log of run 1 is not what"),
     ],
 )
 def test_each_broken_promise_is_found(diary: list[dict[str, Any]], record: TrialRecord, found: str) -> None:

@@ -1,0 +1,101 @@
+"""`python -m campaign [--seed N] [--kills N] [--store sqlite,postgres] [--folder DIRECTORY]`."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from campaign import report
+from campaign.cluster import CampaignCluster
+from campaign.director import Director
+from campaign.evidence import Verdict, replay, verdict
+from campaign.strikes import Kind, Strike, plan
+from campaign.work import Work
+from support.postgres import PostgresServer, postgres_server
+
+STORES = ("sqlite", "postgres")
+SERVER_KINDS = (Kind.DATABASE,)
+"""Killed where there is a server."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """0 when nothing was lost, doubled or leaked; 1 otherwise."""
+    parser = argparse.ArgumentParser(prog="python -m campaign", description="Kill everything, count what is lost.")
+    parser.add_argument("--seed", type=int, default=20260101, help="of the order of the kills (default: %(default)s)")
+    parser.add_argument("--kills", type=int, default=250, help="of each kind, over all stores (default: %(default)s)")
+    parser.add_argument("--store", default=",".join(STORES), help="sqlite, postgres or both (default: %(default)s)")
+    parser.add_argument("--folder", type=Path, help="where everything lies; kept (default: a new one, kept on failure)")
+    given = parser.parse_args(arguments)
+    stores = given.store.split(",")
+    if unknown := sorted(set(stores) - set(STORES)):
+        parser.error(f"--store: {', '.join(unknown)} is none of {', '.join(STORES)}")
+    folder = Path(given.folder or tempfile.mkdtemp(prefix="resolute-campaign-")).resolve()
+    began = time.monotonic()
+    killed: list[Strike] = []
+    good = True
+    for number, store in enumerate(stores):
+        share = _share(given.kills, number, stores)
+        print(f"{store}: seed {given.seed}, kills {', '.join(f'{n} x {k}' for k, n in share.items())}", flush=True)
+        strikes, found = _on(store, folder / store, given.seed + number, share)
+        killed += strikes
+        good = good and found.good
+    print(f"\n{report.table(killed)}")
+    print(
+        f"{float(report.inside(killed)):.0%} inside, by their markers; seed {given.seed}; {time.monotonic() - began:.0f} s"
+    )
+    if good and given.folder is None:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        print(f"everything it left is in {folder}")
+    return 0 if good else 1
+
+
+def _share(kills: int, number: int, stores: Sequence[str]) -> dict[Kind, int]:
+    """Of each kind: those of a server all where there is one, the others evenly over the stores."""
+    own = kills // len(stores) + (number < kills % len(stores))
+    return {
+        kind: kills if kind in SERVER_KINDS else own
+        for kind in Kind
+        if kind not in SERVER_KINDS or stores[number] == "postgres"
+    }
+
+
+def _on(store: str, folder: Path, seed: int, kills: Mapping[Kind, int]) -> tuple[list[Strike], Verdict]:
+    if store == "postgres":
+        with postgres_server() as server:
+            return campaign(folder, seed, kills, server)
+    return campaign(folder, seed, kills, None)
+
+
+def campaign(
+    folder: Path, seed: int, kills: Mapping[Kind, int], server: PostgresServer | None
+) -> tuple[list[Strike], Verdict]:
+    """One plan on one cluster; what was killed, and what was found afterwards."""
+    folder.mkdir(parents=True)
+    cluster = CampaignCluster(folder, server)
+    began = time.monotonic()
+    try:
+        cluster.start()
+        work = Work(cluster)
+        work.start()
+        director = Director(cluster, plan(seed, kills, server=server is not None), work, seed=seed)
+        director.run()
+        killed = [*director.done, *director.extra]
+        print(f"{len(killed)} kills in {time.monotonic() - began:.0f} s (seed {seed})", flush=True)
+        found = verdict(cluster, work)
+        found.lost += [f"a master ended by itself with {code}" for code in director.ended_by_itself]
+        if server is None:
+            print(replay(cluster))
+    finally:
+        cluster.stop()
+    print(f"{report.table(killed)}\n{report.judgement(found)}\n{time.monotonic() - began:.0f} s", flush=True)
+    return killed, found
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

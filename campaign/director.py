@@ -1,0 +1,209 @@
+"""Carries a plan of kills out, and starts again what its owner would start again: the master and the database server."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from signal import SIGKILL
+
+from campaign.cluster import CampaignCluster
+from campaign.points import DATABASE, MACHINE, MASTER, kill_all, server_processes
+from campaign.strikes import Kind, Moment, Strike
+from campaign.work import Work
+from support.live import gone, until
+
+ARMED_AT_ONCE = 5
+"""Orders that wait for their points while other kills go on."""
+
+IMPATIENT_S = 6.0
+"""An order that has waited so long gets what it waits for: an upload, a start, a launch."""
+
+HOPELESS_S = 240.0
+"""No order waits so long in a cluster that goes on."""
+
+LOOK_S = 0.02
+
+CHANCE_IN_BOOT = 0.2
+"""This part of the kills of the master may fall into its start; the others wait until it serves."""
+
+
+@dataclass(slots=True)
+class Armed:
+    """An order that waits for its point."""
+
+    strike: Strike
+    since: float
+    helped_at: float
+
+
+class Director:
+    """One plan on one cluster. `done` and `extra` are what was really killed."""
+
+    def __init__(self, cluster: CampaignCluster, strikes: Sequence[Strike], work: Work, *, seed: int) -> None:
+        self._cluster = cluster
+        self._strikes = deque(strikes)
+        self._work = work
+        self._random = random.Random(f"director {seed}")
+        self._armed: dict[str, Armed] = {}
+        self._serving = True
+        self.done: list[Strike] = []
+        self.extra: list[Strike] = []
+        """Kills beyond the plan: those that made a launch or a start for an order that waited for one."""
+        self.ended_by_itself: list[int] = []
+        """Exit codes of masters that nobody had killed."""
+
+    def run(self) -> None:
+        """Returns when every kill of the plan has been made and the master serves."""
+        while self._strikes:
+            self._rest(lambda: len(self._armed) < ARMED_AT_ONCE and self._next() is not None)
+            strike = self._next()
+            assert strike is not None
+            self._strikes.remove(strike)
+            self._begin(strike)
+            pause_until = time.monotonic() + strike.pause_s
+            self._rest(lambda: time.monotonic() >= pause_until)  # noqa: B023  # called before it changes
+        self._rest(lambda: not self._armed)
+        self._rest(lambda: self._serving)
+
+    def _next(self) -> Strike | None:
+        """The first strike whose point is not taken by an order that still waits."""
+        return next((s for s in list(self._strikes)[:ARMED_AT_ONCE] if s.point not in self._armed or not s.point), None)
+
+    # -- one kill ----------------------------------------------------------------------------------------------
+
+    def _begin(self, strike: Strike) -> None:
+        if strike.point:
+            self._arm(strike)
+        else:
+            self._kill_now(strike.victim)
+            self.done.append(strike)
+
+    def _arm(self, strike: Strike) -> None:
+        beside = self._cluster.orders / f".{strike.id}"
+        beside.write_text(json.dumps({"id": strike.id, "victim": strike.victim}))
+        beside.replace(self._cluster.orders / f"{strike.point}.order")
+        now = time.monotonic()
+        self._armed[strike.point] = Armed(strike=strike, since=now, helped_at=now)
+        if strike.moment is Moment.UPLOAD:
+            self._work.one_more()
+
+    def _collect(self) -> None:
+        """Orders that were carried out, by their markers; those that met nobody are given again."""
+        for point, armed in list(self._armed.items()):
+            file = self._cluster.orders / "struck" / f"{armed.strike.id}.json"
+            if not file.exists():
+                continue
+            marker = json.loads(file.read_text())
+            del self._armed[point]
+            if not marker["pids"]:
+                file.unlink()
+                self._arm(armed.strike)
+                continue
+            until(f"{marker} is dead", lambda: all(gone(pid) for pid in marker["pids"]), every_s=LOOK_S)  # noqa: B023
+            self.done.append(armed.strike)
+
+    def _kill_now(self, victim: str) -> None:
+        if victim == MASTER:
+            if self._random.random() >= CHANCE_IN_BOOT:
+                self._rest(lambda: self._serving)
+            assert self._cluster.master is not None
+            kill_all([self._cluster.master.pid])
+            self._cluster.master.wait()
+            return
+        found: list[int] = []
+
+        def there() -> bool:
+            found[:] = self._candidates(victim)
+            return bool(found)
+
+        self._rest(there)
+        pids = found if victim == DATABASE else [self._random.choice(sorted(found))]
+        kill_all(pids)
+        until(f"{victim} {pids} is dead", lambda: all(map(gone, pids)), every_s=LOOK_S)
+
+    def _candidates(self, victim: str) -> list[int]:
+        cluster = self._cluster
+        match victim:
+            case "database":
+                return server_processes(cluster.server.pid) if cluster.server is not None else []
+            case "backend":
+                return cluster.backends()
+            case "machine":
+                # Only machines with work: some that die while they boot make the pool (rightly) wait.
+                return [process.pid for process in cluster.working_machines()]
+            case "host":
+                return [process.pid for process in cluster.hosts()]
+            case "agent":
+                return [process.pid for process in cluster.agents()]
+            case _:
+                return [process.pid for process in cluster.tasks()]
+
+    # -- what goes on meanwhile --------------------------------------------------------------------------------
+
+    def _rest(self, enough: Callable[[], bool]) -> None:
+        """Look after the cluster until it is enough."""
+        end = time.monotonic() + HOPELESS_S
+        while True:
+            self._tend()
+            if enough():
+                return
+            if time.monotonic() > end:
+                waiting = {point: armed.strike.victim for point, armed in self._armed.items()}
+                raise AssertionError(f"nothing happens any more; orders that wait: {waiting}")
+            time.sleep(LOOK_S)
+
+    def _tend(self) -> None:
+        if self._work.failure is not None:
+            raise self._work.failure
+        self._revive_database()
+        self._revive_master()
+        self._collect()
+        self._help()
+
+    def _revive_database(self) -> None:
+        server = self._cluster.server
+        if server is not None and gone(server.pid):
+            server.kill()  # what is left of it
+            server.start()
+            self._cluster.write_pids()
+
+    def _revive_master(self) -> None:
+        master = self._cluster.master
+        assert master is not None
+        if (code := master.poll()) is not None:
+            if code != -SIGKILL:
+                self.ended_by_itself.append(code)
+            self._cluster.spawn()
+            self._serving = False
+        elif not self._serving:
+            self._serving = self._cluster.answers()
+
+    def _help(self) -> None:
+        """Orders that wait for long get what they wait for."""
+        now = time.monotonic()
+        for point, armed in list(self._armed.items()):
+            if now - armed.since > HOPELESS_S:
+                raise AssertionError(f"point {point} is never reached")
+            if now - armed.helped_at < IMPATIENT_S:
+                continue
+            armed.helped_at = now
+            match armed.strike.moment, armed.strike.kind:
+                case (Moment.UPLOAD, _):
+                    self._work.one_more()
+                case (Moment.LAUNCH, _) if not point.startswith(("agent.", "task.")):
+                    self._provoke(Kind.MACHINE, MACHINE)
+                case (Moment.LAUNCH, _):
+                    self._provoke(Kind.TASK, "task")
+
+    def _provoke(self, kind: Kind, victim: str) -> None:
+        found = self._candidates(victim)
+        if found:
+            kill_all([self._random.choice(sorted(found))])
+            number = len(self.extra) + 1
+            self.extra.append(
+                Strike(id=f"extra-{number}", kind=kind, moment=Moment.ANY, point="", victim=victim, pause_s=0.0)
+            )

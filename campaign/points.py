@@ -1,0 +1,166 @@
+"""Points of a program at which somebody may be killed with -9. Standard library only: tasks import this, too.
+
+An order is a file named after its point. Who reaches the point takes the file away, so that exactly one carries it out, writes
+a marker and kills. Without an order a point costs one failed rename.
+
+    <directory>/<point>.order    {"id", "victim"}
+    <directory>/struck/<id>.json {"id", "point", "victim", "by", "pids"}
+    <directory>/pids/<name>      the pid of what was started outside of the machines: master, database
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SELF, MACHINE, HOST, AGENT, MASTER, DATABASE, BACKEND = (
+    "self",
+    "machine",
+    "host",
+    "agent",
+    "master",
+    "database",
+    "backend",
+)
+"""Who is killed: the process at the point, the machine it runs on, that machine's host, that machine's agent, the master, every
+process of the database server, the one process of the server that serves the connection at the point."""
+
+MACHINE_PROGRAM, AGENT_PROGRAM = "campaign.machine", "campaign.agent"
+
+
+@dataclass(frozen=True)
+class Order:
+    """To kill `victim` when `point` is reached."""
+
+    id: str
+    point: str
+    victim: str
+
+
+class Points:
+    """The points of one process. `None` as directory: no orders ever."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._directory = directory
+
+    def reached(self, point: str, *, backend: int = 0) -> None:
+        """Carry out the order for this point, if there is one. Does not return when this process is the victim."""
+        order = self.take(point)
+        if order is not None:
+            pids = self.victims(order, backend=backend)
+            self.mark(order, pids)
+            kill_all(pids)
+
+    def take(self, point: str) -> Order | None:
+        """The order for this point, which is ours from now on."""
+        if self._directory is None:
+            return None
+        taken = self._directory / f"{point}.taken-{os.getpid()}"
+        try:
+            os.rename(self._directory / f"{point}.order", taken)
+        except FileNotFoundError:
+            return None
+        order = json.loads(taken.read_text())
+        taken.unlink()
+        return Order(id=order["id"], point=point, victim=order["victim"])
+
+    def victims(self, order: Order, *, backend: int = 0) -> list[int]:
+        """The processes to kill, in this order; none when they are not there (any more)."""
+        match order.victim:
+            case "self":
+                return [os.getpid()]
+            case "backend":
+                return [backend] if backend else []
+            case "database":
+                return server_processes(self._pid(DATABASE))
+            case "master":
+                return _known(self._pid(MASTER))
+            case _:
+                return self._of_machine(order.victim)
+
+    def _of_machine(self, victim: str) -> list[int]:
+        machine = ancestor(os.getpid(), MACHINE_PROGRAM)
+        if victim == MACHINE:
+            return _known(machine)
+        if victim == HOST:
+            return _known(parent(machine))
+        return [pid for pid in children(machine) if runs(pid, AGENT_PROGRAM)]
+
+    def _pid(self, name: str) -> int:
+        assert self._directory is not None
+        try:
+            return int((self._directory / "pids" / name).read_text())
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def mark(self, order: Order, pids: Sequence[int]) -> None:
+        """The evidence: written whole or not at all, before the signal where the signal is for the writer."""
+        assert self._directory is not None
+        marker = {
+            "id": order.id,
+            "point": order.point,
+            "victim": order.victim,
+            "by": os.getpid(),
+            "pids": list(pids),
+        }
+        beside = self._directory / "struck" / f".{order.id}"
+        beside.write_text(json.dumps(marker))
+        os.rename(beside, self._directory / "struck" / f"{order.id}.json")
+
+
+def kill_all(pids: Sequence[int], number: int = signal.SIGKILL) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+
+def server_processes(postmaster: int) -> list[int]:
+    """Every process of a database server; it is stopped first, so that it starts none while they are counted."""
+    if not postmaster:
+        return []
+    kill_all([postmaster], signal.SIGSTOP)
+    return [*children(postmaster), postmaster]
+
+
+# ------------------------------------------------------------------------------------------------- processes, by /proc
+
+
+def parent(pid: int) -> int:
+    """0 when there is none, or no such process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    return int(text[text.rindex(")") + 2 :].split()[1])
+
+
+def children(pid: int) -> list[int]:
+    """0 has none."""
+    return [int(name) for name in os.listdir("/proc") if pid and name.isdigit() and parent(int(name)) == pid]
+
+
+def runs(pid: int, program: str) -> bool:
+    """Whether the process was started as `python -m <program>`."""
+    try:
+        return program in Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return False
+
+
+def ancestor(pid: int, program: str) -> int:
+    """The nearest process above `pid` (or itself) that runs the program; 0 when there is none."""
+    while pid > 1:
+        if runs(pid, program):
+            return pid
+        pid = parent(pid)
+    return 0
+
+
+def _known(pid: int) -> list[int]:
+    return [pid] if pid else []
