@@ -17,7 +17,7 @@ from pathlib import Path
 from aiohttp import web
 
 from resolute.clock import Clock
-from resolute.config import MasterConfig
+from resolute.config import MasterConfig, PostgresDatabase
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import LocalProvider
 from resolute.errors import InvalidInput, Unavailable
@@ -26,10 +26,12 @@ from resolute_master import bootstrap
 from resolute_master.agents.container_spec import SpecRenderer
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
 from resolute_master.agents.websocket import add_agent_link
-from resolute_master.api.app import build_api
+from resolute_master.api.app import build_doors
 from resolute_master.api.auth import Passwords, Tokens
 from resolute_master.api.context import ApiContext
 from resolute_master.api.log_ring import LogRing
+from resolute_master.api.opening import Opening
+from resolute_master.api.requests import Surroundings
 from resolute_master.domain.change import Change
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
@@ -37,6 +39,7 @@ from resolute_master.engine.checkpoint_files import CheckpointRemoval
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.provisioning import PoolLedger, about_machines
 from resolute_master.engine.reporting import Reporting
+from resolute_master.observability.observation import Observation
 from resolute_master.pools import cloud_of, pool_policies
 from resolute_master.scripted_interruptions import InterruptionsBySteps
 from resolute_master.store.base import Store
@@ -84,11 +87,17 @@ async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
         # The socket first: a port that is taken is found before anything is stored.
         listener = _listen(settings.config)
         stack.callback(listener.close)
+        observation = Observation.of(settings.config, version=settings.version, clock=settings.clock)
+        stack.callback(observation.close)
+        doors = await _open_doors(settings, observation, listener)
+        stack.push_async_callback(doors.close)
+        doors.opening.doing = "the store is being opened"
         store = await (settings.open_store or open_store)(settings.config)
         stack.push_async_callback(store.close)
-        async with _serving(settings, store, listener) as services:
+        async with _serving(settings, observation.store(store), observation, doors) as services:
             log.info("resolute %s serves http://%s:%d", settings.version, *listener.getsockname()[:2])
             await _until(stop, services)
+            doors.opening.stop()
 
 
 def _listen(config: MasterConfig) -> socket.socket:
@@ -105,16 +114,38 @@ def _listen(config: MasterConfig) -> socket.socket:
 async def open_store(config: MasterConfig) -> Store:
     """The store that the configuration names."""
     path = config.sqlite_path
-    if path is None:
-        raise InvalidInput("db.type: postgres is not available yet; use sqlite")
-    for key, directory in (("cluster_state_dir", Path(config.cluster_state_dir)), ("db.path", path.parent)):
+    needed = [("cluster_state_dir", Path(config.cluster_state_dir))]
+    if path is not None:
+        needed.append(("db.path", path.parent))
+    for key, directory in needed:
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidInput(
                 f"{key}: cannot make {directory}: {error.strerror or error}; name a directory that can be written"
             ) from error
-    return await SqlStore.open(sqlite_url(path))
+    if path is not None:
+        return await SqlStore.open(sqlite_url(path))
+    assert isinstance(config.db, PostgresDatabase)
+    return await _open_postgres(config.db)
+
+
+async def _open_postgres(db: PostgresDatabase) -> Store:
+    # Imported where it is used: the driver takes its time, and the store in a file does without.
+    from resolute_master.store.sql.postgres_address import PostgresAddress
+    from resolute_master.store.sql.postgres_store import PostgresStore
+
+    return await PostgresStore.open_at(
+        PostgresAddress(
+            host=db.host,
+            port=db.port,
+            user=db.user,
+            password=db.password,
+            name=db.name,
+            ssl_mode=db.ssl_mode,
+            ssl_root_cert=db.ssl_root_cert,
+        )
+    )
 
 
 async def _until(stop: asyncio.Event, services: list[asyncio.Task[None]]) -> None:
@@ -133,11 +164,48 @@ async def _until(stop: asyncio.Event, services: list[asyncio.Task[None]]) -> Non
         raise Unavailable(f"{task.get_name()} has ended by itself{what}") from error
 
 
+class _Doors:
+    """The socket's server, from the first moment to the last; who comes before the master has started waits."""
+
+    def __init__(self, app: web.Application, opening: Opening, hub: asyncio.Future[AgentHub]) -> None:
+        self.opening = opening
+        self._hub = hub
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_GRACE_S)
+
+    async def serve(self, listener: socket.socket) -> None:
+        await self._runner.setup()
+        await web.SockSite(self._runner, listener).start()
+
+    def open(self, context: ApiContext, hub: AgentHub) -> None:
+        """The master has started."""
+        self._hub.set_result(hub)
+        self.opening.open(context)
+
+    async def close(self) -> None:
+        """Again is harmless."""
+        self.opening.stop()
+        self._hub.cancel()
+        await self._runner.cleanup()
+
+
+async def _open_doors(settings: MasterSettings, observation: Observation, listener: socket.socket) -> _Doors:
+    config = settings.config
+    opening = Opening(cluster_name=config.resource_manager.cluster_name)
+    surroundings = Surroundings(clock=settings.clock, ids=settings.ids, observer=observation.requests)
+    app = build_doors(opening, surroundings, enable_cors=config.enable_cors)
+    hub: asyncio.Future[AgentHub] = asyncio.get_running_loop().create_future()
+    add_agent_link(app, lambda: asyncio.shield(hub), watched=observation.link)
+    doors = _Doors(app, opening, hub)
+    await doors.serve(listener)
+    return doors
+
+
 @asynccontextmanager
 async def _serving(
-    settings: MasterSettings, store: Store, listener: socket.socket
+    settings: MasterSettings, store: Store, observation: Observation, doors: _Doors
 ) -> AsyncIterator[list[asyncio.Task[None]]]:
     config, clock, ids = settings.config, settings.clock, settings.ids
+    doors.opening.doing = "the state is being loaded"
     engine = Engine(
         store=store,
         clock=clock,
@@ -160,14 +228,19 @@ async def _serving(
         hub = AgentHub(
             engine=engine,
             reporting=reporting,
-            renderer=SpecRenderer(task_token=tokens.issue_allocation, user_token=tokens.issue_task_user),
+            renderer=SpecRenderer(
+                task_token=tokens.issue_allocation, user_token=tokens.issue_task_user, trace_of=observation.trace_of
+            ),
             identity=identity,
             clock=clock,
             heartbeat_s=config.heartbeat_interval,
             join_key=bytes.fromhex(await bootstrap.secret(store, "join_key")),
         )
-        runner = await _serve_http(settings, store, engine, reporting, hub, identity, tokens, passwords, listener)
-        stack.push_async_callback(runner.cleanup)
+        observation.watch(engine, store, reporting)
+        services += observation.services()
+        context = _context(settings, store, engine, reporting, identity, tokens, passwords, observation)
+        doors.open(context, hub)
+        stack.push_async_callback(doors.close)
         stack.push_async_callback(hub.close)
         removal = CheckpointRemoval(engine, store, cluster_id=identity.cluster_id)
         services.append(asyncio.create_task(removal.run(), name="checkpoint removal"))
@@ -195,38 +268,31 @@ async def _cancel(services: list[asyncio.Task[None]]) -> None:
     await asyncio.gather(*services, return_exceptions=True)
 
 
-async def _serve_http(
+def _context(
     settings: MasterSettings,
     store: Store,
     engine: Engine,
     reporting: Reporting,
-    hub: AgentHub,
     identity: ClusterIdentity,
     tokens: Tokens,
     passwords: Passwords,
-    listener: socket.socket,
-) -> web.AppRunner:
-    app = build_api(
-        ApiContext(
-            engine=engine,
-            store=store,
-            reporting=reporting,
-            clock=settings.clock,
-            ids=settings.ids,
-            config=settings.config,
-            tokens=tokens,
-            passwords=passwords,
-            cluster_id=identity.cluster_id,
-            master_id=identity.master_id,
-            version=identity.version,
-            master_log=settings.log,
-        )
+    observation: Observation,
+) -> ApiContext:
+    return ApiContext(
+        engine=engine,
+        store=store,
+        reporting=reporting,
+        clock=settings.clock,
+        ids=settings.ids,
+        config=settings.config,
+        tokens=tokens,
+        passwords=passwords,
+        cluster_id=identity.cluster_id,
+        master_id=identity.master_id,
+        version=identity.version,
+        master_log=settings.log,
+        exposition=observation.exposition,
     )
-    add_agent_link(app, hub)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_GRACE_S)
-    await runner.setup()
-    await web.SockSite(runner, listener).start()
-    return runner
 
 
 def _provisioning(

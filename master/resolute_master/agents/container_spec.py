@@ -34,6 +34,8 @@ class SpecRenderer:
     user_token: TaskToken
     """What its owner's commands use inside the task."""
     inter_node_network_interface: str = ""
+    trace_of: Callable[[ContainerId], str] = lambda _: ""
+    """The trace that a container's start belongs to, as a W3C `traceparent`; empty for none."""
 
     def render(self, state: ClusterState, allocation: Allocation, container: ContainerId) -> ContainerSpec | None:
         """None when there is nothing to start any more."""
@@ -89,6 +91,9 @@ class SpecRenderer:
             variables["DET_LATEST_CHECKPOINT"] = allocation.resumed_checkpoint
         if self.inter_node_network_interface:
             variables["DET_INTER_NODE_NETWORK_INTERFACE"] = self.inter_node_network_interface
+        trace = self.trace_of(member.id)
+        if trace:
+            variables["TRACEPARENT"] = trace  # the name that OpenTelemetry gives it
         return {**variables, **user_variables(experiment.config, "cpu")}
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import msgspec
 from aiohttp import WSMsgType, web
 
 from resolute.wire.agent_link import AGENT_MESSAGES, MAX_FRAME_BYTES, AgentMessage, MasterMessage
 from resolute_master.agents.hub import AgentHub
-from resolute_master.agents.session import Closed
+from resolute_master.agents.session import Closed, Transport
 
 SEND_TIMEOUT_S = 30.0
 """An agent that takes nothing for so long is treated as gone."""
@@ -51,12 +52,20 @@ def encode(message: MasterMessage) -> str:
     return msgspec.json.encode({"type": type(message).__name__, "body": message}).decode()
 
 
-def add_agent_link(app: web.Application, hub: AgentHub) -> None:
+def add_agent_link(
+    app: web.Application,
+    hub: Callable[[], Awaitable[AgentHub]],
+    *,
+    watched: Callable[[Transport], Transport] = lambda transport: transport,
+) -> None:
+    """Serve links. `hub` waits until there is one; `watched` puts somebody who counts before each transport."""
+
     async def link(request: web.Request) -> web.WebSocketResponse:
+        taking = await hub()
         # Heartbeats of our own, so no pings: those are answered only while somebody reads the socket.
         socket = web.WebSocketResponse(max_msg_size=MAX_FRAME_BYTES, compress=False)
         await socket.prepare(request)
-        await hub.serve(WebSocketTransport(socket))
+        await taking.serve(watched(WebSocketTransport(socket)))
         return socket
 
     app.router.add_get("/agents/link", link)

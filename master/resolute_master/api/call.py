@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, cast
@@ -11,23 +10,23 @@ from typing import Any, TypeVar, cast
 import msgspec
 from aiohttp import web
 
+from resolute import logs
 from resolute.errors import InvalidInput, PermissionDenied, Unauthenticated
 from resolute.wire.codec import from_query, from_wire, to_wire
 from resolute_master.api.auth import Caller, authenticate
 from resolute_master.api.authorise import Action, can
-from resolute_master.api.context import CONTEXT, ApiContext
-from resolute_master.api.errors import BodyTooLarge
+from resolute_master.api.bodies import LARGEST, check_values, parse_json, read_body
+from resolute_master.api.context import ApiContext
+from resolute_master.api.limits import MAX_BODY_BYTES, MAX_PUBLIC_BODY_BYTES
+from resolute_master.api.opening import OPENING
 
 T = TypeVar("T")
 
 THREAD_ABOVE_BYTES = 1024 * 1024
 """Larger bodies are parsed in a thread, so that the others do not wait."""
 
-LARGEST = 2**63 - 1
-"""What the databases' integers hold."""
-
 MOST_DIGITS = len(str(LARGEST))
-_MANY_DIGITS = re.compile(rb"\d{19}")
+_BODY = "resolute.body"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,7 @@ class Call:
     api: ApiContext
     request: web.Request
     known_caller: Caller | None = None
+    body_limit: int = MAX_BODY_BYTES
 
     @property
     def caller(self) -> Caller:
@@ -64,7 +64,7 @@ class Call:
 
     def query(self, cls: type[T]) -> T:
         asked = from_query(cls, self.request.query.items())
-        _check_integers(asdict(cast(Any, asked)))
+        check_values(asdict(cast(Any, asked)))
         return asked
 
     async def json(self) -> Any:
@@ -79,38 +79,11 @@ class Call:
         return from_wire(cls, parse_json(raw))
 
     async def _read(self) -> bytes:
-        try:
-            return await self.request.read()
-        except web.HTTPRequestEntityTooLarge:
-            limit = self.api.max_request_bytes // (1024 * 1024)
-            raise BodyTooLarge(
-                f"the request is larger than {limit} MiB, the most that this master reads; "
-                "leave large files out of the context directory (.detignore)"
-            ) from None
-
-
-def parse_json(raw: bytes) -> Any:
-    """Raises `InvalidInput` for what is not JSON, or holds integers that no database could keep."""
-    if not raw.strip():
-        return {}
-    try:
-        value = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidInput(f"the body is not JSON: {error}") from None
-    # In a large body reading every character again costs more than looking at every value.
-    if len(raw) > THREAD_ABOVE_BYTES or _MANY_DIGITS.search(raw):
-        _check_integers(value)
-    return value
-
-
-def _check_integers(value: Any) -> None:
-    if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
-        raise InvalidInput(f"the request holds the integer {value}, which does not fit in 64 bits; send it as text")
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        for item in value:
-            _check_integers(item)
+        """Read once: finders look into the body too."""
+        known = self.request.get(_BODY)
+        if known is None:
+            known = self.request[_BODY] = await read_body(self.request, self.body_limit)
+        return cast(bytes, known)
 
 
 # ---------------------------------------------------------------------------------------------------------- routes
@@ -134,15 +107,24 @@ class Route:
     action: Action
     find: Finder
     handle: Handler
+    max_body: int = MAX_BODY_BYTES
+    """Bytes of the body; `MAX_UPLOAD_BYTES` for calls that carry a context directory."""
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        api = request.app[CONTEXT]
+        api = await request.app[OPENING].context()
         caller = None if self.action is Action.PUBLIC else authenticate(request, api.tokens)
-        call = Call(api, request, caller)
-        target = await self.find(call)
-        allow(call, self.action, target)
-        result = await self.handle(call, target)
-        return result if isinstance(result, web.StreamResponse) else json_response(result)
+        if caller is not None:
+            logs.also_about(user=caller.user.username, allocation=caller.allocation and caller.allocation.id)
+        limit = min(self.max_body, MAX_PUBLIC_BODY_BYTES if caller is None else api.max_request_bytes)
+        # What does not say its length may become as long as it may.
+        length = request.content_length if request.content_length is not None else limit * request.body_exists
+        with api.admission.request(caller):
+            async with api.admission.bodies.held(length if length <= limit else 0):
+                call = Call(api, request, caller, limit)
+                target = await self.find(call)
+                allow(call, self.action, target)
+                result = await self.handle(call, target)
+                return result if isinstance(result, web.StreamResponse) else json_response(result)
 
 
 def allow(call: Call, action: Action, target: Any = None) -> None:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-
-from aiohttp import web
 
 from resolute.clock import Clock
 from resolute.config import MasterConfig
 from resolute.ids import IdSource
+from resolute_master.api.admission import Admission
 from resolute_master.api.auth import Passwords, Tokens
 from resolute_master.api.barriers import Barriers
+from resolute_master.api.limits import MAX_UPLOAD_BYTES
 from resolute_master.api.log_ring import LogRing
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.reporting import Reporting
 from resolute_master.store.base import Store
 
-MAX_REQUEST_BYTES = 128 * 1024 * 1024
-"""A context of 95 MiB is 127 MiB in base64."""
+Exposition = Callable[[], Awaitable[bytes]]
+"""Metrics as they are now, in Prometheus's text format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +37,11 @@ class ApiContext:
     master_id: str
     version: str
     master_log: LogRing = field(default_factory=LogRing)
+    exposition: Exposition | None = None
+    """Metrics for Prometheus; None where nobody measures."""
     barriers: Barriers = field(default_factory=Barriers)
-    max_request_bytes: int = MAX_REQUEST_BYTES
+    admission: Admission = field(default_factory=Admission)
+    max_request_bytes: int = MAX_UPLOAD_BYTES
     follow_grace_s: float = 1.0
     """How long a followed log stays open after its task has ended, for lines that are still on their way."""
     rendezvous_warning_s: float = 600.0
@@ -46,6 +50,3 @@ class ApiContext:
     @property
     def cluster_name(self) -> str:
         return self.config.cluster_name
-
-
-CONTEXT: web.AppKey[ApiContext] = web.AppKey("context", ApiContext)

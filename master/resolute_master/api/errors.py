@@ -7,6 +7,7 @@ plain routes    {"message": "checkpoint '...' not found"}
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from resolute import logs
 from resolute.errors import (
     AlreadyExists,
     Conflict,
@@ -26,7 +28,7 @@ from resolute.errors import (
     Unauthenticated,
     Unavailable,
 )
-from resolute_master.api.context import CONTEXT
+from resolute_master.api.limits import RETRY_AFTER_S
 
 log = logging.getLogger(__name__)
 
@@ -72,17 +74,27 @@ def status_of(error: BaseException) -> Status:
     return INTERNAL
 
 
-def answer(request: web.Request, status: Status, text: str) -> web.Response:
-    """The body in the form of the route's family."""
+def answer(request: web.Request, status: Status, text: str, *, retry_after_s: float | None = None) -> web.Response:
+    """The body in the form of the route's family; `Retry-After` for what may succeed later."""
     body: dict[str, Any] = {"message": text}
     if request.path.startswith("/api/"):
         body = {"error": {"code": status.code, "reason": status.reason, "error": text}}
-    return web.Response(body=msgspec.json.encode(body), status=status.http, content_type="application/json")
+    headers = {} if retry_after_s is None else {"Retry-After": str(max(1, math.ceil(retry_after_s)))}
+    return web.Response(
+        body=msgspec.json.encode(body), status=status.http, content_type="application/json", headers=headers
+    )
+
+
+def _retry_after_s(error: ResoluteError) -> float | None:
+    """Without the header most callers never try again."""
+    if isinstance(error, LimitExceeded):
+        return error.retry_after_s
+    return RETRY_AFTER_S if isinstance(error, Unavailable) else None
 
 
 def unexpected(request: web.Request, error: BaseException) -> str:
-    """Log the fault under a number that the caller is told, and nothing else of it."""
-    number = f"{request.app[CONTEXT].ids.bits(48):012x}"
+    """Log the fault under the request's id, which the caller is told, and nothing else of it."""
+    number = logs.fields().get("request_id", "this moment")
     log.error("request %s (%s %s) failed", number, request.method, request.path, exc_info=error)
     return f"internal error; the master's log has the details under {number}"
 
@@ -93,7 +105,7 @@ async def errors(request: web.Request, handler: Callable[[web.Request], Awaitabl
     try:
         return await handler(request)
     except ResoluteError as error:
-        return answer(request, status_of(error), str(error))
+        return answer(request, status_of(error), str(error), retry_after_s=_retry_after_s(error))
     except web.HTTPNotFound:
         return answer(request, NO_SUCH_CALL, f"there is no call {request.method} {request.path}")
     except web.HTTPMethodNotAllowed as error:

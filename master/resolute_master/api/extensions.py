@@ -109,7 +109,7 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
 
 async def trial_allocations(call: Call, trial: Trial) -> GetTrialAllocationsResponse:
     found = await call.api.store.allocations_of_task(trial.task_id)
-    marks = await marks_of(call.api, found)
+    marks = await marks_of(call.api.store, found)
     saved = {trial.id: trial.latest_checkpoint.steps_completed if trial.latest_checkpoint else 0}
     instances = {i.agent_id: i.id for i in await call.api.store.instances() if i.agent_id is not None}
     return GetTrialAllocationsResponse(

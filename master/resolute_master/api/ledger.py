@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from resolute.wire.rest.extensions import GetLedgerResponse, InstanceLedger, Interruption, LedgerRow
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, nothing
-from resolute_master.api.context import ApiContext
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, TrialId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.metrics import StepMark
 from resolute_master.lifecycle import ledger as books
+from resolute_master.store.base import Store
 
 TRAINING = "training"
 PARTS = ("useful", "starting", "checkpointing", "lost", "idle")
@@ -21,39 +21,39 @@ PARTS = ("useful", "starting", "checkpointing", "lost", "idle")
 async def get_ledger(call: Call, _: None) -> GetLedgerResponse:
     api, now = call.api, call.api.clock.now()
     instances = await api.store.instances()
-    runs = await runs_on(api, instances)
+    runs = await runs_on(api.store, instances)
     rows = tuple(_instance_row(i, books.book_instance(i, runs, now)) for i in instances if i.paid_from is not None)
     interruptions = tuple(_interruption(i, instances) for i in books.interruptions(runs))
     lost = sum(run.steps_done - run.steps_kept for run in runs)
     return GetLedgerResponse(instances=rows, totals=_sum([r.row for r in rows], lost), interruptions=interruptions)
 
 
-async def runs_on(api: ApiContext, instances: Sequence[Instance]) -> tuple[books.Run, ...]:
+async def runs_on(store: Store, instances: Sequence[Instance]) -> tuple[books.Run, ...]:
     """Every attempt of the tasks that ever ran on these machines; where a run was taken over, the next one tells."""
     agents = sorted({i.agent_id for i in instances if i.agent_id is not None})
-    found = await api.store.allocations_on_agents(agents)
+    found = await store.allocations_on_agents(agents)
     attempts: dict[str, Allocation] = {}
     for task in sorted({a.task_id for a in found}):
-        attempts.update({a.id: a for a in await api.store.allocations_of_task(task)})
+        attempts.update({a.id: a for a in await store.allocations_of_task(task)})
     allocations = [attempts[id_] for id_ in sorted(attempts)]
-    return books.runs(allocations, await marks_of(api, allocations), await _saved_steps(api, allocations))
+    return books.runs(allocations, await marks_of(store, allocations), await _saved_steps(store, allocations))
 
 
-async def marks_of(api: ApiContext, allocations: Sequence[Allocation]) -> tuple[StepMark, ...]:
+async def marks_of(store: Store, allocations: Sequence[Allocation]) -> tuple[StepMark, ...]:
     """The marks of these attempts; where one ended unforeseen, its last report may tell of later steps than its marks."""
-    marks = list(await api.store.step_marks([a.id for a in allocations]))
+    marks = list(await store.step_marks([a.id for a in allocations]))
     for allocation in allocations:
         if allocation.trial_id is not None and allocation.exit is not None and allocation.exit.failure is not None:
-            report = await api.store.last_report(allocation.trial_id, allocation.run_id, TRAINING)
+            report = await store.last_report(allocation.trial_id, allocation.run_id, TRAINING)
             if report is not None:
                 marks += books.mark_of_report(allocation.id, report, marks)
     return tuple(marks)
 
 
-async def _saved_steps(api: ApiContext, allocations: Sequence[Allocation]) -> dict[TrialId, int]:
+async def _saved_steps(store: Store, allocations: Sequence[Allocation]) -> dict[TrialId, int]:
     steps: dict[TrialId, int] = {}
     for id_ in sorted({a.trial_id for a in allocations if a.trial_id is not None}):
-        trial = await api.store.trial(id_)
+        trial = await store.trial(id_)
         steps[id_] = trial.latest_checkpoint.steps_completed if trial and trial.latest_checkpoint else 0
     return steps
 

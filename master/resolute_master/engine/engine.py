@@ -7,9 +7,12 @@ engine: nothing is half stored, the callers are told, and the next start goes on
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from types import TracebackType
 from typing import Any
 
@@ -23,19 +26,30 @@ from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.adoption import entities_for
 from resolute_master.engine.cycle import SNAPSHOT_EVERY, Cycle, RuleFault
-from resolute_master.engine.journal import encode_state
 from resolute_master.engine.memory import Memory
+from resolute_master.engine.snapshots import Snapshots
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.scheduler.snapshot import PoolSnapshot
-from resolute_master.store.base import Snapshot, Store
+from resolute_master.store.base import Store
 
 log = logging.getLogger(__name__)
 
 INBOX_LIMIT = 10_000
 """Commands that wait for a cycle; past that callers are told to try again."""
 
+FULL_INBOX_S = 1.0
+"""Who met a full inbox is told to come again after so long: at 200 commands a cycle it is empty then, or the disk is slow."""
+
 BATCH_LIMIT = 200
-"""Commands a cycle: a thousand would make cycles of 20 ms (docs/adr)."""
+"""Commands a cycle at most: more gain little, and each waits for all."""
+
+BATCH_LEAST = 20
+DECIDE_BUDGET_S = 0.02
+"""A cycle that was longer than this in deciding is followed by one with fewer commands, down to `BATCH_LEAST`: nothing else has
+a turn meanwhile."""
+
+ANSWERS_AT_ONCE = 16
+"""So many callers go on before others have their turn: what each does with its answer takes a millisecond or so."""
 
 SAFETY_PASS_S = 60.0
 """Every pool is looked at so often, although each change is followed by a cycle of its own."""
@@ -43,10 +57,20 @@ SAFETY_PASS_S = 60.0
 STOPPED = Unavailable("the engine has stopped")
 
 
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A command that was carried out or refused. `context` is the one in which it was submitted: who asked, for observers."""
+
+    command: Command
+    reply: Any | ResoluteError
+    context: contextvars.Context
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleTimes:
     """How long the parts of one cycle took, in seconds; `commands` were carried out or refused in it."""
 
+    begun_at: datetime
     commands: int
     stored: bool
     """Something was committed."""
@@ -55,9 +79,12 @@ class CycleTimes:
     commit_s: float
     """Waiting for the store; 0 when nothing was to be stored."""
     publish_s: float
-    """Taking the change over, answering, and telling others: as `decide_s`, in the event loop."""
+    """Taking the change over and telling others: as `decide_s`, in the event loop."""
     passes_s: tuple[tuple[PoolName, float], ...] = ()
     """Of `decide_s`, the scheduler's and the planner's look at each pool that it concerned."""
+    carried: tuple[Carried, ...] = ()
+    change: Change | None = None
+    """What was committed."""
 
     @property
     def total_s(self) -> float:
@@ -68,6 +95,7 @@ class CycleTimes:
 class _Waiting:
     command: Command
     reply: asyncio.Future[Any]
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
 
 
 class Watch:
@@ -123,7 +151,8 @@ class Engine:
         self._clock = clock
         self._ids = ids
         self._version = version
-        self._retain_snapshots = retain_snapshots
+        self._snapshots = Snapshots(store, retain=retain_snapshots)
+        self._batch_limit = BATCH_LIMIT
         self._safety_pass_s = safety_pass_s
         self._memory: Memory | None = None
         self._inbox: asyncio.Queue[_Waiting] = asyncio.Queue(INBOX_LIMIT)
@@ -156,7 +185,9 @@ class Engine:
         try:
             self._inbox.put_nowait(waiting)
         except asyncio.QueueFull:
-            raise LimitExceeded(f"the master's inbox holds {INBOX_LIMIT} commands; try again in a moment") from None
+            raise LimitExceeded(
+                f"the master's inbox holds {INBOX_LIMIT} commands; try again in a moment", retry_after_s=FULL_INBOX_S
+            ) from None
         return await waiting.reply
 
     def watch(self, kind: str, key: EntityKey) -> Watch:
@@ -176,6 +207,11 @@ class Engine:
         self._on_cycle.append(listener)
 
     @property
+    def stopped(self) -> ResoluteError | None:
+        """Why nothing can be submitted any more; None while it can."""
+        return self._stopped
+
+    @property
     def waiting_commands(self) -> int:
         """How many commands wait for a cycle; at most `INBOX_LIMIT`."""
         return self._inbox.qsize()
@@ -192,7 +228,9 @@ class Engine:
             digest=stored.digest,
             now=self._clock.now(),
         )
-        await self._save_snapshot()
+        self._snapshots.begin(self._memory)
+        if not stored.sequence:
+            await self._snapshots.written()  # so that there is never a journal without a beginning
         boot = _Waiting(MasterStarted(version=self._version), asyncio.get_running_loop().create_future())
         await self._cycle([boot])
 
@@ -208,6 +246,7 @@ class Engine:
                 await self._cycle(batch)
         finally:
             self._stop(self._stopped or STOPPED)
+            await self._snapshots.close()
 
     async def _gather(self, next_pass: float) -> list[_Waiting]:
         """Wait for commands, or for the next deadline; take all that are there, up to the limit."""
@@ -221,7 +260,7 @@ class Engine:
                 batch.append(await self._inbox.get())
         except TimeoutError:
             pass
-        while len(batch) < BATCH_LIMIT and not self._inbox.empty():
+        while len(batch) < self._batch_limit and not self._inbox.empty():
             batch.append(self._inbox.get_nowait())
         return batch
 
@@ -232,8 +271,8 @@ class Engine:
         commands = [waiting.command for waiting in batch]
         try:
             adopted = await entities_for(self._store, memory.state, commands)
-            begun = clock.monotonic()
-            cycle = Cycle(memory, now=clock.now(), entropy=self._entropy(), adopted=adopted, stopwatch=clock.monotonic)
+            begun_at, begun = clock.now(), clock.monotonic()
+            cycle = Cycle(memory, now=begun_at, entropy=self._entropy(), adopted=adopted, stopwatch=clock.monotonic)
             outcome = cycle.run(commands)
             decided = committed = clock.monotonic()
             if outcome.change is not None:
@@ -245,35 +284,52 @@ class Engine:
             self._fail(batch, error)
             raise
         self.cycles += 1
-        self._answer_all(batch, outcome.replies)
         if outcome.change is not None:
             self._publish(outcome.change)
         times = CycleTimes(
+            begun_at=begun_at,
             commands=len(commands),
             stored=outcome.change is not None,
             decide_s=decided - begun,
             commit_s=committed - decided,
             publish_s=clock.monotonic() - committed,
             passes_s=tuple(cycle.passes_s),
+            carried=tuple(
+                Carried(w.command, reply, w.context) for w, reply in zip(batch, outcome.replies, strict=True)
+            ),
+            change=outcome.change,
         )
         for listener in self._on_cycle:
             listener(times)
         if outcome.change is not None and memory.sequence % SNAPSHOT_EVERY == 0:
-            await self._save_snapshot()
+            self._snapshots.begin(memory)
+        self._adapt(times)
+        await self._answer_all(batch, outcome.replies)
+
+    def _adapt(self, times: CycleTimes) -> None:
+        if times.decide_s > DECIDE_BUDGET_S:
+            self._batch_limit = max(BATCH_LEAST, int(self._batch_limit * DECIDE_BUDGET_S / times.decide_s))
+        else:
+            self._batch_limit = min(BATCH_LIMIT, self._batch_limit + BATCH_LEAST)
 
     def _entropy(self) -> str:
         return f"{self._ids.bits(128):032x}"
 
-    def _answer_all(self, batch: Sequence[_Waiting], replies: Sequence[Any | ResoluteError]) -> None:
-        for waiting, reply in zip(batch, replies, strict=True):
-            if isinstance(reply, RuleFault):
-                log.error("%s", reply, exc_info=reply.__cause__)
-            _answer(waiting, reply)
-
-    async def _save_snapshot(self) -> None:
-        memory = self.memory
-        snapshot = Snapshot(sequence=memory.sequence, digest=memory.digest, body=encode_state(memory.state))
-        await self._store.save_snapshot(snapshot, retain=self._retain_snapshots)
+    async def _answer_all(self, batch: Sequence[_Waiting], replies: Sequence[Any | ResoluteError]) -> None:
+        """A few at a time; all, also when the engine is stopped meanwhile."""
+        left = deque(zip(batch, replies, strict=True))
+        try:
+            while left:
+                for waiting, reply in _some(left):
+                    if isinstance(reply, RuleFault):
+                        # As a line of whoever has asked.
+                        waiting.context.run(log.error, "%s", reply, exc_info=reply.__cause__)
+                    _answer(waiting, reply)
+                if left:
+                    await asyncio.sleep(0)
+        finally:
+            for waiting, reply in left:
+                _answer(waiting, reply)
 
     def _publish(self, change: Change) -> None:
         touched = {(KIND_OF[type(entity)], key_of(entity)) for entity in change.upserts}
@@ -300,6 +356,11 @@ class Engine:
         self._stopped = reason
         while not self._inbox.empty():
             _answer(self._inbox.get_nowait(), reason)
+
+
+def _some(left: deque[tuple[_Waiting, Any | ResoluteError]]) -> Iterator[tuple[_Waiting, Any | ResoluteError]]:
+    for _ in range(min(len(left), ANSWERS_AT_ONCE)):
+        yield left.popleft()
 
 
 def _answer(waiting: _Waiting, reply: Any | ResoluteError) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from resolute.errors import Conflict, NotFound
@@ -38,6 +38,14 @@ class Reporting:
         """Everything that was accepted is stored first."""
         for writer in (self._metrics, self._logs, self._marks):
             await writer.close()
+
+    def unstored(self) -> Mapping[str, int]:
+        """Rows that were taken and are not durable yet, by stream."""
+        return {
+            "metrics": self._metrics.unstored,
+            "logs": self._logs.unstored,
+            "step_marks": self._marks.unstored,
+        }
 
     # -- for the doors -----------------------------------------------------------------------------------------
 

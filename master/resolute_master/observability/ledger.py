@@ -1,0 +1,133 @@
+"""What paid slot-seconds were spent on, and how long saves hold training up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from prometheus_client import CollectorRegistry, Gauge, Histogram
+
+from resolute.clock import Clock
+from resolute.errors import ResoluteError
+from resolute_master.api.ledger import PARTS, runs_on
+from resolute_master.domain.change import Change
+from resolute_master.domain.ids import AllocationId, InstanceId
+from resolute_master.domain.instance import Instance
+from resolute_master.domain.metrics import StepMark
+from resolute_master.engine.engine import Engine
+from resolute_master.lifecycle.ledger import Booking, book_instance
+from resolute_master.store.base import Store
+
+log = logging.getLogger(__name__)
+
+PERIOD_S = 30.0
+"""The books are looked at so often; reading them takes some queries a machine."""
+
+SHARE = 20
+"""Between two looks passes at least this many times the time that the last one took: never more than a twentieth of the store."""
+
+SETTLED_AFTER_S = 600.0
+"""So long after a machine's end its booking is taken as final: by then the next run has told what had to be done again."""
+
+MOST_SAVING = 20_000
+"""Allocations whose last mark is remembered."""
+
+
+class LedgerMetrics:
+    """Sums over the machines that have lived since this master started; what was spent before is in `det ledger`.
+
+    Gauges, not counters: a second that looked useful is lost when its step has to be done again.
+    """
+
+    def __init__(self, registry: CollectorRegistry, engine: Engine, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._machines: dict[InstanceId, Instance] = {i.id: i for i in engine.state.all(Instance)}
+        self._settled: dict[tuple[str, str], tuple[float, float]] = {}
+        """(pool, account) -> slot-seconds and price of machines whose booking is final."""
+        self._seconds = Gauge(
+            "resolute_ledger_slot_seconds",
+            "Paid slot-seconds since the master started, by what they were spent on",
+            ["pool", "account"],
+            registry=registry,
+        )
+        self._price = Gauge(
+            "resolute_ledger_price",
+            "Price of paid slot-seconds since the master started, by what they were spent on",
+            ["pool", "account"],
+            registry=registry,
+        )
+        engine.on_commit(self._committed)
+
+    def _committed(self, change: Change) -> None:
+        for entity in change.upserts:
+            if isinstance(entity, Instance):
+                self._machines[entity.id] = entity
+
+    async def run(self) -> None:
+        while True:
+            begun = self._clock.monotonic()
+            try:
+                await self.look()
+            except ResoluteError as error:
+                log.warning("the ledger's metrics are not up to date: %s", error)
+            await asyncio.sleep(max(PERIOD_S, SHARE * (self._clock.monotonic() - begun)))
+
+    async def look(self) -> None:
+        """Book what every machine has cost until now."""
+        now = self._clock.now()
+        paid = [machine for _, machine in sorted(self._machines.items()) if machine.paid_from is not None]
+        runs = await runs_on(self._store, paid) if paid else ()
+        totals = dict(self._settled)
+        for machine in paid:
+            booking = book_instance(machine, runs, now)
+            _add(totals, machine, booking)
+            if _settled(machine, now):
+                _add(self._settled, machine, booking)
+        for id_, machine in list(self._machines.items()):
+            if _settled(machine, now):
+                del self._machines[id_]
+        for labels, (seconds, price) in totals.items():
+            self._seconds.labels(*labels).set(seconds)
+            self._price.labels(*labels).set(price)
+
+
+def _settled(machine: Instance, now: datetime) -> bool:
+    ended = machine.paid_until or machine.stopped_at or machine.requested_at
+    return machine.over and now - ended > timedelta(seconds=SETTLED_AFTER_S)
+
+
+def _add(totals: dict[tuple[str, str], tuple[float, float]], machine: Instance, booking: Booking) -> None:
+    per_second = (machine.price_per_hour or 0.0) / 3600.0 / max(1, machine.slots)
+    for account in PARTS:
+        seconds, price = totals.get((machine.pool, account), (0.0, 0.0))
+        more: float = getattr(booking, f"{account}_s")
+        totals[(machine.pool, account)] = (seconds + more, price + more * per_second)
+
+
+class SaveMetrics:
+    """How long each save of a checkpoint held its training up: marks tell the sum so far, so two of them tell of one save."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._last: OrderedDict[AllocationId, float] = OrderedDict()
+        self._seconds = Histogram(
+            "resolute_checkpoint_save_seconds",
+            "Time that the step loop stood still for a save",
+            buckets=(0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0),
+            registry=registry,
+        )
+
+    def marked(self, marks: Sequence[StepMark]) -> None:
+        for mark in marks:
+            last = self._last.get(mark.allocation_id)
+            if last is not None and mark.checkpointing_s <= last:
+                continue
+            if mark.checkpointing_s > (last or 0.0):
+                self._seconds.observe(mark.checkpointing_s - (last or 0.0))
+            self._last[mark.allocation_id] = mark.checkpointing_s
+            self._last.move_to_end(mark.allocation_id)
+            if len(self._last) > MOST_SAVING:
+                self._last.popitem(last=False)

@@ -1,0 +1,147 @@
+"""How late the event loop is: everything else in the master waits while one thing runs.
+
+A coroutine sleeps for a moment, again and again, and notes how late it woke. A thread beside the loop looks at it and,
+when a wake-up is overdue, notes where the loop's thread is: so a stall is logged with the place in the code that held the loop up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import selectors
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from types import FrameType
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from resolute.clock import Clock
+
+log = logging.getLogger(__name__)
+
+PERIOD_S = 0.02
+"""How often the loop is looked at: often enough for stalls of 50 ms, and a thousandth of a processor."""
+
+STALL_S = 0.05
+"""A wake-up that is later than this is a stall: it is counted and logged."""
+
+FRAMES = 12
+"""The innermost ones that are logged of what ran."""
+
+NOTHING_RAN = "  nothing: the loop was waiting for events, and the machine gave it no processor in time"
+
+LATENESS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+
+
+class LoopWatch:
+    """`await run()` as a task of the loop to watch."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        clock: Clock,
+        *,
+        period_s: float = PERIOD_S,
+        stall_s: float = STALL_S,
+    ) -> None:
+        self._clock = clock
+        self._period_s = period_s
+        self._stall_s = stall_s
+        self._due = 0.0
+        self._sample: tuple[float, tuple[str, ...]] | None = None
+        """The wake-up that was overdue, and what ran then."""
+        self._ended = threading.Event()
+        self._collection_began = 0.0
+        self._collected_s = 0.0
+        self._late = Histogram(
+            "resolute_event_loop_lag_seconds",
+            "How late the event loop was with a wake-up",
+            buckets=LATENESS,
+            registry=registry,
+        )
+        self._stalls = Counter(
+            "resolute_event_loop_stalls",
+            f"Wake-ups that were late by more than {stall_s * 1000:.0f} ms",
+            registry=registry,
+        )
+        self._worst = Gauge(
+            "resolute_event_loop_lag_max_seconds", "The latest wake-up since the master started", registry=registry
+        )
+        self._worst_s = 0.0
+        self._collections = Histogram(
+            "resolute_gc_pause_seconds",
+            "Time that Python's garbage collection stopped the process",
+            ["generation"],
+            buckets=(0.001, 0.005, 0.02, 0.05, 0.1, 0.5),
+            registry=registry,
+        )
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        loop_thread = threading.get_ident()
+        self._due = self._clock.monotonic() + self._period_s
+        watcher = threading.Thread(target=self._look, args=(loop_thread,), name="loop-watch", daemon=True)
+        gc.callbacks.append(self._collecting)
+        watcher.start()
+        try:
+            while True:
+                await asyncio.sleep(self._period_s)
+                self._woke()
+        finally:
+            gc.callbacks.remove(self._collecting)
+            self._ended.set()
+            watcher.join()
+
+    # -- in the loop -------------------------------------------------------------------------------------------
+
+    def _woke(self) -> None:
+        now = self._clock.monotonic()
+        late = max(0.0, now - self._due)
+        self._late.observe(late)
+        if late > self._worst_s:
+            self._worst_s = late
+            self._worst.set(late)
+        sample, collected = self._sample, self._collected_s
+        due, self._due = self._due, now + self._period_s
+        self._sample, self._collected_s = None, 0.0
+        if late > self._stall_s:
+            self._tell(late, sample[1] if sample is not None and sample[0] == due else (), min(collected, late))
+
+    def _tell(self, late_s: float, stack: tuple[str, ...], collected_s: float) -> None:
+        """`stack` is empty when the thread had no chance to look: what ran never let go of the interpreter."""
+        self._stalls.inc()
+        collecting = f", {collected_s * 1000:.0f} ms of it garbage collection" if collected_s else ""
+        what = "what ran:\n" + "".join(stack) if stack else "what ran could not be seen"
+        log.warning("the event loop stood still for %.0f ms%s; %s", late_s * 1000, collecting, what.rstrip())
+
+    def _collecting(self, phase: str, info: Mapping[str, int]) -> None:
+        now = self._clock.monotonic()
+        if phase == "start":
+            self._collection_began = now
+        else:
+            took = now - self._collection_began
+            self._collected_s += took
+            self._collections.labels(str(info["generation"])).observe(took)
+
+    # -- beside it ---------------------------------------------------------------------------------------------
+
+    def _look(self, loop_thread: int) -> None:
+        while not self._ended.wait(self._period_s):
+            due = self._due
+            overdue = self._clock.monotonic() - due > self._stall_s
+            if overdue and (self._sample is None or self._sample[0] != due):
+                frame = sys._current_frames().get(loop_thread)
+                if frame is not None and self._due == due:
+                    self._sample = (due, _innermost(frame))
+
+
+def _innermost(frame: FrameType) -> tuple[str, ...]:
+    """From the callback that the loop runs on, as text."""
+    found = traceback.extract_stack(frame)
+    if found[-1].filename == selectors.__file__:
+        return (NOTHING_RAN,)
+    callback = max((i + 1 for i, one in enumerate(found) if one.filename == asyncio.events.__file__), default=0)
+    return tuple(traceback.format_list(found[callback:][-FRAMES:]))

@@ -1,0 +1,152 @@
+"""The queue, slots, agents and machines as they are at the moment when Prometheus asks: read from the committed state."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from resolute.clock import Clock
+from resolute_master.domain.agent import Agent, Slot
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.instance import Instance
+from resolute_master.engine.engine import Engine
+from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_provisioner.model import Intent, Observed
+
+SLOT_STATES = ("free", "used", "draining", "disabled", "disconnected")
+AGENT_STATES = ("connected", "draining", "disabled", "leaving", "disconnected")
+MACHINE_STATES = ("launching", "booting", "idle", "busy", "leaving", "stopping", "unreachable")
+
+Tally = Counter[tuple[str, ...]]
+
+
+class StateMetrics(Collector):
+    """Pools of the configuration and the states above are always shown, with 0 where there is nothing: so an alert can tell
+    nothing from missing."""
+
+    def __init__(self, registry: CollectorRegistry, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._families: tuple[GaugeMetricFamily, ...] = ()
+        registry.register(self)
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """Nothing is read when the collector is registered: the engine has not started then."""
+        return ()
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """As of the last `read`: from whatever thread."""
+        return self._families
+
+    def read(self) -> None:
+        """Look at the state now; in the engine's thread."""
+        self._families = tuple(self._read())
+
+    def _read(self) -> Iterator[GaugeMetricFamily]:
+        engine, now = self._engine, self._clock.now()
+        pools = sorted(engine.pools)
+        allocations, slots, agents = Counter[tuple[str, ...]](), _zeros(pools, SLOT_STATES), _zeros(pools, AGENT_STATES)
+        queued_slots, oldest = _zeros(pools), _none(pools)
+        for pool in pools:
+            snapshot = engine.snapshot(PoolName(pool))
+            _add_queue(snapshot, allocations, queued_slots, oldest, now)
+            _add_agents(snapshot, slots, agents)
+        machines, prices = _zeros(pools, MACHINE_STATES), _none(pools)
+        for instance in engine.state.all(Instance):
+            machines[(instance.pool, machine_state(instance))] += 1
+            if instance.paid_from is not None and instance.paid_until is None:
+                prices[(instance.pool,)] = prices.get((instance.pool,), 0.0) + (instance.price_per_hour or 0.0)
+        experiments: Tally = Counter((e.state.value,) for e in engine.state.all(Experiment))
+        yield _family("resolute_experiments", "Experiments that are not over", ("state",), experiments)
+        yield _family("resolute_allocations", "Allocations that have not ended", ("pool", "state"), allocations)
+        yield _family("resolute_queue_slots", "Slots that waiting allocations need", ("pool",), queued_slots)
+        yield _family(
+            "resolute_queue_oldest_seconds", "How long the oldest waiting allocation has waited", ("pool",), oldest
+        )
+        yield _family("resolute_slots", "Slots of the agents", ("pool", "state"), slots)
+        yield _family("resolute_agents", "Agents that are known", ("pool", "state"), agents)
+        yield _family("resolute_machines", "Machines of elastic pools that are not over", ("pool", "state"), machines)
+        yield _family("resolute_machines_price_per_hour", "Price of the machines that are paid for", ("pool",), prices)
+        yield _family(
+            "resolute_outbox_effects", "Orders that agents have not obeyed yet", (), {(): len(engine.state.outbox)}
+        )
+
+
+def _zeros(pools: Iterable[str], states: Iterable[str] | None = None) -> Tally:
+    return Counter(
+        {(pool, state): 0 for pool in pools for state in states} if states else {(pool,): 0 for pool in pools}
+    )
+
+
+def _none(pools: Iterable[str]) -> dict[tuple[str, ...], float]:
+    return {(pool,): 0.0 for pool in pools}
+
+
+def _family(
+    name: str, text: str, labels: tuple[str, ...], values: Mapping[tuple[str, ...], float]
+) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for key, value in sorted(values.items()):
+        family.add_metric(key, value)
+    return family
+
+
+def _add_queue(
+    snapshot: PoolSnapshot, allocations: Tally, queued: Tally, oldest: dict[tuple[str, ...], float], now: datetime
+) -> None:
+    pool = snapshot.policy.name
+    first: datetime | None = None
+    for allocation in snapshot.allocations.values():
+        allocations[(pool, allocation.state.value)] += 1
+    for allocation in snapshot.pending():
+        queued[(pool,)] += allocation.slots_needed
+        first = allocation.requested_at if first is None else min(first, allocation.requested_at)
+    if first is not None:
+        oldest[(pool,)] = max(0.0, (now - first).total_seconds())
+
+
+def _add_agents(snapshot: PoolSnapshot, slots: Tally, agents: Tally) -> None:
+    pool = snapshot.policy.name
+    for agent in snapshot.agents.values():
+        agents[(pool, agent_state(agent))] += 1
+        used = {index for _, occupant in snapshot.occupancy.get(agent.id) or () for index in occupant.slots}
+        for slot in agent.slots:
+            slots[(pool, slot_state(agent, slot, slot.index in used))] += 1
+
+
+def agent_state(agent: Agent) -> str:
+    if not agent.connected:
+        return "disconnected"
+    if agent.leaving:
+        return "leaving"
+    if agent.draining:
+        return "draining"
+    return "connected" if agent.enabled else "disabled"
+
+
+def slot_state(agent: Agent, slot: Slot, used: bool) -> str:
+    """`draining` still works for somebody and takes nothing new; a used slot of a lost link counts as used."""
+    barred = agent.draining or slot.draining or not (agent.enabled and slot.enabled)
+    if used:
+        return "draining" if barred else "used"
+    if not agent.connected:
+        return "disconnected"
+    return "disabled" if barred or agent.leaving else "free"
+
+
+def machine_state(instance: Instance) -> str:
+    """Where a machine is in its life, in one word."""
+    if instance.intent is Intent.STOP:
+        return "stopping"
+    if instance.unreachable_since is not None:
+        return "unreachable"
+    if instance.joined_at is None:
+        return "launching" if instance.observed is Observed.UNKNOWN else "booting"
+    if instance.notice is not None or instance.draining_since is not None:
+        return "leaving"
+    return "idle" if instance.idle_since is not None else "busy"

@@ -1,0 +1,80 @@
+"""Spans from a request to the start of a container, for OpenTelemetry; nothing at all where it is not switched on.
+
+    POST /api/v1/experiments
+      command CreateExperiment
+        decide
+        commit
+      queue                       from the request for slots to their assignment
+      start container             until the agent reports that it runs; the agent's own span is below it
+
+The engine is not held up: its spans are made after the commit, from the times that it tells. A container is given its span as
+`TRACEPARENT`, so the agent, and the task if it likes, can go on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Protocol
+
+from resolute.config.master_parts import Telemetry
+from resolute.errors import InvalidInput
+from resolute_master.domain.ids import ContainerId
+from resolute_master.engine.engine import Engine
+
+if TYPE_CHECKING:
+    from resolute_master.observability.spans import Spans
+
+
+class Tracing(Protocol):
+    """Where spans come from."""
+
+    def request(self, headers: Mapping[str, str], method: str, route: str) -> AbstractContextManager[None]:
+        """A request is served inside; what the caller says of its own trace is taken up."""
+        ...
+
+    def watch(self, engine: Engine) -> None:
+        """Follow the engine's cycles."""
+        ...
+
+    def parent_of(self, container: ContainerId) -> str:
+        """What the start of a container is part of, as a W3C `traceparent`; empty when nobody asked for a trace."""
+        ...
+
+    def close(self) -> None:
+        """Send what is not sent yet."""
+        ...
+
+
+class NoTracing:
+    """Nothing is traced."""
+
+    def request(self, headers: Mapping[str, str], method: str, route: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def watch(self, engine: Engine) -> None:
+        pass
+
+    def parent_of(self, container: ContainerId) -> str:
+        return ""
+
+    def close(self) -> None:
+        pass
+
+
+def tracing_of(telemetry: Telemetry, *, instance: str) -> Tracing:
+    """As configured. Raises `InvalidInput` when traces are asked for and the extra that sends them is not installed."""
+    if not telemetry.otel_enabled:
+        return NoTracing()
+    return _sending(telemetry.otel_endpoint, instance)
+
+
+def _sending(endpoint: str, instance: str) -> Spans:
+    try:
+        from resolute_master.observability.spans import otlp_spans
+    except ImportError as error:
+        raise InvalidInput(
+            f"telemetry.otel_enabled: OpenTelemetry is not installed ({error.name}); "
+            "pip install 'resolute[otel]', or remove the key"
+        ) from error
+    return otlp_spans(endpoint, service="resolute-master", instance=instance)
