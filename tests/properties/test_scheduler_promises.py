@@ -279,9 +279,9 @@ def check_shares(snapshot: PoolSnapshot, plan: Plan) -> None:
             rich, poor = snapshot.member(victim), snapshot.member(winner)
             depth = next(n for n in range(len(rich.path)) if rich.path[n] != poor.path[n]) + 1
             last = depth == len(rich.path)
-            most = (held[rich.path[:depth]] + given[rich.path[:depth]]) / (rich.weight if last else 1.0)
+            most = (held[rich.path[:depth]] + given[rich.path[:depth]] + 1) / (rich.weight if last else 1.0)
             least = (held[poor.path[:depth]] + winner.slots_needed) / (poor.weight if last else 1.0)
-            assert most >= least, "nobody is preempted by one that would then hold more"
+            assert most > least, "nobody is preempted by one that would then hold more"
 
 
 def check_preemptions(snapshot: PoolSnapshot, plan: Plan) -> None:

@@ -164,7 +164,7 @@ class _Words:
         if snapshot.shares is not None:
             member = snapshot.member(allocation)
             held = snapshot.shares.held.get(member.path) or 0
-            yield f"Its job holds {held} slot(s) at weight {member.weight:g}; free slots go to the smallest charge (slots/weight)."
+            yield f"Its job holds {held} slot(s) at weight {member.weight:g}; free slots go to who holds least for its weight."
         rooms = list(snapshot.rooms.values())
         free, total = sum(len(room.free) for room in rooms), sum(room.size for room in rooms)
         most = max((len(room.free) for room in rooms), default=0)

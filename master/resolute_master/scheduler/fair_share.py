@@ -1,13 +1,13 @@
 """The fair-share scheduler.
 
-1. The *charge* of a group is the slots it holds over its weight. Slots go to the group with the smallest charge: among jobs,
-   or, where shares are hierarchical, to a workspace, then to one of its users, then to one of the user's jobs. Between equal
-   charges goes who has waited longest. What is done for each in turn is told in `placing`. So free slots never lie idle
-   while something fits on them, except those that are kept for somebody by name.
-2. A waiting allocation makes others leave when, after the exchange, they would still hold at least as much: of the two groups in
-   which the jobs differ first, the victim's charge without what leaves is not smaller than the other's with what comes.
-   So the slots settle where weighted max-min fairness puts them, within the size of a gang, and nobody who had to
-   leave can take back what he left.
+1. Slots go to the group with the smallest charge (see `shares`): among jobs, or, where shares are hierarchical, to a
+   workspace, then to one of its users, then to one of the user's jobs. Between equal charges goes who has waited longest. What
+   is done for each in turn is told in `placing`. So free slots never lie idle while something fits on them, except those that
+   are kept for somebody by name.
+2. A waiting allocation makes others leave when they are richer even afterwards: of the two groups in which the jobs differ
+   first, the victim's charge without what leaves is greater than what the other will then hold over its weight. So the slots
+   settle where weighted max-min fairness puts them, within the size of a gang, and nobody who had to leave can take back what
+   he left.
 3. The first for which nothing can be done gets a reservation that binds everybody who comes later: a gang that is larger than
    its fair share starts when enough has ended, however many small ones keep coming.
 4. Work without slots is not divided: the earliest first, whatever fits.
@@ -61,7 +61,7 @@ class Balance:
 
     def charge(self, group: Path, weight: float) -> float:
         """With what was given; what others must leave frees nothing before they have left."""
-        return ((self._shares.held.get(group) or 0) + self._given.get(group, 0)) / weight
+        return (self._slots(group) + 1) / weight
 
     def rank(self, parents: Path) -> tuple[tuple[float, str], ...]:
         return tuple((self.charge(parents[: n + 1], 1.0), parents[n]) for n in range(len(parents)))
@@ -71,9 +71,9 @@ class Balance:
     def lesser(self, claim: Claim) -> Iterator[Allocation]:
         """Whatever may be evictable at all and would have to yield, alone."""
         poor = self._snapshot.member(claim.allocation)
-        bound = self._after(poor.path, poor.weight, claim.slots)
+        bound = self._after(poor.path, poor.weight, claim.slots - 1)
         for rank in self._shares.ranks:
-            if not rank.parents and -rank.negative_charge < bound:
+            if not rank.parents and -rank.negative_charge <= bound:
                 return
             for id_ in self._shares.evictable[rank.job]:
                 allocation = self._snapshot.allocations[id_]
@@ -86,16 +86,21 @@ class Balance:
             return False
         depth = next(n for n in range(len(rich.path)) if rich.path[n] != poor.path[n]) + 1
         last = depth == len(rich.path)
-        loss, gain = -len(allocation.held_slots), claim.slots
+        loss, gain = -len(allocation.held_slots), claim.slots - 1
         for other in others:
             path = self._snapshot.member(other).path[:depth]
             loss -= len(other.held_slots) if path == rich.path[:depth] else 0
             gain -= len(other.held_slots) if path == poor.path[:depth] else 0
         left = self._after(rich.path[:depth], rich.weight if last else 1.0, loss)
-        return left >= self._after(poor.path[:depth], poor.weight if last else 1.0, gain)
+        return left > self._after(poor.path[:depth], poor.weight if last else 1.0, gain)
 
     def _after(self, group: Path, weight: float, change: int) -> float:
-        return self.charge(group, weight) + (change - self._taken.get(group, 0)) / weight
+        """The charge after a change, and after what must leave has left."""
+        # One division: equal charges are equal numbers, whatever they are made of.
+        return (self._slots(group) - self._taken.get(group, 0) + change + 1) / weight
+
+    def _slots(self, group: Path) -> int:
+        return (self._shares.held.get(group) or 0) + self._given.get(group, 0)
 
     def importance(self, allocation: Allocation) -> tuple[float, ...]:
         member = self._snapshot.member(allocation)

@@ -1,7 +1,9 @@
 """Who holds how much of a fair-share pool, and who waits in which order: kept beside the snapshot, in the size of a change.
 
 A job belongs to a path of groups, from the outermost to the job itself: `(job,)`, or `(workspace, user, job)` where the pool's
-shares are hierarchical. The *charge* of a group is the slots it holds, without those that are being left, over its weight.
+shares are hierarchical. The *charge* of a group is the slots that it would hold with one more, over its weight; what is being
+left is not counted. Giving each slot to the smallest charge is Jefferson's (D'Hondt's) method of apportionment: nobody gets
+less than its part by weight, rounded down, and no two can both gain by trading a slot.
 """
 
 from __future__ import annotations
@@ -81,8 +83,8 @@ class Shares:
         )
 
     def charge(self, member: Member) -> float:
-        """Slots the job holds, over its weight."""
-        return (self.held.get(member.path) or 0) / member.weight
+        """Of the job itself."""
+        return ((self.held.get(member.path) or 0) + 1) / member.weight
 
     def with_waiting(self, member: Member, shape: Shape, key: QueueKey) -> Shares:
         mine: Waiting = self.waiting.get(member.job) or SortedMap(meter=self.meter)
