@@ -34,8 +34,9 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_provisioner.model import Demand, InstanceView, OfferBelief, PoolScaling, ScalePlan
 from resolute_provisioner.plan import plan_scale
 
-SNAPSHOT_EVERY = 1000
-"""Cycles between journal snapshots. After each, every pool is looked at again, so that a replay may start there."""
+SNAPSHOT_EVERY = 5000
+"""Cycles between journal snapshots: few enough that a replay is done in a minute, many enough that writing down ten thousand jobs
+costs little. After each, every pool is looked at again, so that a replay may start there."""
 
 
 class RuleFault(ResoluteError):

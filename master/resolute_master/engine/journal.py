@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 import msgspec
 
-from resolute_master.domain.change import KIND_OF, KINDS, Change, Entity
+from resolute_master.domain.change import KIND_OF, KINDS, Change, Entity, key_of
 from resolute_master.domain.commands import COMMANDS, Command
 from resolute_master.domain.effects import Effect
-from resolute_master.lifecycle.cluster import ClusterState
+from resolute_master.lifecycle.cluster import ClusterState, sortable
 from resolute_master.store.encoding import (
+    UnreadableValue,
     decode_effect,
     decode_entity,
     decode_plain,
@@ -47,10 +49,50 @@ def decode_entities(body: bytes) -> tuple[Entity, ...]:
     return tuple(decode_entity(kind, bytes(raw)) for kind, raw in rows)
 
 
+class StateWriter:
+    """The whole memory of the engine as the body of a snapshot, one entity or effect a step of the iteration.
+
+    The state of the moment in which it was made, whatever is done to the state afterwards. Deflated: configurations are much alike.
+    """
+
+    def __init__(self, state: ClusterState) -> None:
+        self._tables = state.tables()
+        self._outbox = dict(state.outbox)
+        self._deflate = zlib.compressobj(level=1)
+        self._parts: list[bytes] = []
+
+    def __iter__(self) -> Iterator[None]:
+        self._put(b'{"entities":[')
+        first = True
+        for kind, entities in self._tables:
+            for entity in sorted(entities, key=lambda e: sortable(key_of(e))):
+                self._put(b'%s["%s",%s]' % (b"" if first else b",", kind.encode(), encode_entity(entity)))
+                first = False
+                yield
+        self._put(b'],"outbox":[')
+        for number, key in enumerate(sorted(self._outbox)):
+            self._put(b"%s%s" % (b"," if number else b"", encode_effect(self._outbox[key])))
+            yield
+        self._put(b"]}")
+        self._parts.append(self._deflate.flush())
+
+    def _put(self, text: bytes) -> None:
+        part = self._deflate.compress(text)
+        if part:
+            self._parts.append(part)
+
+    @property
+    def body(self) -> bytes:
+        """Once the iteration has ended."""
+        return b"".join(self._parts)
+
+
 def encode_state(state: ClusterState) -> bytes:
-    """The whole memory of the engine: the body of a snapshot."""
-    effects = [msgspec.Raw(encode_effect(state.outbox[key])) for key in sorted(state.outbox)]
-    return _encoder().encode({"entities": msgspec.Raw(encode_entities(state.entities())), "outbox": effects})
+    """The whole memory of the engine at once."""
+    writer = StateWriter(state)
+    for _ in writer:
+        pass
+    return writer.body
 
 
 class _State(msgspec.Struct):
@@ -59,7 +101,11 @@ class _State(msgspec.Struct):
 
 
 def decode_state(body: bytes) -> ClusterState:
-    stored = msgspec.json.decode(body, type=_State)
+    """Raises `UnreadableValue` for what no snapshot can be."""
+    try:
+        stored = msgspec.json.decode(zlib.decompress(body), type=_State)
+    except (zlib.error, msgspec.DecodeError) as error:
+        raise UnreadableValue(f"a snapshot cannot be read: {error}") from error
     outbox: list[Effect] = [decode_effect(bytes(raw)) for raw in stored.outbox]
     return ClusterState(decode_entities(bytes(stored.entities)), outbox)
 

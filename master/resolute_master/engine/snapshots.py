@@ -1,0 +1,62 @@
+"""The whole state in the journal, from time to time, so that a replay need not begin at the beginning.
+
+What is in the state never changes, so a list of it, taken between two cycles, is the state of that moment for as long as it is
+kept. It is written out beside the cycles, a little at a time: with ten thousand jobs that is seconds of work, and the event loop
+must not stand still for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from resolute.errors import ResoluteError
+from resolute_master.engine.journal import StateWriter
+from resolute_master.engine.memory import Memory
+from resolute_master.store.base import Snapshot, Store
+
+log = logging.getLogger(__name__)
+
+SLICE_S = 0.002
+"""So long is written at a time before others have their turn."""
+
+
+class Snapshots:
+    """One is written at a time; the moment for another that comes meanwhile is let pass."""
+
+    def __init__(self, store: Store, *, retain: int) -> None:
+        self._store = store
+        self._retain = retain
+        self._writing: asyncio.Task[None] | None = None
+
+    def begin(self, memory: Memory) -> None:
+        """Write down what the memory holds now; returns at once."""
+        if self._writing is not None and not self._writing.done():
+            return
+        writer = StateWriter(memory.state)
+        work = self._write(memory.sequence, memory.digest, writer)
+        self._writing = asyncio.create_task(work, name="journal snapshot")
+
+    async def written(self) -> None:
+        """Wait for the one that is being written, if there is one."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+
+    async def close(self) -> None:
+        """What is not written yet is given up: the journal still begins at the one before."""
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.wait([self._writing])
+
+    async def _write(self, sequence: int, digest: str, writer: StateWriter) -> None:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        for _ in writer:
+            if loop.time() - begun >= SLICE_S:
+                await asyncio.sleep(0)
+                begun = loop.time()
+        snapshot = Snapshot(sequence=sequence, digest=digest, body=writer.body)
+        try:
+            await self._store.save_snapshot(snapshot, retain=self._retain)
+        except ResoluteError as error:
+            log.error("no snapshot of cycle %d: %s; the journal is kept from the one before on", sequence, error)
