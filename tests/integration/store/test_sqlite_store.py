@@ -24,6 +24,7 @@ from resolute_master.store.sql import schema, tables
 from resolute_master.store.sql.database import SqliteDatabase, StoreBroken
 from resolute_master.store.sql.store import SqlStore, sqlite_url
 from support.stores import a_change, a_counter, a_line, an_experiment
+from support.stores_schema import OLDER_VERSIONS, filled_at, first_version_rows, migrated_rows
 
 
 def url(path: Path) -> str:
@@ -49,6 +50,17 @@ def test_the_migrations_make_the_tables_that_the_code_expects(tmp_path: Path) ->
         assert compare_metadata(context, tables.metadata) == []
         assert schema.current_version(connection, "x.db", "db.path") == schema.HEAD
     engine.dispose()
+
+
+@pytest.mark.parametrize("version", OLDER_VERSIONS)
+async def test_a_database_of_an_older_version_is_upgraded_with_what_is_in_it(version: str, tmp_path: Path) -> None:
+    path = tmp_path / "master.db"
+    filled_at(url(path), version)
+    store = await SqlStore.open(url(path))
+    try:
+        assert await migrated_rows(store) == first_version_rows()
+    finally:
+        await store.close()
 
 
 def test_head_is_the_newest_migration() -> None:

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.types import TypeEngine
 
@@ -278,7 +279,13 @@ metrics = Table(
     Column("batch_metrics", StoredText),
     # Rows without a step count are distinct to both databases: an empty value equals nothing.
     UniqueConstraint("trial_id", "steps_completed", "run_id", "metric_group"),
-    Index("ix_metrics_trial_id_reported_at", "trial_id", "reported_at"),
+    Index(
+        "ix_metrics_without_step",
+        "trial_id",
+        "reported_at",
+        sqlite_where=text("steps_completed IS NULL"),
+        postgresql_where=text("steps_completed IS NULL"),
+    ),
     sqlite_autoincrement=True,
 )
 

@@ -1,0 +1,81 @@
+"""A database as an older version has left it, with rows in it."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from resolute_master.domain.ids import TaskId, TrialId
+from resolute_master.store.base import LogQuery, Store
+from resolute_master.store.sql import schema
+
+OLDER_VERSIONS = [f"{number:04}" for number in range(1, int(schema.HEAD))]
+
+
+def filled_at(url: str, version: str) -> None:
+    """Makes the tables of that version and stores rows by that version's own statements."""
+
+    def work(connection: Connection) -> None:
+        config = Config()
+        config.set_main_option("script_location", str(schema.MIGRATIONS))
+        config.attributes["connection"] = connection
+        command.upgrade(config, version)
+        for statement in _ROWS:
+            connection.exec_driver_sql(statement)
+
+    if not url.startswith("postgresql"):
+        engine = create_engine(url)
+        with engine.begin() as connection:
+            work(connection)
+        engine.dispose()
+        return
+
+    async def on_server() -> None:
+        remote = create_async_engine(url)
+        async with remote.begin() as connection:
+            await connection.run_sync(work)
+        await remote.dispose()
+
+    with ThreadPoolExecutor(1) as elsewhere:  # a loop of its own: the test may run in one
+        elsewhere.submit(lambda: asyncio.run(on_server())).result()
+
+
+_METRIC = (
+    "INSERT INTO metrics (trial_id, run_id, metric_group, steps_completed, reported_at, archived, metrics) "
+    "VALUES (1, 1, '{group}', {steps}, {at}, false, '{{\"loss\":{at}}}')"
+)
+
+_ROWS = (
+    _METRIC.format(group="training", steps=1, at=10),
+    _METRIC.format(group="training", steps=2, at=20),
+    _METRIC.format(group="gpu", steps="NULL", at=30),
+    "INSERT INTO logs (key, task_id, agent_id, container_id, at, level, stdtype, source, log) "
+    "VALUES ('k', 'task', 'a', 'c', 40, 'INFO', 'stdout', 'task', 'a line')",
+    "INSERT INTO settings (name, value) VALUES ('cluster_id', '\"an id\"')",
+)
+
+
+def first_version_rows() -> dict[str, Any]:
+    """What `migrated_rows` finds after an upgrade of what `filled_at` has stored."""
+    return {
+        "training": [(1, {"loss": 10}), (2, {"loss": 20})],
+        "gpu": [{"loss": 30}],
+        "logs": ["a line"],
+        "id": "an id",
+    }
+
+
+async def migrated_rows(store: Store) -> dict[str, Any]:
+    trial = TrialId(1)
+    return {
+        "training": [(row.steps_completed, row.metrics) for row in await store.metrics(trial, "training")],
+        "gpu": [row.metrics for row in await store.metrics(trial, "gpu")],
+        "logs": [line.log for line in await store.logs(LogQuery(task_ids=(TaskId("task"),)))],
+        "id": await store.setting("cluster_id"),
+    }
