@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from resolute.wire.rest.enums import LogLevel, OrderBy
 from resolute.wire.rest.logs import LogsQuery, TrialLogsResponse
@@ -19,8 +19,8 @@ def log_flags(parser: argparse.ArgumentParser) -> None:
     """Which lines of a trial to print."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument("-f", "--follow", action="store_true", help="go on until the trial has ended")
-    which.add_argument("--head", type=_positive, help="only the first so many lines")
-    which.add_argument("--tail", type=_positive, help="only the last so many lines")
+    which.add_argument("--head", type=positive, help="only the first so many lines")
+    which.add_argument("--tail", type=positive, help="only the last so many lines")
     parser.add_argument("--agent-id", dest="agent_ids", action="append", default=[], help="only from this agent")
     parser.add_argument(
         "--container-id", dest="container_ids", action="append", default=[], help="only of this container"
@@ -29,8 +29,8 @@ def log_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", dest="sources", action="append", default=[], help="only from this source")
     parser.add_argument("--stdtype", dest="stdtypes", action="append", default=[], help="only stdout or stderr")
     parser.add_argument("--level", choices=LEVELS, help="only this level and those above it")
-    parser.add_argument("--timestamp-before", type=_time, help="only before this time (RFC 3339)")
-    parser.add_argument("--timestamp-after", type=_time, help="only after this time (RFC 3339)")
+    parser.add_argument("--timestamp-before", type=time, help="only before this time (RFC 3339)")
+    parser.add_argument("--timestamp-after", type=time, help="only after this time (RFC 3339)")
 
 
 def query_of(args: argparse.Namespace) -> LogsQuery:
@@ -74,14 +74,14 @@ def print_trial_logs(cli: Invocation, trial_id: int, query: LogsQuery) -> None:
             cli.render.success(f"The log ends here for now. To see it again: det trial logs -f {trial_id}")
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
     return number
 
 
-def _time(text: str) -> datetime:
+def time(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -95,3 +95,18 @@ def refuse_format_with_follow(args: argparse.Namespace) -> None:
     """JSON of a followed experiment would mix two results on one stream."""
     if args.format is not None and args.follow:
         raise UsageError("follow the log of a trial as JSON with `det trial logs -f --json`")
+
+
+def moment(text: str) -> datetime:
+    """A time, or the time so long ago as a duration says."""
+    from resolute.clock import SystemClock
+    from resolute.config.durations import parse_duration
+
+    try:
+        return SystemClock().now() - timedelta(seconds=parse_duration(text))
+    except ValueError:
+        pass
+    try:
+        return time(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}; or a duration: 30s, 10m, 1h30m") from None

@@ -6,6 +6,7 @@ import argparse
 
 from resolute_cli.command import Command, Group
 from resolute_cli.invocation import Invocation
+from resolute_cli.logs import moment, positive
 from resolute_cli.render import json_text, time_text
 
 
@@ -20,18 +21,25 @@ def config(cli: Invocation, args: argparse.Namespace) -> None:
 def logs(cli: Invocation, args: argparse.Namespace) -> None:
     from resolute.wire.rest.master import MasterLogsQuery
 
-    query = MasterLogsQuery(follow=args.follow, offset=-args.tail if args.tail else 0)
+    query = MasterLogsQuery(follow=args.follow, offset=-args.tail if args.tail else 0, timestamp_after=args.since)
     for entry in cli.api().cluster.logs(query):
         if cli.render.format == "json":
             cli.render.line(json_text(entry, indent=None))
         else:
             level = entry.level.value.removeprefix("LOG_LEVEL_")
-            cli.render.line(f"{time_text(entry.timestamp)} [{level}]: {entry.message}")
+            about = "".join(f" {name}={value}" for name, value in entry.fields.items())
+            first, newline, rest = entry.message.partition("\n")
+            cli.render.line(
+                f"{time_text(entry.timestamp)} [{level}]: {first}{about and f' [{about[1:]}]'}{newline}{rest}"
+            )
 
 
 def _log_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--follow", action="store_true", help="go on with new lines as they come")
-    parser.add_argument("--tail", type=int, help="only the last so many lines")
+    parser.add_argument("--tail", type=positive, help="only the last so many lines")
+    parser.add_argument(
+        "--since", type=moment, help="only after this time (RFC 3339), or of so long until now (10m, 1h30m)"
+    )
 
 
 NOUN = Group(

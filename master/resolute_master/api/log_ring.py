@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from resolute import logs
 
 KEPT_LINES = 10_000
 """Some megabytes, and more than anybody scrolls back; the process's own output has the rest."""
@@ -16,12 +18,14 @@ KEPT_LINES = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """`id` counts from 1 with every line of this process."""
+    """`id` counts from 1 with every line of this process; `fields` are the ids that the line is about."""
 
     id: int
     level: str
+    logger: str
     message: str
     at: datetime
+    fields: Mapping[str, str]
 
 
 class LogRing(logging.Handler):
@@ -37,10 +41,16 @@ class LogRing(logging.Handler):
         """Called by `logging` with the handler's lock held."""
         self._last += 1
         at = datetime.fromtimestamp(record.created, UTC)
-        message = f"{record.name}: {record.getMessage()}"
-        if record.exc_info:
-            message += "\n" + logging.Formatter().formatException(record.exc_info)
-        self._lines.append(LogLine(id=self._last, level=record.levelname, message=message, at=at))
+        fields = {name: logs.without_secrets(str(value)) for name, value in logs.fields_of(record).items()}
+        line = LogLine(
+            id=self._last,
+            level=record.levelname,
+            logger=record.name,
+            message=f"{record.name}: {logs.text_of(record)}",
+            at=at,
+            fields=fields,
+        )
+        self._lines.append(line)
         for event, loop in tuple(self._followers.items()):
             loop.call_soon_threadsafe(event.set)
 
@@ -49,11 +59,11 @@ class LogRing(logging.Handler):
         """Id of the newest line; 0 before the first."""
         return self._last
 
-    def after(self, id_: int) -> tuple[LogLine, ...]:
-        """Kept lines with a larger id, oldest first."""
+    def after(self, id_: int, *, since: datetime | None = None) -> tuple[LogLine, ...]:
+        """Kept lines with a larger id and, if asked, a later time, oldest first."""
         self.acquire()
         try:
-            return tuple(line for line in self._lines if line.id > id_)
+            return tuple(line for line in self._lines if line.id > id_ and (since is None or line.at > since))
         finally:
             self.release()
 

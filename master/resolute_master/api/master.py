@@ -100,7 +100,7 @@ async def logs(call: Call, _: None) -> web.StreamResponse:
 async def _log_lines(call: Call, query: MasterLogsQuery) -> AsyncGenerator[Any, None]:
     ring = call.api.master_log
     with ring.follow() as news:
-        lines = ring.after(0)
+        lines = ring.after(0, since=query.timestamp_after)
         start = max(0, len(lines) + query.offset) if query.offset < 0 else query.offset
         sent = 0
         lines = lines[start:]
@@ -116,7 +116,7 @@ async def _log_lines(call: Call, query: MasterLogsQuery) -> AsyncGenerator[Any, 
             await wait_for_news(call, news)
             if call.gone:
                 return
-            lines = ring.after(last)
+            lines = ring.after(last, since=query.timestamp_after)
 
 
 async def wait_for_news(call: Call, news: asyncio.Event, check_s: float = 10.0) -> None:
@@ -131,7 +131,14 @@ async def wait_for_news(call: Call, news: asyncio.Event, check_s: float = 10.0) 
 
 
 def _entry(line: LogLine) -> LogEntry:
-    return LogEntry(id=line.id, level=level_of(line.level), message=line.message, timestamp=line.at)
+    return LogEntry(
+        id=line.id,
+        level=level_of(line.level),
+        message=line.message,
+        timestamp=line.at,
+        logger=line.logger,
+        fields=line.fields,
+    )
 
 
 ROUTES = (

@@ -56,7 +56,10 @@ PLAIN = {"Info", "Empty"}
 ADDED_FIELDS = {
     "AllocationPreemptionSignalResponse": {"reason", "notice"},
     "GetMasterResponse": {"resoluteVersion"},
+    "LogEntry": {"logger", "fields"},
 }
+
+ADDED_PARAMETERS = {"MasterLogs": {"timestampAfter"}}
 
 QUERIES = {
     "GetExperimentsQuery": "GetExperiments",
@@ -160,6 +163,7 @@ def test_query_has_the_parameters_of_the_contract(name: str, operation: str) -> 
     cls = next(cls for cls in module_classes() if cls.__name__ == name)
     (endpoint,) = [endpoint for endpoint in contract().endpoints if endpoint.operation == operation]
     expected = {re.sub(r"\..*", "", key) for key in endpoint.query} - NOT_SERVED.get(operation, set())
+    expected |= ADDED_PARAMETERS.get(operation, set())
     assert set(wire_names(cls).values()) == expected
 
 

@@ -95,12 +95,14 @@ class PatchMasterConfigRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """One line of the master's own log."""
+    """One line of the master's own log. `fields` are the ids that it is about: request_id, user, experiment, trial, ..."""
 
     id: int
     level: LogLevel
     message: str
     timestamp: datetime
+    logger: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,3 +151,4 @@ class MasterLogsQuery:
     follow: bool = False
     limit: int = 0
     offset: int = 0
+    timestamp_after: datetime | None = None
