@@ -8,7 +8,8 @@ over a link that may break. Must not know jobs, experiments, users or scheduling
 - `agent`       the loop that feeds events into `state` and carries its effects out, over injected ports
 - `link`        the port to the master, its framing and back-off; `websocket` is the real one
 - `runtimes`    how containers are run: `process`, `scripted`
-- `supervisor`  the small process that owns one task and outlives the agent
+- `supervisor`  the small process that owns one task and outlives the agent; `kernel` is what it asks of Linux
+- `forkserver`  the ready process that supervisors and launchers are forked from
 - `logs`        task output to log batches
 - `devices`     slots of this machine, asked of the vendors' tools
 - `notices`     where a machine learns that it will be taken away

@@ -23,12 +23,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from resolute.errors import InvalidInput
-from resolute_agent import processes, supervisor
+from resolute_agent import kernel, processes, supervisor
+from resolute_agent.runtimes import docker_watch
 from resolute_agent.settings import AgentSettings, read_settings
 from resolute_agent.state import EXIT_MACHINE_ENDS
 
 AGENT, MACHINE, STOP, ENDED = "agent.json", "machine.json", "stop", "ended.json"
 INSTANCE_VARIABLE = "RESOLUTE_INSTANCE"
+DOCKER = "docker"
+"""The Docker runtime's directory in the agent's state."""
 AGENT_PROGRAM = ("-m", "resolute_agent")
 """What the interpreter is given to run an agent."""
 
@@ -40,7 +43,6 @@ STEADY_S = 10.0
 """An agent that ran for this long has not failed at its start: the next restart is quick again."""
 
 _EXIT_MISCONFIGURED = 78
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 class Machine:
@@ -59,7 +61,7 @@ class Machine:
         }
 
     def run(self) -> str:
-        supervisor.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -111,7 +113,7 @@ class Machine:
             os.close(log)
             return pid
         try:
-            supervisor.die_with_parent(signal.SIGKILL, me)
+            kernel.die_with_parent(signal.SIGKILL, me)
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
             with open(os.devnull) as nothing:
@@ -157,6 +159,16 @@ class Machine:
             self._reap()
         processes.end_marked(INSTANCE_VARIABLE, instance)
         self._reap()
+        try:
+            end_containers(self._settings)
+        except OSError as error:
+            print(f"machine: {error}", file=sys.stderr)
+
+
+def end_containers(settings: AgentSettings) -> None:
+    """Remove the containers that the machine's agent had an engine run. Raises `OSError` when that cannot be done."""
+    if settings.runtime == "docker":
+        docker_watch.end_all(Path(settings.state_dir).resolve() / DOCKER, settings.docker_host.removeprefix("unix://"))
 
 
 def serve(directory: Path, agent: Sequence[str] = AGENT_PROGRAM) -> int:
@@ -195,15 +207,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m resolute_agent.machine", description="Run one machine of the local cloud."
     )
     parser.add_argument("--detach", action="store_true", help="return at once and leave the machine running")
+    parser.add_argument(
+        "--power-off", action="store_true", help="end what a machine whose processes have ended left in an engine"
+    )
     parser.add_argument("directory", type=Path, help="the machine's own directory, with agent.json in it")
     given = parser.parse_args(arguments)
     directory: Path = given.directory.resolve()
     try:
-        read_settings(directory / AGENT)  # so that a caller who detaches is told
+        settings = read_settings(directory / AGENT)  # so that a caller who detaches is told
+        if given.power_off:
+            end_containers(settings)
+            return 0
         return detach(directory) if given.detach else serve(directory)
     except InvalidInput as error:
         print(f"machine: {error}", file=sys.stderr)
         return _EXIT_MISCONFIGURED
+    except OSError as error:
+        print(f"machine: {error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

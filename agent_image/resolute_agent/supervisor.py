@@ -1,16 +1,17 @@
-"""The process that owns one task: standard library only, one file, run as `python -S -E supervisor.py <directory>`.
+"""The process that owns one task: standard library only. It begins as a fork of the agent's `forkserver`.
 
 It starts the task in a session of its own (in a private mount namespace where the machine allows one), copies its
 output to append-only files, ends it when its lease runs out, when it is told to or when the machine dies, leaves no
 process of it behind, and records how it ended. It does not depend on the agent's life: everything is said through
 files in the container's directory, each replaced as a whole.
 
-    launch.json      what to run (written by the runtime before)
+    launch.json      what to run (written by the runtime before): `argv`, or at once `module` if it is in memory already
     lease            "<until> <grace>": until when the task may live, in seconds of the boot-time clock, and how long
                      before that it is asked to end; prolonged by the agent
     kill.json        {"grace_s": ...}: end it; written by the agent, which then sends SIGUSR1
     supervisor.json  {"pid", "start_time"} of this process: written before `kill.json` is looked at for the first time,
-                     so that an agent which writes `kill.json` and finds no `supervisor.json` knows: nothing will run
+                     so that an agent which writes `kill.json` and finds no `supervisor.json` knows: nothing will run.
+                     Not synced to the disk, like `task.json`: no process outlives the machine's memory
     task.json        {"pid", "start_time"} of the task
     stdout, stderr   output
     stdout.times,    when it came: records of `STAMP`, (seconds since 1970, offset of the first byte that came then)
@@ -31,7 +32,17 @@ import signal
 import struct
 import sys
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from resolute_agent.kernel import (
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_DUMPABLE,
+    die_with_parent,
+    enter_namespaces,
+    prctl,
+    private_root,
+)
 
 LAUNCH, LEASE, KILL, SUPERVISOR, TASK, EXIT = (
     "launch.json",
@@ -41,12 +52,19 @@ LAUNCH, LEASE, KILL, SUPERVISOR, TASK, EXIT = (
     "task.json",
     "exit.json",
 )
+DIARY = "supervisor.log"
 
 EXITED, KILLED, LEASE_OVER, ABORTED, LOST = "exited", "killed", "lease", "aborted", "lost"
 """Reasons of an end. `lost` is written by the runtime, when the supervisor itself was killed."""
 
-LAUNCH_FAILED = 3
-"""Exit code of the starting process when the task could not be started; it says why on its standard output."""
+OK, STOPPED_BEFORE, FAILED = "ok", "aborted", "failed"
+"""First words of what the starting agent is told; the last is followed by why."""
+
+Program = Callable[[list[str]], int]
+"""The `main` of a module that is imported already: takes arguments, returns the exit code."""
+
+MARK = "DET_CONTAINER_ID"
+"""The variable that tells, also from outside, which container a process belongs to."""
 
 STAMP = struct.Struct("<dQ")
 STAMP_EVERY_S = 0.01
@@ -54,10 +72,6 @@ STAMP_EVERY_S = 0.01
 
 MACHINE_PID_VARIABLE = "RESOLUTE_MACHINE_PID"
 
-_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
-_MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
-_MNT_DETACH = 2
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _CHUNK = 64 * 1024
 _STUCK_S = 10.0  # how long to insist on the end of processes that do not go (sleeping in the kernel)
 
@@ -133,130 +147,22 @@ def read_json(path: str) -> Any:
         return None
 
 
-def _libc() -> Any:
-    return ctypes.CDLL(None, use_errno=True)
-
-
-def prctl(option: int, value: int) -> None:
-    if _libc().prctl(option, value, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl")
-
-
-def die_with_parent(with_signal: int, parent: int) -> None:
-    """Ask the kernel for a signal when the parent dies; returns only while that parent lives."""
-    prctl(_PR_SET_PDEATHSIG, with_signal)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-# ------------------------------------------------------------------------------------------------------ private root
-
-
-def _call(what: str, result: int) -> None:
-    if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
-
-
-def _mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
-    arguments = [source.encode(), target.encode(), kind.encode() if kind else None]
-    _call(f"mount {source} on {target}", _libc().mount(*arguments, ctypes.c_ulong(flags), data.encode() or None))
-
-
-def enter_namespaces(mode: str) -> None:
-    """Leave the machine's mount namespace; an ordinary user (`mode` "user") through a user namespace of the same id."""
-    uid, gid = os.getuid(), os.getgid()
-    _call("unshare", _libc().unshare(_CLONE_NEWNS | (_CLONE_NEWUSER if mode == "user" else 0)))
-    if mode == "user":
-        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
-            with open(f"/proc/self/{name}", "w") as file:
-                file.write(text)
-    _mount("none", "/", None, _MS_REC | _MS_PRIVATE)
-
-
-def private_root(launch: dict[str, Any]) -> list[str]:
-    """Build a root of this process's own and move into it; returns what could not be made visible there.
-
-    Everything of the machine is bound as it is, but `/run/determined` (the container's run directory), `/tmp` (its own)
-    and the `binds`; `keep` names paths that must stay although they lie under `/tmp`.
-    """
-    root = launch["root"]
-    _mount("tmpfs", root, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755,size=64m")
-    hidden: list[str] = []
-    # The entry that holds `root` comes first: a recursive bind would copy what is already built below it.
-    entries = sorted(os.listdir("/"), key=lambda name: (not root.startswith(f"/{name}/"), name))
-    for name in entries:
-        if name not in ("run", "tmp"):
-            _show(f"/{name}", f"{root}/{name}", hidden)
-    os.mkdir(f"{root}/run")
-    for name in sorted(os.listdir("/run")) if os.path.isdir("/run") else []:
-        if name != "determined":
-            _show(f"/run/{name}", f"{root}/run/{name}", hidden)
-    os.mkdir(f"{root}/run/determined")
-    _mount(launch["run"], f"{root}/run/determined", None, _MS_BIND)
-    os.mkdir(f"{root}/tmp")
-    _mount(launch["tmp"], f"{root}/tmp", None, _MS_BIND)
-    for path in launch["keep"]:
-        if path.startswith("/tmp/"):
-            _bind(path, root + path)
-    for source, target in launch["binds"]:
-        existing = "/" + target.strip("/").split("/")[0]
-        if existing not in ("/run", "/tmp") and os.path.isdir(existing) and not os.path.isdir(target):
-            raise OSError(
-                errno.ENOENT, f"{target}: no such directory on this machine, and it cannot be made in {existing}"
-            )
-        _bind(source, root + target)
-    if launch["shm_bytes"]:
-        _mount("tmpfs", f"{root}/dev/shm", "tmpfs", _MS_NOSUID | _MS_NODEV, f"mode=1777,size={launch['shm_bytes']}")
-    os.chdir(root)
-    _call("pivot_root", _libc().pivot_root(b".", b"."))
-    _call("umount2", _libc().umount2(b".", _MNT_DETACH))
-    os.chdir("/")
-    return hidden
-
-
-def _bind(source: str, target: str) -> None:
-    os.makedirs(target, exist_ok=True)
-    _mount(source, target, None, _MS_BIND | _MS_REC)
-
-
-def _show(source: str, target: str, hidden: list[str]) -> None:
-    """Make one entry of the machine's root visible; what the machine does not let us bind is noted."""
-    try:
-        if os.path.islink(source):
-            os.symlink(os.readlink(source), target)
-            return
-        if os.path.isdir(source):
-            os.mkdir(target)
-        else:
-            os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
-        _mount(source, target, None, _MS_BIND | _MS_REC)
-    except OSError as error:
-        hidden.append(f"{source} ({error})")
-
-
-def probe(launch: dict[str, Any]) -> str:
-    """Empty when private roots work here in `launch["mode"]`, else why not. Uses up this process's namespaces."""
-    try:
-        enter_namespaces(launch["mode"])
-        private_root(launch)
-    except OSError as error:
-        return str(error)
-    return "" if os.path.isdir("/run/determined") else "/run/determined is not there after the mounts"
-
-
 # ------------------------------------------------------------------------------------------------------------- task
 
 
-def start_task(launch: dict[str, Any], stdout: int, stderr: int) -> int:
-    """Fork and execute the task; returns its pid once it executes. Raises `Failed` when its root cannot be made."""
+def start_task(launch: dict[str, Any], stdout: int, stderr: int, programs: Mapping[str, Program]) -> int:
+    """Fork the task; returns its pid once it runs. Raises `Failed` when its root cannot be made."""
     supervisor = os.getpid()
-    said, say = os.pipe()  # closed by a successful exec: silence is success
+    said, say = os.pipe()  # closed when the task runs: silence is success
     pid = os.fork()
     if pid == 0:
         try:
             os.close(said)
             _become_task(launch, stdout, stderr, supervisor)
+            program = programs.get(launch["module"])
+            if program is not None:
+                os._exit(_run_here(program, launch))
+            _execute(launch)
         except BaseException as error:
             os.write(say, f"{type(error).__name__}: {error}"[:4000].encode())
         os._exit(127)
@@ -281,6 +187,7 @@ def _become_task(launch: dict[str, Any], stdout: int, stderr: int, supervisor: i
         hidden = private_root(launch)
     die_with_parent(signal.SIGKILL, supervisor)
     os.chdir(launch["workdir"])
+    signal.set_wakeup_fd(-1)
     for number in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     # Each container gets these two of its own, for processes that write to its streams by name.
@@ -288,6 +195,9 @@ def _become_task(launch: dict[str, Any], stdout: int, stderr: int, supervisor: i
         os.symlink(f"/proc/{os.getpid()}/fd/{descriptor}", f"{launch['run_inside']}/train/logs/{name}")
     for path in hidden:
         os.write(2, f"WARNING: not visible in this container: {path}\n".encode())
+
+
+def _execute(launch: dict[str, Any]) -> None:
     argv, environment = launch["argv"], launch["environment"]
     try:
         os.execvpe(argv[0], argv, environment)
@@ -295,6 +205,52 @@ def _become_task(launch: dict[str, Any], stdout: int, stderr: int, supervisor: i
         # As in a container, a command that is not there is the task's failure, told in its output.
         os.write(2, f"ERROR: cannot run {argv[0]!r}: {error.strerror}\n".encode())
         os._exit(127 if error.errno in (errno.ENOENT, errno.ENOTDIR) else 126)
+
+
+def _run_here(program: Program, launch: dict[str, Any]) -> int:
+    """As `python -m` runs a program, but in this process; returns the exit code."""
+    argv, environment = launch["argv"], launch["environment"]
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    prctl(PR_SET_DUMPABLE, 1)  # a user namespace took it away, and with it everybody's view of `write_mark`
+    write_mark(environment[MARK])
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = argv[2:]
+    sys.path[:0] = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", *sys.path)]
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True, write_through=True)  # type: ignore[union-attr]
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # `say` among them: the task runs
+    try:
+        return program(argv[3:])
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    return 1
+
+
+def write_mark(container_id: str) -> None:
+    """Write the id over the place that the first environment of this process holds for it.
+
+    `/proc/<pid>/environ` shows what a process was executed with, and this one is a fork: see `processes.marked`.
+    """
+    stat = _stat(os.getpid())
+    assert stat is not None
+    first, end = int(stat[47]), int(stat[48])  # env_start and env_end of proc(5)
+    place = ctypes.string_at(first, end - first).find(f"\0{MARK}=".encode())
+    if place < 0:
+        raise Failed(f"{MARK} is not in the environment of the forkserver")
+    start = first + place + len(MARK) + 2
+    room = len(ctypes.string_at(start))
+    mark = container_id.encode()
+    if len(mark) > room:
+        raise Failed(f"the container's id has {len(mark)} characters, over the limit of {room}")
+    ctypes.memmove(start, mark.ljust(room, b"\0"), room)
 
 
 class Stream:
@@ -346,8 +302,9 @@ class Stream:
 class Supervisor:
     """The life of one task, from its start to `exit.json`."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, programs: Mapping[str, Program]) -> None:
         self.directory = directory
+        self.programs = programs
         self.reason = EXITED
         self.message = ""
         self.hard_at: float | None = None  # when the task is ended for good, once it was asked to end
@@ -367,26 +324,28 @@ class Supervisor:
         return os.path.join(self.directory, name)
 
     def run(self, report: int) -> None:
-        """Start the task, say on `report` how that went, and stay with it."""
-        prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        """Start the task, say on `report` how that went (`OK`, `STOPPED_BEFORE` or `FAILED` and why), and stay with it."""
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
         self._stay_with_machine()
         launch = read_json(self.path(LAUNCH))
         me = {"pid": os.getpid(), "start_time": start_time(os.getpid())}
-        write_whole(self.path(SUPERVISOR), json.dumps(me).encode())
+        write_whole(self.path(SUPERVISOR), json.dumps(me).encode(), durable=False)
         if read_json(self.path(KILL)) is not None:
             self.finish(None, ABORTED, "killed before it was started")
-            os.write(report, b"aborted\n")
+            _say(report, STOPPED_BEFORE)
             return
         self.streams = [Stream(self.path("stdout")), Stream(self.path("stderr"))]
         try:
-            pid = start_task(launch, *(stream.sink for stream in self.streams))
+            out, err = self.streams
+            pid = start_task(launch, out.sink, err.sink, self.programs)
         except Failed as error:
-            os.write(report, f"failed {error}\n".encode())
+            _say(report, f"{FAILED} {error}")
             return
         for stream in self.streams:
             os.close(stream.sink)
-        write_whole(self.path(TASK), json.dumps({"pid": pid, "start_time": start_time(pid)}).encode())
-        os.write(report, b"ok\n")
+        task = {"pid": pid, "start_time": start_time(pid)}
+        write_whole(self.path(TASK), json.dumps(task).encode(), durable=False)
+        _say(report, OK)
         os.close(report)
         status = self.follow(pid)
         self.end_all()
@@ -511,39 +470,23 @@ class Supervisor:
         write_whole(self.path(EXIT), json.dumps(end).encode())
 
 
-# ------------------------------------------------------------------------------------------------------------- entry
+def _say(report: int, word: str) -> None:
+    try:
+        os.write(report, word.encode())
+    except BrokenPipeError:
+        pass  # the agent that asked has died; the next one looks at the files
 
 
-def detach(directory: str) -> int:
-    """Start the supervisor as nobody's child; returns once the task runs, or could not be started."""
-    said, say = os.pipe()
-    middle = os.fork()
-    if middle == 0:
-        os.setsid()
-        if os.fork() == 0:
-            os.close(said)
-            _supervise(directory, say)
-        os._exit(0)
-    os.close(say)
-    os.waitpid(middle, 0)
-    with os.fdopen(said, "rb") as pipe:
-        word = pipe.read().decode(errors="replace").strip()
-    if word in ("ok", "aborted"):
-        return 0
-    print(word.removeprefix("failed ") or "the supervisor died; see supervisor.log")
-    return LAUNCH_FAILED
-
-
-def _supervise(directory: str, report: int) -> None:
+def supervise(directory: str, report: int, programs: Mapping[str, Program]) -> None:
     """Body of the detached process; never returns."""
     try:
-        diary = os.open(os.path.join(directory, "supervisor.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        diary = os.open(os.path.join(directory, DIARY), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with open(os.devnull) as nothing:
             os.dup2(nothing.fileno(), 0)
         os.dup2(diary, 1)
         os.dup2(diary, 2)
         os.close(diary)
-        Supervisor(directory).run(report)
+        Supervisor(directory, programs).run(report)
     except BaseException:
         import traceback
 
@@ -551,18 +494,3 @@ def _supervise(directory: str, report: int) -> None:
         sys.stderr.flush()
         os._exit(1)
     os._exit(0)
-
-
-def main(arguments: list[str]) -> int:
-    if len(arguments) == 3 and arguments[1] == "--probe":
-        problem = probe(json.loads(arguments[2]))
-        print(problem)
-        return 1 if problem else 0
-    if len(arguments) != 2:
-        print("usage: supervisor.py DIRECTORY", file=sys.stderr)
-        return 2
-    return detach(os.path.abspath(arguments[1]))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv))

@@ -25,11 +25,12 @@ import resolute
 from resolute.errors import FailedPrecondition
 from resolute.wire.agent_link import ContainerSpec, Exit, NoticeFile
 from resolute.wire.states import FailureKind
-from resolute_agent import processes, supervisor
+from resolute_agent import forkserver, processes, supervisor
 from resolute_agent.environment import RUN_DIR, Place, task_environment
 from resolute_agent.runtimes.base import STREAMS, LaunchAborted, LaunchFailed, LaunchRefused, TaskContext
 from resolute_agent.runtimes.scripted import exit_with_code
 from resolute_agent.runtimes.stamps import StampReader
+from resolute_agent.runtimes.starting import Forkserver
 from resolute_agent.state import Found
 
 SPEC, OFFSETS = "spec.json", "offsets.json"
@@ -55,7 +56,7 @@ class PrivateRoots:
     reason: str = ""
 
 
-async def probe_private_roots(directory: Path) -> PrivateRoots:
+async def probe_private_roots(directory: Path, starter: Forkserver) -> PrivateRoots:
     """Try a private root as a task would get one, in a scratch directory that is removed again."""
     modes = ("root", "user") if os.geteuid() == 0 else ("user",)
     scratch = directory / "probe"
@@ -65,38 +66,23 @@ async def probe_private_roots(directory: Path) -> PrivateRoots:
             (scratch / name).mkdir(parents=True, exist_ok=True)
         paths = {name: str(scratch / name) for name in ("root", "run", "tmp")}
         for mode in modes:
-            launch = {**paths, "mode": mode, "keep": [], "binds": [], "shm_bytes": 0}
-            code, said = await _run_supervisor("--probe", json.dumps(launch))
-            if code == 0:
+            said = await starter.ask({"probe": {**paths, "mode": mode, "keep": [], "binds": [], "shm_bytes": 0}})
+            if said == supervisor.OK:
                 return PrivateRoots(mode=mode)
-            reasons.append(said)
+            reasons.append(said or "the process that tried it died")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return PrivateRoots(mode="none", reason="; ".join(reasons))
 
 
-async def _run_supervisor(*arguments: str) -> tuple[int, str]:
-    """Run the supervisor's starting process to its end: exit code and what it said."""
-    kept = (supervisor.MACHINE_PID_VARIABLE, "RESOLUTE_INSTANCE", "LD_LIBRARY_PATH")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-S",
-        "-E",
-        supervisor.__file__,
-        *arguments,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        env={name: os.environ[name] for name in kept if name in os.environ},
-    )
-    said, _ = await process.communicate()
-    return process.returncode or 0, said.decode(errors="replace").strip()
-
-
 class ProcessRuntime:
     """The runtime port over processes. `directory` must be this agent's alone; create with `ProcessRuntime.open`."""
 
-    def __init__(self, directory: Path, roots: PrivateRoots, *, keep: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, directory: Path, roots: PrivateRoots, *, keep: tuple[str, ...] = (), starter: Forkserver | None = None
+    ) -> None:
         self._directory = directory
+        self._starter = starter or Forkserver()
         self.private_roots = roots
         self._keep = keep
         self._starts = asyncio.Semaphore(PARALLEL_STARTS_PER_CPU * (os.cpu_count() or 1))
@@ -111,9 +97,14 @@ class ProcessRuntime:
         """
         directory = _made(directory)
         roots = PrivateRoots(mode="none", reason="switched off by the agent's configuration")
+        starter = Forkserver()
         if private_root:
-            roots = await probe_private_roots(directory)
-        return cls(directory, roots, keep=keep)
+            roots = await probe_private_roots(directory, starter)
+        return cls(directory, roots, keep=keep, starter=starter)
+
+    def close(self) -> None:
+        """End what starts containers; they go on. A later start brings it back."""
+        self._starter.close()
 
     # ---------------------------------------------------------------------------------------------------------- start
 
@@ -128,18 +119,30 @@ class ProcessRuntime:
         async with self._starts:
             try:
                 self._prepare(home, spec, context)
-                code, said = await _run_supervisor(str(home))
+                said = await self._starter.ask({"start": str(home)})
             except OSError as error:
                 shutil.rmtree(home, ignore_errors=True)
                 raise LaunchFailed(f"cannot start a container in {home}: {error}") from error
-        if code == 0 and not (home / supervisor.TASK).exists():
-            shutil.rmtree(home, ignore_errors=True)
+        if said == supervisor.OK:
+            return
+        if not said:
+            await self._end_half_started(home)
+        diary = (home / supervisor.DIARY).read_text(errors="replace") if (home / supervisor.DIARY).exists() else ""
+        shutil.rmtree(home, ignore_errors=True)
+        if said == supervisor.STOPPED_BEFORE:
             raise LaunchAborted("killed before it was started")
-        if code != 0:
-            shutil.rmtree(home, ignore_errors=True)
-            if code == supervisor.LAUNCH_FAILED:
-                raise LaunchRefused(f"the container's root cannot be made: {said}")
-            raise LaunchFailed(f"the supervisor ended with code {code}: {said}")
+        if said:
+            raise LaunchRefused(f"the container's root cannot be made: {said.removeprefix(supervisor.FAILED).strip()}")
+        raise LaunchFailed(f"the supervisor died before the task ran: {diary.strip() or 'it left no word'}")
+
+    async def _end_half_started(self, home: Path) -> None:
+        """Nobody said how the start went. Whoever writes second sees the first: see `supervisor`."""
+        supervisor.write_whole(str(home / supervisor.KILL), b'{"grace_s": 0}')
+        process = self._supervisor(home)
+        if process is not None:
+            processes.send_signal(*process, signal.SIGUSR1)
+            await processes.ended(*process)
+            await asyncio.to_thread(self._end_of, home)
 
     def _prepare(self, home: Path, spec: ContainerSpec, context: TaskContext) -> None:
         """The container's directory, complete before anything runs; the launch file last."""
@@ -182,6 +185,7 @@ class ProcessRuntime:
         environment = task_environment(spec, context.environment, context.devices, place)
         return {
             "argv": list(spec.command),
+            "module": _loaded_module(spec.command, environment["PATH"]),
             "environment": environment,
             "workdir": environment["DET_WORKDIR"],
             "mode": self.private_roots.mode,
@@ -346,19 +350,36 @@ class ProcessRuntime:
 
     def _supervisor(self, home: Path) -> tuple[int, int | None] | None:
         """Pid and start time of a container's supervisor, once there was one."""
-        written = supervisor.read_json(str(home / supervisor.SUPERVISOR))
+        try:
+            written = supervisor.read_json(str(home / supervisor.SUPERVISOR))
+        except ValueError:
+            return None  # not synced when the machine's power failed; no process has outlived that
         return None if written is None else (int(written["pid"]), written["start_time"])
 
 
+def _loaded_module(command: tuple[str, ...], search_path: str) -> str | None:
+    """Our launcher when the command is `python3 -m` of it and its `python3` is the interpreter of this agent."""
+    if tuple(command[:3]) != ("python3", "-m", forkserver.LAUNCHER):
+        return None
+    found = shutil.which("python3", path=search_path)
+    return forkserver.LAUNCHER if found and os.path.dirname(found) == os.path.dirname(sys.executable) else None
+
+
 def _make_folders(home: Path) -> None:
-    """The run directory as the task environment describes it, a temporary folder, and a place to mount a root on."""
-    for folder in ("info", "workdir", "pythonuserbase", "train/model", "train/logs"):
-        (home / "run" / folder).mkdir(parents=True, mode=0o700)
-    for parent in (home, home / "run", home / "run" / "train"):  # `parents` ignores the mode
-        parent.chmod(0o700)
+    """A run directory, a temporary folder, and a place to mount a root on."""
+    make_run_directory(home / "run")
+    home.chmod(0o700)  # `parents` ignores the mode
     (home / "root").mkdir(mode=0o700)
     (home / "tmp").mkdir()
     (home / "tmp").chmod(0o1777)
+
+
+def make_run_directory(run: Path) -> None:
+    """The folders that a task finds in its run directory."""
+    for folder in ("info", "workdir", "pythonuserbase", "train/model", "train/logs"):
+        (run / folder).mkdir(parents=True, mode=0o700)
+    for parent in (run, run / "train"):
+        parent.chmod(0o700)
 
 
 def _made(directory: Path) -> Path:

@@ -1,0 +1,178 @@
+"""A cluster to measure: a real master process, one real agent process with artificial slots, and a plain HTTP client."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PASSWORD = "correct horse"
+READY_S = 60.0
+
+
+class Client:
+    """One keep-alive connection to the master, with no more work of its own than a socket and JSON."""
+
+    def __init__(self, port: int, token: str = "") -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
+        self._headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
+
+    def connect(self) -> None:
+        """Be connected before the clock starts."""
+        self._connection.connect()
+        assert self._connection.sock is not None
+        self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, verb: str, path: str, body: bytes | None = None) -> bytes:
+        """The answer's body. Raises `RuntimeError` with it when the status is not 200."""
+        self._connection.request(verb, path, body=body, headers=self._headers)
+        answer = self._connection.getresponse()
+        content = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"{verb} {path}: {answer.status} {content[:2000].decode(errors='replace')}")
+        return content
+
+    def get(self, path: str) -> Any:
+        return json.loads(self.send("GET", path))
+
+    def post(self, path: str, body: Any) -> Any:
+        return json.loads(self.send("POST", path, json.dumps(body).encode()))
+
+    def lines(self, trial: int) -> list[str]:
+        """The log of a trial so far, line by line, as its processes wrote it."""
+        text = self.send("GET", f"/api/v1/trials/{trial}/logs").decode()
+        return [json.loads(line)["result"]["log"] for line in text.splitlines() if line]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Cluster:
+    """Everything lies in `directory`; `close` ends both processes."""
+
+    def __init__(self, directory: Path, *, slots: int, db: Mapping[str, Any] | None = None, **config: Any) -> None:
+        self.directory = directory
+        self.port = _free_port()
+        self.storage = directory / "checkpoints"
+        self.storage.mkdir()
+        self._config = {
+            "host": "127.0.0.1",
+            "port": self.port,
+            "cluster_state_dir": str(directory / "state"),
+            "security": {"initial_user_password": PASSWORD},
+            "checkpoint_storage": {"type": "shared_fs", "host_path": str(self.storage)},
+            **({"db": dict(db)} if db else {}),
+            **config,
+        }
+        self._slots = slots
+        self.master: subprocess.Popen[bytes] | None = None
+        self.agent: subprocess.Popen[bytes] | None = None
+        self._token = ""
+
+    def start(self) -> None:
+        """Both processes; returns when the agent is connected and its slots are known."""
+        config = self.directory / "master.yaml"
+        config.write_text(yaml.safe_dump(self._config))
+        self.master = self._spawn("master", ["-m", "resolute_master", "--config-file", str(config)])
+        self._until("the master serves", self._serves)
+        answer = self.client(login=False).post("/api/v1/auth/login", {"username": "determined", "password": PASSWORD})
+        self._token = answer["token"]
+        if self._slots:
+            self.start_agent()
+
+    def start_agent(self) -> None:
+        settings = {
+            "master_host": "127.0.0.1",
+            "master_port": self.port,
+            "agent_id": "bench",
+            "slot_type": "none",
+            "artificial_slots": self._slots,
+            "state_dir": str(self.directory / "agent"),
+        }
+        config = self.directory / "agent.yaml"
+        config.write_text(yaml.safe_dump(settings))
+        self.agent = self._spawn("agent", ["-m", "resolute_agent", "--config-file", str(config)])
+        client = self.client()
+        self._until("the agent is connected", lambda: bool(client.get("/api/v1/agents")["agents"]))
+        client.close()
+
+    def client(self, *, login: bool = True) -> Client:
+        client = Client(self.port, self._token if login else "")
+        client.connect()
+        return client
+
+    def log(self, name: str) -> str:
+        """What the master or the agent said."""
+        return (self.directory / f"{name}.log").read_text(errors="replace")
+
+    def close(self) -> None:
+        for process in (self.agent, self.master):
+            if process is not None:
+                process.terminate()
+                process.wait(60)
+
+    def _spawn(self, name: str, arguments: list[str]) -> subprocess.Popen[bytes]:
+        with (self.directory / f"{name}.log").open("ab") as log:
+            return subprocess.Popen([sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def _serves(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                return True
+        except OSError:
+            return False
+
+    def _until(self, what: str, holds: Any) -> None:
+        end = time.monotonic() + READY_S
+        while not holds():
+            if time.monotonic() > end:
+                said = "\n".join(path.read_text(errors="replace")[-2000:] for path in self.directory.glob("*.log"))
+                raise RuntimeError(f"{what}: not within {READY_S:.0f} s\n{said}")
+            time.sleep(0.02)
+
+
+@contextmanager
+def cluster(*, slots: int, db: Mapping[str, Any] | None = None, **config: Any) -> Iterator[Cluster]:
+    """A cluster in a directory of its own, which goes with it."""
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="resolute-bench-", dir=_disk())))
+        running = Cluster(directory, slots=slots, db=db, **config)
+        stack.callback(running.close)
+        running.start()
+        yield running
+
+
+def experiment(entrypoint: list[str], **changes: Any) -> bytes:
+    """The body of a `POST /experiments` of one trial without code."""
+    config = {
+        "name": "bench",
+        "entrypoint": entrypoint,
+        "searcher": {"name": "single", "metric": "loss", "max_length": 1},
+        "resources": {"slots_per_trial": 1},
+        "max_restarts": 0,
+        **changes,
+    }
+    return json.dumps({"config": yaml.safe_dump(config), "activate": True}).encode()
+
+
+def _disk() -> str | None:
+    """Where directories are made: `RESOLUTE_BENCH_DIR`, or the system's folder for temporary files."""
+    return os.environ.get("RESOLUTE_BENCH_DIR")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
