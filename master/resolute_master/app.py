@@ -23,7 +23,7 @@ from resolute.config.providers import LocalProvider
 from resolute.errors import InvalidInput, Unavailable
 from resolute.ids import IdSource
 from resolute_master import bootstrap
-from resolute_master.agents.container_spec import SpecRenderer
+from resolute_master.agents.container_spec import SpecRenderer, container_defaults, task_user
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
 from resolute_master.agents.websocket import add_agent_link
 from resolute_master.api.app import build_doors
@@ -40,7 +40,7 @@ from resolute_master.engine.engine import Engine
 from resolute_master.engine.provisioning import PoolLedger, about_machines
 from resolute_master.engine.reporting import Reporting
 from resolute_master.observability.observation import Observation
-from resolute_master.pools import cloud_of, pool_policies
+from resolute_master.pools import agent_options, cloud_of, pool_policies
 from resolute_master.scripted_interruptions import InterruptionsBySteps
 from resolute_master.store.base import Store
 from resolute_master.store.sql import SqlStore, sqlite_url
@@ -54,6 +54,12 @@ log = logging.getLogger(__name__)
 STOP_GRACE_S = 5.0
 """Open requests may take so long when the master is asked to stop."""
 
+
+WAITING_CONNECTIONS = 4096
+"""Connections that the kernel keeps until they are accepted: after a restart every agent and every task comes at once."""
+
+ACCEPTED_AT_ONCE = 32
+"""Connections that are accepted in one turn of the event loop: each costs a part of a millisecond."""
 
 LOCAL_LISTING_S = 2.0
 """The local cloud is asked so often even when nothing is known to change: its list is a look at some files."""
@@ -103,7 +109,7 @@ async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
 def _listen(config: MasterConfig) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-        return socket.create_server((config.host, config.port), family=family, reuse_port=False, backlog=1024)
+        return socket.create_server((config.host, config.port), family=family, reuse_port=False)
     except OSError as error:
         raise InvalidInput(
             f"port: cannot listen on {config.host}:{config.port}: {error.strerror or error}; "
@@ -174,7 +180,8 @@ class _Doors:
 
     async def serve(self, listener: socket.socket) -> None:
         await self._runner.setup()
-        await web.SockSite(self._runner, listener).start()
+        await web.SockSite(self._runner, listener, backlog=ACCEPTED_AT_ONCE).start()
+        listener.listen(WAITING_CONNECTIONS)
 
     def open(self, context: ApiContext, hub: AgentHub) -> None:
         """The master has started."""
@@ -229,7 +236,11 @@ async def _serving(
             engine=engine,
             reporting=reporting,
             renderer=SpecRenderer(
-                task_token=tokens.issue_allocation, user_token=tokens.issue_task_user, trace_of=observation.trace_of
+                task_token=tokens.issue_allocation,
+                user_token=tokens.issue_task_user,
+                trace_of=observation.trace_of,
+                defaults=container_defaults(config),
+                task_user=task_user(config),
             ),
             identity=identity,
             clock=clock,
@@ -353,4 +364,5 @@ class _Boot:
             join_token=self._hub.join_token(instance.id),
             artificial_slots=instance.slots,
             master_timeout_s=self._provider.master_timeout,
+            agent_options=agent_options(self._provider),
         )

@@ -24,6 +24,10 @@ from resolute_master.engine.reporting import Reporting
 FULL_INBOX_S = 0.5
 """The end of a link is told again after so long when the engine's inbox is full."""
 
+ORDERS_AT_ONCE = 4
+"""Orders that are rendered in one turn of the event loop, over all links: signing tokens and writing a configuration down takes
+the better part of a millisecond."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterIdentity:
@@ -60,6 +64,7 @@ class AgentHub:
         self._static_join_token = static_join_token
         self._sessions: dict[AgentId, AgentSession] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._turns = asyncio.Semaphore(ORDERS_AT_ONCE)
         self._closing = False
         engine.on_commit(self._deliver)
 
@@ -75,6 +80,7 @@ class AgentHub:
             renderer=self._renderer,
             welcome=self._welcome,
             admit=lambda hello: displaced.extend(self._admit(session, hello)),
+            turns=self._turns,
             clock=self._clock,
         )
         try:
@@ -155,7 +161,7 @@ class AgentHub:
     # -- effects -----------------------------------------------------------------------------------------------
 
     def _outstanding(self, agent: AgentId) -> tuple[fx.Effect, ...]:
-        return tuple(e for e in self._engine.outstanding() if _agent_of(e) == agent)
+        return tuple(e for e in self._engine.outstanding_for(agent) if _agent_of(e) == agent)
 
     def _deliver(self, change: Change) -> None:
         by_agent: Mapping[AgentId, list[fx.Effect]] = defaultdict(list)

@@ -75,6 +75,7 @@ class AgentSession:
         renderer: SpecRenderer,
         welcome: Callable[[AgentId, PoolName, Sequence[str]], Welcome],
         admit: Callable[[Hello], None],
+        turns: asyncio.Semaphore,
         clock: Clock,
     ) -> None:
         self._transport = transport
@@ -83,6 +84,7 @@ class AgentSession:
         self._renderer = renderer
         self._welcome = welcome
         self._admit = admit
+        self._turns = turns
         self._clock = clock
         self._heartbeat_s = 0.0
         self.agent_id = AgentId("")
@@ -90,6 +92,7 @@ class AgentSession:
         self._welcomed = False
         self._log_tasks: set[asyncio.Task[None]] = set()
         self._sending = asyncio.Lock()
+        self._obeying = asyncio.Lock()
 
     # -- registration ------------------------------------------------------------------------------------------
 
@@ -194,13 +197,16 @@ class AgentSession:
         """
         if not self._welcomed:
             return
-        for effect in effects:
-            order = self._order(effect)
-            if order is not None:
-                try:
-                    await self._send(order)
-                except Closed:
-                    return
+        async with self._obeying:  # in the order of the commits
+            for effect in effects:
+                async with self._turns:  # a cycle may start hundreds: others have their turn between them
+                    order = self._order(effect)
+                    await asyncio.sleep(0)
+                if order is not None:
+                    try:
+                        await self._send(order)
+                    except Closed:
+                        return
 
     def _order(self, effect: fx.Effect) -> MasterMessage | None:
         match effect:

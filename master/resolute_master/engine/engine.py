@@ -19,10 +19,11 @@ from typing import Any
 from resolute.clock import Clock
 from resolute.errors import LimitExceeded, ResoluteError, Unavailable
 from resolute.ids import IdSource
+from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import KIND_OF, Change, EntityKey, key_of
 from resolute_master.domain.commands import Command, MasterStarted, Reconsider
 from resolute_master.domain.effects import Effect
-from resolute_master.domain.ids import PoolName
+from resolute_master.domain.ids import AgentId, PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.adoption import entities_for
 from resolute_master.engine.cycle import SNAPSHOT_EVERY, Cycle, RuleFault
@@ -197,6 +198,12 @@ class Engine:
     def outstanding(self) -> tuple[Effect, ...]:
         """Effects that the world has not obeyed yet, by key."""
         return tuple(self.state.outbox[key] for key in sorted(self.state.outbox))
+
+    def outstanding_for(self, agent: AgentId) -> tuple[Effect, ...]:
+        """Orders that this agent has not obeyed yet, by key: they are about containers that it has."""
+        found = self.state.find(Allocation, "allocations_on_agent", agent)
+        keys = (f"{order}:{c.id}" for a in found for c in a.containers for order in ("start", "kill"))
+        return tuple(self.state.outbox[key] for key in sorted(keys) if key in self.state.outbox)
 
     def on_commit(self, listener: Callable[[Change], None]) -> None:
         """Called after each commit, in order, with what was stored; must not block."""
