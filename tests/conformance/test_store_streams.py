@@ -404,3 +404,14 @@ async def test_step_marks_are_listed_by_allocation_and_time_and_stored_once(stor
     assert await store.step_marks(both) == (third, second, first)
     assert await store.step_marks(both[:1]) == (second, first)
     assert await store.step_marks([]) == ()
+
+
+async def test_the_lines_of_some_tasks_are_removed_and_counted(store: Store) -> None:
+    tasks = ("one", "two", "three")
+    await store.append_logs([a_line(f"{task}{n}", task_id=TaskId(task)) for task in tasks for n in range(3)])
+    assert await store.remove_logs([TaskId("one"), TaskId("three"), TaskId("unknown")]) == 6
+    assert await found(store, *tasks) == ["two0", "two1", "two2"]
+    assert await store.remove_logs([TaskId("one")]) == 0
+    assert await store.remove_logs([]) == 0
+    await store.append_logs([a_line("one0", task_id=TaskId("one"))])
+    assert await found(store, "one") == ["one0"]

@@ -126,9 +126,14 @@ def problems_of(
     Without `missing`, keys that are absent are no problem.
     """
     leaves = error.errors(include_url=False)
-    return tuple(
-        _problem(leaf, sources or {}) for leaf in leaves if missing or leaf["type"] not in ("missing", MISSING_TAG)
-    )
+    return tuple(_problem(leaf, sources or {}) for leaf in leaves if missing or not _is_missing(leaf))
+
+
+def _is_missing(details: ErrorDetails) -> bool:
+    """A key that is not there, rather than one with a wrong value."""
+    given, context = details["input"], details.get("ctx") or {}
+    tag_is_missing = details["type"] == MISSING_TAG and isinstance(given, Mapping) and context["key"] not in given
+    return details["type"] == "missing" or tag_is_missing
 
 
 def _problem(details: ErrorDetails, sources: Mapping[Location, str]) -> Problem:
