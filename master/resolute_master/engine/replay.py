@@ -1,7 +1,8 @@
 """Run a recorded journal again, from its snapshot, and compare every digest.
 
-    python -m resolute_master.engine.replay <database file> --config-file master.yaml
+    python -m resolute_master.engine.replay <database> --config-file master.yaml
 
+where the database is a file, or the URL of one on a server (postgresql://user@host:port/name, the password in PGPASSWORD). It
 needs the store's journal and snapshots and the configuration of the pools, nothing else: no master, no agents, no clock. It
 begins at the oldest snapshot that is kept. The exit code is 0 when every cycle came out as recorded, 1 when one did not, 2 when
 there is nothing to replay.
@@ -27,7 +28,7 @@ from resolute_master.engine.journal import decode_commands, decode_entities, dec
 from resolute_master.engine.memory import Memory
 from resolute_master.pools import pool_policies
 from resolute_master.store.base import Snapshot, Store
-from resolute_master.store.sql import SqlStore, sqlite_url
+from resolute_master.store.sql import open_store, sqlite_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,13 +88,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m resolute_master.engine.replay", description="Run a recorded journal again and compare digests."
     )
-    parser.add_argument("database", type=Path, help="the SQLite file of a master, which may have been killed")
+    parser.add_argument(
+        "database", help="the SQLite file of a master that may have been killed, or a postgresql:// URL of its database"
+    )
     parser.add_argument("--config-file", type=Path, help="the configuration under which it ran")
     given = parser.parse_args(arguments)
     try:
-        if not given.database.is_file():
-            raise InvalidInput(f"{given.database}: there is no such database file")
-        found = asyncio.run(_replay_file(given.database, given.config_file))
+        found = asyncio.run(_replay(_url_of(given.database), given.config_file))
     except ResoluteError as error:
         print(f"replay: {error}", file=sys.stderr)
         return 2
@@ -106,9 +107,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1
 
 
-async def _replay_file(path: Path, config_file: Path | None) -> Replay:
+def _url_of(database: str) -> str:
+    if database.startswith(("postgresql:", "postgres:")):
+        return database
+    if not Path(database).is_file():
+        raise InvalidInput(f"{database}: there is no such database file")
+    return sqlite_url(Path(database))
+
+
+async def _replay(url: str, config_file: Path | None) -> Replay:
     config = load_master_config(None if config_file is None else str(config_file), os.environ, {})
-    store = await SqlStore.open(sqlite_url(path))
+    store = await open_store(url)
     try:
         return await replay_store(store, pool_policies(config))
     finally:
