@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from aiohttp import ClientResponse, ClientSession
+from aiohttp import ClientResponse, ClientSession, web
 from aiohttp.test_utils import TestServer
 
 from resolute.clock import Clock, SystemClock
@@ -174,6 +174,7 @@ async def an_api(
     pools: Mapping[PoolName, PoolPolicy] | None = None,
     config: Mapping[str, Any] | None = None,
     store: Store | None = None,
+    application: Callable[[ApiContext], web.Application] = build_api,
     **context: Any,
 ) -> AsyncIterator[World]:
     """Users `root` (administrator), `ada` and `bob`; the world speaks as ada."""
@@ -203,7 +204,7 @@ async def an_api(
             version="1.2.3",
             follow_grace_s=0.05,
         )
-        server = TestServer(build_api(replace(given, **context)))
+        server = TestServer(application(replace(given, **context)))
         await stack.enter_async_context(server)
         http = await stack.enter_async_context(ClientSession())
         world = World(given, server, http)

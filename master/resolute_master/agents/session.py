@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from resolute import logs
 from resolute.clock import Clock
 from resolute.errors import NotFound, PermissionDenied, ResoluteError
 from resolute.wire.agent_link import (
@@ -118,6 +119,7 @@ class AgentSession:
             known = ", ".join(sorted(self._engine.pools))
             return Refused(reason=f"resource_pool: '{hello.resource_pool}' is none of {known}", final=True)
         self.agent_id, self.incarnation = AgentId(hello.agent_id), hello.incarnation
+        logs.also_about(agent=self.agent_id)
         try:
             self._admit(hello)
             expected = await self._engine.submit(_registration(hello))

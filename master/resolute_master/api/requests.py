@@ -41,9 +41,6 @@ SUBJECTS = {
 }
 """Parts of a path that are worth a field in the log."""
 
-ROUTES_BY_TASKS = ("/task-logs", "/api/v1/allocations/")
-"""Reports of tasks: many, and of no interest one by one."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
@@ -75,6 +72,9 @@ class Unobserved:
     def answered(self, answered: Answered) -> None:
         pass
 
+
+PROBES = frozenset({"/health", "/ready"})
+"""They are asked every few seconds, and saying that the master is not ready is no fault."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -127,7 +127,7 @@ class Surroundings:
                 self._observer.answered(
                     Answered(method=request.method, route=route, status=status, seconds=seconds, streamed=streamed)
                 )
-                _log(request, route, status, seconds)
+                _log(request, route, status, seconds)  # inside, for the fields
 
 
 def route_of(request: web.Request) -> str:
@@ -141,9 +141,11 @@ def _subjects(request: web.Request) -> dict[str, str]:
 
 
 def _log(request: web.Request, route: str, status: int, seconds: float) -> None:
-    """Changes by people at INFO; reads, and what tasks report, at DEBUG; faults of ours at WARNING."""
-    changes = request.method not in ("GET", "HEAD", "OPTIONS") and not route.startswith(ROUTES_BY_TASKS)
-    level = logging.WARNING if status >= 500 else logging.INFO if changes else logging.DEBUG
+    """Changes by people at INFO; reads, and what tasks report (many, of no interest one by one), at DEBUG; faults at WARNING."""
+    by_task = "allocation" in logs.fields() or route == "/task-logs"
+    changes = request.method not in ("GET", "HEAD", "OPTIONS") and not by_task
+    fault = status >= 500 and route not in PROBES
+    level = logging.WARNING if fault else logging.INFO if changes else logging.DEBUG
     if access.isEnabledFor(level):
         # The path without its query: a query may hold what nobody else should read.
         access.log(level, "%s %s %d in %.0f ms", request.method, request.path[:300], status, seconds * 1000)

@@ -113,7 +113,7 @@ class LoopWatch:
     def _tell(self, late_s: float, stack: tuple[str, ...], collected_s: float) -> None:
         """`stack` is empty when the thread had no chance to look: what ran never let go of the interpreter."""
         self._stalls.inc()
-        collecting = f", {collected_s * 1000:.0f} ms of it garbage collection" if collected_s else ""
+        collecting = f", {collected_s * 1000:.0f} ms of it garbage collection" if collected_s >= 0.001 else ""
         what = "what ran:\n" + "".join(stack) if stack else "what ran could not be seen"
         log.warning("the event loop stood still for %.0f ms%s; %s", late_s * 1000, collecting, what.rstrip())
 
@@ -131,7 +131,7 @@ class LoopWatch:
     def _look(self, loop_thread: int) -> None:
         while not self._ended.wait(self._period_s):
             due = self._due
-            overdue = self._clock.monotonic() - due > self._stall_s
+            overdue = self._clock.monotonic() - due > self._stall_s / 2  # before it is one: afterwards it is over
             if overdue and (self._sample is None or self._sample[0] != due):
                 frame = sys._current_frames().get(loop_thread)
                 if frame is not None and self._due == due:
