@@ -57,6 +57,9 @@ def settings_from_config(config: AgentConfig) -> AgentSettings:
         notice_file="" if over_http else source,
         notice_url=source if over_http else "",
         runtime=config.container_runtime,
+        docker_host=config.docker_host,
+        docker_memory_bytes=config.docker_memory,
+        docker_ulimits=config.docker_ulimits,
         proxies={
             "HTTP_PROXY": config.http_proxy,
             "HTTPS_PROXY": config.https_proxy,

@@ -24,9 +24,10 @@ from resolute_agent.agent import Agent, AgentSetup
 from resolute_agent.devices.detection import detect
 from resolute_agent.devices.tools import TOOL_TIMEOUT_S
 from resolute_agent.environment import machine_environment
+from resolute_agent.machine import DOCKER
 from resolute_agent.memory import FileMemory, Memory
 from resolute_agent.notices import FileNotices, HttpNotices, NoticeSource
-from resolute_agent.runtimes.base import Runtime
+from resolute_agent.runtimes.base import Closing, Runtime
 from resolute_agent.runtimes.process import ProcessRuntime
 from resolute_agent.runtimes.scripted import ScriptedRuntime
 from resolute_agent.settings import AgentSettings
@@ -89,12 +90,30 @@ async def runtime_of(settings: AgentSettings) -> Runtime:
     """What the settings say that containers are run by."""
     if settings.runtime == "scripted":
         return ScriptedRuntime()
+    if settings.runtime == "docker":
+        return await _docker_runtime(settings)
     runtime = await ProcessRuntime.open(
         Path(settings.state_dir) / "containers", private_root=settings.private_root, keep=settings.keep_paths
     )
     if runtime.private_roots.mode == "none":
         log.warning("tasks get no private /run/determined on this machine: %s", runtime.private_roots.reason)
     return runtime
+
+
+async def _docker_runtime(settings: AgentSettings) -> Runtime:
+    """Raises `EngineGone` when no engine answers."""
+    try:
+        from resolute_agent.runtimes.docker import DockerRuntime
+        from resolute_agent.runtimes.docker_engine import Engine
+        from resolute_agent.runtimes.docker_request import EngineOptions
+    except ImportError as error:
+        raise InvalidInput(
+            f"container_runtime: docker needs a package that is not installed ({error.name}); run "
+            "pip install 'resolute[agent,docker]'"
+        ) from error
+    options = EngineOptions(memory_bytes=settings.docker_memory_bytes, ulimits=settings.docker_ulimits)
+    engine = await asyncio.to_thread(Engine, settings.docker_host)
+    return await DockerRuntime.open(Path(settings.state_dir) / DOCKER, engine, options)
 
 
 async def serve(
@@ -121,10 +140,11 @@ async def serve(
             **({"RESOLUTE_INSTANCE": settings.instance_id} if settings.instance_id else {}),
         },
     )
+    runtime = await open_runtime(settings)
     agent = Agent(
         setup,
         connector=WebSocketConnector(settings.master_url, tls=_tls(settings)),
-        runtime=await open_runtime(settings),
+        runtime=runtime,
         memory=open_memory(Path(settings.state_dir) / "agent-state.json"),
         clock=clock,
         ids=ids,
@@ -136,7 +156,11 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, agent.stop)
     log.info("agent %s with %d slots, master %s", settings.agent_id, len(devices), settings.master_url)
-    reason = await agent.run()
+    try:
+        reason = await agent.run()
+    finally:
+        if isinstance(runtime, Closing):
+            await runtime.close()
     if reason is None:
         log.info("stopped; containers go on")
         return 0

@@ -15,6 +15,8 @@ from resolute.errors import InvalidInput
 
 SLOT_TYPES = ("auto", "cpu", "cuda", "gpu", "rocm", "none")
 
+RUNTIMES = ("process", "docker", "scripted")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
@@ -23,8 +25,9 @@ class AgentSettings:
     `state_dir` belongs to this agent alone. `container_master_url` is the master as tasks reach it, when that differs
     from `master_url`. `master_timeout_s`: a machine that hears from no master for this long ends itself (`None`: it
     waits for ever); `reconnect_cap_s` is the longest pause between two attempts to reach it. `notice_file` or
-    `notice_url` is where an interruption is announced. `keep_paths` stay visible to tasks although they lie under
-    `/tmp`, which is private to each task.
+    `notice_url` is where an interruption is announced. `docker_host` is the engine's socket, `docker_memory_bytes`
+    the most memory of a container (0: no limit) and `docker_ulimits` its limits by name. `keep_paths` stay visible to
+    tasks although they lie under `/tmp`, which is private to each task.
     """
 
     master_url: str
@@ -43,6 +46,9 @@ class AgentSettings:
     notice_file: str = ""
     notice_url: str = ""
     runtime: str = "process"
+    docker_host: str = "unix:///var/run/docker.sock"
+    docker_memory_bytes: int = 0
+    docker_ulimits: Mapping[str, int] = field(default_factory=dict)
     private_root: bool = True
     keep_paths: tuple[str, ...] = ()
     proxies: Mapping[str, str] = field(default_factory=dict)
@@ -64,8 +70,14 @@ class AgentSettings:
             problems.append(f"slot_type: {self.slot_type!r} is none of {', '.join(SLOT_TYPES)}")
         if self.artificial_slots < 0:
             problems.append(f"artificial_slots: {self.artificial_slots} must not be negative")
-        if self.runtime not in ("process", "scripted"):
-            problems.append(f"runtime: {self.runtime!r} is none of process, scripted")
+        if self.runtime not in RUNTIMES:
+            problems.append(f"runtime: {self.runtime!r} is none of {', '.join(RUNTIMES)}")
+        if self.runtime == "docker" and not self.docker_host.startswith("unix:///"):
+            problems.append(
+                f"docker_host: {self.docker_host!r} is no socket of this machine; write unix:///path/to/docker.sock"
+            )
+        if self.docker_memory_bytes < 0:
+            problems.append(f"docker_memory_bytes: {self.docker_memory_bytes} must not be negative; 0 sets no limit")
         if self.master_timeout_s is not None and self.master_timeout_s <= 0:
             problems.append(f"master_timeout_s: {self.master_timeout_s} must be more than 0, or absent")
         if self.notice_file and self.notice_url:

@@ -1,4 +1,6 @@
-"""An elastic cluster on this machine, without containers: a master process, and machines that it starts as processes.
+"""An elastic cluster on this machine: a master process, and machines that it starts as processes.
+
+Tasks are processes too, or with `docker` containers of this machine's engine.
 
 Everything of a cluster lies in one directory:
 
@@ -34,6 +36,7 @@ from typing import Any
 from resolute.client.cluster import Cluster
 from resolute.client.errors import MasterUnreachable
 from resolute.client.session import NO_RETRY, Session
+from resolute.config.environment import DEFAULT_CPU_IMAGE
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound, Unavailable
 from resolute_cli import processes
 from resolute_cli.processes import Identity
@@ -48,6 +51,8 @@ INITIALISED = "initialised"
 START_LIMIT_S = 100.0
 STOP_GRACE_S = 30.0
 MACHINES_GRACE_S = 90.0
+
+DEFAULT_DOCKER_HOST = "unix:///var/run/docker.sock"
 
 Pause = Callable[[float], object]
 Choose = Callable[[Sequence[str]], str]
@@ -69,6 +74,10 @@ class ClusterPlan:
     storage: Path | None = None
     password: str | None = None
     own_config: Path | None = None
+    docker: bool = False
+    """Tasks run in containers of the engine at `docker_host`, in `image` where their experiment names none."""
+    docker_host: str = DEFAULT_DOCKER_HOST
+    image: str = DEFAULT_CPU_IMAGE
     program: tuple[str, ...] = (sys.executable, "-m", "resolute_master")
 
 
@@ -118,6 +127,8 @@ def cluster_up(
         if running is not None and running.lives:
             return running
         _check_port(plan.host, plan.port)
+        if plan.docker:
+            _check_engine(plan)
         fresh = not (plan.directory / INITIALISED).exists()
         # A first start that failed may have stored its password already: the next one must mean the same.
         password = (plan.password or _password_of_last_attempt(plan) or generated_password()) if fresh else None
@@ -156,6 +167,16 @@ def _check_installed() -> None:
             )
 
 
+def _check_engine(plan: ClusterPlan) -> None:
+    """An engine must answer and have the image, pulled now if need be: no task would ever start otherwise."""
+    command = [sys.executable, "-m", "resolute_agent.runtimes.docker_check", plan.docker_host, plan.image]
+    answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if answer.returncode != 0:
+        raise FailedPrecondition(
+            f"--docker: {answer.stdout.strip()}\n(name an image with --image, or make one: see docs/docker.md)"
+        )
+
+
 def _check_port(host: str, port: int) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -180,6 +201,8 @@ def master_configuration(plan: ClusterPlan, password: str | None) -> dict[str, A
         "price_per_hour": plan.price_per_hour,
         "max_idle_agent_period": plan.idle_s,
     }
+    if plan.docker:
+        provider |= {"container_runtime": "docker", "docker_host": plan.docker_host}
     config: dict[str, Any] = {
         "host": plan.host,
         "port": plan.port,
@@ -189,6 +212,8 @@ def master_configuration(plan: ClusterPlan, password: str | None) -> dict[str, A
         "checkpoint_storage": {"type": "shared_fs", "host_path": str(plan.storage or plan.directory / "checkpoints")},
         "resource_pools": [{"pool_name": "default", "provider": provider}],
     }
+    if plan.docker:  # the master listens on this machine only, so tasks must be on its network
+        config["task_container_defaults"] = {"network_mode": "host", "image": plan.image}
     if password is not None:
         config["security"] = {"initial_user_password": password}
     return config

@@ -28,7 +28,9 @@ from resolute_master.agents.hub import AgentHub, ClusterIdentity
 from resolute_master.agents.websocket import add_agent_link
 from resolute_master.api.app import build_doors
 from resolute_master.api.auth import Passwords, Tokens
+from resolute_master.api.connections import Listening, allow_open_files
 from resolute_master.api.context import ApiContext
+from resolute_master.api.limits import IDLE_S, MAX_HEADER_BYTES, MAX_REQUEST_LINE_BYTES
 from resolute_master.api.log_ring import LogRing
 from resolute_master.api.opening import Opening
 from resolute_master.api.requests import Surroundings
@@ -176,11 +178,20 @@ class _Doors:
     def __init__(self, app: web.Application, opening: Opening, hub: asyncio.Future[AgentHub]) -> None:
         self.opening = opening
         self._hub = hub
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_GRACE_S)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            shutdown_timeout=STOP_GRACE_S,
+            keepalive_timeout=IDLE_S,
+            max_line_size=MAX_REQUEST_LINE_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
+        )
+        self._listening: Listening | None = None
 
     async def serve(self, listener: socket.socket) -> None:
         await self._runner.setup()
-        await web.SockSite(self._runner, listener, backlog=ACCEPTED_AT_ONCE).start()
+        self._listening = Listening(self._runner, limit=allow_open_files())
+        await self._listening.begin(listener, backlog=ACCEPTED_AT_ONCE)
         listener.listen(WAITING_CONNECTIONS)
 
     def open(self, context: ApiContext, hub: AgentHub) -> None:
@@ -192,6 +203,8 @@ class _Doors:
         """Again is harmless."""
         self.opening.stop()
         self._hub.cancel()
+        if self._listening is not None:
+            await self._listening.end()
         await self._runner.cleanup()
 
 

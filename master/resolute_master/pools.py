@@ -14,6 +14,7 @@ from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
 from resolute_provisioner.clouds.base import Cloud
 from resolute_provisioner.clouds.local import (
+    POWER_OFF_COMMAND,
     LocalCloud,
     LocalCloudSettings,
     ScriptedInterruption,
@@ -75,6 +76,13 @@ def _scaling(pool: ResourcePool) -> PoolScaling | None:
     )
 
 
+def agent_options(provider: LocalProvider) -> Mapping[str, object]:
+    """Settings of the agents of a pool's machines, beyond what every agent is told."""
+    if provider.container_runtime == "process":
+        return {}
+    return {"runtime": provider.container_runtime, "docker_host": provider.docker_host}
+
+
 def cloud_of(pool: ResourcePool, directory: Path, environ: Mapping[str, str], clock: Clock) -> Cloud | None:
     """The cloud that the pool's machines come from; `directory` is the pool's own, for the local one."""
     provider = pool.provider
@@ -84,6 +92,7 @@ def cloud_of(pool: ResourcePool, directory: Path, environ: Mapping[str, str], cl
         root=directory,
         environment=machine_environment(environ),
         boot_delay_s=provider.boot_delay,
+        power_off_command=POWER_OFF_COMMAND if provider.container_runtime == "docker" else (),
         refuse=tuple(ScriptedRefusal(launch=r.launch, error=RefusalKind(r.error)) for r in provider.refuse),
         interruptions=tuple(
             ScriptedInterruption(instance=i.instance, after_s=i.after, after_steps=i.after_steps, notice_s=i.notice)

@@ -1,6 +1,10 @@
-"""How containers are run: one port (`base`), its implementations `process` and `scripted`.
+"""How containers are run: one port (`base`), its implementations `process`, `docker` and `scripted`.
 
-Knows processes, namespaces and output files. Must not know the link, the master or what a task computes.
+- `docker`          the port over a Docker engine; `docker_engine` is the edge to it, `docker_follow` one container's life
+- `docker_request`  pure: what the engine is asked for; `docker_output` pure: what it says of a container's output
+- `docker_watch`    the small process that carries out leases and kills also without an agent
+
+Knows processes, namespaces, engines and output files. Must not know the link, the master or what a task computes.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from resolute.errors import ResoluteError
 from resolute.wire.agent_link import ContainerSpec, Device, Exit, NoticeFile
@@ -90,3 +90,12 @@ class Runtime(Protocol):
     def save_offsets(self, container_id: str, offsets: Mapping[str, int]) -> None: ...
 
     async def forget(self, container_id: str) -> None: ...
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """A runtime that holds connections of its own."""
+
+    async def close(self) -> None:
+        """Let go of them; containers go on."""
+        ...

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from resolute.config.environment import DEFAULT_CPU_IMAGE
 from resolute_cli.command import Command, Group, UsageError
 from resolute_cli.invocation import Invocation
 from resolute_cli.local_cluster import (
+    DEFAULT_DOCKER_HOST,
     ClusterPlan,
     RunningCluster,
     cluster_down,
@@ -27,6 +29,12 @@ def up(cli: Invocation, args: argparse.Namespace) -> None:
     for name in ("slots_per_instance", "max_instances"):
         if getattr(args, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} {getattr(args, name)}: must be at least 1")
+    if args.docker and args.master_config_path:
+        raise UsageError(
+            "--docker goes with our configuration; in your own one set resource_pools[].provider.container_runtime"
+        )
+    if args.image and not args.docker:
+        raise UsageError("--image: tasks run in an image with --docker only")
     before = read_cluster(directory)
     if before is not None and before.lives:
         _say_how_to_use(cli, before, f"Cluster '{before.name}' is running already.")
@@ -45,6 +53,9 @@ def up(cli: Invocation, args: argparse.Namespace) -> None:
         idle_s=args.max_idle_agent_period,
         storage=Path(args.storage_host_path).resolve() if args.storage_host_path else None,
         password=args.initial_user_password,
+        docker=args.docker,
+        docker_host=cli.environ.get("DOCKER_HOST") or DEFAULT_DOCKER_HOST,
+        image=args.image or DEFAULT_CPU_IMAGE,
         own_config=Path(args.master_config_path) if args.master_config_path else None,
     )
     cli.render.note(f"Starting cluster '{plan.name}' in {directory} ...")
@@ -117,6 +128,12 @@ def _up_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--initial-user-password", help="password of the first users (default: a generated one)")
     parser.add_argument("--delete-db", action="store_true", help="begin with an empty database")
+    parser.add_argument(
+        "--docker", action="store_true", help="run tasks in containers of the engine at DOCKER_HOST, or of this machine"
+    )
+    parser.add_argument(
+        "--image", help=f"image of tasks whose experiment names none, with --docker (default: {DEFAULT_CPU_IMAGE})"
+    )
     gpu = parser.add_mutually_exclusive_group()
     gpu.add_argument("--gpu", action="store_true", help="accepted; local machines have CPU slots")
     gpu.add_argument("--no-gpu", action="store_true", help="accepted; local machines have CPU slots")

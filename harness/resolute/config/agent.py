@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from resolute.config.base import (
     ConfigModel,
     Count,
     Flag,
+    Integer,
     NonEmptyText,
     Port,
     Secret,
@@ -25,6 +26,7 @@ from resolute.config.errors import InvalidConfig, Location, problems_of
 from resolute.config.layers import read_layers
 from resolute.config.master_parts import Log
 from resolute.config.not_acted_on import AGENT_KEYS, not_acted_on
+from resolute.config.resources import MemorySize
 from resolute.config.yaml_text import as_json
 
 DEFAULT_AGENT_CONFIG_PATH = Path("/etc/determined/agent.yaml")
@@ -76,6 +78,12 @@ def _gpu_is_cuda(value: Any) -> Any:
     return "cuda" if value == "gpu" else value
 
 
+def _socket(text: str) -> str:
+    if not text.startswith("unix:///"):
+        raise broken_rule("must be a socket of this machine, unix:///path/to/docker.sock")
+    return text
+
+
 class AgentConfig(ConfigModel):
     """A complete configuration of an agent. Durations are seconds."""
 
@@ -112,7 +120,13 @@ class AgentConfig(ConfigModel):
     agent_reconnect_backoff: Duration = 5.0
     """Longest pause between two attempts to reach the master."""
     container_runtime: Literal["process", "scripted", "docker"] = "process"
-    """What runs tasks: processes of this machine, or behaviour scripted for tests."""
+    """What runs tasks: processes of this machine, containers of its Docker engine, or behaviour scripted for tests."""
+    docker_host: Annotated[Text, AfterValidator(_socket)] = "unix:///var/run/docker.sock"
+    """Socket of the engine, on this machine."""
+    docker_memory: MemorySize = 0
+    """Most memory of a container, in bytes or as a text such as 16g; 0 sets no limit."""
+    docker_ulimits: dict[str, Integer] = Field(default_factory=dict)
+    """Limits of a container by name, such as memlock or nofile; -1 is none."""
     container_auto_remove_disabled: Flag = False
     """Keep what ended tasks leave behind."""
     hooks: Hooks = Hooks()

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from resolute.config.checkpoint_storage import STORAGE_TYPES
-from resolute.config.environment import Images
 from resolute.config.errors import Location, Problem, quoted
 from resolute.config.log_policies import BUILT_IN_LOG_POLICIES
-from resolute.config.master_parts import DefaultTask
 from resolute.config.searcher import SEARCHER_NAMES
 from resolute.config.training import Optimizations
 
@@ -61,20 +59,7 @@ EXPERIMENT_KEYS: tuple[NotActedOn, ...] = (
     ),
     NotActedOn(path="workspace", accepted=_UNCATEGORIZED, reason="other workspaces are not available yet; remove it"),
     NotActedOn(path="project", accepted=_UNCATEGORIZED, reason="other projects are not available yet; remove it"),
-    NotActedOn(
-        path="bind_mounts",
-        accepted=([],),
-        reason="put the data in a directory that tasks can reach, and remove the key",
-    ),
-    NotActedOn(path="resources.devices", accepted=([],), reason="tasks see the machine's devices; remove the key"),
-    NotActedOn(path="environment.ports", accepted=({},), reason="the task opens its ports itself; remove the key"),
     NotActedOn(path="environment.proxy_ports", accepted=([],), reason="the proxy is not available yet; remove the key"),
-    NotActedOn(
-        path="environment.add_capabilities", accepted=([],), reason="tasks run as ordinary processes; remove the key"
-    ),
-    NotActedOn(
-        path="environment.drop_capabilities", accepted=([],), reason="tasks run as ordinary processes; remove the key"
-    ),
     NotActedOn(
         path="log_policies",
         accepted=([dict(policy) for policy in BUILT_IN_LOG_POLICIES],),
@@ -87,36 +72,22 @@ EXPERIMENT_KEYS: tuple[NotActedOn, ...] = (
 )
 
 WARNED_KEYS: tuple[NotActedOn, ...] = (
-    NotActedOn(
-        path="environment.image",
-        accepted=(Images().model_dump(mode="json"),),
-        reason="the task runs as a process in the machine's own environment, not in this image",
-    ),
-    NotActedOn(
-        path="environment.force_pull_image", accepted=(False,), reason="the task runs as a process; no image is pulled"
-    ),
-    NotActedOn(
-        path="environment.registry_auth", accepted=(None,), reason="the task runs as a process; no image is pulled"
-    ),
     NotActedOn(path="environment.pod_spec", accepted=(None,), reason="this cluster does not use Kubernetes"),
-    NotActedOn(
-        path="resources.shm_size", accepted=(None,), reason="the task runs as a process and shares the machine's memory"
-    ),
     NotActedOn(path="resources.native_parallel", accepted=(False,), reason="it is kept for old configurations only"),
     NotActedOn(
         path="checkpoint_storage.save_experiment_best",
         accepted=(0,),
-        reason="every checkpoint is kept; none is removed by itself yet",
+        reason="checkpoints are removed when it is asked for (det experiment set gc-policy), and not yet by themselves",
     ),
     NotActedOn(
         path="checkpoint_storage.save_trial_best",
         accepted=(1,),
-        reason="every checkpoint is kept; none is removed by itself yet",
+        reason="checkpoints are removed when it is asked for (det experiment set gc-policy), and not yet by themselves",
     ),
     NotActedOn(
         path="checkpoint_storage.save_trial_latest",
         accepted=(1,),
-        reason="every checkpoint is kept; none is removed by itself yet",
+        reason="checkpoints are removed when it is asked for (det experiment set gc-policy), and not yet by themselves",
     ),
     NotActedOn(path="slurm", accepted=(None,), reason="this cluster does not use it"),
     NotActedOn(path="pbs", accepted=(None,), reason="this cluster does not use it"),
@@ -147,11 +118,6 @@ MASTER_KEYS: tuple[NotActedOn, ...] = (
         reason="the master does not serve TLS yet; put a TLS proxy before it and remove the key",
     ),
     NotActedOn(path="logging.type", accepted=("default",), reason="logs are kept in the database; remove the key"),
-    NotActedOn(
-        path="security.default_task",
-        accepted=(DefaultTask().model_dump(mode="json"),),
-        reason="tasks run as the user of their agent; remove the key",
-    ),
     NotActedOn(path="__internal.external_sessions", accepted=({},), reason="it is not available yet; remove the key"),
     NotActedOn(path="__internal.proxied_servers", accepted=([],), reason="it is not available yet; remove the key"),
     NotActedOn(path="telemetry.enabled", accepted=(False,), reason="there is no telemetry; remove the key"),
@@ -173,10 +139,6 @@ MASTER_KEYS: tuple[NotActedOn, ...] = (
         NotActedOn(path=f"{block}.{key}", accepted=accepted, reason=f"{reason}; remove the key")
         for block in ("task_container_defaults", "resource_pools[].task_container_defaults")
         for key, accepted, reason in (
-            ("bind_mounts", (None, []), "tasks run as processes and see the machine's directories"),
-            ("devices", (None, []), "tasks see the machine's devices"),
-            ("add_capabilities", (None, []), "tasks run as ordinary processes"),
-            ("drop_capabilities", (None, []), "tasks run as ordinary processes"),
             ("log_policies", (None, []), "only the two built-in policies are available yet"),
             ("startup_hook", (None,), "it is not available yet"),
         )
@@ -184,11 +146,6 @@ MASTER_KEYS: tuple[NotActedOn, ...] = (
 )
 
 AGENT_KEYS: tuple[NotActedOn, ...] = (
-    NotActedOn(
-        path="container_runtime",
-        accepted=("process", "scripted"),
-        reason="the docker runtime is not available yet; use process",
-    ),
     NotActedOn(
         path="container_auto_remove_disabled",
         accepted=(False,),

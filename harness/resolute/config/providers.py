@@ -128,6 +128,10 @@ class LocalProvider(_Provider):
     """What the ledger books for a machine's hour."""
     master_timeout: PositiveDuration = 600.0
     """How long a machine may be without its master before it ends itself."""
+    container_runtime: Literal["process", "docker"] = "process"
+    """What runs tasks on the machines: processes, or containers of this machine's Docker engine."""
+    docker_host: Text = "unix:///var/run/docker.sock"
+    """Socket of that engine."""
     refuse: tuple[LaunchRefusal, ...] = ()
     """Launches that are refused."""
     interruptions: tuple[Interruption, ...] = ()

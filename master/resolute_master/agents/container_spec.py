@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from resolute.config.environment import DEFAULT_CPU_IMAGE
-from resolute.wire.agent_link import ContainerSpec
+from resolute.config import MasterConfig
+from resolute.config.task_defaults import DEFAULT_SHM_BYTES
+from resolute.wire.agent_link import BindMount, ContainerOptions, ContainerSpec, HostDevice
+from resolute.wire.states import SlotKind
+from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation, Container
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import AllocationId, ContainerId, UserId
+from resolute_master.domain.ids import AllocationId, ContainerId, PoolName, UserId
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
 from resolute_master.lifecycle.cluster import ClusterState
@@ -21,19 +24,35 @@ LAUNCHER = ("python3", "-m", "resolute.launch")
 
 SHARED_FS_IN_CONTAINER = "/determined_shared_fs"
 
+FORCED_NETWORK = "host"
+"""Members of a gang on several machines meet at the machines' own addresses."""
+
 TaskToken = Callable[[AllocationId, UserId], str]
 """Signs a token that is good as long as the allocation lives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerDefaults:
+    """What the cluster or a pool gives to containers whose experiment does not, or cannot, say otherwise."""
+
+    network_mode: str = "bridge"
+    shm_bytes: int = 0
+    """0 leaves it to the runtime."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpecRenderer:
-    """Needs only how to sign."""
+    """Needs how to sign, and what containers get by default."""
 
     task_token: TaskToken
     """What the task reports with."""
     user_token: TaskToken
     """What its owner's commands use inside the task."""
     inter_node_network_interface: str = ""
+    defaults: Mapping[PoolName, ContainerDefaults] = field(default_factory=dict)
+    """By pool; a pool that is not named gets the plain ones."""
+    task_user: str = ""
+    """`uid:gid` that tasks run as in containers; empty leaves it to the image."""
     trace_of: Callable[[ContainerId], str] = lambda _: ""
     """The trace that a container's start belongs to, as a W3C `traceparent`; empty for none."""
 
@@ -48,6 +67,8 @@ class SpecRenderer:
             return None
         owner = state.get(User, experiment.owner)
         assert owner is not None
+        kind = _kind_of(state, member)
+        defaults = self.defaults.get(allocation.pool, ContainerDefaults())
         return ContainerSpec(
             container_id=member.id,
             allocation_id=allocation.id,
@@ -55,14 +76,16 @@ class SpecRenderer:
             task_type=allocation.task_type,
             description=f"exp-{experiment.id}-trial-{trial.id}-rank-{member.rank}",
             slots=member.slots,
-            environment=self._environment(allocation, member, trial, experiment, owner),
+            environment=self._environment(allocation, member, trial, experiment, owner, kind),
             command=LAUNCHER,
-            image=_image(experiment.config, "cpu"),
+            image=_image(experiment.config, kind),
             shared_directories=_shared_directories(experiment.config),
+            shm_bytes=(experiment.config.get("resources") or {}).get("shm_size") or defaults.shm_bytes,
+            options=self._options(experiment.config, allocation, defaults),
         )
 
     def _environment(
-        self, allocation: Allocation, member: Container, trial: Trial, experiment: Experiment, owner: User
+        self, allocation: Allocation, member: Container, trial: Trial, experiment: Experiment, owner: User, kind: str
     ) -> Mapping[str, str]:
         variables = {
             "DET_TASK_ID": allocation.task_id,
@@ -94,7 +117,33 @@ class SpecRenderer:
         trace = self.trace_of(member.id)
         if trace:
             variables["TRACEPARENT"] = trace  # the name that OpenTelemetry gives it
-        return {**variables, **user_variables(experiment.config, "cpu")}
+        return {**variables, **user_variables(experiment.config, kind)}
+
+    def _options(
+        self, config: Mapping[str, Any], allocation: Allocation, defaults: ContainerDefaults
+    ) -> ContainerOptions:
+        """What only a runtime with images honours."""
+        environment = config.get("environment") or {}
+        several = len({member.agent for member in allocation.containers}) > 1
+        ports = [*allocation.ports.values(), *(environment.get("ports") or {}).values()]
+        return ContainerOptions(
+            force_pull=bool(environment.get("force_pull_image")),
+            registry_auth={k: str(v) for k, v in (environment.get("registry_auth") or {}).items() if v},
+            network_mode=FORCED_NETWORK if several else defaults.network_mode,
+            mounts=tuple(BindMount(**mount) for mount in config.get("bind_mounts") or ()),
+            devices=tuple(HostDevice(**each) for each in (config.get("resources") or {}).get("devices") or ()),
+            add_capabilities=tuple(environment.get("add_capabilities") or ()),
+            drop_capabilities=tuple(environment.get("drop_capabilities") or ()),
+            ports=tuple(int(port) for port in ports),
+            user=self.task_user,
+        )
+
+
+def _kind_of(state: ClusterState, member: Container) -> str:
+    """What the member's slots are made of, which decides image and variables. Artificial slots count as `cpu`."""
+    agent = state.get(Agent, member.agent)
+    kinds = {slot.device.kind for slot in agent.slots if slot.index in member.slots} if agent is not None else set()
+    return next((kind.value for kind in (SlotKind.CUDA, SlotKind.ROCM) if kind in kinds), SlotKind.CPU.value)
 
 
 def user_variables(config: Mapping[str, Any], device: str) -> dict[str, str]:
@@ -105,11 +154,9 @@ def user_variables(config: Mapping[str, Any], device: str) -> dict[str, str]:
     return {name: value for name, _, value in (str(entry).partition("=") for entry in variables)}
 
 
-def _image(config: Mapping[str, Any], device: str) -> str:
-    """The image that somebody asked for; the default one is what a runtime without images stands in for."""
+def _image(config: Mapping[str, Any], kind: str) -> str:
     image = (config.get("environment") or {}).get("image") or ""
-    chosen = str(image.get(device) or "") if isinstance(image, Mapping) else str(image)
-    return "" if chosen == DEFAULT_CPU_IMAGE else chosen
+    return str(image.get(kind) or "") if isinstance(image, Mapping) else str(image)
 
 
 def _shared_directories(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -120,3 +167,21 @@ def _shared_directories(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...
         path = str(storage["container_path"])
         return ((path, path),)
     return ()
+
+
+def container_defaults(config: MasterConfig) -> dict[PoolName, ContainerDefaults]:
+    """What containers get in each pool where their experiment does not say otherwise."""
+    return {
+        PoolName(pool.pool_name): ContainerDefaults(
+            network_mode=defaults.network_mode,
+            shm_bytes=defaults.shm_size_bytes if defaults.shm_size_bytes != DEFAULT_SHM_BYTES else 0,
+        )
+        for pool in config.resource_pools
+        for defaults in (config.task_defaults_of(pool),)
+    }
+
+
+def task_user(config: MasterConfig) -> str:
+    """`uid:gid` of the tasks' user in containers."""
+    user = config.security.default_task
+    return f"{user.uid}:{user.gid}"

@@ -53,6 +53,8 @@ from resolute_provisioner.clouds.local_files import (
 from resolute_provisioner.model import Observed, RefusalKind
 
 MACHINE_COMMAND = (sys.executable, "-m", "resolute_agent.machine")
+POWER_OFF_COMMAND = (*MACHINE_COMMAND, "--power-off")
+"""Ends what of a machine does not die with its processes: the containers of an engine that is not its own."""
 
 FORGET_AFTER_S = 24 * 3600.0
 """A machine that has been gone for so long is deleted with all that was on it, as its disk would be elsewhere."""
@@ -125,6 +127,8 @@ class LocalCloudSettings:
     interruptions: tuple[ScriptedInterruption, ...] = ()
     machine_command: tuple[str, ...] = field(default=MACHINE_COMMAND)
     """Called with the machine's directory as its only further argument."""
+    power_off_command: tuple[str, ...] = ()
+    """Called in the same way when every process of the machine has ended; the machine is gone when it returns."""
 
 
 class LocalCloud:
@@ -206,6 +210,7 @@ class LocalCloud:
             "boot_delay_s": self.settings.boot_delay_s,
             "stop_grace_s": self.settings.stop_grace_s,
             "command": list(self.settings.machine_command),
+            "power_off": list(self.settings.power_off_command),
             "interruptions": [
                 {"after_s": each.after_s, "notice_s": each.notice_s}
                 for each in self.settings.interruptions

@@ -11,6 +11,7 @@ import ctypes
 import logging
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,9 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.1
 """How soon an order (stop, interrupt) or the end of the machine is seen."""
+
+POWER_OFF_LIMIT_S, POWER_OFF_PAUSE_S = 60.0, 1.0
+"""What does not end in so long is said in the log; the machine's processes have ended in any case."""
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -68,6 +72,7 @@ class Host:
             # The end is the machine's, not that of what it leaves behind.
             ended_at = self._clock.now()
             self._kill_descendants()
+            self._power_off()
             self._write_end(ended_at, self._killed_because or _exit_text(self._exit_status))
         else:
             self._write_end(self._clock.now(), "ended before it had booted")
@@ -168,6 +173,21 @@ class Host:
                     process.kill()
             self._reap()
             time.sleep(0.01)
+
+    def _power_off(self) -> None:
+        """What is not our descendant, such as containers, ends before the machine is said to be gone."""
+        command = self._record.get("power_off")
+        if not command:
+            return
+        until = self._clock.monotonic() + POWER_OFF_LIMIT_S
+        while True:
+            done = subprocess.run([*command, str(self._files.directory)], capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                return
+            log.error("the machine is not off yet: %s", done.stderr.strip())
+            if self._clock.monotonic() > until:
+                return
+            time.sleep(POWER_OFF_PAUSE_S)
 
     def _write_end(self, at: datetime, reason: str) -> None:
         claim_json(self._files.gone, {"at": time_text(at), "reason": reason})

@@ -125,8 +125,8 @@ BAD_CONFIGURATIONS = {
     "a wrong value": ({**GOOD, "max_restarts": -1}, ["max_restarts", "-1"]),
     "an unknown searcher": ({**GOOD, "searcher": {"name": "singel", "metric": "x"}}, ["searcher.name", "single"]),
     "a key that is not acted on": (
-        {**GOOD, "bind_mounts": [{"host_path": "/a", "container_path": "/b"}]},
-        ["bind_mounts"],
+        {**GOOD, "integrations": {"webhooks": {"webhook_id": [1]}}},
+        ["integrations"],
     ),
     "an unknown pool": ({**GOOD, "resources": {"resource_pool": "defualt"}}, ["defualt", "default"]),
     "more slots than there can be": ({**GOOD, "resources": {"slots_per_trial": 1000}}, ["1000"]),

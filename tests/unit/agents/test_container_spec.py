@@ -8,22 +8,41 @@ from typing import Any
 
 import pytest
 
-from resolute.config.environment import DEFAULT_CPU_IMAGE
-from resolute.wire.agent_link import ContainerSpec, Exit
-from resolute.wire.states import ContainerState, ExperimentState
-from resolute_master.agents.container_spec import SHARED_FS_IN_CONTAINER, SpecRenderer, user_variables
+from resolute.config import parse_master_config
+from resolute.wire.agent_link import BindMount, ContainerOptions, ContainerSpec, Device, Exit, HostDevice
+from resolute.wire.states import ContainerState, ExperimentState, SlotKind
+from resolute_master.agents.container_spec import (
+    SHARED_FS_IN_CONTAINER,
+    ContainerDefaults,
+    SpecRenderer,
+    container_defaults,
+    task_user,
+    user_variables,
+)
+from resolute_master.domain.agent import Agent, Slot
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import ContainerId, ExperimentId, JobId, TaskId, TrialId, UserId
+from resolute_master.domain.ids import ContainerId, ExperimentId, JobId, PoolName, TaskId, TrialId, UserId
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
 from resolute_master.lifecycle.cluster import ClusterState
-from support.cluster import T0, a_container, a_running_allocation
+from support.cluster import T0, a_container, a_running_allocation, an_agent
 
-RENDERER = SpecRenderer(task_token=lambda a, u: f"task:{a}:{u}", user_token=lambda a, u: f"user:{a}:{u}")
+RENDERER = SpecRenderer(
+    task_token=lambda a, u: f"task:{a}:{u}",
+    user_token=lambda a, u: f"user:{a}:{u}",
+    defaults={PoolName("default"): ContainerDefaults(network_mode="none")},
+    task_user="7:8",
+)
 
 
-def a_state(config: dict[str, Any]) -> ClusterState:
+def an_agent_of(kind: SlotKind) -> Agent:
+    """The agent of the first member, with a slot of this kind."""
+    slot = Slot(device=Device(index=0, kind=kind, brand="b", uuid="u"))
+    return replace(an_agent("agent-1"), slots=(slot,))
+
+
+def a_state(config: dict[str, Any], agent: Agent | None = None) -> ClusterState:
     user = User(id=UserId(7), username="ada", password_hash="h", modified_at=T0)
     experiment = Experiment(
         id=ExperimentId(1),
@@ -50,12 +69,14 @@ def a_state(config: dict[str, Any]) -> ClusterState:
         seed=42,
         started_at=T0,
     )
-    return ClusterState((user, experiment, trial))
+    return ClusterState((user, experiment, trial, *([agent] if agent is not None else [])))
 
 
-def rendered(config: dict[str, Any] | None = None, allocation: Allocation | None = None) -> ContainerSpec:
+def rendered(
+    config: dict[str, Any] | None = None, allocation: Allocation | None = None, container: str = "container-1"
+) -> ContainerSpec:
     gang = allocation or a_running_allocation(members=2, ports={"C10D_PORT": 29401})
-    spec = RENDERER.render(a_state(config or {}), gang, ContainerId("container-1"))
+    spec = RENDERER.render(a_state(config or {}), gang, ContainerId(container))
     assert spec is not None
     return spec
 
@@ -110,11 +131,77 @@ def test_the_users_own_variables_are_added(variables: Any, expected: dict[str, s
 
 
 @pytest.mark.parametrize(
-    ("image", "asked_for"),
-    [("mine:1", "mine:1"), ({"cpu": "mine:2", "cuda": "other"}, "mine:2"), (DEFAULT_CPU_IMAGE, ""), (None, "")],
+    ("image", "kind", "named"),
+    [
+        ("mine:1", SlotKind.CPU, "mine:1"),
+        ({"cpu": "mine:2", "cuda": "gpu:2", "rocm": "amd:2"}, SlotKind.CPU, "mine:2"),
+        ({"cpu": "mine:2", "cuda": "gpu:2", "rocm": "amd:2"}, SlotKind.CUDA, "gpu:2"),
+        ({"cpu": "mine:2", "cuda": "gpu:2", "rocm": "amd:2"}, SlotKind.ROCM, "amd:2"),
+        (None, SlotKind.CUDA, ""),
+    ],
 )
-def test_only_an_image_that_somebody_asked_for_is_named(image: Any, asked_for: str) -> None:
-    assert rendered({"environment": {"image": image}}).image == asked_for
+def test_the_image_is_the_one_for_the_kind_of_the_slots(image: Any, kind: SlotKind, named: str) -> None:
+    config = {"environment": {"image": image, "environment_variables": {kind.value: [f"KIND={kind.value}"]}}}
+    spec = RENDERER.render(
+        a_state(config, agent=an_agent_of(kind)), a_running_allocation(members=1), ContainerId("container-0")
+    )
+    assert spec is not None
+    assert (spec.image, spec.environment["KIND"]) == (named, kind.value)
+
+
+def test_what_only_an_engine_honours_is_told() -> None:
+    spec = rendered(
+        {
+            "bind_mounts": [{"host_path": "/data", "container_path": "/d", "read_only": True, "propagation": "rslave"}],
+            "resources": {
+                "shm_size": 1024,
+                "devices": [{"host_path": "/dev/a", "container_path": "/dev/b", "mode": "r"}],
+            },
+            "environment": {
+                "force_pull_image": True,
+                "registry_auth": {"username": "u", "password": "p", "email": None},
+                "add_capabilities": ["SYS_PTRACE"],
+                "drop_capabilities": ["KILL"],
+                "ports": {"web": 80},
+            },
+        },
+        a_running_allocation(members=1, ports={"C10D_PORT": 29401}),
+        "container-0",
+    )
+    assert spec.shm_bytes == 1024
+    assert spec.options == ContainerOptions(
+        force_pull=True,
+        registry_auth={"username": "u", "password": "p"},
+        network_mode="none",
+        mounts=(BindMount(host_path="/data", container_path="/d", read_only=True, propagation="rslave"),),
+        devices=(HostDevice(host_path="/dev/a", container_path="/dev/b", mode="r"),),
+        add_capabilities=("SYS_PTRACE",),
+        drop_capabilities=("KILL",),
+        ports=(29401, 80),
+        user="7:8",
+    )
+
+
+def test_a_gang_of_several_machines_meets_on_their_own_network() -> None:
+    assert rendered({}).options.network_mode == "host"
+
+
+def test_a_pools_defaults_are_those_of_its_block_over_the_clusters() -> None:
+    master = parse_master_config(
+        {
+            "security": {"default_task": {"uid": 7, "gid": 8}},
+            "task_container_defaults": {"network_mode": "cluster-net"},
+            "resource_pools": [
+                {"pool_name": "default"},
+                {"pool_name": "big", "task_container_defaults": {"shm_size_bytes": 64, "network_mode": "own"}},
+            ],
+        }
+    )
+    assert container_defaults(master) == {
+        "default": ContainerDefaults(network_mode="cluster-net", shm_bytes=0),
+        "big": ContainerDefaults(network_mode="own", shm_bytes=64),
+    }
+    assert task_user(master) == "7:8"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,42 @@
+"""Pure: what a runtime without container images leaves out of what was asked for, and what it must refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from resolute.config.environment import DEFAULT_CPU_IMAGE, DEFAULT_CUDA_IMAGE, DEFAULT_ROCM_IMAGE
+from resolute.wire.agent_link import BindMount, ContainerSpec
+
+_UNASKED_IMAGES = ("", DEFAULT_CPU_IMAGE, DEFAULT_CUDA_IMAGE, DEFAULT_ROCM_IMAGE)
+_ROOT = ("", "0:0")
+_REMEDY = "run it where the agent's container_runtime is docker"
+
+
+def warnings(spec: ContainerSpec) -> list[str]:
+    """Sentences for the task's output."""
+    asked = spec.options
+    said = []
+    if spec.image not in _UNASKED_IMAGES:
+        said.append(f"image {spec.image!r} is not used: tasks of this agent run with the machine's software")
+    if asked.add_capabilities or asked.drop_capabilities:
+        said.append("environment.add_capabilities and drop_capabilities have no effect: the task is a plain process")
+    if asked.devices:
+        said.append("resources.devices has no effect: the task sees the machine's devices")
+    if asked.user not in _ROOT:
+        said.append(f"security.default_task has no effect: the task runs as the agent's user, not as {asked.user}")
+    return said
+
+
+def why_not(mounts: Sequence[BindMount], *, private_root: bool) -> str:
+    """Why the task cannot have its `bind_mounts` here; empty when it can."""
+    for mount in mounts:
+        if mount.read_only:
+            return f"bind_mounts: {mount.container_path} cannot be read-only for a plain process; {_REMEDY}"
+        if not mount.container_path.startswith("/"):
+            return f"bind_mounts: {mount.container_path!r} must be an absolute path for a plain process, or {_REMEDY}"
+        if not private_root and mount.host_path != mount.container_path:
+            return (
+                f"bind_mounts: {mount.host_path} cannot appear as {mount.container_path}: this machine allows no "
+                f"mount namespaces; {_REMEDY}"
+            )
+    return ""
