@@ -8,10 +8,11 @@ work (slots times running time), then the smaller one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
+from itertools import groupby
 from typing import Protocol
 
 from resolute_master.domain.allocation import Allocation
@@ -39,7 +40,7 @@ class Precedence(Protocol):
     """Who comes before whom, during one pass."""
 
     def lesser(self, claim: Claim) -> Iterator[Allocation]:
-        """Whatever may be evictable at all and, alone, would have to yield."""
+        """Whatever may be evictable at all and, alone, would have to yield; the least important first."""
         ...
 
     def yields(self, allocation: Allocation, claim: Claim, others: Iterable[Allocation]) -> bool:
@@ -71,6 +72,47 @@ class Eviction:
     keep: tuple[tuple[AgentId, int], ...]
 
 
+class _Candidates:
+    """Agents by what making room on them costs, found as they are needed: those of the least important work first.
+
+    A cost is looked at again when it is met, because the pass goes on meanwhile.
+    """
+
+    def __init__(self, lesser: Iterator[Allocation], importance: Callable[[Allocation], tuple[float, ...]]) -> None:
+        self._levels = groupby(lesser, key=importance)
+        self._level: tuple[float, ...] = _NOTHING[0]
+        """Everything up to this importance has been read."""
+        self._heap: list[tuple[Cost, AgentId]] = []
+
+    def pop(self, cost_of: Callable[[AgentId], Cost | None]) -> tuple[Cost, AgentId] | None:
+        """The cheapest agent, taken out; agents for which `cost_of` is None are dropped."""
+        while True:
+            while (not self._heap or self._heap[0][0][0] > self._level) and self._read_level(cost_of):
+                pass
+            if not self._heap:
+                return None
+            known, agent = heappop(self._heap)
+            cost = cost_of(agent)
+            if cost is not None and cost <= known:
+                return cost, agent
+            if cost is not None:
+                heappush(self._heap, (cost, agent))
+
+    def push(self, cost: Cost, agent: AgentId) -> None:
+        heappush(self._heap, (cost, agent))
+
+    def _read_level(self, cost_of: Callable[[AgentId], Cost | None]) -> bool:
+        importance, allocations = next(self._levels, (None, ()))
+        if importance is None:
+            return False
+        self._level = max(self._level, importance)
+        for agent in {c.agent for allocation in allocations for c in allocation.containers if not c.ended}:
+            cost = cost_of(agent)
+            if cost is not None:
+                heappush(self._heap, (cost, agent))
+        return True
+
+
 class Evictions:
     """Victims of one pass. Nobody is chosen twice."""
 
@@ -81,9 +123,8 @@ class Evictions:
         self.ripe_at: datetime | None = None
         """When the first of those that were spared for having just begun may be evicted."""
         self._evicted: set[AllocationId] = set()
-        self._heaps: dict[object, list[tuple[Cost, AgentId]]] = {}
-        """Agents by what room on them costs, per kind of claim; by what emptying them costs, per kind and size. Costs may be
-        outdated: they are checked when met."""
+        self._candidates: dict[object, _Candidates] = {}
+        """To make room on, per kind of claim; to be emptied, per kind and size."""
 
     def find(self, claim: Claim, kind: object) -> Eviction | None:
         """Make room for the claim, or change nothing. Claims of one `kind` need the same, the most important comes first."""
@@ -96,33 +137,29 @@ class Evictions:
             self._leave(eviction)
         return eviction
 
+    def _candidates_of(self, claim: Claim, kind: object) -> _Candidates:
+        found = self._candidates.get(kind)
+        if found is None:
+            precedence = self._precedence
+            found = self._candidates[kind] = _Candidates(precedence.lesser(claim), precedence.importance)
+        return found
+
     # -- one agent ---------------------------------------------------------------------------------------------
 
     def _on_one(self, claim: Claim, kind: object) -> Eviction | None:
-        heap = self._heaps.get(kind)
-        if heap is None:
-            heap = self._heaps[kind] = [
-                (self._cost(victims), agent)
-                for agent in self._agents_of_lesser(claim)
-                if (victims := self._victims(claim, agent, claim.slots)) is not None
-            ]
-            heapify(heap)
-        while heap:
-            cost, agent = heappop(heap)
-            victims = self._victims(claim, agent, claim.slots)
-            if victims is None:
-                continue
-            current = self._cost(victims)
-            heappush(heap, (current, agent))
-            if current <= cost:
-                return Eviction(victims=tuple(victims), keep=((agent, claim.slots),))
-        return None
+        def cost_of(agent: AgentId) -> Cost | None:
+            usable = agent in self._snapshot.rooms and not claim.refuses(agent)
+            victims = self._victims(claim, agent, claim.slots) if usable else None
+            return None if victims is None else self._cost(victims)
 
-    def _agents_of_lesser(self, claim: Claim) -> list[AgentId]:
-        agents: set[AgentId] = set()
-        for allocation in self._precedence.lesser(claim):
-            agents.update(c.agent for c in allocation.containers if not c.ended)
-        return sorted(agent for agent in agents if agent in self._snapshot.rooms and not claim.refuses(agent))
+        candidates = self._candidates_of(claim, kind)
+        found = candidates.pop(cost_of)
+        if found is None:
+            return None
+        cost, agent = found
+        candidates.push(cost, agent)  # it may have room for another
+        victims = self._victims(claim, agent, claim.slots) or ()
+        return Eviction(victims=tuple(victims), keep=((agent, claim.slots),))
 
     def _victims(self, claim: Claim, agent: AgentId, slots: int) -> list[Allocation] | None:
         """The fewest and least important that must leave so that the agent will have so many slots free."""
@@ -177,37 +214,32 @@ class Evictions:
 
     def _empty(self, claim: Claim, kind: object, size: int, count: int) -> tuple[list[AgentId], list[Allocation]]:
         """Up to `count` agents of the size, each emptied at the least cost given those before it."""
-        heap = self._heaps.get((kind, size))
-        if heap is None:
-            agents = (a for a in self._agents_of_lesser(claim) if self._snapshot.rooms[a].size == size)
-            offers = ((self._all_on(claim, agent, {}), agent) for agent in agents)
-            heap = self._heaps[(kind, size)] = [
-                (self._cost(leave), agent) for leave, agent in offers if leave is not None
-            ]
-            heapify(heap)
+        candidates = self._candidates_of(claim, (kind, size))
         chosen = dict.fromkeys(self._rooms.idle_agents(size, count, claim.refuses, later=True))
         victims: dict[AllocationId, Allocation] = {}
+
+        def leavers(agent: AgentId) -> list[Allocation] | None:
+            room = self._snapshot.rooms.get(agent)
+            if room is None or room.size != size or agent in chosen or claim.refuses(agent):
+                return None
+            return self._all_on(claim, agent, victims)
+
+        def cost_of(agent: AgentId) -> Cost | None:
+            leave = leavers(agent)
+            return None if leave is None else self._cost(leave)
+
         met: list[tuple[Cost, AgentId]] = []
-        while heap and len(chosen) < count:
-            cost, agent = heappop(heap)
-            leave = None if agent in chosen else self._all_on(claim, agent, victims)
-            if leave is None:
-                continue
-            current = self._cost(leave)
-            if current != cost:
-                heappush(heap, (current, agent))
-                continue
-            chosen[agent] = None
-            met.append((cost, agent))
+        while len(chosen) < count and (found := candidates.pop(cost_of)) is not None:
+            met.append(found)
+            leave = leavers(found[1]) or []
+            chosen[found[1]] = None
             victims.update((victim.id, victim) for victim in leave)
             # Whoever leaves here leaves its other agents too: they have become cheaper.
             for other in sorted({c.agent for v in leave for c in v.containers if not c.ended} - chosen.keys()):
-                room = self._snapshot.rooms.get(other)
-                rest = None if room is None or room.size != size else self._all_on(claim, other, victims)
-                if rest is not None and not claim.refuses(other):
-                    heappush(heap, (self._cost(rest), other))
-        for entry in met:
-            heappush(heap, entry)  # the caller may choose otherwise; if not, they are found to be held
+                if (cost := cost_of(other)) is not None:
+                    candidates.push(cost, other)
+        for cost, agent in met:
+            candidates.push(cost, agent)  # the caller may choose otherwise; if not, they are found to be held
         return list(chosen), list(victims.values())
 
     def _all_on(self, claim: Claim, agent: AgentId, known: dict[AllocationId, Allocation]) -> list[Allocation] | None:

@@ -33,10 +33,10 @@ from resolute_master.scheduler.shares import LineKey, Member, Path, Shares, Turn
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
 
-def run(snapshot: PoolSnapshot) -> Outcome:
+def run(snapshot: PoolSnapshot, *, starts: int | None = None) -> Outcome:
     """One pass over the pool, with the reasons that `explain` needs."""
     balance = Balance(snapshot)
-    placing = Placing(snapshot, balance, preemption=True, soft_reservations=False)
+    placing = Placing(snapshot, balance, preemption=True, soft_reservations=False, starts=starts)
     _poorest_first(snapshot, balance, placing)
     in_queue_order(placing, [line for line in snapshot.queue.items() if line[0].slots == 0])
     return placing.outcome()
@@ -69,16 +69,21 @@ class Balance:
     # -- who must leave for whom ---------------------------------------------------------------------------------
 
     def lesser(self, claim: Claim) -> Iterator[Allocation]:
-        """Whatever may be evictable at all and would have to yield, alone."""
+        if self._snapshot.policy.hierarchical_shares:
+            return iter(sorted(self._lesser(claim), key=self.importance))
+        return self._lesser(claim)
+
+    def _lesser(self, claim: Claim) -> Iterator[Allocation]:
         poor = self._snapshot.member(claim.allocation)
         bound = self._after(poor.path, poor.weight, claim.slots - 1)
         for rank in self._shares.ranks:
-            if not rank.parents and -rank.negative_charge <= bound:
+            if not rank.parents and -rank.negative_rest <= bound:
                 return
-            for id_ in self._shares.evictable[rank.job]:
+            for _, id_ in self._shares.evictable[rank.job]:
                 allocation = self._snapshot.allocations[id_]
-                if self.yields(allocation, claim, ()):
-                    yield allocation
+                if not self.yields(allocation, claim, ()):
+                    break  # nor would a larger one of the same job
+                yield allocation
 
     def yields(self, allocation: Allocation, claim: Claim, others: Iterable[Allocation]) -> bool:
         rich, poor = self._snapshot.member(allocation), self._snapshot.member(claim.allocation)
@@ -104,8 +109,10 @@ class Balance:
 
     def importance(self, allocation: Allocation) -> tuple[float, ...]:
         member = self._snapshot.member(allocation)
+        mine = self._shares.evictable.get(member.job)
+        smallest = None if mine is None else mine.first_key()
         charges = (-self._after(member.path[: n + 1], 1.0, 0) for n in range(len(member.parents)))
-        return (*charges, -self._after(member.path, member.weight, 0))
+        return (*charges, -self._after(member.path, member.weight, -smallest[0] if smallest else 0))
 
     def last_resort(self, allocation: Allocation) -> float:
         return -allocation.requested_at.timestamp()
@@ -197,7 +204,7 @@ def _poorest_first(snapshot: PoolSnapshot, balance: Balance, placing: Placing) -
         assert order is not None, "a line that is kept has somebody in it"
         heap.append((order, number, sharers))
     heapify(heap)
-    while heap:
+    while heap and not placing.full:
         known, number, sharers = heap[0]
         order = sharers.order()
         if order is None:

@@ -24,7 +24,7 @@ from resolute_master.scheduler.order import QueueKey, Shape
 from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.plan import Hold, HoldKind, Placement, Plan, Preemption
 from resolute_master.scheduler.snapshot import PoolSnapshot
-from resolute_provisioner.model import Note
+from resolute_provisioner.model import Demand, Note
 
 
 class Line:
@@ -38,14 +38,22 @@ class Line:
 
 
 class Placing:
-    """One pass over a pool. `soft_reservations`: what can be preempted again may run on what is reserved."""
+    """One pass over a pool. `soft_reservations`: what can be preempted again may run on what is reserved. `starts`: the pass
+    ends when so many were placed."""
 
     def __init__(
-        self, snapshot: PoolSnapshot, precedence: Precedence, *, preemption: bool, soft_reservations: bool
+        self,
+        snapshot: PoolSnapshot,
+        precedence: Precedence,
+        *,
+        preemption: bool,
+        soft_reservations: bool,
+        starts: int | None = None,
     ) -> None:
         self._snapshot = snapshot
         self._preemption = preemption
         self._soft = soft_reservations
+        self._starts = starts
         self._rooms = Rooms(snapshot)
         self._machines = Machines(snapshot, self._rooms)
         self._precedence = precedence
@@ -63,6 +71,11 @@ class Placing:
         self._verdicts: dict[AllocationId, Verdict] = {}
         self._failed: dict[Shape, tuple[QueueKey, Verdict]] = {}
 
+    @property
+    def full(self) -> bool:
+        """Nothing more is to be offered in this pass."""
+        return self._starts is not None and len(self._place) >= self._starts
+
     def another_reservation(self) -> None:
         """What follows may have a reservation beside those that were given."""
         self._reserved = False
@@ -78,10 +91,11 @@ class Placing:
         plan = Plan(
             place=tuple(self._place),
             preempt=tuple(self._preempt),
-            demand=demand_of(self._snapshot, self._verdicts, self._failed),
+            demand=Demand() if self.full else demand_of(self._snapshot, self._verdicts, self._failed),
             holds=tuple(self._holds),
             revisit_at=min(filter(None, (self._ripe_at, self._evictions.ripe_at)), default=None),
             notes=tuple(Note(subject=hold.allocation, text=hold.words) for hold in self._holds),
+            cut=self.full,
         )
         return Outcome(plan=plan, verdicts=self._verdicts, failed=self._failed)
 

@@ -83,3 +83,5 @@ class Plan:
     holds: tuple[Hold, ...] = ()
     revisit_at: datetime | None = None
     notes: tuple[Note, ...] = ()
+    cut: bool = False
+    """As many were placed as a pass may place: another pass follows at once, and only the last knows the demand."""

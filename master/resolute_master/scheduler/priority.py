@@ -31,10 +31,12 @@ from resolute_master.scheduler.sorted_map import SortedMap
 Lines = Iterable[tuple[Shape, SortedMap[QueueKey, AllocationId]]]
 
 
-def run(snapshot: PoolSnapshot) -> Outcome:
+def run(snapshot: PoolSnapshot, *, starts: int | None = None) -> Outcome:
     """One pass over the pool, with the reasons that `explain` needs."""
     preemption = snapshot.policy.preemption
-    placing = Placing(snapshot, ByPriority(snapshot), preemption=preemption, soft_reservations=preemption)
+    placing = Placing(
+        snapshot, ByPriority(snapshot), preemption=preemption, soft_reservations=preemption, starts=starts
+    )
     for _, level in groupby(snapshot.queue.items(), key=lambda item: item[0].priority):
         lines = list(level)
         placing.another_reservation()
@@ -50,7 +52,7 @@ def in_queue_order(placing: Placing, lines: Lines) -> None:
         keys = iter(waiting)
         heap.append((next(keys), shape, Line(shape), keys))
     heapify(heap)
-    while heap:
+    while heap and not placing.full:
         key, shape, line, keys = heap[0]
         following = None if placing.offer(line, key) >= Verdict.RESERVED else next(keys, None)
         if following is None:

@@ -9,15 +9,18 @@ from resolute_master.scheduler.plan import Plan
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
 
-def schedule(snapshot: PoolSnapshot) -> Plan:
-    """Who starts where, who is asked to leave, and which machines are missing. The same snapshot gives the same plan."""
-    return run(snapshot).plan
+def schedule(snapshot: PoolSnapshot, *, starts: int | None = None) -> Plan:
+    """Who starts where, who is asked to leave, and which machines are missing. The same snapshot gives the same plan.
+
+    With `starts`, at most so many are placed; a plan that is `cut` there says nothing of those that come after.
+    """
+    return run(snapshot, starts=starts).plan
 
 
-def run(snapshot: PoolSnapshot) -> Outcome:
+def run(snapshot: PoolSnapshot, *, starts: int | None = None) -> Outcome:
     """The plan, with what `explain` needs."""
     match snapshot.policy.scheduler:
         case SchedulerKind.PRIORITY:
-            return priority.run(snapshot)
+            return priority.run(snapshot, starts=starts)
         case SchedulerKind.FAIR_SHARE:
-            return fair_share.run(snapshot)
+            return fair_share.run(snapshot, starts=starts)

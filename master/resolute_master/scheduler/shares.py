@@ -49,10 +49,10 @@ class Turn(NamedTuple):
 
 
 class Rank(NamedTuple):
-    """Jobs of which something may be preempted, the richest of each group first."""
+    """Jobs of which something may be preempted: first whose charge stays the greatest when they lose the least they can."""
 
     parents: Path
-    negative_charge: float
+    negative_rest: float
     job: JobId
 
 
@@ -62,12 +62,12 @@ Waiting = SortedMap[Shape, SortedMap[QueueKey, AllocationId]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
     """`held`: slots by group. `lines`: who waits. `waiting`: what each job waits with. `evictable`: what of each job may be
-    preempted. `ranks`: the jobs of `evictable` by what they hold."""
+    preempted, with its slots, the smallest first. `ranks`: the jobs of `evictable` in order."""
 
     held: SortedMap[Path, int]
     lines: SortedMap[LineKey, SortedMap[Turn, bool]]
     waiting: SortedMap[JobId, Waiting]
-    evictable: SortedMap[JobId, SortedMap[AllocationId, bool]]
+    evictable: SortedMap[JobId, SortedMap[tuple[int, AllocationId], bool]]
     ranks: SortedMap[Rank, bool]
     meter: Meter | None = field(default=None, compare=False, repr=False)
 
@@ -105,12 +105,15 @@ class Shares:
         if not evictable:
             return shares
         mine = self.evictable.get(member.job) or SortedMap(meter=self.meter)
-        return shares._changed(member, evictable=self.evictable.set(member.job, mine.set(allocation.id, True)))
+        return shares._changed(
+            member,
+            evictable=self.evictable.set(member.job, mine.set((len(allocation.held_slots), allocation.id), True)),
+        )
 
     def without_running(self, member: Member, allocation: Allocation, *, evictable: bool) -> Shares:
         shares = self
         if evictable:
-            mine = self.evictable[member.job].discard(allocation.id)
+            mine = self.evictable[member.job].discard((len(allocation.held_slots), allocation.id))
             of_jobs = self.evictable
             of_jobs = of_jobs.set(member.job, mine) if len(mine) else of_jobs.discard(member.job)
             shares = shares._changed(member, evictable=of_jobs)
@@ -130,7 +133,7 @@ class Shares:
         *,
         held: SortedMap[Path, int] | None = None,
         waiting: SortedMap[JobId, Waiting] | None = None,
-        evictable: SortedMap[JobId, SortedMap[AllocationId, bool]] | None = None,
+        evictable: SortedMap[JobId, SortedMap[tuple[int, AllocationId], bool]] | None = None,
     ) -> Shares:
         """With new facts about one job, and its entries where the order says now."""
         changed = replace(
@@ -169,6 +172,9 @@ class Shares:
         return turns
 
     def _rank(self, member: Member) -> Rank | None:
-        if member.job not in self.evictable:
+        mine = self.evictable.get(member.job)
+        smallest = None if mine is None else mine.first_key()
+        if smallest is None:
             return None
-        return Rank(member.parents, -self.charge(member), member.job)
+        rest = ((self.held.get(member.path) or 0) - smallest[0] + 1) / member.weight
+        return Rank(member.parents, -rest, member.job)
