@@ -104,6 +104,8 @@ class Director:
                 self._arm(armed.strike)
                 continue
             until(f"{marker} is dead", lambda: all(gone(pid) for pid in marker["pids"]), every_s=LOOK_S)  # noqa: B023
+            if self._cluster.master is not None and self._cluster.master.pid in marker["pids"]:
+                self._cluster.master.wait()  # its last threads may live a little longer
             self.done.append(armed.strike)
 
     def _kill_now(self, victim: str) -> None:
