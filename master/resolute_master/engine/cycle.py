@@ -39,6 +39,11 @@ SNAPSHOT_EVERY = 5000
 costs little. After each, every pool is looked at again, so that a replay may start there."""
 
 
+STARTS_A_CYCLE = 50
+"""Allocations of a pool that one cycle places at most: what they lead to (states, log lines, orders) is a part of a millisecond
+each, and everybody waits for it. What is left is placed by the cycles that follow at once."""
+
+
 class RuleFault(ResoluteError):
     """The rules have a bug that this command meets. Nothing of it was kept, so the master goes on for everybody else."""
 
@@ -89,6 +94,8 @@ class Cycle:
         """Pools to look at in this cycle."""
         self._known_waiting: set[str] = set()
         """Allocations that waited already when the pools were looked at."""
+        self._unfinished: set[PoolName] = set()
+        """Pools where more can be placed than was."""
 
     def run(self, commands: Iterable[Command]) -> Outcome:
         replies = tuple(self._carry_out(command) for command in commands)
@@ -187,11 +194,13 @@ class Cycle:
         snapshot = self._snapshots[pool].at(self._now)
         if policy.scaling is not None:
             snapshot = snapshot.with_supply(supply.of(policy.scaling, self._machines(pool), beliefs, self._now))
-        plan = schedule(snapshot)
+        plan = schedule(snapshot, starts=STARTS_A_CYCLE)
         self._apply(plan)
+        if plan.cut:
+            self._unfinished.add(pool)
         wakes = [plan.revisit_at]
         scale = ScalePlan()
-        if policy.scaling is not None:
+        if policy.scaling is not None and not plan.cut:
             # After the scheduler's plan is applied: gangs that it has placed are no demand, and their machines are busy.
             scale = self._scale(policy.scaling, self._machines(pool), plan.demand, beliefs)
             instances.apply_plan(self._step, policy.scaling, scale)
@@ -282,8 +291,8 @@ class Cycle:
         return [e for e in written if isinstance(e, Allocation) and e.assigned_at is None and not e.ended]
 
     def _left_over(self) -> set[PoolName]:
-        """Pools where carrying out the plans has made new work wait: they are looked at again at once."""
-        return {a.pool for a in self._waiting() if a.id not in self._known_waiting}
+        """Pools where carrying out the plans has made new work wait, or has not come to its end: looked at again at once."""
+        return self._unfinished | {a.pool for a in self._waiting() if a.id not in self._known_waiting}
 
 
 def _with(snapshot: PoolSnapshot, entity: Entity) -> PoolSnapshot:
