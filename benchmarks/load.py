@@ -1,0 +1,475 @@
+"""One master under load: 1,000 agents over real links, 10,000 live jobs, tasks that start, report, end and are replaced.
+
+    python -m benchmarks.load [--agents 1000] [--slots 8] [--jobs 10000] [--task-s 400] [--report-s 60] [--seconds 60]
+                              [--database sqlite|postgres] [--seed 1] [--keep DIRECTORY]
+
+In turn: all agents join a master that starts with the jobs; steady work; the master is killed and started again; all agents
+vanish at once and are replaced; a burst of submissions. For each it is said how long the engine's cycles took, where the
+event loop stood still, and how much memory the master had. The master is one process, the agents, tasks and users another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from benchmarks.load_clients import Clients, start_arguments
+from benchmarks.report import Row, Spread, Target, percentile
+from resolute.clock import SystemClock
+from resolute.config import experiment_defaults, load_master_config, load_yaml, parse_experiment
+from resolute.ids import SystemIds
+from resolute.wire.rest.passwords import hash_password
+from resolute_master import bootstrap
+from resolute_master.api.auth import Passwords
+from resolute_master.domain.commands import CreateExperiment
+from resolute_master.domain.ids import UserId
+from resolute_master.domain.user import User
+from resolute_master.engine.engine import Engine
+from resolute_master.pools import pool_policies
+from resolute_master.store.sql import SqlStore, sqlite_url
+
+PASSWORD = "correct horse"
+READY_S = 300.0
+RECONNECT_WAIT_S = 30
+CYCLE_TARGET_MS = 50.0
+STALL_S = 0.05
+MEMORY_TARGET_MIB = 1024.0
+IN_FLIGHT = 200
+BURST = 1000
+
+EXPERIMENT = """
+name: load
+entrypoint: python3 train.py --with-some-option
+hyperparameters: {learning_rate: 0.001, layers: 12, width: 768, dropout: 0.1, optimizer: adamw}
+searcher: {name: single, metric: loss, max_length: {batches: 100000}}
+resources: {slots_per_trial: 1}
+max_restarts: 5
+checkpoint_storage: {type: shared_fs, host_path: /tmp}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What the master has to bear."""
+
+    agents: int = 1000
+    slots: int = 8
+    jobs: int = 10_000
+    task_s: float = 400.0
+    report_s: float = 60.0
+    seconds: float = 60.0
+    polls: bool = True
+    database: str = "sqlite"
+    seed: int = 1
+
+    def text(self) -> str:
+        running = min(self.jobs, self.agents * self.slots)
+        return (
+            f"{self.agents} agents of {self.slots} slots, {self.jobs} jobs, {running} of them running; each task lasts "
+            f"{self.task_s:.0f} s on average ({running / self.task_s:.0f} ends and starts a second), reports every "
+            f"{self.report_s:.0f} s ({running / self.report_s:.0f} a second) with a line of output each"
+            f"{', and holds a poll for preemption' if self.polls else ''}; {self.database}"
+        )
+
+
+class Cluster:
+    """A directory with a master and its clients, both of which may be killed and started again."""
+
+    def __init__(self, load: Load, directory: Path) -> None:
+        self.load = load
+        self.directory = directory
+        self.port = _a_free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.config_file = directory / "master.yaml"
+        self.meter_file = directory / "meter.jsonl"
+        self.status_file = directory / "clients.json"
+        self.starts = 0
+        self._master: subprocess.Popen[bytes] | None = None
+        self._clients: subprocess.Popen[bytes] | None = None
+        config = {
+            "host": "127.0.0.1",
+            "port": self.port,
+            "cluster_state_dir": str(directory / "state"),
+            "security": {"initial_user_password": PASSWORD},
+            "resource_pools": [{"pool_name": "default", "agent_reconnect_wait": f"{RECONNECT_WAIT_S}s"}],
+        }
+        self.config_file.write_text(yaml.safe_dump(config))
+
+    # -- processes ---------------------------------------------------------------------------------------------
+
+    def start_master(self) -> float:
+        """Answers how long it took until it served."""
+        begun = time.monotonic()
+        with (self.directory / "master.log").open("ab") as log:
+            command = [sys.executable, "-m", "benchmarks.load_master", str(self.config_file), str(self.meter_file)]
+            self._master = subprocess.Popen(command, stdout=log, stderr=log)
+        _until("the master serves", self._serves)
+        return time.monotonic() - begun
+
+    def _serves(self) -> bool:
+        assert self._master is not None
+        if self._master.poll() is not None:
+            raise SystemExit(f"the master ended: {(self.directory / 'master.log').read_text()[-3000:]}")
+        try:
+            return httpx.get(f"{self.url}/health", timeout=10).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def kill_master(self) -> None:
+        _kill(self._master)
+
+    def start_clients(self) -> None:
+        self.starts += 1
+        self.status_file.unlink(missing_ok=True)
+        clients = Clients(
+            url=self.url,
+            token=self._token(),
+            status_file=str(self.status_file),
+            agents=self.load.agents,
+            slots=self.load.slots,
+            task_s=self.load.task_s,
+            report_s=self.load.report_s,
+            polls=self.load.polls,
+            seed=self.load.seed + self.starts,
+            experiment={"config": EXPERIMENT, "activate": True},
+        )
+        with (self.directory / "clients.log").open("ab") as log:
+            self._clients = subprocess.Popen(start_arguments(clients), stdout=log, stderr=log)
+
+    def kill_clients(self) -> None:
+        _kill(self._clients)
+
+    def stop(self) -> None:
+        _kill(self._clients)
+        _kill(self._master)
+
+    # -- what is seen ------------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, int]:
+        """What the clients count; empty before their first word."""
+        if self._clients is not None and self._clients.poll() is not None:
+            raise SystemExit(f"the clients ended: {(self.directory / 'clients.log').read_text()[-3000:]}")
+        try:
+            status: dict[str, int] = json.loads(self.status_file.read_text())
+        except FileNotFoundError:
+            return {}
+        return status
+
+    def until_all_connected(self) -> float:
+        begun = time.monotonic()
+        _until("all agents are connected", lambda: self.status().get("connected") == self.load.agents)
+        return time.monotonic() - begun
+
+    def until_all_run(self) -> float:
+        """Until nearly every slot has its task: some end meanwhile."""
+        begun = time.monotonic()
+        wanted = 0.97 * min(self.load.jobs, self.load.agents * self.load.slots)
+        _until("the slots are full", lambda: self.status().get("tasks", 0) >= wanted)
+        return time.monotonic() - begun
+
+    def meter(self, since: float, until: float) -> list[dict[str, Any]]:
+        time.sleep(1.0)  # the meter writes a few times a second
+        lines = (json.loads(line) for line in self.meter_file.read_text().splitlines())
+        return [line for line in lines if since <= line["at"] <= until]
+
+    def _token(self) -> str:
+        body = {"username": "admin", "password": hash_password(PASSWORD), "isHashed": True}
+        answer = httpx.post(f"{self.url}/api/v1/auth/login", json=body, timeout=60)
+        return str(answer.raise_for_status().json()["token"])
+
+
+# -------------------------------------------------------------------------------------------------------------- jobs
+
+
+async def fill(config_file: Path, jobs: int) -> float:
+    """Store as many active experiments as the API would, by the engine's own commands; answers how long it took."""
+    config = load_master_config(config_file, {}, {})
+    clock, ids = SystemClock(), SystemIds()
+    state = Path(config.cluster_state_dir)
+    state.mkdir(parents=True)
+    assert config.sqlite_path is not None
+    store = await SqlStore.open(sqlite_url(config.sqlite_path))
+    engine = Engine(store=store, clock=clock, ids=ids, pools=pool_policies(config), version="bench")
+    await engine.start()
+    running = asyncio.create_task(engine.run())
+    await bootstrap.first_users(engine, config, state, Passwords().hash)
+    owner = next(user.id for user in engine.state.all(User) if user.username == "determined")
+    raw = load_yaml(EXPERIMENT, what="the experiment")
+    parsed = parse_experiment(raw, defaults=experiment_defaults(config, raw, ids=ids, clock=clock)).to_json()
+    parsed["resources"] = {**parsed["resources"], "resource_pool": "default"}
+    permits = asyncio.Semaphore(IN_FLIGHT)
+    begun = time.monotonic()
+
+    async def submit(seed: int) -> None:
+        async with permits:
+            # A configuration of its own, as if it had come over the network.
+            await engine.submit(_creation(owner, json.loads(json.dumps(parsed)), seed))
+
+    await asyncio.gather(*(submit(seed) for seed in range(jobs)))
+    took = time.monotonic() - begun
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await store.close()
+    return took
+
+
+def _creation(owner: UserId, config: dict[str, Any], seed: int) -> CreateExperiment:
+    resources = config["resources"]
+    return CreateExperiment(
+        owner=owner,
+        config=config,
+        original_config=EXPERIMENT,
+        context_hash="",
+        pool=resources["resource_pool"],
+        priority=int(resources["priority"]),
+        weight=float(resources["weight"]),
+        max_slots=None,
+        seed=seed,
+        activate=True,
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------- phases
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """What the meter saw between two moments."""
+
+    name: str
+    seconds: float
+    cycles_ms: tuple[float, ...]
+    commits_ms: tuple[float, ...]
+    busy_ms: tuple[float, ...]
+    """Of each cycle the part in which the event loop does nothing else."""
+    commands: int
+    stalls: tuple[tuple[float, float, str], ...]
+    """Late ticks of more than `STALL_S`: how late, what of it was computed by the loop's own thread, and where."""
+    memory_mib: tuple[float, ...]
+    cpu: float
+    """Of one core."""
+
+    @classmethod
+    def of(cls, name: str, lines: list[dict[str, Any]]) -> Phase:
+        cycles = [line["cycle"] for line in lines if "cycle" in line]
+        beats = [line for line in lines if "cpu_s" in line]
+        seconds = lines[-1]["at"] - lines[0]["at"]
+        return cls(
+            name=name,
+            seconds=seconds,
+            cycles_ms=tuple(1e3 * (d + c + p) for _, d, c, p in cycles),
+            commits_ms=tuple(1e3 * c for _, _, c, _ in cycles),
+            busy_ms=tuple(1e3 * max(d, p) for _, d, _, p in cycles),
+            commands=sum(n for n, *_ in cycles),
+            stalls=tuple((s["stall"], s["own_s"], s["stack"]) for s in lines if s.get("stall", 0) > STALL_S),
+            memory_mib=tuple(line["rss"] / 2**20 for line in beats),
+            cpu=(beats[-1]["cpu_s"] - beats[0]["cpu_s"]) / (beats[-1]["at"] - beats[0]["at"]),
+        )
+
+    def text(self) -> str:
+        lines = [
+            f"{self.name}: {self.seconds:.0f} s, {len(self.cycles_ms)} cycles, {self.commands / self.seconds:.0f} commands/s, "
+            f"{self.cpu:.0%} of a core",
+            f"  cycle ms    {_spread(self.cycles_ms)}",
+            f"  commit ms   {_spread(self.commits_ms)}",
+            f"  blocking ms {_spread(self.busy_ms)}",
+            f"  memory MiB  {self.memory_mib[0]:.0f} at first, {max(self.memory_mib):.0f} at most, {self.memory_mib[-1]:.0f} at last",
+            f"  stalls over {1e3 * STALL_S:.0f} ms: {len(self.stalls)}",
+        ]
+        worst = sorted(self.stalls, reverse=True)[:8]
+        lines += [f"    {1e3 * late:5.0f} ms, computing {1e3 * own:5.0f}: {stack}" for late, own, stack in worst]
+        return "\n".join(lines)
+
+
+def _spread(values: tuple[float, ...]) -> str:
+    return "  ".join(f"p{p:g} {percentile(values, p):.1f}" for p in (50, 90, 99, 99.9, 100)) if values else "none"
+
+
+class Campaign:
+    """The phases in turn."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.phases: dict[str, Phase] = {}
+
+    def phase(self, name: str, work: Callable[[], str]) -> None:
+        begun = time.monotonic()
+        said = work()
+        found = Phase.of(name, self._cluster.meter(begun, time.monotonic()))
+        self.phases[name] = found
+        print(f"{found.text()}\n  {said}\n", flush=True)
+
+    def run(self, wanted: set[str]) -> None:
+        cluster = self._cluster
+        for name, work in (
+            ("join", self._join),
+            ("steady", self._steady),
+            ("restart", self._restart),
+            ("vanish", self._vanish),
+            ("burst", self._burst),
+        ):
+            if name == "join" or name in wanted:
+                self.phase(name, work)
+        print(json.dumps(cluster.status()))
+
+    def _join(self) -> str:
+        cluster = self._cluster
+        served = cluster.start_master()
+        cluster.start_clients()
+        connected, run = cluster.until_all_connected(), cluster.until_all_run()
+        return f"master serves after {served:.1f} s, agents connected {connected:.1f} s later, slots full {run:.1f} s later"
+
+    def _steady(self) -> str:
+        before = self._cluster.status()
+        time.sleep(self._cluster.load.seconds)
+        after, seconds = self._cluster.status(), self._cluster.load.seconds
+        rates = {key: (after.get(key, 0) - before.get(key, 0)) / seconds for key in ("ended", "submitted", "reports")}
+        return ", ".join(f"{rate:.1f} {key}/s" for key, rate in rates.items())
+
+    def _restart(self) -> str:
+        self._cluster.kill_master()
+        time.sleep(2.0)
+        served = self._cluster.start_master()
+        connected = self._cluster.until_all_connected()
+        time.sleep(10.0)
+        return f"serves after {served:.1f} s, all agents connected {connected:.1f} s later"
+
+    def _vanish(self) -> str:
+        cluster = self._cluster
+        cluster.kill_clients()
+        time.sleep(RECONNECT_WAIT_S + 15.0)
+        cluster.start_clients()
+        connected, run = cluster.until_all_connected(), cluster.until_all_run()
+        return f"new agents connected after {connected:.1f} s, slots full {run:.1f} s later"
+
+    def _burst(self) -> str:
+        asked = asyncio.run(_submit_burst(self._cluster))
+        return f"{BURST} submissions from 32 users at once took {asked:.1f} s"
+
+
+async def _submit_burst(cluster: Cluster) -> float:
+    headers = {"Authorization": f"Bearer {cluster._token()}"}
+    permits = asyncio.Semaphore(32)
+    body = {"config": EXPERIMENT, "activate": True}
+    async with httpx.AsyncClient(base_url=cluster.url, headers=headers, timeout=120) as client:
+
+        async def submit() -> None:
+            async with permits:
+                (await client.post("/api/v1/experiments", json=body)).raise_for_status()
+
+        begun = time.monotonic()
+        await asyncio.gather(*(submit() for _ in range(BURST)))
+        return time.monotonic() - begun
+
+
+def measure(load: Load, directory: Path, wanted: set[str]) -> dict[str, Phase]:
+    print(load.text(), flush=True)
+    cluster = Cluster(load, directory)
+    took = asyncio.run(fill(cluster.config_file, load.jobs))
+    print(f"{load.jobs} experiments stored in {took:.1f} s\n", flush=True)
+    with ExitStack() as stack:
+        stack.callback(cluster.stop)
+        campaign = Campaign(cluster)
+        campaign.run(wanted)
+    return campaign.phases
+
+
+def rows(load: Load, phases: dict[str, Phase]) -> list[Row]:
+    steady = phases["steady"]
+    stall = 1e3 * max((late for late, *_ in steady.stalls), default=0.0)
+    memory = max(max(phase.memory_mib) for phase in phases.values())
+    cycle = percentile(steady.cycles_ms, 99)
+    return [
+        Row(
+            name="cycle, p99",
+            subject=Spread.of(steady.cycles_ms, "ms"),
+            result=cycle,
+            unit="ms",
+            target=Target(at_most=CYCLE_TARGET_MS),
+            notes=load.text(),
+        ),
+        Row(
+            name="longest stall of the event loop",
+            subject=Spread.one(stall, "ms"),
+            result=stall,
+            unit="ms",
+            target=Target(at_most=1e3 * STALL_S),
+            notes=f"{len(steady.stalls)} over {1e3 * STALL_S:.0f} ms in {steady.seconds:.0f} s",
+        ),
+        Row(
+            name="memory of the master",
+            subject=Spread.of(steady.memory_mib, "MiB"),
+            result=memory,
+            unit="MiB",
+            target=Target(at_most=MEMORY_TARGET_MIB),
+            notes="the most of all phases",
+        ),
+    ]
+
+
+def main() -> list[Row]:
+    load = Load()
+    with tempfile.TemporaryDirectory(prefix="resolute-load-") as directory:
+        return rows(load, measure(load, Path(directory), {"steady", "restart", "vanish", "burst"}))
+
+
+def _a_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _until(what: str, holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + READY_S
+    while not holds():
+        if time.monotonic() > end:
+            raise SystemExit(f"{what}: not within {READY_S:.0f} s")
+        time.sleep(0.05)
+
+
+def _kill(process: subprocess.Popen[bytes] | None) -> None:
+    if process is not None and process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+def _from_command_line() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.load")
+    for name, value in asdict(Load()).items():
+        if isinstance(value, bool):
+            parser.add_argument(f"--no-{name}", dest=name, action="store_false")
+        else:
+            parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
+    parser.add_argument("--phases", default="steady,restart,vanish,burst")
+    parser.add_argument("--keep", type=Path, help="a new directory for logs and database, which stays")
+    given = vars(parser.parse_args())
+    phases, keep = set(given.pop("phases").split(",")), given.pop("keep")
+    directory = keep or Path(tempfile.mkdtemp(prefix="resolute-load-"))
+    directory.mkdir(exist_ok=True, parents=True)
+    try:
+        measure(Load(**given), directory, phases)
+    finally:
+        if keep is None:
+            shutil.rmtree(directory)
+
+
+if __name__ == "__main__":
+    os.chdir(Path(__file__).resolve().parents[1])
+    _from_command_line()
