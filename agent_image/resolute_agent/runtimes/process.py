@@ -27,6 +27,7 @@ from resolute.wire.agent_link import ContainerSpec, Exit, NoticeFile
 from resolute.wire.states import FailureKind
 from resolute_agent import forkserver, processes, supervisor
 from resolute_agent.environment import RUN_DIR, Place, task_environment
+from resolute_agent.runtimes import left_out
 from resolute_agent.runtimes.base import STREAMS, LaunchAborted, LaunchFailed, LaunchRefused, TaskContext
 from resolute_agent.runtimes.scripted import exit_with_code
 from resolute_agent.runtimes.stamps import StampReader
@@ -156,9 +157,11 @@ class ProcessRuntime:
                     f"shared directory {host} cannot be made on this machine: {error.strerror}; name one that tasks can "
                     "write to (checkpoint_storage.host_path)"
                 ) from error
-        if spec.image:
-            ignored = f"image {spec.image!r} is not used: tasks of this agent run with the machine's software"
-            (home / "stderr").write_text(f"WARNING: {ignored}\n")
+        if problem := left_out.why_not(spec.options.mounts, private_root=self.private_roots.mode != "none"):
+            shutil.rmtree(home, ignore_errors=True)
+            raise LaunchRefused(problem)
+        if warnings := left_out.warnings(spec):
+            (home / "stderr").write_text("".join(f"WARNING: {warning}\n" for warning in warnings))
         found = Found(
             container_id=spec.container_id,
             allocation_id=spec.allocation_id,
@@ -196,7 +199,10 @@ class ProcessRuntime:
             "keep": self._kept(
                 [package_root, spec.working_directory, *hosts, *_homes_of_programs(environment["PATH"])]
             ),
-            "binds": [(os.path.realpath(host), inside) for host, inside in spec.shared_directories],
+            "binds": [
+                *((os.path.realpath(host), inside) for host, inside in spec.shared_directories),
+                *((os.path.realpath(mount.host_path), mount.container_path) for mount in spec.options.mounts),
+            ],
             "shm_bytes": spec.shm_bytes if private else 0,
         }
 
