@@ -26,14 +26,24 @@ from resolute_master.api.limits import (
 class Admission:
     """Requests that are open now, by who has sent them."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        per_user: int = MAX_REQUESTS_PER_USER,
+        per_container: int = MAX_REQUESTS_PER_CONTAINER,
+        public: int = MAX_PUBLIC_REQUESTS,
+        bodies_bytes: int = MAX_BODIES_BYTES,
+    ) -> None:
+        self._per_user = per_user
+        self._per_container = per_container
+        self._public = public
         self._open: Counter[Hashable] = Counter()
-        self.bodies = ByteBudget(MAX_BODIES_BYTES)
+        self.bodies = ByteBudget(bodies_bytes)
 
     @contextmanager
     def request(self, caller: Caller | None) -> Iterator[None]:
         """Entered for the length of one request. Raises `LimitExceeded` when the caller has too many."""
-        key, limit, who = _share(caller)
+        key, limit, who = self._share(caller)
         if self._open[key] >= limit:
             raise LimitExceeded(
                 f"{who} has {limit} requests open, as many as one may; end some, or try again in a moment",
@@ -47,19 +57,18 @@ class Admission:
             if not self._open[key]:
                 del self._open[key]
 
+    def _share(self, caller: Caller | None) -> tuple[Hashable, int, str]:
+        if caller is None:
+            return "public", self._public, "everybody without a token, together,"
+        if caller.allocation is not None:
+            containers = max(1, len(caller.allocation.containers))
+            return caller.allocation.id, self._per_container * containers, f"task {caller.allocation.task_id}"
+        return caller.user.id, self._per_user, f"user '{caller.user.username}'"
+
     @property
     def requests(self) -> int:
         """How many are open."""
         return self._open.total()
-
-
-def _share(caller: Caller | None) -> tuple[Hashable, int, str]:
-    if caller is None:
-        return "public", MAX_PUBLIC_REQUESTS, "everybody without a token, together,"
-    if caller.allocation is not None:
-        containers = max(1, len(caller.allocation.containers))
-        return caller.allocation.id, MAX_REQUESTS_PER_CONTAINER * containers, f"task {caller.allocation.task_id}"
-    return caller.user.id, MAX_REQUESTS_PER_USER, f"user '{caller.user.username}'"
 
 
 class ByteBudget:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -26,7 +26,6 @@ THREAD_ABOVE_BYTES = 1024 * 1024
 """Larger bodies are parsed in a thread, so that the others do not wait."""
 
 MOST_DIGITS = len(str(LARGEST))
-_BODY = "resolute.body"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,7 @@ class Call:
     request: web.Request
     known_caller: Caller | None = None
     body_limit: int = MAX_BODY_BYTES
+    body_read: list[bytes] = field(default_factory=list)
 
     @property
     def caller(self) -> Caller:
@@ -78,12 +78,15 @@ class Call:
             return await asyncio.to_thread(lambda: from_wire(cls, parse_json(raw)))
         return from_wire(cls, parse_json(raw))
 
+    async def raw(self) -> bytes:
+        """The body as it came, for who decodes it at one go. Raises what reading it raises."""
+        return await self._read()
+
     async def _read(self) -> bytes:
         """Read once: finders look into the body too."""
-        known = self.request.get(_BODY)
-        if known is None:
-            known = self.request[_BODY] = await read_body(self.request, self.body_limit)
-        return cast(bytes, known)
+        if not self.body_read:
+            self.body_read.append(await read_body(self.request, self.body_limit))
+        return self.body_read[0]
 
 
 # ---------------------------------------------------------------------------------------------------------- routes

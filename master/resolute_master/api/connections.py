@@ -1,0 +1,183 @@
+"""The door below HTTP: how many connections there are, and which of them hold a place for nothing.
+
+A connection that sends no head in time, or takes nothing of what is sent to it, is closed. Whatever is above sees plain
+asyncio: it is wrapped, not changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import resource
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+from aiohttp import web
+
+from resolute_master.api.limits import (
+    HEAD_S,
+    MAX_CONNECTIONS,
+    RETRY_AFTER_S,
+    SPARE_FILES,
+    SWEEP_S,
+    UNREAD_S,
+)
+
+log = logging.getLogger(__name__)
+
+_END_OF_HEAD = b"\r\n\r\n"
+
+
+def allow_open_files() -> int:
+    """Let this process open as many files as it may, and answer how many connections that leaves room for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    most = MAX_CONNECTIONS if hard == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, hard - SPARE_FILES)
+    return max(1, most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a connection may hold its place without a head, and with an answer that it does not take."""
+
+    head_s: float = HEAD_S
+    unread_s: float = UNREAD_S
+    sweep_s: float = SWEEP_S
+
+
+class Connections:
+    """A factory of protocols for `loop.create_server`. `sweep` runs beside it."""
+
+    def __init__(self, inner: Callable[[], asyncio.Protocol], *, limit: int, patience: Patience | None = None) -> None:
+        self._inner = inner
+        self._limit = limit
+        self._patience = patience or Patience()
+        self._open: set[_Connection] = set()
+        self._refused = 0
+
+    def __call__(self) -> asyncio.Protocol:
+        if len(self._open) >= self._limit:
+            if not self._refused:
+                log.warning("%d connections are open, as many as may be; further ones are refused", self._limit)
+            self._refused += 1
+            return _Refusing()
+        return _Connection(self._inner(), self._open)
+
+    @property
+    def count(self) -> int:
+        """How many are open."""
+        return len(self._open)
+
+    async def sweep(self) -> None:
+        """Until cancelled: close what holds a place for nothing."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self._patience.sweep_s)
+            now = loop.time()
+            for connection in tuple(self._open):
+                connection.look(now, self._patience)
+            if self._refused:
+                log.warning("%d connections were refused in the last %.0f s", self._refused, self._patience.sweep_s)
+                self._refused = 0
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, handed on to the protocol inside."""
+
+    def __init__(self, inner: asyncio.Protocol, open_: set[_Connection]) -> None:
+        self._inner = inner
+        self._open = open_
+        self._transport: asyncio.Transport | None = None
+        self._tail: bytes | None = b""
+        self._since = asyncio.get_running_loop().time()
+        self._unread = 0
+        self._taken = False
+        open_.add(self)  # counted from here on: many may come before the first is made
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._inner.connection_made(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._open.discard(self)
+        self._transport = None
+        self._inner.connection_lost(error)
+
+    def data_received(self, data: bytes) -> None:
+        if self._tail is not None:
+            seen = self._tail + data
+            self._tail = None if _END_OF_HEAD in seen else seen[-len(_END_OF_HEAD) + 1 :]
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._taken = True
+        self._inner.resume_writing()
+
+    def look(self, now: float, patience: Patience) -> None:
+        """Close the connection when its other end has stood still for too long."""
+        if self._transport is None:
+            return
+        if self._tail is not None:
+            if now - self._since > patience.head_s:
+                self._transport.abort()
+            return
+        before, self._unread = self._unread, self._transport.get_write_buffer_size()
+        if not self._unread or not before or self._unread < before or self._taken:
+            self._since, self._taken = now, False
+        elif now - self._since > patience.unread_s:
+            log.info("a caller has taken nothing of its answer for %.0f s and is cut off", now - self._since)
+            self._transport.abort()
+
+
+class _Refusing(asyncio.Protocol):
+    """Says 503 and closes: cheaper than to let it wait, and a balancer knows what it means."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        text = "this master has as many connections as it may; try again in a moment"
+        body = msgspec.json.encode({"message": text, "error": {"code": 14, "reason": "Unavailable", "error": text}})
+        head = (
+            "HTTP/1.1 503 Service Unavailable",
+            "Content-Type: application/json",
+            f"Content-Length: {len(body)}",
+            f"Retry-After: {math.ceil(RETRY_AFTER_S)}",
+            "Connection: close",
+        )
+        transport.write("\r\n".join(head).encode() + _END_OF_HEAD + body)
+        transport.close()
+
+
+class Listening:
+    """The runner's server behind `Connections`, on one socket."""
+
+    def __init__(self, runner: web.AppRunner, *, limit: int, patience: Patience | None = None) -> None:
+        """`runner` has been set up."""
+        assert runner.server is not None
+        self.connections = Connections(runner.server, limit=limit, patience=patience)
+        self._server: asyncio.Server | None = None
+        self._sweeping: asyncio.Task[None] | None = None
+
+    async def begin(self, listener: socket.socket, *, backlog: int = 100) -> None:
+        """`backlog` is also how many connections are accepted in one turn of the event loop."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self.connections, sock=listener, backlog=backlog)
+        self._sweeping = loop.create_task(self.connections.sweep(), name="connections")
+
+    async def end(self) -> None:
+        """Take no further connection; those that are open are the runner's to end."""
+        if self._server is not None:
+            self._server.close()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)

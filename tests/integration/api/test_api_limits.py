@@ -1,0 +1,264 @@
+"""Each limit of the API at its edge: what fits is served, one more is refused in words, and nothing of it is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, web
+
+from resolute_master.api import limits
+from resolute_master.api.admission import Admission, ByteBudget
+from resolute_master.api.connections import Listening, Patience, allow_open_files
+from support.api import an_api
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110  # nothing tells of it
+            await asyncio.sleep(0.01)
+
+
+# -------------------------------------------------------------------------------------------------------- connections
+
+
+@asynccontextmanager
+async def a_server(handler: Any, *, limit: int = 100, **patience: float) -> AsyncIterator[tuple[Listening, int]]:
+    app = web.Application()
+    app.router.add_get("/", handler)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    listener = socket.create_server(("127.0.0.1", 0))
+    listening = Listening(runner, limit=limit, patience=Patience(sweep_s=0.05, **patience))
+    await listening.begin(listener)
+    try:
+        yield listening, listener.getsockname()[1]
+    finally:
+        await listening.end()
+        await runner.cleanup()
+
+
+async def hello(request: web.Request) -> web.Response:
+    return web.Response(text="hello")
+
+
+@asynccontextmanager
+async def a_caller(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=64 * 1024)
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+        await asyncio.gather(writer.wait_closed(), return_exceptions=True)
+
+
+async def test_one_connection_more_than_may_be_is_told_to_come_again() -> None:
+    async with a_server(hello, limit=2) as (listening, port), ClientSession() as http, a_caller(port):
+        async with a_caller(port):
+            await until(lambda: listening.connections.count == 2)
+            async with http.get(f"http://127.0.0.1:{port}/") as refused:
+                assert (refused.status, refused.headers["Retry-After"]) == (503, "1")
+                assert "as many connections as it may" in (await refused.json())["error"]["error"]
+        await until(lambda: listening.connections.count == 1)
+        async with http.get(f"http://127.0.0.1:{port}/") as served:
+            assert await served.text() == "hello"
+
+
+async def test_a_head_that_never_ends_is_cut_off_and_a_caller_between_requests_is_not() -> None:
+    request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    async with a_server(hello, head_s=0.3) as (listening, port), a_caller(port) as slow, a_caller(port) as good:
+        good[1].write(request)
+        assert (await good[0].readuntil(b"hello")).startswith(b"HTTP/1.1 200")
+        slow[1].write(b"GET / HTTP/1.1\r\n")
+        while not slow[0].at_eof():
+            slow[1].write(b"X-Slow: 1\r\n")
+            await asyncio.wait([asyncio.create_task(ended(slow[0]))], timeout=0.05)
+        assert listening.connections.count == 1
+        good[1].write(request)
+        assert (await good[0].readuntil(b"hello")).startswith(b"HTTP/1.1 200")
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read()
+    except ConnectionResetError:
+        reader.feed_eof()
+        return b""
+
+
+async def test_a_caller_who_takes_nothing_is_cut_off_and_a_slow_one_is_served() -> None:
+    over: list[str] = []
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(b"x" * 1024 * 1024)
+        finally:
+            over.append(request.query["who"])
+
+    async with a_server(endless, unread_s=0.5) as (_, port), a_caller(port) as deaf, a_caller(port) as slow:
+        for who, (_, writer) in (("deaf", deaf), ("slow", slow)):
+            writer.write(f"GET /?who={who} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        read = 0
+        while not over:
+            read += len(await slow[0].read(64 * 1024))
+            await asyncio.sleep(0.001)
+        assert over == ["deaf"] and read
+
+
+def test_a_process_may_open_at_least_so_many_files() -> None:
+    assert 1 <= allow_open_files() <= limits.MAX_CONNECTIONS
+
+
+# ------------------------------------------------------------------------------------------------------------ requests
+
+
+async def test_a_user_has_so_many_requests_at_once_and_no_more(tmp_path: Path) -> None:
+    admission = Admission(per_user=3)
+    async with an_api(tmp_path, admission=admission) as world:
+        bob = await world.login("bob")
+        agent = await world.agent()
+        trial, _, task = await world.started(agent)
+        path = f"/api/v1/trials/{trial.id}/logs?follow=true"
+        followed = [await world.send("GET", path) for _ in range(3)]
+        response = await world.send("GET", "/api/v1/me")
+        text = (await response.json())["error"]["error"]
+        assert (response.status, response.headers["Retry-After"]) == (429, "1")
+        assert "user 'ada' has 3 requests open" in text
+        # Neither another person nor the task is held up by it.
+        assert (await world.send("GET", "/api/v1/me", token=bob)).status == 200
+        assert (await world.send("GET", f"/api/v1/trials/{trial.id}", task=task)).status == 200
+        followed.pop().close()
+        await until(lambda: admission.requests == 2)
+        await world.get("/api/v1/me")
+        for response in followed:
+            response.close()
+
+
+async def test_a_task_has_so_many_requests_for_each_of_its_containers(tmp_path: Path) -> None:
+    admission = Admission(per_container=2)
+    async with an_api(tmp_path, admission=admission) as world:
+        agent = await world.agent()
+        _, allocation, task = await world.started(agent)
+        path = f"/api/v1/allocations/{allocation.id}/signals/preemption?timeoutSeconds=60"
+        polls = [asyncio.create_task(world.send("GET", path, task=task)) for _ in range(2)]
+        await until(lambda: admission.requests == 2)
+        text = await world.error("GET", path, task=task, status=429)
+        assert f"task {allocation.task_id} has 2 requests open" in text
+        await world.get("/api/v1/me")
+        for poll in polls:
+            poll.cancel()
+        await asyncio.gather(*polls, return_exceptions=True)
+
+
+async def test_those_without_a_token_share_their_places(tmp_path: Path) -> None:
+    admission = Admission(public=1)
+    async with an_api(tmp_path, admission=admission) as world:
+        await world.get("/api/v1/master", token="")
+        with admission.request(None):
+            assert "everybody without a token" in await world.error("GET", "/api/v1/master", token="", status=429)
+            await world.get("/api/v1/me")
+        await world.get("/api/v1/master", token="")
+
+
+# -------------------------------------------------------------------------------------------------------------- bodies
+
+
+async def test_the_body_of_an_ordinary_call_and_of_one_without_a_token_have_limits_of_their_own(tmp_path: Path) -> None:
+    async with an_api(tmp_path) as world:
+        fits = json.dumps({"a": "x" * (limits.MAX_PUBLIC_BODY_BYTES - 9)}).encode()
+        assert len(fits) == limits.MAX_PUBLIC_BODY_BYTES
+        for extra, status in ((0, 401), (1, 413)):
+            response = await world.http.post(
+                world.server.make_url("/api/v1/auth/login"), data=io.BytesIO(fits + b" " * extra)
+            )
+            assert response.status in ((400, 401) if status == 401 else (413,)), await response.text()
+        assert "64 KiB" in await response.text()
+        large = b" " * (limits.MAX_BODY_BYTES + 1)
+        response = await world.http.patch(
+            world.server.make_url("/api/v1/experiments/1"),
+            data=io.BytesIO(large),
+            headers={"Authorization": f"Bearer {world.token}"},
+        )
+        assert response.status in (404, 413)
+
+
+async def test_a_body_without_a_length_is_counted_as_it_comes(tmp_path: Path) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b" " * 65536
+
+    async with an_api(tmp_path, max_request_bytes=1024 * 1024) as world:
+        try:
+            response = await world.http.post(
+                world.server.make_url("/api/v1/experiments"),
+                data=endless(),
+                headers={"Authorization": f"Bearer {world.token}"},
+            )
+            assert response.status == 413
+        except (ConnectionError, OSError):
+            pass  # the answer was sent and the connection closed while the caller went on
+        assert (await world.get("/api/v1/me"))["user"]["username"] == "ada"
+        assert world.context.admission.requests == 0
+
+
+async def test_compressed_bodies_are_not_read(tmp_path: Path) -> None:
+    async with an_api(tmp_path) as world:
+        text = await world.error("POST", "/api/v1/experiments", {}, status=400, headers={"Content-Encoding": "gzip"})
+        assert "gzip" in text
+
+
+@pytest.mark.parametrize(
+    ("raw", "named"),
+    [
+        (b"[" * (limits.MAX_JSON_DEPTH + 1) + b"]" * (limits.MAX_JSON_DEPTH + 1), "more than 100 deep"),
+        (b'{"a":[' + b"0," * limits.MAX_JSON_VALUES + b"0]}", "more than 1,000,000 values"),
+    ],
+)
+async def test_bodies_that_are_built_to_be_large_are_refused(tmp_path: Path, raw: bytes, named: str) -> None:
+    async with an_api(tmp_path) as world:
+        response = await world.http.post(
+            world.server.make_url("/api/v1/experiments"),
+            data=io.BytesIO(raw),
+            headers={"Authorization": f"Bearer {world.token}"},
+        )
+        assert response.status == 400 and named in await response.text()
+        assert world.context.store.tables.contexts == {}  # type: ignore[attr-defined]
+
+
+async def test_large_bodies_wait_for_their_turn_in_order_and_not_for_ever() -> None:
+    mib = 1024 * 1024
+    budget = ByteBudget(10 * mib, wait_s=0.2)
+    order: list[str] = []
+
+    async def upload(name: str, size: int, release: asyncio.Event) -> None:
+        async with budget.held(size):
+            order.append(name)
+            await release.wait()
+
+    first, second = asyncio.Event(), asyncio.Event()
+    tasks = [asyncio.create_task(upload("first", 8 * mib, first))]
+    await asyncio.sleep(0)
+    tasks.append(asyncio.create_task(upload("second", 9 * mib, second)))
+    tasks.append(asyncio.create_task(upload("third", 2 * mib, second)))
+    tasks.append(asyncio.create_task(upload("small", limits.LARGE_BODY_BYTES, second)))
+    await asyncio.sleep(0.01)
+    assert order == ["first", "small"]  # the third would fit, but not before the second
+    first.set()
+    await asyncio.sleep(0.01)
+    assert order == ["first", "small", "second"]
+    with pytest.raises(Exception, match="reading other uploads"):
+        await tasks[2]
+    second.set()
+    await asyncio.gather(tasks[0], tasks[1], tasks[3])
+    async with budget.held(1000 * mib):  # larger than all: alone, and it is the body's own limit that refuses it
+        assert order[-1] == "second"
