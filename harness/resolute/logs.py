@@ -39,13 +39,14 @@ _PLAIN = "\x1b[0m"
 
 _SECRETS = re.compile(
     r"""(?ix)
-      (?P<scheme> \b bearer \s+ ) [\w.~+/=-]{8,}                                   # a token in a header
-    | (?P<key> \b [\w.-]{0,40} (?: password | passwd | secret | token ) (?: ["'] \s* : \s* | \s* = \s* ) (?! bearer \b) ["']? )
-      [^\s"'&,;}]+                                                                  # password=..., "token": "..."
-    | (?P<url> \b \w[\w+.-]* :// [^\s:/@]* : ) [^\s/@]+ (?= @ )                     # scheme://user:password@host
-    | \b eyJ [\w-]{5,} \. [\w-]{5,} \. [\w-]+                                        # a signed token as it is
+      (?P<scheme> \b bearer \s+ ) [\w.~+/=-]{8,}                       # a token in a header
+    | (?P<key> (?: password | passwd | secret | token ) (?: ["'] \s* : \s* | \s* = \s* ) (?! bearer \b) ["']? )
+      [^\s"'&,;}]+                                                      # password=..., "token": "..."
+    | (?P<url> :// [^\s:/@]{0,200} : ) [^\s/@]{1,200} (?= @ )           # scheme://user:password@host
+    | \b eyJ [\w-]{5,} \. [\w-]{5,} \. [\w-]+                         # a signed token as it is
     """
 )
+"""Nothing in it may look far ahead from many places: a line of megabytes is read in milliseconds."""
 
 _fields: ContextVar[Mapping[str, object]] = ContextVar("log_fields", default={})  # noqa: B039  # never changed in place
 
