@@ -1,0 +1,59 @@
+"""A loop that stands still is seen from beside it, with what held it up."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from resolute.clock import SystemClock
+from resolute_master.observability.loop_watch import STALL_S, LoopWatch
+
+BLOCKED_S = 6 * STALL_S
+
+
+@asynccontextmanager
+async def watched() -> AsyncIterator[CollectorRegistry]:
+    registry = CollectorRegistry()
+    task = asyncio.create_task(LoopWatch(registry, SystemClock()).run())
+    try:
+        yield registry
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until_counted(registry: CollectorRegistry, name: str, least: float) -> None:
+    async with asyncio.timeout(30):
+        while (registry.get_sample_value(name) or 0.0) < least:  # noqa: ASYNC110  # a counter tells nobody
+            await asyncio.sleep(0.01)
+
+
+def hold_everybody_up() -> None:
+    time.sleep(BLOCKED_S)
+
+
+async def test_a_stall_is_counted_and_logged_with_what_ran(caplog: pytest.LogCaptureFixture) -> None:
+    async with watched() as registry:
+        await until_counted(registry, "resolute_event_loop_lag_seconds_count", 2)
+        hold_everybody_up()
+        await until_counted(registry, "resolute_event_loop_stalls_total", 1)
+        assert (registry.get_sample_value("resolute_event_loop_lag_max_seconds") or 0.0) > STALL_S
+    lines = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert any("hold_everybody_up" in line and "the event loop stood still for" in line for line in lines)
+
+
+async def test_garbage_collection_is_timed_and_the_watch_leaves_nothing_behind() -> None:
+    callbacks = len(gc.callbacks)
+    async with watched() as registry:
+        await until_counted(registry, "resolute_event_loop_lag_seconds_count", 1)
+        gc.collect()
+        pauses = registry.get_sample_value("resolute_gc_pause_seconds_count", {"generation": "2"})
+        assert pauses is not None and pauses >= 1
+    assert len(gc.callbacks) == callbacks
