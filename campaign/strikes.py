@@ -81,7 +81,9 @@ PLACES: Mapping[Kind, tuple[Place, ...]] = {
     Kind.TASK: (
         *_places(Moment.LAUNCH, SELF, "task.begun", "task.joined"),
         *_places(Moment.CHECKPOINT, SELF, "checkpoint.staged", "checkpoint.put", "checkpoint.written"),
-        *_places(Moment.CHECKPOINT, SELF, "checkpoint.published", "checkpoint.acknowledged", weight=4),
+        *_places(
+            Moment.CHECKPOINT, SELF, "checkpoint.published", "checkpoint.told", "checkpoint.acknowledged", weight=4
+        ),
     ),
     Kind.MACHINE: (
         # Few: a machine that dies while it boots makes its pool (rightly) wait before it asks for another.

@@ -66,6 +66,13 @@ class PointedStorage:
     def list(self) -> tuple[str, ...]:
         return self._inner.list()
 
+    def unreported(self) -> tuple[str, ...]:
+        return self._inner.unreported()
+
+    def reported(self, uuid: str) -> None:
+        self._points.reached("checkpoint.told")
+        self._inner.reported(uuid)
+
     def sweep(self, older_than: datetime) -> tuple[str, ...]:
         return self._inner.sweep(older_than)
 

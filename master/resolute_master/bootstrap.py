@@ -17,6 +17,7 @@ from resolute_master.domain.commands import CreateUser
 from resolute_master.domain.user import User
 from resolute_master.engine.engine import Engine
 from resolute_master.store.base import Store
+from resolute_master.store.waiting import waited_for
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ PASSWORD_FILE = "initial-password"
 
 async def identity(store: Store, config: MasterConfig, ids: IdSource, version: str) -> ClusterIdentity:
     """The cluster keeps its id for ever; the master's id is new with each start."""
-    cluster_id = await store.setting("cluster_id")
+    cluster_id = await waited_for(lambda: store.setting("cluster_id"))
     if cluster_id is None:
         cluster_id = ids.uuid()
         await store.put_setting("cluster_id", cluster_id)
@@ -39,7 +40,7 @@ async def identity(store: Store, config: MasterConfig, ids: IdSource, version: s
 
 async def secret(store: Store, name: str) -> str:
     """A key that the cluster has made for itself: 256 bits as hexadecimal text."""
-    key = await store.setting(name)
+    key = await waited_for(lambda: store.setting(name))
     if key is None:
         key = secrets.token_hex(32)
         await store.put_setting(name, key)

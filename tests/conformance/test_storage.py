@@ -111,6 +111,21 @@ def test_the_sweep_removes_only_what_is_unfinished_and_old(storage: CheckpointSt
     assert storage.list() == ("done",) and restored(storage, "done") == {"a": "b"}
 
 
+def test_what_was_published_is_unreported_until_somebody_says_so(storage: CheckpointStorage) -> None:
+    assert storage.unreported() == ()
+    for uuid in ("told", "deleted", "new"):
+        put(storage, uuid, "rank-0", {"a": "b"})
+        assert uuid not in storage.unreported()
+        storage.commit(uuid, MANIFEST)
+    assert storage.unreported() == ("deleted", "new", "told")
+    storage.reported("told")
+    storage.reported("told")
+    storage.reported("unknown")
+    storage.delete("deleted")
+    assert storage.unreported() == ("new",) and storage.list() == ("new", "told")
+    assert restored(storage, "new") == {"a": "b"}
+
+
 @pytest.mark.parametrize("name", ["../outside", "/absolute", "a/../../b"])
 def test_files_stay_inside_their_checkpoint(storage: CheckpointStorage, name: str) -> None:
     storage.stage("c1", "rank-0")

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
@@ -76,6 +76,8 @@ class Registry(Protocol):
     """Where checkpoints are made known."""
 
     def report(self, manifest: Manifest, metadata: Mapping[str, Any], files: Mapping[str, int]) -> None: ...
+
+    def knows(self, uuid: str) -> bool: ...
 
     def metadata(self, uuid: str) -> dict[str, Any]: ...
 
@@ -220,10 +222,39 @@ class CheckpointContext:
         return tuple(uuid for uuid in behind if uuid != storage_id)
 
     def sweep_abandoned(self) -> None:
-        """Remove what writers left behind that died long ago."""
+        """Remove what writers left behind: unfinished ones that died long ago, and finished ones of which they could not
+        tell the master any more.
+        """
+        self._sweep_unreported()
         removed = self.storage.sweep(self._clock.now() - ABANDONED_AFTER)
         if removed:
             logger.info("removed %d unfinished checkpoints: %s", len(removed), ", ".join(removed))
+
+    def _sweep_unreported(self) -> None:
+        """Published checkpoints of runs that are over: either the master knows them by now, or it never will."""
+        for uuid in self.storage.unreported():
+            try:
+                manifest = self.manifest(uuid)
+            except (NotFound, CorruptCheckpoint):
+                continue  # about to be published, or what is left of that: the sweep of unfinished ones takes it
+            if not self._is_over(manifest):
+                continue
+            if self._registry.knows(uuid):
+                self.storage.reported(uuid)
+            else:
+                logger.info(
+                    "removing checkpoint %s of step %d: its run ended before it was reported",
+                    uuid,
+                    manifest.steps_completed,
+                )
+                self.storage.delete(uuid)
+
+    def _is_over(self, manifest: Manifest) -> bool:
+        """Its writer can report nothing any more: an earlier run of this trial, or one of long ago."""
+        own, run = self._origin.trial_id, self._origin.trial_run_id
+        if own is not None and run is not None and manifest.trial_id == own and manifest.trial_run_id is not None:
+            return manifest.trial_run_id < run
+        return datetime.fromisoformat(manifest.created) < self._clock.now() - ABANDONED_AFTER
 
     def started_from(self, storage_id: str) -> None:
         """Say which checkpoint this run continues: the parent of the next one."""
@@ -293,6 +324,7 @@ class CheckpointContext:
         self.storage.commit(uuid, data)
         try:
             self._registry.report(manifest, metadata, resources(manifest, data))
+            self.storage.reported(uuid)
         except StaleRun:
             self.storage.delete(uuid)  # refused for good: nobody will ever resume from it
             raise
@@ -339,6 +371,13 @@ class MasterRegistry:
         }
         self._session.post("/api/v1/checkpoints", body)
 
+    def knows(self, uuid: str) -> bool:
+        try:
+            self._session.get(f"/api/v1/checkpoints/{uuid}")
+        except MissingAtMaster:
+            return False
+        return True
+
     def metadata(self, uuid: str) -> dict[str, Any]:
         return dict(self._session.get(f"/api/v1/checkpoints/{uuid}")["checkpoint"].get("metadata") or {})
 
@@ -369,6 +408,9 @@ class StorageRegistry:
 
     def report(self, manifest: Manifest, metadata: Mapping[str, Any], files: Mapping[str, int]) -> None:
         logger.info("saved checkpoint %s at step %d", manifest.uuid, manifest.steps_completed)
+
+    def knows(self, uuid: str) -> bool:
+        return uuid in self._storage.list()
 
     def metadata(self, uuid: str) -> dict[str, Any]:
         with self._storage.restore(uuid) as path:

@@ -59,6 +59,17 @@ class CheckpointStorage(Protocol):
         """The uuids of all committed checkpoints, sorted."""
         ...
 
+    def unreported(self) -> tuple[str, ...]:
+        """Sorted uuids of those whose `commit` was begun and of which nobody has said `reported`.
+
+        Their writers may live, or have died between the files and the word to the master.
+        """
+        ...
+
+    def reported(self, uuid: str) -> None:
+        """The master knows the checkpoint. Unknown, or known already, is success."""
+        ...
+
     def sweep(self, older_than: datetime) -> tuple[str, ...]:
         """Remove unfinished checkpoints last touched before that time, and name them."""
         ...

@@ -14,11 +14,13 @@ from resolute.storage.base import StorageUnavailable
 from resolute.storage.manifest import MANIFEST_NAME, checked_path
 
 PARTIAL = ".partial"
+UNREPORTED = ".unreported"
 _PARTS = ".parts"
 
 
 class DirectoryStorage:
-    """`<root>/<uuid>/` holds a checkpoint; `<root>/<uuid>.partial/` one that is being written.
+    """`<root>/<uuid>/` holds a checkpoint; `<root>/<uuid>.partial/` one that is being written; while `<root>/<uuid>.unreported` is
+    there, the master may not know of it.
 
     Files and directories are flushed to disk before the rename that publishes them.
     """
@@ -77,6 +79,7 @@ class DirectoryStorage:
             _flush(Path(directory))
         os.replace(written, partial / MANIFEST_NAME)
         _flush(partial)
+        self._unreported(uuid).touch()  # before the name: a writer that dies in between leaves a trace to follow
         os.rename(partial, final)
         _flush(self.root)
 
@@ -98,11 +101,18 @@ class DirectoryStorage:
         final = self._final(uuid)
         (final / MANIFEST_NAME).unlink(missing_ok=True)
         shutil.rmtree(final, ignore_errors=True)
+        self.reported(uuid)
 
     def list(self) -> tuple[str, ...]:
         return tuple(
             sorted(path.parent.name for path in self.root.glob(f"*/{MANIFEST_NAME}") if _published(path.parent))
         )
+
+    def unreported(self) -> tuple[str, ...]:
+        return tuple(sorted(path.name.removesuffix(UNREPORTED) for path in self.root.glob(f"*{UNREPORTED}")))
+
+    def reported(self, uuid: str) -> None:
+        self._unreported(uuid).unlink(missing_ok=True)
 
     def sweep(self, older_than: datetime) -> tuple[str, ...]:
         removed = []
@@ -114,10 +124,14 @@ class DirectoryStorage:
             if touched < older_than:
                 shutil.rmtree(path, ignore_errors=True)
                 removed.append(path.name.removesuffix(PARTIAL))
+                self.reported(removed[-1])
         return tuple(removed)
 
     def _partial(self, uuid: str) -> Path:
         return self.root / f"{_plain(uuid)}{PARTIAL}"
+
+    def _unreported(self, uuid: str) -> Path:
+        return self.root / f"{_plain(uuid)}{UNREPORTED}"
 
     def _final(self, uuid: str) -> Path:
         return self.root / _plain(uuid)

@@ -24,6 +24,7 @@ class MemoryStorage:
         self._put: dict[str, dict[str, bytes]] = {}
         self._touched: dict[str, datetime] = {}
         self._committed: dict[str, tuple[bytes, dict[str, bytes]]] = {}
+        self._unreported: set[str] = set()
 
     def check_writable(self) -> None:
         """Memory can always be written."""
@@ -49,6 +50,7 @@ class MemoryStorage:
         if uuid in self._committed:
             raise AlreadyExists(f"checkpoint {uuid} is already stored")
         self._committed[uuid] = (manifest, self._put.pop(uuid, {}))
+        self._unreported.add(uuid)
         self.abort(uuid)
 
     def abort(self, uuid: str) -> None:
@@ -77,9 +79,16 @@ class MemoryStorage:
 
     def delete(self, uuid: str) -> None:
         self._committed.pop(uuid, None)
+        self.reported(uuid)
 
     def list(self) -> tuple[str, ...]:
         return tuple(sorted(self._committed))
+
+    def unreported(self) -> tuple[str, ...]:
+        return tuple(sorted(self._unreported))
+
+    def reported(self, uuid: str) -> None:
+        self._unreported.discard(uuid)
 
     def sweep(self, older_than: datetime) -> tuple[str, ...]:
         old = sorted(uuid for uuid, touched in self._touched.items() if touched < older_than)

@@ -32,6 +32,7 @@ from resolute_master.engine.snapshots import Snapshots
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.store.base import Store
+from resolute_master.store.waiting import waited_for
 
 log = logging.getLogger(__name__)
 
@@ -227,7 +228,7 @@ class Engine:
 
     async def start(self) -> None:
         """Load what is stored and commit the first cycle: boot is an ordinary one."""
-        stored = await self._store.load()
+        stored = await waited_for(self._store.load)
         self._memory = Memory(
             ClusterState(stored.entities, stored.outbox),
             self.pools,
@@ -277,7 +278,7 @@ class Engine:
         memory, clock = self.memory, self._clock
         commands = [waiting.command for waiting in batch]
         try:
-            adopted = await entities_for(self._store, memory.state, commands)
+            adopted = await waited_for(lambda: entities_for(self._store, memory.state, commands))
             begun_at, begun = clock.now(), clock.monotonic()
             cycle = Cycle(memory, now=begun_at, entropy=self._entropy(), adopted=adopted, stopwatch=clock.monotonic)
             outcome = cycle.run(commands)

@@ -179,11 +179,16 @@ def launched(step: Step, command: RecordLaunch) -> None:
             instance,
             provider_id=command.provider_id,
             launched_at=instance.launched_at or step.now,
-            observed=max(instance.observed, command.observed, key=lambda o: o.order),
+            # A repeated launch may be answered with a machine that has ended; until when it is paid only the list says.
+            observed=max(instance.observed, min(command.observed, Observed.STOPPING, key=_order), key=_order),
             observed_at=step.now,
             paid_from=command.paid_from or instance.paid_from,
         )
     )
+
+
+def _order(observed: Observed) -> int:
+    return observed.order
 
 
 def refused(step: Step, command: RecordRefusal) -> None:

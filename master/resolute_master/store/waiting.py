@@ -1,0 +1,30 @@
+"""Reads on which the master's own work depends: while the store is away they wait for it, as its writes do.
+
+A caller of the API is told that the store does not answer, and asks again; the engine has nobody to tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from resolute.errors import Unavailable
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+AGAIN_S = 1.0
+"""The store itself waits some seconds before it refuses a read."""
+
+
+async def waited_for(read: Callable[[], Awaitable[T]]) -> T:
+    """What the read gives, however often the store must be asked."""
+    while True:
+        try:
+            return await read()
+        except Unavailable as error:
+            log.warning("the store is waited for: %s", error)
+            await asyncio.sleep(AGAIN_S)
