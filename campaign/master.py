@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -42,7 +44,7 @@ class PointedCloud(LocalCloud):
 
 async def pointed_store(config: MasterConfig, points: Points) -> Store:
     """The store that the configuration names, with points."""
-    Path(config.cluster_state_dir).mkdir(parents=True, exist_ok=True)
+    await asyncio.to_thread(os.makedirs, config.cluster_state_dir, exist_ok=True)
     store: Named
     if config.sqlite_path is not None:
         sqlite = await PointedSqlite.open(config.sqlite_path)
