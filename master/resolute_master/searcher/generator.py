@@ -21,10 +21,8 @@ class Generator:
     def __init__(self, seed: int, draws: int = 0) -> None:
         self._seed = seed & WORD
         self._draws = draws
-        self._twister = random.Random()
-        self._twister.setstate((3, (*_initial_words(self._seed), WORDS), None))
-        if draws:
-            self._twister.getrandbits(32 * draws)
+        self._twister: random.Random | None = None
+        """Made by the first draw: most events of a search draw nothing, and making it is a part of a millisecond."""
 
     @property
     def state(self) -> list[int]:
@@ -36,6 +34,8 @@ class Generator:
 
     def word(self) -> int:
         """32 random bits."""
+        if self._twister is None:
+            self._twister = _twister(self._seed, self._draws)
         self._draws += 1
         return self._twister.getrandbits(32)
 
@@ -64,6 +64,14 @@ class Generator:
         """Little-endian from successive draws."""
         octets = b"".join(self.word().to_bytes(4, "little") for _ in range((count + 3) // 4))
         return octets[:count]
+
+
+def _twister(seed: int, draws: int) -> random.Random:
+    twister = random.Random()
+    twister.setstate((3, (*_initial_words(seed), WORDS), None))
+    if draws:
+        twister.getrandbits(32 * draws)
+    return twister
 
 
 def _initial_words(seed: int) -> list[int]:
