@@ -151,11 +151,13 @@ class PostgresServer:
     def pause(self) -> None:
         """Connections stay open and nothing answers: a machine that hangs, a network that swallows packets."""
         for process in self._processes():
-            process.suspend()
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()
 
     def resume(self) -> None:
         for process in self._processes():
-            process.resume()
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
 
     def _processes(self) -> list[psutil.Process]:
         assert self._process is not None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from resolute.errors import Conflict, NotFound
 from resolute_master.domain.commands import RecordReports, StoredReport
-from resolute_master.domain.ids import TaskId
+from resolute_master.domain.ids import TaskId, TrialId
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
 from resolute_master.domain.trial import Trial
 from resolute_master.engine.engine import Engine, Watch
@@ -26,7 +27,9 @@ class Reporting:
     def __init__(self, store: Store, engine: Engine) -> None:
         self._store = store
         self._engine = engine
-        self._metrics: BatchedWriter[MetricReport, MetricOutcome] = BatchedWriter(self._store_metrics)
+        self._metrics: BatchedWriter[MetricReport, MetricOutcome] = BatchedWriter(
+            store.append_metrics, publish=self._tell_rules
+        )
         self._logs: BatchedWriter[LogRecord, None] = BatchedWriter(
             self._store_logs, size_of=lambda record: len(record.log) + LOG_ROW_BYTES
         )
@@ -55,8 +58,26 @@ class Reporting:
         (outcome,) = await self._metrics.append([report])
         return outcome
 
+    async def metric_batch(self, reports: Sequence[MetricReport]) -> tuple[MetricOutcome, ...]:
+        """Reports of one run of one trial, with what became of each; raises like `metrics`."""
+        self.check_run(reports[0])
+        return await self._metrics.append(reports)
+
     async def logs(self, records: Sequence[LogRecord]) -> None:
-        await self._logs.append(records)
+        """Of one task or of several: each task has its own turn, so that one that writes much holds up no other.
+
+        When the lines of one task are not stored, those of the others may be: a repeat is harmless, for lines have keys.
+        """
+        by_task: dict[TaskId, list[LogRecord]] = {}
+        for record in records:
+            by_task.setdefault(record.task_id, []).append(record)
+        if len(by_task) == 1:
+            await self._logs.append(records, share=records[0].task_id)
+            return
+        stored = [self._logs.append(lines, share=task) for task, lines in by_task.items()]
+        for outcome in await asyncio.gather(*stored, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     async def step_marks(self, marks: Sequence[StepMark]) -> None:
         await self._marks.append(marks)
@@ -77,17 +98,24 @@ class Reporting:
 
     # -- flushes -----------------------------------------------------------------------------------------------
 
-    async def _store_metrics(self, reports: Sequence[MetricReport]) -> Sequence[MetricOutcome]:
-        """A report is known to the rules before its sender is told that it is stored, so a repeat makes up for any crash."""
-        outcomes = await self._store.append_metrics(reports)
-        kept = tuple(
-            _stored(report)
-            for report, outcome in zip(reports, outcomes, strict=True)
-            if outcome is not MetricOutcome.CONFLICT and report.steps_completed is not None
-        )
-        if kept:
-            await self._engine.submit(RecordReports(reports=kept))
-        return outcomes
+    async def _tell_rules(self, reports: Sequence[MetricReport], outcomes: Sequence[MetricOutcome] | None) -> None:
+        """A report is known to the rules before its sender is told that it is stored, so a repeat makes up for any crash.
+
+        Of reports without a validation only the furthest of each run says anything that the others do not.
+        """
+        furthest: dict[tuple[TrialId, int], StoredReport] = {}
+        validations: list[StoredReport] = []
+        for report, outcome in zip(reports, outcomes or (), strict=True):
+            if outcome is MetricOutcome.CONFLICT or report.steps_completed is None:
+                continue
+            if report.group == VALIDATION_GROUP:
+                validations.append(_stored(report))
+                continue
+            known = furthest.get((report.trial_id, report.run_id))
+            if known is None or known.steps_completed < report.steps_completed:
+                furthest[report.trial_id, report.run_id] = _stored(report)
+        if furthest or validations:
+            await self._engine.submit(RecordReports(reports=(*furthest.values(), *validations)))
 
     async def _store_logs(self, records: Sequence[LogRecord]) -> None:
         await self._store.append_logs(records)

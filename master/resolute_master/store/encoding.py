@@ -122,6 +122,19 @@ def encode_plain(plain: Any) -> bytes:
         return text.encode(errors="replace")
 
 
+def encode_free(values: Mapping[str, Any]) -> str:
+    """A free-form map as JSON text that decodes to what `encode` of it decodes to; several times as fast, not canonical."""
+    try:
+        text = _free_writer.encode(values)
+    except (TypeError, UnicodeEncodeError):
+        return encode(values).decode()
+    # Numbers that JSON cannot spell came out as nulls here.
+    return text.decode() if b"null" not in text else encode(values).decode()
+
+
+_free_writer = msgspec.json.Encoder(enc_hook=lambda value: _plain_mapping(value))
+
+
 def decode_plain(body: bytes | str) -> Any:
     """Any JSON text as builtins. Raises `UnreadableValue`."""
     try:

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from resolute.errors import FailedPrecondition
+from resolute_master.store.fair_queue import FairQueue
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
 Write = Callable[[Sequence[Item]], Awaitable[Sequence[Outcome] | None]]
 """Stores a batch, all or nothing, and says what became of each item; None when there is nothing to say."""
+
+Publish = Callable[[Sequence[Item], Sequence[Outcome] | None], Awaitable[None]]
+"""Makes a stored batch known before its callers are answered. Called in the order of the batches, while the next is written."""
 
 MAX_BATCH_ITEMS = 500
 """More items in one transaction gain little and make everyone in it wait."""
@@ -30,11 +34,15 @@ MAX_BATCH_BYTES = 64 * 1024
 MAX_UNSTORED_ITEMS = 5_000
 """Items taken and not yet durable. Past that `append` waits: a slow disk slows its writers instead of filling memory."""
 
+RESERVED_ITEMS = 4 * MAX_UNSTORED_ITEMS
+"""Up to so many unstored items, who has none among them need not wait for those who have."""
+
 
 @dataclass(slots=True, eq=False)
 class _Call(Generic[Item, Outcome]):
     items: tuple[Item, ...]
     size: int
+    share: Hashable
     done: asyncio.Future[tuple[Outcome, ...]]
 
 
@@ -45,11 +53,20 @@ class BatchedWriter(Generic[Item, Outcome]):
     and stored none; a call that is larger than a batch is a batch of its own.
     """
 
-    def __init__(self, write: Write[Item, Outcome], *, size_of: Callable[[Item], int] | None = None) -> None:
+    def __init__(
+        self,
+        write: Write[Item, Outcome],
+        *,
+        size_of: Callable[[Item], int] | None = None,
+        publish: Publish[Item, Outcome] | None = None,
+    ) -> None:
         """`write` is a store's method; `size_of` is about how many bytes an item takes (not counted when None)."""
         self._write = write
+        self._publish = publish
+        self._publishing: set[asyncio.Task[None]] = set()
         self._size_of = size_of
-        self._waiting: deque[_Call[Item, Outcome]] = deque()
+        self._waiting: FairQueue[_Call[Item, Outcome]] = FairQueue()
+        self._unstored_of: Counter[Hashable] = Counter()
         self._unstored = 0
         self._admission = asyncio.Lock()
         self._room = asyncio.Event()
@@ -59,23 +76,32 @@ class BatchedWriter(Generic[Item, Outcome]):
 
     @property
     def unstored(self) -> int:
-        """Items that were taken and are not durable yet."""
+        """Items that were taken and not answered yet."""
         return self._unstored
 
-    async def append(self, items: Sequence[Item]) -> tuple[Outcome, ...]:
+    async def append(self, items: Sequence[Item], *, share: Hashable = None) -> tuple[Outcome, ...]:
         """Returns when all items are durable, with one outcome each (none when the stream has none).
+
+        Between shares (tasks, for example) calls are written in turn, so that one that sends much holds nobody up. A share that
+        has nothing unstored is let in before those that wait for room, up to `RESERVED_ITEMS`.
 
         Raises what the write of their batch raised; later batches are not affected. A caller that is cancelled while it
         waits does not know whether its items were stored.
         """
         if not items:
             return ()
+        if self._is_new(share):
+            self._refuse_when_closed()
+            return await self._enqueue(tuple(items), share).done
         async with self._admission:  # first come, first served, also when there is no room
             self._refuse_when_closed()
             await self._room.wait()
             self._refuse_when_closed()
-            call = self._enqueue(tuple(items))
+            call = self._enqueue(tuple(items), share)
         return await call.done
+
+    def _is_new(self, share: Hashable) -> bool:
+        return share is not None and not self._unstored_of[share] and self._unstored < RESERVED_ITEMS
 
     async def close(self) -> None:
         """Takes nothing more and returns when all that was taken is written, or has failed. Again is a no-op."""
@@ -83,16 +109,19 @@ class BatchedWriter(Generic[Item, Outcome]):
         self._room.set()
         while self._flushing is not None:
             await asyncio.wait([self._flushing])
+        while self._publishing:
+            await asyncio.wait(self._publishing)
 
     def _refuse_when_closed(self) -> None:
         if self._closed:
             raise FailedPrecondition("the stream is closed: the master is stopping; send this again when it is back")
 
-    def _enqueue(self, items: tuple[Item, ...]) -> _Call[Item, Outcome]:
+    def _enqueue(self, items: tuple[Item, ...], share: Hashable) -> _Call[Item, Outcome]:
         size = 0 if self._size_of is None else sum(map(self._size_of, items))
-        call: _Call[Item, Outcome] = _Call(items, size, asyncio.get_running_loop().create_future())
-        self._waiting.append(call)
+        call: _Call[Item, Outcome] = _Call(items, size, share, asyncio.get_running_loop().create_future())
+        self._waiting.put(call, share)
         self._unstored += len(items)
+        self._unstored_of[share] += len(items)
         if self._unstored >= MAX_UNSTORED_ITEMS:
             self._room.clear()
         if self._flushing is None:
@@ -103,31 +132,25 @@ class BatchedWriter(Generic[Item, Outcome]):
     async def _flush(self) -> None:
         try:
             while self._waiting:
-                batch = self._next_batch()
-                try:
-                    await self._write_batch(batch)
-                finally:
-                    self._unstored -= sum(len(call.items) for call in batch)
-                    if self._unstored < MAX_UNSTORED_ITEMS or self._closed:
-                        self._room.set()
+                await self._write_batch(self._next_batch())
         finally:
             # Only a cancelled flush leaves calls behind; they must not wait for ever.
             for call in self._waiting:
                 call.done.cancel()
-            self._unstored -= sum(len(call.items) for call in self._waiting)
+            self._release(tuple(self._waiting))
             self._waiting.clear()
             self._room.set()
             self._flushing = None
 
     def _next_batch(self) -> list[_Call[Item, Outcome]]:
-        batch = [self._waiting.popleft()]
+        batch = [self._waiting.take()]
         count, size = len(batch[0].items), batch[0].size
         while self._waiting:
-            call = self._waiting[0]
+            call = self._waiting.first()
             count, size = count + len(call.items), size + call.size
             if count > MAX_BATCH_ITEMS or size > MAX_BATCH_BYTES:
                 break
-            batch.append(self._waiting.popleft())
+            batch.append(self._waiting.take())
         return batch
 
     async def _write_batch(self, batch: Sequence[_Call[Item, Outcome]]) -> None:
@@ -136,18 +159,60 @@ class BatchedWriter(Generic[Item, Outcome]):
             outcomes = await self._write(items)
             if outcomes is not None and len(outcomes) != len(items):
                 raise RuntimeError(f"{len(items)} items were written and {len(outcomes)} outcomes came back")
-        except Exception as error:
-            for call in batch:
-                if not call.done.done():
-                    call.done.set_exception(error)
+        except BaseException as error:
+            self._refuse(batch, error)
+            if not isinstance(error, Exception):
+                raise
             return
-        except BaseException:
-            for call in batch:
-                call.done.cancel()
-            raise
+        if self._publish is None:
+            self._answer(batch, outcomes)
+            return
+        task = asyncio.create_task(
+            self._published(self._publish, batch, items, outcomes), name="batched-writer-publish"
+        )
+        self._publishing.add(task)
+        task.add_done_callback(self._publishing.discard)
+
+    async def _published(
+        self,
+        publish: Publish[Item, Outcome],
+        batch: Sequence[_Call[Item, Outcome]],
+        items: Sequence[Item],
+        outcomes: Sequence[Outcome] | None,
+    ) -> None:
+        try:
+            await publish(items, outcomes)
+        except BaseException as error:
+            self._refuse(batch, error)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            self._answer(batch, outcomes)
+
+    def _answer(self, batch: Sequence[_Call[Item, Outcome]], outcomes: Sequence[Outcome] | None) -> None:
         first = 0
         for call in batch:
             after = first + len(call.items)
             if not call.done.done():
                 call.done.set_result(() if outcomes is None else tuple(outcomes[first:after]))
             first = after
+        self._release(batch)
+
+    def _refuse(self, batch: Sequence[_Call[Item, Outcome]], error: BaseException) -> None:
+        for call in batch:
+            if call.done.done():
+                continue
+            if isinstance(error, Exception):
+                call.done.set_exception(error)
+            else:
+                call.done.cancel()
+        self._release(batch)
+
+    def _release(self, batch: Sequence[_Call[Item, Outcome]]) -> None:
+        for call in batch:
+            self._unstored -= len(call.items)
+            self._unstored_of[call.share] -= len(call.items)
+            if not self._unstored_of[call.share]:
+                del self._unstored_of[call.share]
+        if self._unstored < MAX_UNSTORED_ITEMS or self._closed:
+            self._room.set()

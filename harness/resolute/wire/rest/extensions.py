@@ -220,3 +220,11 @@ class Readiness:
     stage: str
     """starting, serving or stopping."""
     parts: Mapping[str, PartHealth]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricBatchStored:
+    """What became of a batch of reports: `conflicting_steps` have other values already, and none of those were stored."""
+
+    stored: int
+    conflicting_steps: tuple[int, ...] = ()

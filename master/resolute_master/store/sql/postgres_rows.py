@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, LargeBinary, Table
 from sqlalchemy.engine.default import DefaultDialect
 
+from resolute_master.domain.metrics import LogRecord, MetricReport
+from resolute_master.store.encoding import encode, encode_free
+from resolute_master.store.listing import storable_text
 from resolute_master.store.sql import tables
 
 _DIALECT = DefaultDialect()
+_MICROSECOND = timedelta(microseconds=1)
 
 _ARRAYS: Mapping[type[Any], str] = {
     tables.Moment: "bigint[]",
@@ -56,3 +61,55 @@ def as_arrays(table: Table, rows: Sequence[Mapping[str, Any]]) -> list[list[Any]
         name, convert = column.name, _converter(column)
         arrays.append([row[name] for row in rows] if convert is None else [convert(row[name]) for row in rows])
     return arrays
+
+
+def metric_arrays(reports: Sequence[MetricReport]) -> list[list[Any]]:
+    """Reports as `as_arrays` would have their rows, without making a row of each."""
+    same = _Repeated()
+    return [
+        [report.trial_id for report in reports],
+        [report.run_id for report in reports],
+        [same[report.group] for report in reports],
+        [report.steps_completed for report in reports],
+        _moments([report.reported_at for report in reports]),
+        [report.archived for report in reports],
+        [encode_free(report.metrics) for report in reports],
+        [None if report.batch_metrics is None else encode(report.batch_metrics).decode() for report in reports],
+    ]
+
+
+def log_arrays(records: Sequence[LogRecord]) -> list[list[Any]]:
+    """The same for log lines."""
+    same = _Repeated()
+    return [
+        [storable_text(record.key) for record in records],
+        [same[record.task_id] for record in records],
+        [None if record.allocation_id is None else same[record.allocation_id] for record in records],
+        [same[record.agent_id] for record in records],
+        [same[record.container_id] for record in records],
+        [record.rank for record in records],
+        _moments([record.at for record in records]),
+        [same[record.level] for record in records],
+        [same[record.stdtype] for record in records],
+        [same[record.source] for record in records],
+        [storable_text(record.log) for record in records],
+    ]
+
+
+class _Repeated(dict[str, str]):
+    """Storable texts, each looked at once: most columns of a batch hold a few values."""
+
+    def __missing__(self, text: str) -> str:
+        stored_text = self[text] = storable_text(text)
+        return stored_text
+
+
+def _moments(times: Sequence[datetime]) -> list[int]:
+    known: dict[datetime, int] = {}
+    found: list[int] = []
+    for at in times:
+        value = known.get(at)
+        if value is None:
+            value = known[at] = (at - tables.EPOCH) // _MICROSECOND
+        found.append(value)
+    return found

@@ -15,8 +15,8 @@ from sqlalchemy import Table
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
 from resolute_master.store import metric_rows
 from resolute_master.store.sql import tables
-from resolute_master.store.sql.postgres_rows import array_type, as_arrays, columns_of
-from resolute_master.store.sql.streams import log_values, mark_values, metric_values
+from resolute_master.store.sql.postgres_rows import array_type, as_arrays, columns_of, log_arrays, metric_arrays
+from resolute_master.store.sql.streams import mark_values
 
 REMEMBERED_TRIALS = 50_000
 """Past that the memory of what is archived starts anew: it only saves work."""
@@ -46,7 +46,7 @@ class MetricCopier:
             return True
         if any(report.steps_completed is None for report in reports) or _several_runs(reports):
             return False
-        arrays = as_arrays(tables.metrics, [metric_values(report) for report in reports])
+        arrays = metric_arrays(reports)
         first = _first_steps(reports)
         news = {trial: at for trial, at in first.items() if not self._is_archived(trial, *at)}
         try:
@@ -78,18 +78,19 @@ class MetricCopier:
 
 async def append_logs(connection: asyncpg.Connection, records: Sequence[LogRecord]) -> None:
     """In order; records whose key is there already are left out."""
-    await _append_new(connection, tables.logs, [log_values(record) for record in records])
+    await _append_new(connection, tables.logs, log_arrays(records))
 
 
 async def append_step_marks(connection: asyncpg.Connection, marks: Sequence[StepMark]) -> None:
     """Keyed by allocation and time; what is there stays."""
-    await _append_new(connection, tables.step_marks, [mark_values(mark) for mark in marks])
+    await _append_new(
+        connection, tables.step_marks, as_arrays(tables.step_marks, [mark_values(mark) for mark in marks])
+    )
 
 
-async def _append_new(connection: asyncpg.Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    if not rows:
+async def _append_new(connection: asyncpg.Connection, table: Table, arrays: Sequence[Sequence[Any]]) -> None:
+    if not arrays[0]:
         return
-    arrays = as_arrays(table, rows)
     try:
         await _copy(connection, table, arrays)
     except asyncpg.UniqueViolationError:

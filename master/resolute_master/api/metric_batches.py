@@ -1,0 +1,94 @@
+"""Many reports of one trial in one request (an extension): what a task reports a thousand times a second costs little.
+
+POST /api/v1/trials/{trialId}/metrics/batch
+{"group": "training", "trialRunId": 1, "reports": [{"stepsCompleted": 7, "metrics": {"loss": 0.5}, "reportTime": "..."}]}
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from resolute.errors import InvalidInput
+from resolute.wire.rest.extensions import MetricBatchStored
+from resolute_master.api.authorise import Action
+from resolute_master.api.call import Call, Route
+from resolute_master.api.finders import trial_at
+from resolute_master.api.metrics import EPOCHS, MAX_STEPS, SYSTEM_GROUPS
+from resolute_master.domain.metrics import MetricReport
+from resolute_master.domain.trial import Trial
+from resolute_master.store.base import MetricOutcome
+
+MAX_REPORTS = 5_000
+"""Reports in one request: more gain nothing, and the others would wait for it."""
+
+Steps = Annotated[int, msgspec.Meta(ge=0, le=MAX_STEPS)]
+
+
+class BatchedReport(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """One report; `reportTime` is when the master got it if it is left out."""
+
+    steps_completed: Steps
+    metrics: dict[str, Any]
+    report_time: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+
+
+class MetricBatch(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """Reports of one run for one group."""
+
+    group: str
+    trial_run_id: int
+    reports: list[BatchedReport]
+
+
+_decoder = msgspec.json.Decoder(MetricBatch)
+"""Typed: one pass over the body, and no look at each value in Python."""
+
+
+async def report_batch(call: Call, trial: Trial) -> MetricBatchStored:
+    """Answered when all are durable. Repeats are harmless; a report with other values than before is not stored and named."""
+    try:
+        batch = _decoder.decode(await call.raw())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInput(f"the body is not a batch of reports: {error}") from None
+    _check(batch, trial)
+    now = call.api.clock.now()
+    group, run_id = batch.group, batch.trial_run_id
+    outcomes = await call.api.reporting.metric_batch(
+        [
+            MetricReport(
+                trial_id=trial.id,
+                run_id=run_id,
+                group=group,
+                steps_completed=report.steps_completed,
+                reported_at=report.report_time or now,
+                metrics=report.metrics,
+            )
+            for report in batch.reports
+        ]
+    )
+    conflicts = [
+        report.steps_completed
+        for report, outcome in zip(batch.reports, outcomes, strict=True)
+        if outcome is MetricOutcome.CONFLICT
+    ]
+    return MetricBatchStored(stored=len(outcomes) - len(conflicts), conflicting_steps=tuple(conflicts))
+
+
+def _check(batch: MetricBatch, trial: Trial) -> None:
+    if not batch.group or "." in batch.group or batch.group in SYSTEM_GROUPS:
+        raise InvalidInput(f"group: '{batch.group}' must be a name without a dot, and no group of the machine's own")
+    if not batch.reports or len(batch.reports) > MAX_REPORTS:
+        raise InvalidInput(f"reports: {len(batch.reports)} reports; send 1 to {MAX_REPORTS} in one request")
+    if batch.trial_run_id > trial.run_id or batch.trial_run_id < 0:
+        raise InvalidInput(f"trialRunId: trial {trial.id} is at run {trial.run_id}, not {batch.trial_run_id}")
+    for name in EPOCHS:
+        for report in batch.reports:
+            value = report.metrics.get(name, 0)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise InvalidInput(f"reports.metrics.{name}: {value!r} must be a number; use another name for it")
+
+
+ROUTES = (Route("POST", "/api/v1/trials/{trialId}/metrics/batch", Action.REPORT, trial_at("trialId"), report_batch),)
