@@ -11,6 +11,8 @@ from resolute import logs
 from resolute.clock import Clock
 from resolute.errors import NotFound, PermissionDenied, ResoluteError
 from resolute.wire.agent_link import (
+    LOG_BATCH_LINES,
+    LOG_BATCHES_IN_FLIGHT,
     PROTOCOL_VERSION,
     Acknowledged,
     AgentMessage,
@@ -165,6 +167,11 @@ class AgentSession:
             case LogBatch():
                 # Stored beside the loop: a slow disk must not delay heartbeats. Order is kept by the lines' own keys and by
                 # the agent, which has only a few batches in flight.
+                if len(self._log_tasks) >= LOG_BATCHES_IN_FLIGHT or len(message.lines) > LOG_BATCH_LINES:
+                    raise Closed(
+                        f"a batch of {len(message.lines)} log lines with {len(self._log_tasks)} batches on their way; "
+                        f"the limits are {LOG_BATCH_LINES} and {LOG_BATCHES_IN_FLIGHT}"
+                    )
                 task = asyncio.create_task(self._store_logs(message))
                 self._log_tasks.add(task)
                 task.add_done_callback(self._log_tasks.discard)

@@ -155,7 +155,7 @@ async def test_a_full_writer_makes_its_callers_wait_in_order() -> None:
     await settle()
     waiting = [asyncio.create_task(writer.append([name])) for name in "abc"]
     await settle()
-    assert len(writer._waiting) == 0, "a call was taken in although there was no room"
+    assert writer.unstored == writers.MAX_UNSTORED_ITEMS, "a call was taken in although there was no room"
     disk.gate.set()
     await asyncio.gather(full, *waiting)
     assert [item for batch in disk.batches[1:] for item in batch] == ["a", "b", "c"]
@@ -223,3 +223,56 @@ async def test_a_cancelled_flush_leaves_no_caller_waiting() -> None:
     assert all(call.cancelled() for call in calls)
     disk.gate.set()
     assert await writer.append(["d"]) == ("D",)
+
+
+# ------------------------------------------------------------------------------------------------------------- shares
+
+
+async def test_shares_are_written_in_turn_and_each_in_its_order() -> None:
+    disk = Disk()
+    writer = BatchedWriter(disk.write)
+    disk.gate.clear()
+    calls = await busy_with(writer, ["first"])
+    large = [f"noisy {n}" for n in range(writers.MAX_BATCH_ITEMS)]
+    for number in range(3):
+        calls.append(asyncio.create_task(writer.append([*large, str(number)], share="noisy")))
+    await settle()
+    for number in range(2):
+        calls.append(asyncio.create_task(writer.append([f"quiet {number}"], share="quiet")))
+    await settle()
+    disk.gate.set()
+    await asyncio.gather(*calls)
+    assert [batch[-1] for batch in disk.batches] == ["first", "0", "quiet 0", "1", "quiet 1", "2"]
+
+
+async def test_who_has_nothing_unstored_need_not_wait_for_those_who_have_much() -> None:
+    disk = Disk()
+    writer = BatchedWriter(disk.write)
+    disk.gate.clear()
+    full = ["x"] * writers.MAX_UNSTORED_ITEMS
+    calls = [asyncio.create_task(writer.append(full, share="noisy")) for _ in range(4)]
+    await settle()
+    assert writer.unstored == len(full)
+    calls.append(asyncio.create_task(writer.append(["quiet"], share="quiet")))
+    await settle()
+    assert writer.unstored == len(full) + 1
+    calls.append(asyncio.create_task(writer.append(["more"], share="quiet")))
+    await settle()
+    assert writer.unstored == len(full) + 1  # it has something unstored now: it waits as everybody does
+    disk.gate.set()
+    await asyncio.gather(*calls)
+    assert disk.batches[1] == ["quiet"] and writer.unstored == 0
+
+
+async def test_the_reserve_for_newcomers_ends_too() -> None:
+    disk = Disk()
+    writer = BatchedWriter(disk.write)
+    disk.gate.clear()
+    full = ["x"] * writers.MAX_UNSTORED_ITEMS
+    shares = writers.RESERVED_ITEMS // writers.MAX_UNSTORED_ITEMS + 3
+    calls = [asyncio.create_task(writer.append(full, share=f"task {n}")) for n in range(shares)]
+    await settle()
+    assert writer.unstored == writers.RESERVED_ITEMS
+    disk.gate.set()
+    await asyncio.gather(*calls)
+    assert len(disk.batches) == shares and writer.unstored == 0
