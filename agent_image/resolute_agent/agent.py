@@ -144,12 +144,12 @@ class Agent:
             if self._notices is not None:
                 self._serve("notice watch", self._watch_notices(self._notices))
             while not self._state.over:
-                event = await self._events.get()
+                events = await self._waiting_events()
                 if self._failure is not None:
                     raise self._failure
-                if event is None:
+                if None in events:
                     return None
-                self._handle(event)
+                self._handle(*(event for event in events if event is not None))
             await self._flush()
             return self._state.ending
         finally:
@@ -157,15 +157,29 @@ class Agent:
 
     # ------------------------------------------------------------------------------------------ events and effects
 
-    def _handle(self, event: core.Event) -> None:
-        self._state, effects = core.step(self._state, event, self._clock.now())
+    async def _waiting_events(self) -> list[core.Event | None]:
+        """All that have come; at least one."""
+        events = [await self._events.get()]
+        while not self._events.empty():
+            events.append(self._events.get_nowait())
+        return events
+
+    def _handle(self, *events: core.Event) -> None:
+        """Events that came together are saved together, and before anything that follows from any of them is done."""
+        effects: list[core.Effect] = []
+        for event in events:
+            self._state, more = core.step(self._state, event, self._clock.now())
+            effects += more
+        saves = [effect for effect in effects if isinstance(effect, core.Save)]
+        if saves:
+            self._memory.save(saves[-1].durable)
         for effect in effects:
             self._carry_out(effect)
 
     def _carry_out(self, effect: core.Effect) -> None:
         match effect:
             case core.Save():
-                self._memory.save(effect.durable)
+                pass  # done, with all of its batch
             case core.Send():
                 self._outgoing.put_nowait(effect.message)
             case core.Start():
@@ -216,7 +230,6 @@ class Agent:
         welcome = self._state.welcome
         lease_s = self._lease_left_s(welcome.lease_s if welcome is not None else 0.0)
         context = TaskContext(environment=self._environment(), devices=effect.devices, lease_s=lease_s)
-        self._events.put_nowait(core.Progressed(container_id=spec.container_id, state=ContainerState.STARTING))
         try:
             await self._runtime.start(spec, context)
         except LaunchAborted as error:

@@ -4,7 +4,8 @@
 When the part of the state that must survive a restart has changed, the first effect is `Save`: nothing is sent and
 nothing is started before what it follows from is on disk.
 
-Story of a container: `StartContainer` makes a record (ASSIGNED) and a `Start`; the runtime's `Progressed` moves it on;
+Story of a container: `StartContainer` makes a record and, once its slots are free, a `Start` (STARTING; until then it is
+ASSIGNED); the runtime's `Progressed` moves it on;
 `Exited` asks for its remaining output to be shipped (`DrainLogs`); `LogsDrained` makes the TERMINATED report; the
 master's acknowledgement of that report removes the record (`Forget`) and leaves its last report in a bounded memory, so
 that a late repetition of the start is answered instead of run again.
@@ -133,7 +134,7 @@ def initial(identity: Identity, durable: Durable | None) -> AgentState:
 def step(state: AgentState, event: Event, now: datetime) -> Step:
     """The next state and what to do, in order."""
     after, effects = _apply(state, event, now)
-    after, started = _start_waiting(after)
+    after, started = _start_waiting(after, now)
     effects += started
     if after.ending is not None and not after.over and not any(r.living for r in after.containers.values()):
         after = replace(after, over=True)
@@ -362,7 +363,11 @@ def _start(state: AgentState, spec: ContainerSpec, now: datetime) -> Step:
     if problem:
         refusal = Exit(failure=FailureKind.AGENT_ERROR, message=problem)
         return _report(state, record, ContainerState.TERMINATED, now, exit=refusal)
-    state, effects = _report(state, record, ContainerState.ASSIGNED, now)
+    effects: tuple[Effect, ...] = ()
+    if _slots_held(state, record):  # else it starts in this very step, and its first report says so
+        state, effects = _report(state, record, ContainerState.ASSIGNED, now)
+    else:
+        state = _with(state, record)
     return replace(state, waiting=MappingProxyType({**state.waiting, spec.container_id: spec})), effects
 
 
@@ -387,25 +392,26 @@ def _holds(record: ContainerRecord) -> bool:
     return record.ended is None and record.state is not ContainerState.TERMINATED
 
 
-def _start_waiting(state: AgentState) -> Step:
+def _slots_held(state: AgentState, record: ContainerRecord) -> bool:
+    """Whether another container has some of its slots still."""
+    others = (r for r in state.containers.values() if r.container_id != record.container_id and _holds(r))
+    return any(set(other.slots) & set(record.slots) for other in others)
+
+
+def _start_waiting(state: AgentState, now: datetime) -> Step:
     """Start what was accepted and whose slots are free of containers that are still dying."""
     effects: tuple[Effect, ...] = ()
     for container_id in sorted(state.waiting):
         record = state.containers[container_id]
-        held = {
-            slot
-            for other in state.containers.values()
-            if other.container_id != container_id and _holds(other)
-            for slot in other.slots
-        }
         spec = state.waiting[container_id]
         devices = tuple(device for device in state.identity.devices if device.index in record.slots)
         # With a device that was lost meanwhile it is never started: the master ends it when it hears of the loss.
-        if held & set(record.slots) or len(devices) < len(record.slots):
+        if _slots_held(state, record) or len(devices) < len(record.slots):
             continue
         remaining = {key: value for key, value in state.waiting.items() if key != container_id}
-        state = replace(_with(state, replace(record, launched=True)), waiting=MappingProxyType(remaining))
-        effects += (Start(spec=spec, devices=devices),)
+        state = replace(state, waiting=MappingProxyType(remaining))
+        state, told = _report(state, replace(record, launched=True), ContainerState.STARTING, now)
+        effects += (*told, Start(spec=spec, devices=devices))
     return state, effects
 
 

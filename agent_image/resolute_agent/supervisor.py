@@ -5,6 +5,7 @@ output to append-only files, ends it when its lease runs out, when it is told to
 process of it behind, and records how it ended. It does not depend on the agent's life: everything is said through
 files in the container's directory, each replaced as a whole.
 
+    spec.json        whose container it is (the runtime's own; synced to the disk before the end is written)
     launch.json      what to run (written by the runtime before): `argv`, or at once `module` if it is in memory already
     lease            "<until> <grace>": until when the task may live, in seconds of the boot-time clock, and how long
                      before that it is asked to end; prolonged by the agent
@@ -44,7 +45,8 @@ from resolute_agent.kernel import (
     private_root,
 )
 
-LAUNCH, LEASE, KILL, SUPERVISOR, TASK, EXIT = (
+SPEC, LAUNCH, LEASE, KILL, SUPERVISOR, TASK, EXIT = (
+    "spec.json",
     "launch.json",
     "lease",
     "kill.json",
@@ -136,6 +138,16 @@ def write_whole(path: str, data: bytes, *, durable: bool = True) -> None:
     finally:
         os.close(descriptor)
     os.replace(partial, path)
+
+
+def sync(path: str) -> None:
+    """Put a file that exists, its name included, on the disk."""
+    for synced in (path, os.path.dirname(path)):
+        descriptor = os.open(synced, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def read_json(path: str) -> Any:
@@ -466,6 +478,8 @@ class Supervisor:
             os.fsync(stream.file)
 
     def finish(self, code: int | None, reason: str, message: str) -> None:
+        """Synced together with what the agent needs to tell whose end it is; a start waits for no disk."""
+        sync(self.path(SPEC))
         end = {"code": code, "reason": reason, "message": message.strip()}
         write_whole(self.path(EXIT), json.dumps(end).encode())
 

@@ -34,7 +34,7 @@ from resolute_agent.runtimes.stamps import StampReader
 from resolute_agent.runtimes.starting import Forkserver
 from resolute_agent.state import Found
 
-SPEC, OFFSETS = "spec.json", "offsets.json"
+SPEC, OFFSETS = supervisor.SPEC, "offsets.json"
 NOTICE, NOTICE_PID = "notice.json", "notice.pid"
 
 PARALLEL_STARTS_PER_CPU = 2
@@ -146,7 +146,10 @@ class ProcessRuntime:
             await asyncio.to_thread(self._end_of, home)
 
     def _prepare(self, home: Path, spec: ContainerSpec, context: TaskContext) -> None:
-        """The container's directory, complete before anything runs; the launch file last."""
+        """The container's directory, complete before anything runs; the launch file last.
+
+        Nothing of it waits for the disk: what a power cut loses, no process has outlived. See `supervisor.finish`.
+        """
         _make_folders(home)
         for host, _ in spec.shared_directories:
             try:
@@ -168,10 +171,10 @@ class ProcessRuntime:
             task_id=spec.task_id,
             slots=tuple(sorted(spec.slots)),
         )
-        supervisor.write_whole(str(home / SPEC), msgspec.json.encode(found))
+        supervisor.write_whole(str(home / SPEC), msgspec.json.encode(found), durable=False)
         self._write_lease(spec.container_id, context.lease_s)
         launch = self._launch(home, spec, context)
-        supervisor.write_whole(str(home / supervisor.LAUNCH), json.dumps(launch).encode())
+        supervisor.write_whole(str(home / supervisor.LAUNCH), json.dumps(launch).encode(), durable=False)
 
     def _launch(self, home: Path, spec: ContainerSpec, context: TaskContext) -> dict[str, Any]:
         """What the supervisor is told: see `launch.json` there."""
@@ -234,7 +237,12 @@ class ProcessRuntime:
             if self._supervisor(home) is None:
                 await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
                 return None
-        item = msgspec.json.decode((home / SPEC).read_bytes(), type=Found)
+        try:
+            item = msgspec.json.decode((home / SPEC).read_bytes(), type=Found)
+        except (FileNotFoundError, msgspec.DecodeError):
+            # Lost with the machine's power while the task ran: its end was not written either.
+            await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
+            return None
         process = self._supervisor(home)
         if process is not None and processes.is_alive(*process):
             return item

@@ -1,8 +1,9 @@
 """`python -m resolute.launch`: the command of every container.
 
-First stage: fetch the context, write the info files, report the accelerators. Then `startup-hook.sh`, if the context
-has one, is sourced by a shell that turns into the second stage, so that what it exports is there afterwards. Second
-stage: meet the other containers, prove that checkpoints can be stored, run the entrypoint and end with its exit code.
+First stage: fetch the context, write the info files. Then `startup-hook.sh`, if the context has one, is sourced by a
+shell that turns into the second stage, so that what it exports is there afterwards. Second stage: meet the other
+containers, prove that checkpoints can be stored, run the entrypoint, report the accelerators beside it, and end with its
+exit code.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Refused(ResoluteError):
 
 
 def prepare(info: TaskInfo) -> None:
-    """Everything before the user's hook: code, info files, accelerators. Ends in the working directory."""
+    """Everything before the user's hook: code and info files. Ends in the working directory."""
     with_default = info.workdir == info.run_dir / "workdir"
     if with_default:
         info.workdir.mkdir(parents=True, exist_ok=True)
@@ -76,9 +77,7 @@ def prepare(info: TaskInfo) -> None:
         count = context_dir.unpack(answer.get("b64Tgz") or "", (info.workdir, info.model_dir))
         logger.info("%s of %s: %d files of code", info.task_type.lower(), info.task_id, count)
         if info.task_type is TaskType.TRIAL:
-            gpu_uuids = visible_gpus(environment())
-            info_files.write_resources(info, gpu_uuids)
-            report_accelerators(session, info, gpu_uuids)
+            info_files.write_resources(info, visible_gpus(environment()))
     finally:
         session.close()
 
@@ -115,7 +114,7 @@ def start(info: TaskInfo, given: list[str]) -> int:
         logger.info("configuration: %s", json.dumps(masked(info.trial.config)))
         task_storage(info, info.trial.config.get("checkpoint_storage") or {}).check_writable()
     os.chdir(info.workdir)
-    return child.run(command, task_environment(info))
+    return child.run(command, task_environment(info), meanwhile=lambda: tell_accelerators(info))
 
 
 def refuse_released_harness(info: TaskInfo, command: list[str]) -> None:
@@ -145,6 +144,19 @@ def rendezvous(session: Session, info: TaskInfo) -> RendezvousInfo:
             container_rank=int(answer["rank"]),
             container_slot_counts=tuple(int(count) for count in answer["slots"]),
         )
+
+
+def tell_accelerators(info: TaskInfo) -> None:
+    """Report which accelerators the task has: for people who look, so the program neither waits for it nor depends on it."""
+    if info.task_type is not TaskType.TRIAL:
+        return
+    session = Session.for_task(info)
+    try:
+        report_accelerators(session, info, visible_gpus(environment()))
+    except ResoluteError as error:
+        logger.warning("the accelerators of this task are not known to the master: %s", error)
+    finally:
+        session.close()
 
 
 def report_accelerators(session: Session, info: TaskInfo, gpu_uuids: list[str]) -> None:

@@ -7,10 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+LINGER_S = 2.0
+"""A command that has ended waits so long for what runs beside it."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -37,8 +40,11 @@ def die_with_parent() -> Callable[[], None] | None:
     return ask_kernel
 
 
-def run(command: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Run to the end and return the exit code; 126 and 127 when the command cannot be started, as a shell would."""
+def run(command: Sequence[str], environ: Mapping[str, str], *, meanwhile: Callable[[], None] = lambda: None) -> int:
+    """Run to the end and return the exit code; 126 and 127 when the command cannot be started, as a shell would.
+
+    `meanwhile` runs in a thread beside the command; it must not raise, and is not waited for longer than `LINGER_S`.
+    """
     child: subprocess.Popen[bytes] | None = None
     early: list[int] = []
 
@@ -61,4 +67,8 @@ def run(command: Sequence[str], environ: Mapping[str, str]) -> int:
         return 126
     for number in early:
         child.send_signal(number)
-    return exit_code_of(child.wait())
+    beside = threading.Thread(target=meanwhile, daemon=True)
+    beside.start()
+    code = exit_code_of(child.wait())
+    beside.join(LINGER_S)
+    return code

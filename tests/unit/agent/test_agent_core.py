@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from resolute.wire.agent_link import (
+    LOG_BATCH_LINES,
     LOG_BATCHES_IN_FLIGHT,
     Device,
     KillContainer,
@@ -26,7 +28,7 @@ from support.agent_memory_master import EPOCH, World
 from support.agent_scripts import a_container
 from support.agent_virtual import run_virtually
 
-STORY = [ContainerState.ASSIGNED, ContainerState.STARTING, ContainerState.RUNNING, ContainerState.TERMINATED]
+STORY = [ContainerState.STARTING, ContainerState.RUNNING, ContainerState.TERMINATED]
 
 
 def virtually(scenario: Callable[[World], Awaitable[None]], **setup: Any) -> None:
@@ -71,6 +73,44 @@ def test_output_is_not_read_further_than_the_master_stores() -> None:
         world.master.cut()  # what was sent and not stored is sent again over the next connection
         await world.until(lambda: len(world.master.lines) >= 20_000)
         assert [line.log for line in world.master.lines] == [f"line {n}\n" for n in range(20_000)]
+
+    virtually(scenario)
+
+
+def test_a_container_that_writes_much_holds_up_no_other() -> None:
+    async def scenario(world: World) -> None:
+        world.master.stores_logs = False
+        start(world, "log 50000 lines; run 600s", "noisy")
+        await asyncio.sleep(60)
+        full = len(world.master.batches)
+        assert full == LOG_BATCHES_IN_FLIGHT
+        start(world, "log 3 lines; run 600s", "quiet")
+        await asyncio.sleep(60)
+        world.master.stores_logs = True
+        world.master.cut()
+        await world.until(lambda: len(world.master.lines) >= 50_003)
+        # Behind what was sent already, in the first batch that was closed since then.
+        sent = list({batch.batch: batch for batch in world.master.batches}.values())
+        assert all({line.container_id for line in batch.lines} == {"noisy"} for batch in sent[:full])
+        assert [line.log for line in sent[full].lines if line.container_id == "quiet"] == [
+            f"line {n}\n" for n in range(3)
+        ]
+        for name, count in (("noisy", 50_000), ("quiet", 3)):
+            lines = [line.log for line in world.master.lines if line.container_id == name]
+            assert lines == [f"line {n}\n" for n in range(count)]
+
+    virtually(scenario)
+
+
+def test_containers_share_each_batch_evenly() -> None:
+    async def scenario(world: World) -> None:
+        world.master.stores_logs = False
+        for name in ("a", "b", "c", "d"):
+            start(world, "log 5000 lines; run 600s", name)
+        await asyncio.sleep(60)
+        (*_, last) = world.master.batches
+        counts = Counter(line.container_id for line in last.lines)
+        assert len(last.lines) == LOG_BATCH_LINES and set(counts.values()) == {LOG_BATCH_LINES // 4}
 
     virtually(scenario)
 
@@ -323,14 +363,14 @@ def test_a_gpu_that_is_gone_after_a_cut_is_told_on_a_new_link_and_the_others_kee
 
     async def scenario(world: World) -> None:
         start(world, "run 600s")
-        await world.until(lambda: world.master.states("c1") == STORY[:3])
+        await world.until(lambda: world.master.states("c1") == STORY[:2])
         assert machine.looks == 0
         machine.devices = (replace(device(1), index=0),)  # the driver counts anew
         world.master.cut()
         await world.until(lambda: len(world.master.hellos) == 3)
         assert [hello.devices for hello in world.master.hellos] == [(device(0), device(1))] * 2 + [(device(1),)]
         await asyncio.sleep(60)
-        assert (machine.looks, len(world.master.hellos), world.master.states("c1")) == (2, 3, STORY[:3])
+        assert (machine.looks, len(world.master.hellos), world.master.states("c1")) == (2, 3, STORY[:2])
 
     virtually(scenario, look_again=machine.look, devices=(device(0), device(1)))
 

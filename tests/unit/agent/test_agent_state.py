@@ -99,7 +99,7 @@ def test_a_start_is_saved_then_answered_then_carried_out() -> None:
     assert [type(effect) for effect in told.effects] == [core.Save, core.Send, core.Start]
     (begun,) = told.of(core.Start)
     assert isinstance(begun, core.Start) and [device.index for device in begun.devices] == [1]
-    assert [report.state for report in told.reports()] == [ContainerState.ASSIGNED]
+    assert [report.state for report in told.reports()] == [ContainerState.STARTING]
 
 
 def test_a_repeated_start_is_answered_and_not_carried_out_again() -> None:
