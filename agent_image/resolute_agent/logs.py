@@ -2,7 +2,8 @@
 
 `LineSplitter` and `parse_line` are pure. `LogShipper` reads the output of every attached container from where it was
 last stored, keeps at most `LOG_BATCHES_IN_FLIGHT` batches that the master has not stored yet, and reads no further
-while they are: the output stays in its files. What it sends can be sent again: a line is keyed by its container,
+while they are: the output stays in its files. A batch is filled from all containers in turn, so one that writes much
+holds up no other. What it sends can be sent again: a line is keyed by its container,
 stream and byte offset, and splitting from a stored offset gives the same lines.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -28,6 +30,10 @@ FLUSH_S = 0.25
 """A line waits at most this long for company."""
 
 READ_BYTES = 64 * 1024
+
+PENDING_LINES = LOG_BATCH_LINES
+PENDING_BYTES = 256 * 1024
+"""Of one container so much is kept in memory beyond what was read in one go; the rest stays in its files."""
 
 _BREAK = re.compile(rb"[\r\n]")
 _RANK = re.compile(r"\[rank=(\d{1,9})\] ")
@@ -133,9 +139,12 @@ class _Source:
     allocation_id: str
     task_id: str
     stored: dict[str, int]
+    pending: deque[_Pending] = field(default_factory=deque)
+    pending_bytes: int = 0
     outstanding: int = 0
     read_all: bool = False
     drained: asyncio.Event = field(default_factory=asyncio.Event)
+    room: asyncio.Event = field(default_factory=asyncio.Event)
     reader: asyncio.Task[None] | None = None
 
 
@@ -161,7 +170,7 @@ class LogShipper:
         self._clock = clock
         self._send = send
         self._sources: dict[str, _Source] = {}
-        self._pending: list[_Pending] = []
+        self._pending_lines = 0
         self._pending_bytes = 0
         self._in_flight: dict[int, _InFlight] = {}
         self._next_batch = 1
@@ -187,8 +196,7 @@ class LogShipper:
         if source is None:
             return
         await _cancel(source.reader)
-        self._pending = [pending for pending in self._pending if pending.source is not source]
-        self._measure()
+        self._take(source, len(source.pending))
 
     async def drain(self, container_id: str, limit_s: float) -> bool:
         """Wait until all output of an ended container is stored, for `limit_s` of time with a link. True when it is."""
@@ -236,13 +244,13 @@ class LogShipper:
             if self._sources.get(container_id) is source:
                 self._runtime.save_offsets(container_id, source.stored)
             self._check_drained(source)
-        self._measure()
+        self._room.set()
 
     async def run(self) -> None:
         """Close and send batches until cancelled."""
         while True:
             await self._filled.wait()
-            if len(self._pending) < LOG_BATCH_LINES and self._pending_bytes < BATCH_BYTES:
+            if self._pending_lines < LOG_BATCH_LINES and self._pending_bytes < BATCH_BYTES:
                 await asyncio.sleep(FLUSH_S)
             while len(self._in_flight) >= LOG_BATCHES_IN_FLIGHT:
                 self._room.clear()
@@ -297,41 +305,54 @@ class LogShipper:
         )
 
     async def _add(self, source: _Source, lines: list[_Pending]) -> None:
-        """Queue lines, then wait while there are too many."""
-        for pending in lines:
-            source.outstanding += 1
-            self._pending.append(pending)
-            self._pending_bytes += len(pending.line.log)
-        self._measure_filled()
-        while len(self._pending) >= 2 * LOG_BATCH_LINES or self._pending_bytes >= 2 * BATCH_BYTES:
-            self._room.clear()
-            await self._room.wait()
+        """Queue lines, then wait while there are too many of this container."""
+        source.pending.extend(lines)
+        source.outstanding += len(lines)
+        size = sum(len(pending.line.log) for pending in lines)
+        source.pending_bytes += size
+        self._pending_lines += len(lines)
+        self._pending_bytes += size
+        if lines:
+            self._filled.set()
+        while len(source.pending) >= PENDING_LINES or source.pending_bytes >= PENDING_BYTES:
+            source.room.clear()
+            await source.room.wait()
+
+    def _take(self, source: _Source, count: int, size: int | None = None) -> list[_Pending]:
+        """At most so many of its oldest lines, until they have `size` bytes."""
+        taken: list[_Pending] = []
+        taken_bytes = 0
+        while source.pending and len(taken) < count and (size is None or taken_bytes < size):
+            taken.append(source.pending.popleft())
+            taken_bytes += len(taken[-1].line.log)
+        source.pending_bytes -= taken_bytes
+        self._pending_lines -= len(taken)
+        self._pending_bytes -= taken_bytes
+        source.room.set()
+        if not self._pending_lines:
+            self._filled.clear()
+        return taken
 
     def _close_batch(self) -> None:
-        taken = 0
+        """Send a batch: from each container its part, and what others leave over."""
+        lines: list[_Pending] = []
         size = 0
-        while taken < min(len(self._pending), LOG_BATCH_LINES) and size < BATCH_BYTES:
-            size += len(self._pending[taken].line.log)
-            taken += 1
-        lines, self._pending = self._pending[:taken], self._pending[taken:]
+        waiting = [source for source in self._sources.values() if source.pending]
+        while waiting and len(lines) < LOG_BATCH_LINES and size < BATCH_BYTES:
+            part = max(1, (LOG_BATCH_LINES - len(lines)) // len(waiting))
+            for source in waiting:
+                taken = self._take(
+                    source, min(part, LOG_BATCH_LINES - len(lines)), max(1, (BATCH_BYTES - size) // len(waiting))
+                )
+                lines += taken
+                size += sum(len(pending.line.log) for pending in taken)
+            waiting = [source for source in waiting if source.pending]
         if lines:
             batch = LogBatch(batch=self._next_batch, lines=tuple(pending.line for pending in lines))
             self._next_batch += 1
             self._in_flight[batch.batch] = _InFlight(batch=batch, lines=lines)
             if self._up.is_set():
                 self._send(batch)
-        self._measure()
-
-    def _measure(self) -> None:
-        self._pending_bytes = sum(len(pending.line.log) for pending in self._pending)
-        self._measure_filled()
-        self._room.set()
-
-    def _measure_filled(self) -> None:
-        if self._pending:
-            self._filled.set()
-        else:
-            self._filled.clear()
 
     def _check_drained(self, source: _Source) -> None:
         if source.read_all and source.outstanding == 0:
