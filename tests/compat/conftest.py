@@ -1,4 +1,8 @@
-"""A real master with machines of the local cloud, and the released client beside it."""
+"""A real master with machines of the local cloud, and the released client beside it.
+
+All tests here share one cluster, and one file in which the released client's own process notes what it could read; the last
+test holds that against the page of the documentation.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,18 @@ import pytest
 from support.api_released import ReleasedDet
 from support.live import PASSWORD, LiveCluster
 
+LAST = "test_api_coverage.py"
 
-@pytest.fixture(scope="module")
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Evidence is complete when the others of this directory have run."""
+    here = [number for number, item in enumerate(items) if item.path.parent == Path(__file__).parent]
+    ordered = sorted((items[number] for number in here), key=lambda item: item.path.name == LAST)
+    for number, item in zip(here, ordered, strict=True):
+        items[number] = item
+
+
+@pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
     made = LiveCluster(tmp_path_factory.mktemp("compat"), pool={"provider": {
         "type": "local", "slots_per_instance": 1, "max_instances": 2, "max_idle_agent_period": "30s",
@@ -24,6 +38,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
     assert made.left_over() == []
 
 
+@pytest.fixture(scope="session")
+def evidence(cluster: LiveCluster) -> Path:
+    """Where tasks can write, too."""
+    return cluster.storage / "accepted.jsonl"
+
+
 @pytest.fixture
-def det(cluster: LiveCluster, tmp_path: Path) -> ReleasedDet:
-    return ReleasedDet(tmp_path / "home", cluster.url, "determined", PASSWORD)
+def det(cluster: LiveCluster, evidence: Path, tmp_path: Path) -> ReleasedDet:
+    return ReleasedDet(tmp_path / "home", cluster.url, "determined", PASSWORD, evidence=evidence)
+
+
+@pytest.fixture
+def admin(cluster: LiveCluster, evidence: Path, tmp_path: Path) -> ReleasedDet:
+    return ReleasedDet(tmp_path / "admin", cluster.url, "admin", PASSWORD, evidence=evidence)

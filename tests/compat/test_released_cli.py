@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from support.api_released import ReleasedDet
+from support.api_released import ReleasedDet, created
 from support.live import PASSWORD, LiveCluster, until
 
 pytestmark = [pytest.mark.needs("determined"), pytest.mark.needs("namespaces")]
@@ -29,12 +30,6 @@ def context(tmp_path: Path) -> Path:
     return directory
 
 
-def created(printed: str) -> str:
-    """The id in what `experiment create` says."""
-    line = next(line for line in printed.splitlines() if line.startswith("Created experiment "))
-    return line.removeprefix("Created experiment ").strip()
-
-
 def test_login_and_who_it_is(det: ReleasedDet, cluster: LiveCluster, tmp_path: Path) -> None:
     assert "determined" in det("user", "whoami")
     assert "admin" in det("user", "list")
@@ -54,7 +49,7 @@ def test_an_experiment_is_created_and_followed_to_its_end(det: ReleasedDet, cont
     id_ = created(printed)
     assert "COMPLETED" in det("experiment", "describe", id_)
     assert id_ in det("experiment", "list")
-    assert det("experiment", "wait", id_)
+    det("experiment", "wait", id_)
     logs = det("experiment", "logs", id_)
     assert "hello from the code" in logs and "|| INFO: the end" in logs
     trial = det("experiment", "list-trials", id_, "--csv").splitlines()[-1].split(",")[0]
@@ -96,3 +91,130 @@ def test_the_lists_of_every_day(det: ReleasedDet, context: Path) -> None:
     det("experiment", "kill", id_)
     until("it has ended", lambda: "CANCELED" in det("experiment", "describe", id_))
     assert "1" in det("preview-search", str(context / "const.yaml"))
+
+
+def ended(det: ReleasedDet, id_: str, state: str) -> None:
+    until(f"experiment {id_} is {state}", lambda: state in det("experiment", "describe", id_))
+
+
+def sleeping(det: ReleasedDet, context: Path, *more: str) -> str:
+    """An experiment that does nothing for long."""
+    file = context / "const.yaml"
+    file.write_text(file.read_text().replace("sleep 0.5", "sleep 600"))
+    return created(det("experiment", "create", str(file), str(context), *more))
+
+
+def test_people_are_managed(det: ReleasedDet, admin: ReleasedDet, cluster: LiveCluster, tmp_path: Path) -> None:
+    admin("user", "create", "user1", "--password", "Secret-Word-1")
+    assert "exists already" in admin("user", "create", "user1", "--password", "Secret-Word-1", code=1)
+    assert "may not create users" in det("user", "create", "user2", "--password", "Secret-Word-1", code=1)
+    admin("user", "rename", "user1", "user2")
+    admin("user", "edit", "user2", "--display-name", "The Second")
+    assert "The Second" in admin("user", "list")
+    admin("user", "change-password", "user2", typed="Secret-Word-2\nSecret-Word-2\n")
+    second = ReleasedDet(tmp_path / "second", cluster.url, "user2", "Secret-Word-2")
+    assert "user2" in second("user", "whoami")
+    admin("user", "deactivate", "user2")
+    assert second.run("user", "whoami").returncode != 0
+    admin("user", "activate", "user2")
+    assert "token" not in second("user", "login", "user2", typed="Secret-Word-2\n")
+    assert "user2" in second("user", "whoami")
+    det("user", "whoami")
+    det("user", "logout")
+
+
+def test_an_experiment_is_changed_while_it_lives(det: ReleasedDet, context: Path) -> None:
+    id_ = sleeping(det, context)
+    for what, value in (
+        ("name", "renamed"), ("description", "for the night"), ("max-slots", "1"), ("weight", "2.5"), ("priority", "7"),
+    ):  # fmt: skip
+        det("experiment", "set", what, id_, value)
+    det("experiment", "label", "add", id_, "first")
+    det("experiment", "label", "remove", id_, "first")
+    config = det("experiment", "config", id_)
+    assert "priority: 7" in config and "weight: 2.5" in config and "max_slots: 1" in config
+    job = next(line.split("|")[1].strip() for line in det("job", "list").splitlines() if "renamed" in line)
+    det("job", "update", job, "--priority", "9")
+    assert "priority: 9" in det("experiment", "config", id_)
+    assert "priority: 100" in det("job", "update", job, "--priority", "100", code=1)
+    det("experiment", "pause", id_)
+    ended(det, id_, "PAUSED")
+    det("experiment", "activate", id_)
+    det("experiment", "move", id_, "Uncategorized", "Uncategorized")
+    trial = det("experiment", "list-trials", id_, "--csv").splitlines()[-1].split(",")[0]
+    det("trial", "kill", trial)
+    ended(det, id_, "CANCELED")
+    det("experiment", "set", "log-retention", id_, "--days", "0")
+    det("trial", "set", "log-retention", trial, "--forever")
+    assert "numDays: 40000" in det("experiment", "set", "log-retention", id_, "--days", "40000", code=1)
+    other = sleeping(det, context, "--paused")
+    det("experiment", "cancel", other)
+    ended(det, other, "CANCELED")
+
+
+def test_machines_are_taken_out_of_service(det: ReleasedDet, context: Path) -> None:
+    id_ = sleeping(det, context)
+    until("it runs", lambda: "RUNNING" in det("experiment", "describe", id_))
+    rows = [line.split("|") for line in det("slot", "list").splitlines() if id_ in line]
+    agent = rows[0][1].strip()
+    assert agent in det("task", "list") or agent in det("agent", "list")
+    task = next(iter(json.loads(det("task", "list", "--json")).values()))["taskId"]
+    assert "placed on" in det("task", "logs", task)
+    det("agent", "disable", agent, "--drain")
+    assert "true" in next(line for line in det("agent", "list").splitlines() if agent in line).lower()
+    det("agent", "enable", agent)
+    det("slot", "disable", agent, "0")
+    det("slot", "enable", agent, "0")
+    assert "not found" in det("agent", "disable", "nobody", code=1)
+    det("experiment", "kill", id_)
+    ended(det, id_, "CANCELED")
+
+
+def test_templates_fill_what_a_configuration_leaves_out(det: ReleasedDet, context: Path, tmp_path: Path) -> None:
+    file = tmp_path / "template.yaml"
+    file.write_text("description: from a template\nmax_restarts: 4\n")
+    det("template", "set", "base1", str(file))
+    file.write_text("description: from the changed template\n")
+    det("template", "set", "base1", str(file))
+    det("template", "create", "base2", str(file))
+    assert "base1" in det("template", "list") and "changed" in det("template", "describe", "base1")
+    printed = det("experiment", "create", str(context / "const.yaml"), str(context), "--template", "base1", "--paused")
+    assert "from the changed template" in det("experiment", "config", created(printed))
+    det("experiment", "kill", created(printed))
+    det("template", "remove", "base2")
+    file.write_text("max_restart: 4\n")
+    refused = det("template", "set", "base1", str(file), code=1)
+    assert "max_restart" in refused and "max_restarts" in refused
+
+
+def test_the_master_tells_about_itself(det: ReleasedDet, admin: ReleasedDet) -> None:
+    assert "cluster_name" in admin("master", "config", "show")
+    assert "may not see the master's configuration" in det("master", "config", "show", code=1)
+    admin("master", "config", "set", "--log.level", "DEBUG")
+    admin("master", "config", "set", "--log.level", "INFO")
+    assert det("master", "logs", "--tail", "3").strip()
+    assert "Uncategorized" in det("workspace", "describe", "Uncategorized")
+    assert "Uncategorized" in det("project", "list", "Uncategorized")
+    version = det("version")
+    assert "0.38.1" in version and "Consider upgrading" not in det("user", "whoami")
+    assert "resolute_version" in version
+    assert "emoved" in admin("task", "cleanup-logs")
+    assert "may not remove old logs" in det("task", "cleanup-logs", code=1)
+
+
+def test_bad_input_is_told_by_every_command(det: ReleasedDet, context: Path) -> None:
+    uuid = "00000000-0000-4000-8000-000000000009"
+    for command, said in (
+        (("experiment", "pause", "999"), "experiment '999' not found"),
+        (("experiment", "delete", "--yes", "999"), "experiment '999' not found"),
+        (("trial", "describe", "999"), "trial '999' not found"),
+        (("trial", "logs", "999"), "trial '999' not found"),
+        (("checkpoint", "describe", uuid), f"checkpoint '{uuid}' not found"),
+        (("template", "describe", "nothing"), "template 'nothing' not found"),
+        (("user", "rename", "nobody", "other"), "nobody"),
+        (("task", "logs", "none"), "none"),
+    ):
+        refused = det(*command, code=1)
+        assert said in refused, (command, refused)
+    (context / "const.yaml").write_text("nmae: x\nentrypoint: run\nsearcher: {name: single, metric: loss}\n")
+    assert "nmae" in det("preview-search", str(context / "const.yaml"), code=1)

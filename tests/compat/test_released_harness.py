@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from resolute.wire.rest.checkpoints import GetCheckpointsQuery
-from support.api_released import PYTHON, ReleasedDet
+from support.api_released import COMPAT, PYTHON, RECORDER, ReleasedDet, created
 from support.live import LiveCluster, until
 
 pytestmark = [pytest.mark.needs("determined"), pytest.mark.needs("namespaces")]
@@ -52,7 +53,7 @@ def test_a_trial_is_preempted_and_goes_on(det: ReleasedDet, cluster: LiveCluster
     assert set(saved.resources) == {"state.json", "metadata.json"}
 
     det("experiment", "activate", id_)
-    assert det("experiment", "wait", id_)
+    det("experiment", "wait", id_)
     logs = det("experiment", "logs", id_)
     assert f"preempted at step {resumed}" in logs
     assert f"run 2 begins at step {resumed}" in logs
@@ -82,5 +83,77 @@ def test_two_tasks_of_the_released_harness_run_at_once(det: ReleasedDet, cluster
     states = [client.get_experiment(int(id_)).state for id_ in ids]
     assert states == ["RUNNING", "RUNNING"]
     for id_ in ids:
-        assert det("experiment", "wait", id_)
+        det("experiment", "wait", id_)
         assert f"finished at step {STEPS}" in det("experiment", "logs", id_)
+
+
+def recorded(evidence: Path) -> str:
+    """The beginning of a command line under which the released client notes what it could read."""
+    return f"RECORD_ACCEPTED={evidence} PYTHONPATH={RECORDER}:$PYTHONPATH {PYTHON}"
+
+
+def ended(cluster: LiveCluster, id_: int) -> str:
+    """The state in which it ended; `det experiment wait` looks every five seconds only."""
+
+    def state() -> str | None:
+        shown = cluster.client.get_experiment(id_).state
+        return shown if shown in ("COMPLETED", "ERROR", "CANCELED") else None
+
+    return until(f"experiment {id_} ends", state)
+
+
+def submit(det: ReleasedDet, context: Path, script: str, evidence: Path, **changes: Any) -> int:
+    """Runs the script as a trial, to its end."""
+    shutil.copy(COMPAT / script, context)
+    config = {**json.loads((context / "config.json").read_text()), **changes}
+    config["entrypoint"] = f"{recorded(evidence)} {script}"
+    (context / "config.json").write_text(json.dumps(config))
+    return int(created(det("experiment", "create", str(context / "config.json"), str(context))))
+
+
+def test_the_harness_makes_every_call_it_has(
+    det: ReleasedDet, cluster: LiveCluster, context: Path, evidence: Path
+) -> None:
+    client = cluster.client
+    first = submit(det, context, "released_trial.py", evidence, hyperparameters={"steps": 2})
+    assert ended(cluster, first) == "COMPLETED"
+    (trial,) = client.experiments.trials(first)
+    (used,) = client.trials.checkpoints(trial.id, GetCheckpointsQuery())
+    id_ = submit(det, context, "released_calls.py", evidence, hyperparameters={"uses": used.uuid})
+    state = ended(cluster, id_)
+    logs = det("experiment", "logs", str(id_))
+    assert state == "COMPLETED" and "every call was answered" in logs, logs
+    assert "posted by the bindings" in logs
+    (trial,) = client.experiments.trials(id_)
+    shown = client.trials.get(trial.id)
+    assert (shown.total_batches_processed, shown.metadata, shown.runner_state) == (3, {"colour": "blue"}, "reporting")
+    saved = client.trials.checkpoints(trial.id, GetCheckpointsQuery())
+    assert [set(c.resources) for c in saved] == [{"state.json", "big.bin", "metadata.json"}]
+    linked = det("trial", "describe", str(trial.id), "--json")
+    assert json.loads(linked)["trial"]["id"] == trial.id
+    events = cluster.storage / client.cluster.info().cluster_id / "tensorboard" / "experiment" / str(id_)
+    assert list(events.rglob("*tfevents*"))
+    det("experiment", "delete-tb-files", str(id_))
+    until("the TensorBoard files are gone", lambda: not events.exists())
+
+
+def test_a_gang_of_the_harness_saves_together(
+    det: ReleasedDet, cluster: LiveCluster, context: Path, evidence: Path
+) -> None:
+    id_ = submit(det, context, "released_gang.py", evidence, resources={"slots_per_trial": 2})
+    state = ended(cluster, id_)
+    logs = det("experiment", "logs", str(id_))
+    assert state == "COMPLETED", logs
+    assert "rank 0 of 2 saved" in logs and "rank 1 of 2 saved" in logs
+    (trial,) = cluster.client.experiments.trials(id_)
+    (saved,) = cluster.client.trials.checkpoints(trial.id, GetCheckpointsQuery())
+    assert set(saved.resources) - {"metadata.json"} == {"rank0", "rank1"}
+
+
+def test_a_trial_that_finds_its_point_invalid_says_so(
+    det: ReleasedDet, cluster: LiveCluster, context: Path, evidence: Path
+) -> None:
+    id_ = submit(det, context, "released_invalid.py", evidence)
+    assert ended(cluster, id_) == "COMPLETED"
+    logs = det("experiment", "logs", str(id_))
+    assert "told" in logs and "reports invalid hyperparameters" in logs

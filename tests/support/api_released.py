@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 ENVIRONMENT = Path(__file__).resolve().parent.parent.parent / ".venv-compat"
 PYTHON = ENVIRONMENT / "bin" / "python"
+COMPAT = Path(__file__).resolve().parent.parent / "compat"
+RECORDER = COMPAT / "recorder"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """One answer that the released client could read: of an operation, or of a request outside of `/api/v1`."""
+
+    by: str
+    operation: str = ""
+    method: str = ""
+    path: str = ""
+
+
+def accepted(evidence: Path) -> set[Accepted]:
+    """What the recorder has noted so far, each once."""
+    lines = evidence.read_text().splitlines() if evidence.exists() else []
+    return {Accepted(**json.loads(line)) for line in lines}
 
 
 class ReleasedDet:
-    """`det(...)` runs a command of the released client that must end with `code`, and gives what it printed."""
+    """`det(...)` runs a command of the released client that must end with `code`, and gives what it printed.
 
-    def __init__(self, home: Path, master: str, user: str, password: str) -> None:
+    With `evidence`, the answers that it could read are noted in that file.
+    """
+
+    def __init__(self, home: Path, master: str, user: str, password: str, *, evidence: Path | None = None) -> None:
         home.mkdir(parents=True, exist_ok=True)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("DET_", "XDG_", "PYTHON"))}
+        recording = {"PYTHONPATH": str(RECORDER), "RECORD_ACCEPTED": str(evidence)} if evidence is not None else {}
         self._home = home
         self._environ = {
             **kept,
+            **recording,
             "HOME": str(home),
             "DET_MASTER": master,
             "DET_USER": user,
@@ -29,20 +54,32 @@ class ReleasedDet:
             "PYTHONUNBUFFERED": "1",
         }
 
-    def run(self, *arguments: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, typed: str = "", timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
+        """`typed` is what a person answers to its questions."""
+        return self._run([str(ENVIRONMENT / "bin" / "det"), *arguments], typed, timeout_s)
+
+    def script(self, file: Path, *arguments: str, timeout_s: float = 120.0) -> str:
+        """What a program printed that uses the released package; it must end well."""
+        ran = self._run([str(PYTHON), str(file), *arguments], "", timeout_s)
+        assert ran.returncode == 0, f"{file.name} {' '.join(arguments)}: {ran.returncode}\n{ran.stdout}"
+        return ran.stdout
+
+    def _run(self, command: list[str], typed: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(ENVIRONMENT / "bin" / "det"), *arguments],
+            command,
             env=self._environ,
             cwd=self._home,
-            stdin=subprocess.DEVNULL,
+            input=typed,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             timeout=timeout_s,
+            # Without a terminal, passwords are read from the standard input.
+            start_new_session=True,
         )
 
-    def __call__(self, *arguments: str, code: int = 0) -> str:
-        ran = self.run(*arguments)
+    def __call__(self, *arguments: str, code: int = 0, typed: str = "") -> str:
+        ran = self.run(*arguments, typed=typed)
         assert ran.returncode == code, f"det {' '.join(arguments)}: {ran.returncode}\n{ran.stdout}"
         return ran.stdout
 
@@ -64,3 +101,9 @@ class ReleasedDet:
             if process.poll() is None:
                 process.terminate()
             process.communicate(timeout=20)
+
+
+def created(printed: str) -> str:
+    """The id in what `experiment create` says."""
+    line = next(line for line in printed.splitlines() if line.startswith("Created experiment "))
+    return line.removeprefix("Created experiment ").strip()

@@ -12,9 +12,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One call of the contract; `tier` A, B or C. `operation` is empty for plain routes outside `/api/v1`."""
+    """One call of the contract; `tier` A, B or C. `operation` is empty for plain routes outside `/api/v1`.
+
+    `called`: some part of the released client makes it.
+    """
 
     tier: str
+    group: str
+    called: bool
     operation: str
     method: str
     path: str
@@ -42,6 +47,8 @@ def contract() -> Contract:
         endpoints=tuple(
             Endpoint(
                 tier=entry["tier"],
+                group=entry["group"],
+                called=bool(entry.get("called_by_client")),
                 operation=entry.get("op") or "",
                 method=entry["method"],
                 path=entry["path"],

@@ -40,9 +40,11 @@ REPORTABLE = (WireCheckpointState.UNSPECIFIED, WireCheckpointState.COMPLETED)
 async def _reported_by(call: Call) -> AllocationRef:
     """The allocation that the report is of: it decides who may send it."""
     body = await call.body(WireCheckpoint)
-    if not body.allocation_id:
+    # An unmanaged trial has no allocations and reports in the name of its task.
+    reported_by = body.allocation_id or body.task_id
+    if not reported_by:
         raise InvalidInput("allocationId: only a running trial reports checkpoints; send its allocation")
-    return AllocationRef(AllocationId(body.allocation_id))
+    return AllocationRef(AllocationId(reported_by))
 
 
 async def report(call: Call, allocation: AllocationRef) -> Empty:

@@ -1,0 +1,169 @@
+"""The page that says, call by call of the contract, what is served and what the released client was seen to accept."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from resolute_master.api.app import ROUTES
+from support.api_released import Accepted
+from support.rest_schema import Endpoint, contract
+
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "api-coverage.md"
+REGENERATE = "RESOLUTE_WRITE_COVERAGE=1 .venv/bin/python -m pytest tests/compat"
+SHOWN = 3
+"""Callers named for each call."""
+
+TIERS = {
+    "A": "the everyday path",
+    "B": "workspaces, interactive tasks, the model registry and the web interface's own lists",
+    "C": "the original's enterprise edition",
+}
+
+Key = tuple[str, str]
+"""Method and path."""
+
+INTRODUCTION = f"""# Calls of the contract, and who was seen to accept them
+
+The contract's REST calls, each with whether this master serves it and which parts of the released client
+(`determined==0.38.1`, unchanged: its command line, SDK, harness and bindings) were seen to make it and to decode the answer.
+
+This page is evidence, not intention: the tests in `tests/compat` run the released client against a live master, a
+recorder in the client's own process notes each answer that it could decode, and a test fails when this page says anything
+that was not seen, or leaves out what was. It is written by
+
+```sh
+{REGENERATE}
+```
+
+*bindings* are calls that only tasks of Slurm, Kubernetes or notebooks make: the released client's generated functions were
+called directly for them. *nobody* means that no part of the released client makes the call at all.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One call: `seen` are callers that got an answer they could read."""
+
+    endpoint: Endpoint
+    served: bool
+    seen: tuple[str, ...]
+
+
+def key_of(endpoint: Endpoint) -> Key:
+    return endpoint.method, endpoint.path
+
+
+def served() -> set[Key]:
+    known = {(route.method, _shape(route.path)) for route in ROUTES}
+    return {key_of(e) for e in contract().endpoints if (e.method, _shape(e.path)) in known}
+
+
+def callers(evidence: Iterable[Accepted]) -> dict[Key, set[str]]:
+    """Who was answered, by call."""
+    operations = {e.operation: key_of(e) for e in contract().endpoints if e.operation}
+    plain = [e for e in contract().endpoints if not e.operation]
+    found: dict[Key, set[str]] = defaultdict(set)
+    for one in evidence:
+        if one.operation:
+            found[operations[one.operation]].add(_named(one.by))
+            continue
+        for endpoint in plain:
+            pattern = re.sub(r"\{[^}]*\}", "[^/]+", endpoint.path)
+            if endpoint.method == one.method and re.fullmatch(pattern, one.path):
+                found[key_of(endpoint)].add(_named(one.by))
+    return found
+
+
+def _shape(path: str) -> str:
+    return re.sub(r"\{[^}]*\}", "{}", path)
+
+
+def _named(by: str) -> str:
+    """`det experiment list`, `Experiment.wait`, `core.TrainContext.report_progress`, `exec.prep_container`, `bindings`."""
+    if by.startswith("det ") or by == "bindings":
+        return by
+    parts = [part for part in by.split(".") if not part.startswith("_") or part == parts_of_class(part)]
+    if parts[0] == "exec":
+        return ".".join(parts[:2])
+    if parts[0] in ("core", "launch"):
+        return ".".join(parts)
+    return ".".join(parts[-2:])
+
+
+def parts_of_class(part: str) -> str:
+    """A private class is the only name that some threads of the harness have."""
+    return part if part[1:2].isupper() else ""
+
+
+def _kind(by: str) -> int:
+    """Command line first, then SDK, harness, bindings."""
+    if by.startswith("det "):
+        return 0
+    if by == "bindings":
+        return 3
+    return 2 if by.split(".")[0] in ("core", "core_v2", "exec", "launch") else 1
+
+
+def chosen(found: set[str]) -> tuple[str, ...]:
+    """A few callers, of as many kinds as there are."""
+    ordered = sorted(found, key=lambda by: (_kind(by), by))
+    first = {kind: next(by for by in ordered if _kind(by) == kind) for kind in map(_kind, ordered)}
+    rest = [by for by in ordered if by not in first.values()]
+    return tuple(sorted([*first.values(), *rest][:SHOWN], key=lambda by: (_kind(by), by)))
+
+
+def rows(seen: Mapping[Key, Iterable[str]]) -> list[Row]:
+    here = served()
+    return [
+        Row(endpoint=e, served=key_of(e) in here, seen=tuple(seen.get(key_of(e), ()))) for e in contract().endpoints
+    ]
+
+
+def page(all_rows: Iterable[Row]) -> str:
+    listed = list(all_rows)
+    parts = [INTRODUCTION, *_summary(listed)]
+    for tier, what in TIERS.items():
+        parts.append(f"\n## Tier {tier}: {what}\n")
+        groups = dict.fromkeys(row.endpoint.group for row in listed if row.endpoint.tier == tier)
+        for group in groups:
+            parts.append(f"\n### {group}\n\n| call | name | served | accepted by |\n|---|---|---|---|")
+            parts += [_line(row) for row in listed if (row.endpoint.tier, row.endpoint.group) == (tier, group)]
+    return "\n".join(parts) + "\n"
+
+
+def _summary(listed: list[Row]) -> list[str]:
+    lines = ["\n| tier | calls | served | made by the client | seen accepted |\n|---|---|---|---|---|"]
+    for tier in TIERS:
+        of_tier = [row for row in listed if row.endpoint.tier == tier]
+        called = [row for row in of_tier if row.endpoint.called]
+        counts = (len(of_tier), sum(r.served for r in of_tier), len(called), sum(bool(r.seen) for r in of_tier))
+        lines.append(f"| {tier} | " + " | ".join(map(str, counts)) + " |")
+    return lines
+
+
+def _line(row: Row) -> str:
+    endpoint = row.endpoint
+    by = ", ".join(f"`{one}`" if one != "bindings" else "bindings" for one in row.seen)
+    if not by:
+        by = "not seen" if endpoint.called and row.served else "" if endpoint.called else "nobody"
+    answer = "yes" if row.served else "no"
+    return f"| `{endpoint.method} {endpoint.path}` | {endpoint.operation} | {answer} | {by} |"
+
+
+_LINE = re.compile(r"\| `(\w+) (\S+)` \| \w* \| (?:yes|no) \| (.*) \|")
+
+
+def claimed(text: str) -> dict[Key, tuple[str, ...]]:
+    """What a page says was seen."""
+    found = {}
+    for line in text.splitlines():
+        match = _LINE.fullmatch(line)
+        if match:
+            method, path, by = match.groups()
+            names = tuple(re.findall(r"`([^`]+)`|(bindings)", by))
+            found[method, path] = tuple(code or plain for code, plain in names)
+    return found
