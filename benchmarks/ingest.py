@@ -1,0 +1,272 @@
+"""How fast reports and log lines get into PostgreSQL, beside what the database takes at all.
+
+    python -m benchmarks.ingest [--rounds 5] [--requests 60]
+
+- our batch path, 500 reports a request, beside a raw COPY of batches of 500 into the same table;
+- log lines by the contract's path, 500 a request, beside the same;
+- the contract's path for metrics, one report a request, beside a bare aiohttp handler with group commit.
+
+The master is the real one in a process of its own, the server a private PostgreSQL with its default settings, the client a
+process that sends requests made before. All are run in turn, several rounds.
+
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import psutil
+from tests.support.postgres import PostgresServer, postgres_server
+
+from benchmarks.cluster import Cluster, cluster, experiment
+from benchmarks.ingest_client import write_requests
+from benchmarks.report import Row, Spread, Target, ratio
+
+BATCH = 500
+BATCH_CONNECTIONS = 4
+"""Tasks that send batches at once."""
+SINGLE_CONNECTIONS = 64
+"""Tasks that send one report at a time."""
+COPIED_TRIAL = 1_000_000
+"""A trial that no experiment has: its rows are the raw COPY's."""
+
+METRICS = {"loss": 0.693147180559, "accuracy": 0.5, "learning_rate": 0.001, "gradient_norm": 1.25}
+LINE = "step {}: a line of some eighty characters as training code writes them, loss 0.693147"
+
+
+class Bench:
+    """One master on one database, with a trial to report for; every round takes steps and lines that are new."""
+
+    def __init__(self, directory: Path, server: PostgresServer, running: Cluster, url: str, requests: int) -> None:
+        self._directory = directory
+        self._url = url
+        self._cluster = running
+        self._requests = requests
+        self._steps = itertools.count(1)
+        client = running.client()
+        answer = client.post("/api/v1/experiments", json.loads(experiment(["true"])))
+        (trial,) = client.get(f"/api/v1/experiments/{answer['experiment']['id']}/trials")["trials"]
+        self.trial = int(trial["id"])
+        self.task = trial["taskIds"][0] if trial.get("taskIds") else trial["taskId"]
+        self.run = _wait_for_run(client, self.trial)
+        client.close()
+        self._token = running._token
+        self.master_cpu = 0.0
+
+    # -- ours ----------------------------------------------------------------------------------------------------
+
+    def batches(self) -> float:
+        """Reports a second by our batch path."""
+        path = f"/api/v1/trials/{self.trial}/metrics/batch"
+        return self._sent([self._request(path, self._batch()) for _ in range(self._requests)], BATCH_CONNECTIONS, BATCH)
+
+    def lines(self) -> float:
+        """Log lines a second by the contract's path."""
+        requests = [self._request("/task-logs", self._lines()) for _ in range(self._requests)]
+        return self._sent(requests, BATCH_CONNECTIONS, BATCH)
+
+    def singles(self) -> float:
+        """Reports a second by the contract's path."""
+        path = f"/api/v1/trials/{self.trial}/metrics"
+        requests = [self._request(path, self._single()) for _ in range(self._requests * 50)]
+        return self._sent(requests, SINGLE_CONNECTIONS, 1)
+
+    def bare(self, port: int) -> float:
+        """Reports a second that the bare handler takes."""
+        path = f"/api/v1/trials/{self.trial}/metrics"
+        requests = [self._request(path, self._single()) for _ in range(self._requests * 50)]
+        return self._send(requests, SINGLE_CONNECTIONS, port)
+
+    def _batch(self) -> Any:
+        reports = [{"stepsCompleted": next(self._steps), "metrics": METRICS} for _ in range(BATCH)]
+        return {"group": "training", "trialRunId": self.run, "reports": reports}
+
+    def _single(self) -> Any:
+        values = {
+            "trialId": self.trial,
+            "trialRunId": self.run,
+            "stepsCompleted": next(self._steps),
+            "metrics": {"avgMetrics": METRICS},
+        }
+        return {"group": "training", "metrics": values}
+
+    def _lines(self) -> Any:
+        return [
+            {
+                "taskId": self.task,
+                "allocationId": f"{self.task}.1",
+                "containerId": "c0ffee",
+                "rankId": 0,
+                "timestamp": "2026-01-01T00:00:00.000000Z",
+                "level": "LOG_LEVEL_INFO",
+                "stdtype": "stdout",
+                "source": "task",
+                "log": LINE.format(next(self._steps)),
+            }
+            for _ in range(BATCH)
+        ]
+
+    def _request(self, path: str, body: Any) -> bytes:
+        data = json.dumps(body).encode()
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: master\r\nAuthorization: Bearer {self._token}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+        )
+        return head.encode() + data
+
+    def _sent(self, requests: list[bytes], connections: int, rows: int) -> float:
+        assert self._cluster.master is not None
+        master = psutil.Process(self._cluster.master.pid)
+        before = sum(master.cpu_times()[:2])
+        rate = self._send(requests, connections, self._cluster.port) * rows
+        self.master_cpu = (sum(master.cpu_times()[:2]) - before) / (len(requests) * rows)
+        return rate
+
+    def _send(self, requests: list[bytes], connections: int, port: int) -> float:
+        """Requests a second."""
+        file = self._directory / "requests"
+        write_requests(file, requests)
+        command = [sys.executable, "-m", "benchmarks.ingest_client", str(port), str(connections), str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"the client failed: {done.stderr[-2000:]}\n{self._cluster.log('master')[-2000:]}")
+        return len(requests) / float(done.stdout)
+
+    # -- the database alone --------------------------------------------------------------------------------------
+
+    def copied(self, table: str) -> float:
+        """Rows a second by COPY, each batch its own transaction, made before the clock starts."""
+        return asyncio.run(self._copied(table))
+
+    async def _copied(self, table: str) -> float:
+        connection = await asyncpg.connect(self._url)
+        try:
+            columns, row = _METRIC_ROW if table == "metrics" else _LOG_ROW
+            batches = [[row(next(self._steps)) for _ in range(BATCH)] for _ in range(self._requests)]
+            began = time.perf_counter()
+            for batch in batches:
+                await connection.copy_records_to_table(table, records=batch, columns=columns)
+            return self._requests * BATCH / (time.perf_counter() - began)
+        finally:
+            await connection.close()
+
+
+def _metric_row(step: int) -> tuple[Any, ...]:
+    return (COPIED_TRIAL, 1, "training", step, 1_700_000_000_000_000, False, json.dumps(METRICS), None)
+
+
+def _log_row(step: int) -> tuple[Any, ...]:
+    key, line = f"c0ffeec0-ffee-4000-8000-{step:012x}", LINE.format(step)
+    return (key, "1.task", "1.task.1", "", "c0ffee", 0, 1_700_000_000_000_000, "INFO", "stdout", "task", line)
+
+
+_METRIC_ROW = (
+    ["trial_id", "run_id", "metric_group", "steps_completed", "reported_at", "archived", "metrics", "batch_metrics"],
+    _metric_row,
+)
+_LOG_ROW = (
+    ["key", "task_id", "allocation_id", "agent_id", "container_id", "rank", "at", "level", "stdtype", "source", "log"],
+    _log_row,
+)
+
+
+def _wait_for_run(client: Any, trial: int) -> int:
+    """The trial's first run exists as soon as it waits for slots."""
+    for _ in range(200):
+        for task in client.get(f"/api/v1/trials/{trial}")["trial"].get("taskIds", ()):
+            if client.get(f"/api/v1/tasks/{task}")["task"]["allocations"]:
+                return 1
+        time.sleep(0.05)
+    raise RuntimeError(f"trial {trial} has no run")
+
+
+@contextmanager
+def _bare_handler(url: str) -> Iterator[int]:
+    command = [sys.executable, "-m", "benchmarks.ingest_bare", url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield int(process.stdout.readline())
+        finally:
+            process.terminate()
+
+
+def measure(rounds: int, requests: int) -> list[Row]:
+    """In turn, so that a machine whose speed drifts is fair to all; the first round only warms up."""
+    found: dict[str, list[float]] = {}
+    cpu: dict[str, float] = {}
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="resolute-ingest-")))
+        server = stack.enter_context(postgres_server())
+        database = server.new_database()
+        running = stack.enter_context(
+            cluster(
+                slots=0, db=server.db_config(database), launch_error=False, resource_pools=[{"pool_name": "default"}]
+            )
+        )
+        port = stack.enter_context(_bare_handler(server.url(database)))
+        bench = Bench(directory, server, running, server.url(database), requests)
+        subjects = {
+            "batches": bench.batches,
+            "copied metrics": lambda: bench.copied("metrics"),
+            "lines": bench.lines,
+            "copied lines": lambda: bench.copied("logs"),
+            "singles": bench.singles,
+            "bare": lambda: bench.bare(port),
+        }
+        for number in range(rounds + 1):
+            for name, run in subjects.items():
+                rate = run()
+                if number:
+                    found.setdefault(name, []).append(rate)
+                    cpu[name] = bench.master_cpu
+    return [
+        _row("metrics, 500 a request", "batches", "raw COPY", "copied metrics", 0.60, found, cpu),
+        _row("log lines, 500 a request", "lines", "raw COPY", "copied lines", 0.50, found, cpu),
+        _row("metrics, one a request", "singles", "bare handler with group commit", "bare", 0.60, found, cpu),
+    ]
+
+
+def _row(
+    name: str,
+    subject: str,
+    bound_name: str,
+    bound: str,
+    least: float,
+    found: dict[str, list[float]],
+    cpu: dict[str, float],
+) -> Row:
+    return Row(
+        name=name,
+        subject=Spread.of(found[subject], "a second"),
+        bound_name=bound_name,
+        bound=Spread.of(found[bound], "a second"),
+        result=ratio(found[subject], found[bound]),
+        target=Target(at_least=least),
+        notes=f"{cpu[subject] * 1e6:.0f} µs of the master's processor time each",
+    )
+
+
+def main() -> list[Row]:
+    return measure(rounds=5, requests=60)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ingest")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=60)
+    given = parser.parse_args()
+    for each in measure(given.rounds, given.requests):
+        print("  |  ".join(cell for cell in each.cells() if cell))
