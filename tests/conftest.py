@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from support.docker import DockerEngine, docker_engine, engine_installed
+from support.docker_registry import registry_installed
 from support.postgres import PostgresServer, find_programs, postgres_server
 
 COMPAT_PYTHON = Path(__file__).resolve().parent.parent / ".venv-compat" / "bin" / "python"
@@ -38,6 +40,8 @@ PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "namespaces": (_namespaces, "a kernel that allows mount namespaces (root, or user namespaces)"),
     "torch": (lambda: importlib.util.find_spec("torch") is not None, "pip install 'resolute[torch]'"),
     "docker": (engine_installed, "apt-get install docker.io (and run as root)"),
+    "docker-registry": (registry_installed, "apt-get install docker-registry"),
+    "promtool": (lambda: shutil.which("promtool") is not None, "apt-get install prometheus"),
     "postgres": (lambda: find_programs() is not None, "apt-get install postgresql"),
     "determined": (COMPAT_PYTHON.exists, "make .venv-compat (installs the released client determined==0.38.1)"),
 }

@@ -124,6 +124,11 @@ class WorkMetrics:
         self._checkpoint_bytes = Counter(
             "resolute_checkpoint_bytes", "Bytes of completed checkpoints", registry=registry
         )
+        for pool in engine.pools:  # from 0, so that the first of them is an increase
+            for kind in RefusalKind:
+                self._refusals.labels(pool, kind.value)
+            for noticed in ("true", "false"):
+                self._interruptions.labels(pool, noticed)
         engine.on_commit(self._committed)
 
     def _committed(self, change: Change) -> None:

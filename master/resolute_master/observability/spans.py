@@ -30,6 +30,9 @@ from resolute_master.engine.engine import Carried, CycleTimes, Engine
 MOST_REMEMBERED = 10_000
 """Experiments whose request is remembered, and containers whose start is; past that the oldest are forgotten."""
 
+SEND_TIMEOUT_S = 3
+"""A collector that does not answer keeps a stopping master waiting for so long."""
+
 UNTRACED = frozenset(
     {"/metrics", "/prom/det-state-metrics", "/debug/prom/metrics", "/health", "/ready", "/agents/link"}
 )
@@ -47,7 +50,8 @@ def otlp_spans(endpoint: str, *, service: str, instance: str) -> Spans:
     )
     provider = TracerProvider(resource=resource)
     secure = endpoint.startswith("https://")
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, insecure=not secure)))
+    exporter = OTLPSpanExporter(endpoint=endpoint, insecure=not secure, timeout=SEND_TIMEOUT_S)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
     return Spans(provider)
 
 
