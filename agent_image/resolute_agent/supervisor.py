@@ -17,6 +17,7 @@ files in the container's directory, each replaced as a whole.
     stdout, stderr   output
     stdout.times,    when it came: records of `STAMP`, (seconds since 1970, offset of the first byte that came then)
     stderr.times
+    offsets.json     up to where the master has stored each stream; written by the agent
     exit.json        {"code", "reason", "message"}: the end; no process of the task is left when it appears
 
 The output goes through pipes, not straight to the files: programs reopen `/dev/stdout` with truncation.
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import json
 import os
 import select
@@ -55,6 +57,7 @@ SPEC, LAUNCH, LEASE, KILL, SUPERVISOR, TASK, EXIT = (
     "exit.json",
 )
 DIARY = "supervisor.log"
+OFFSETS = "offsets.json"
 
 EXITED, KILLED, LEASE_OVER, ABORTED, LOST = "exited", "killed", "lease", "aborted", "lost"
 """Reasons of an end. `lost` is written by the runtime, when the supervisor itself was killed."""
@@ -71,6 +74,13 @@ MARK = "DET_CONTAINER_ID"
 STAMP = struct.Struct("<dQ")
 STAMP_EVERY_S = 0.01
 """Output is stamped at most so often; a task that writes without end must not fill the disk with times."""
+
+MAX_UNSTORED_BYTES = 1024**3
+"""Of each stream so much is kept that the master has not stored. Past that nothing is read from its pipe: the task waits
+when it writes more, nothing of it is lost, and the disk stays the others' too."""
+
+LOOK_EVERY_S = 0.5
+"""A full disk, or a full stream, is looked at so often."""
 
 MACHINE_PID_VARIABLE = "RESOLUTE_MACHINE_PID"
 
@@ -268,7 +278,12 @@ def write_mark(container_id: str) -> None:
 class Stream:
     """One output stream on its way from the task's pipe to its file."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, stored: Callable[[], int], *, limit: int = MAX_UNSTORED_BYTES) -> None:
+        """`stored` says up to where the master has it."""
+        self.stored = stored
+        self.known_stored = 0
+        self.looked = 0.0
+        self.limit = limit
         self.source, self.sink = os.pipe()
         os.set_blocking(self.source, False)
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -278,6 +293,14 @@ class Stream:
         self.stamped = 0.0
         self.pending = b""
         self.open = True
+
+    def held(self) -> bool:
+        """Whether the task has to wait: more of its output is unstored than may be."""
+        if self.length - self.known_stored < self.limit:
+            return False
+        if boot_time() - self.looked >= LOOK_EVERY_S:
+            self.known_stored, self.looked = self.stored(), boot_time()
+        return self.length - self.known_stored >= self.limit
 
     def copy(self) -> bool:
         """Move what is there; False when nothing was, or when the disk does not take it (the task then waits)."""
@@ -346,7 +369,7 @@ class Supervisor:
             self.finish(None, ABORTED, "killed before it was started")
             _say(report, STOPPED_BEFORE)
             return
-        self.streams = [Stream(self.path("stdout")), Stream(self.path("stderr"))]
+        self.streams = [Stream(self.path(name), functools.partial(self.stored, name)) for name in ("stdout", "stderr")]
         try:
             out, err = self.streams
             pid = start_task(launch, out.sink, err.sink, self.programs)
@@ -398,19 +421,24 @@ class Supervisor:
         """Wait for output, a signal or the timeout, and move what is there."""
         poll = select.poll()
         poll.register(self.woken, select.POLLIN)
-        for stream in self.streams:
-            if stream.open and not stream.pending:
+        moving = [stream for stream in self.streams if stream.open and not stream.held()]
+        for stream in moving:
+            if not stream.pending:
                 poll.register(stream.source, select.POLLIN)
-        if any(stream.pending for stream in self.streams):
-            timeout_s = min(timeout_s, 0.5)  # the disk is full: try again soon
+        if any(stream.open and (stream.pending or stream not in moving) for stream in self.streams):
+            timeout_s = min(timeout_s, LOOK_EVERY_S)  # the disk, or what the master has not stored yet, is full
         poll.poll(min(timeout_s, 3600.0) * 1000)
         try:
             os.read(self.woken, 4096)
         except BlockingIOError:
             pass
-        for stream in self.streams:
-            if stream.open:
-                stream.copy()
+        for stream in moving:
+            stream.copy()
+
+    def stored(self, name: str) -> int:
+        """Up to where the master has a stream; 0 before the agent has written anything down."""
+        offsets = read_json(self.path(OFFSETS))
+        return int(offsets.get(name, 0)) if isinstance(offsets, dict) else 0
 
     def reap(self, pid: int) -> int | None:
         """Collect ended processes, adopted ones too; the task's own status when it is among them."""

@@ -29,12 +29,13 @@ from resolute_agent import forkserver, processes, supervisor
 from resolute_agent.environment import RUN_DIR, Place, task_environment
 from resolute_agent.runtimes import left_out
 from resolute_agent.runtimes.base import STREAMS, LaunchAborted, LaunchFailed, LaunchRefused, TaskContext
+from resolute_agent.runtimes.disk_space import FREED_AT_ONCE_BYTES, free_stored
 from resolute_agent.runtimes.scripted import exit_with_code
 from resolute_agent.runtimes.stamps import StampReader
 from resolute_agent.runtimes.starting import Forkserver
 from resolute_agent.state import Found
 
-SPEC, OFFSETS = supervisor.SPEC, "offsets.json"
+SPEC, OFFSETS = supervisor.SPEC, supervisor.OFFSETS
 NOTICE, NOTICE_PID = "notice.json", "notice.pid"
 
 PARALLEL_STARTS_PER_CPU = 2
@@ -89,6 +90,7 @@ class ProcessRuntime:
         self._starts = asyncio.Semaphore(PARALLEL_STARTS_PER_CPU * (os.cpu_count() or 1))
         self._leases: dict[str, float] = {}
         self._stamps: dict[tuple[str, str], StampReader] = {}
+        self._freed: dict[tuple[str, str], int] = {}
 
     @classmethod
     async def open(cls, directory: Path, *, private_root: bool = True, keep: tuple[str, ...] = ()) -> ProcessRuntime:
@@ -342,6 +344,10 @@ class ProcessRuntime:
         home = self._home(container_id)
         if home.is_dir():
             supervisor.write_whole(str(home / OFFSETS), json.dumps(dict(offsets)).encode(), durable=False)
+            for stream, stored in offsets.items():
+                freed = self._freed.get((container_id, stream), 0)
+                if stored - freed >= FREED_AT_ONCE_BYTES:
+                    self._freed[container_id, stream] = free_stored(home / stream, freed=freed, stored=stored)
 
     async def forget(self, container_id: str) -> None:
         home = self._home(container_id)
@@ -355,6 +361,7 @@ class ProcessRuntime:
         self._leases.pop(container_id, None)
         for stream in STREAMS:
             self._stamps.pop((container_id, stream), None)
+            self._freed.pop((container_id, stream), None)
         await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
 
     # --------------------------------------------------------------------------------------------------------- inside
