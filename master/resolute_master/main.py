@@ -20,6 +20,7 @@ from resolute.errors import InvalidInput, ResoluteError
 from resolute.ids import SystemIds
 from resolute_master.api.log_ring import LogRing
 from resolute_master.app import MasterSettings, OpenCloud, OpenStore, run_master
+from resolute_master.garbage import look_at_everything, survivors_set_aside
 from resolute_master.pools import cloud_of
 
 USAGE_ERROR = 2
@@ -74,9 +75,13 @@ async def _run(config: MasterConfig, open_store: OpenStore | None, open_cloud: O
         open_store=open_store,
         open_cloud=open_cloud,
     )
-    try:
-        await run_master(settings, stop)
-    except ResoluteError as error:
-        print(f"resolute_master: {error}", file=sys.stderr)
-        return FAILED
+    with survivors_set_aside():
+        collecting = asyncio.create_task(look_at_everything(), name="full garbage collection")
+        try:
+            await run_master(settings, stop)
+        except ResoluteError as error:
+            print(f"resolute_master: {error}", file=sys.stderr)
+            return FAILED
+        finally:
+            collecting.cancel()
     return 0
