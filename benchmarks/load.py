@@ -14,13 +14,15 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +30,7 @@ from typing import Any
 
 import httpx
 import yaml
+from tests.support.postgres import find_programs, postgres_server
 
 from benchmarks.load_clients import Clients, start_arguments
 from benchmarks.report import Row, Spread, Target, percentile
@@ -37,12 +40,12 @@ from resolute.ids import SystemIds
 from resolute.wire.rest.passwords import hash_password
 from resolute_master import bootstrap
 from resolute_master.api.auth import Passwords
+from resolute_master.app import open_store
 from resolute_master.domain.commands import CreateExperiment
 from resolute_master.domain.ids import UserId
 from resolute_master.domain.user import User
 from resolute_master.engine.engine import Engine
 from resolute_master.pools import pool_policies
-from resolute_master.store.sql import SqlStore, sqlite_url
 
 PASSWORD = "correct horse"
 READY_S = 300.0
@@ -88,10 +91,14 @@ class Load:
         )
 
 
+STALL_IN_LOG = re.compile(r"(stood still for (\d+) ms)(.*?)(?=^\d{4}-\d\d-\d\dT|\Z)", re.DOTALL | re.MULTILINE)
+FRAME_IN_LOG = re.compile(r'File "[^"]*?(\w+)\.py", line (\d+), in (\w+)')
+
+
 class Cluster:
     """A directory with a master and its clients, both of which may be killed and started again."""
 
-    def __init__(self, load: Load, directory: Path) -> None:
+    def __init__(self, load: Load, directory: Path, database: Mapping[str, object]) -> None:
         self.load = load
         self.directory = directory
         self.port = _a_free_port()
@@ -106,6 +113,7 @@ class Cluster:
             "host": "127.0.0.1",
             "port": self.port,
             "cluster_state_dir": str(directory / "state"),
+            "db": dict(database),
             "security": {"initial_user_password": PASSWORD},
             "resource_pools": [{"pool_name": "default", "agent_reconnect_wait": f"{RECONNECT_WAIT_S}s"}],
         }
@@ -201,14 +209,11 @@ async def fill(config_file: Path, jobs: int) -> float:
     """Store as many active experiments as the API would, by the engine's own commands; answers how long it took."""
     config = load_master_config(config_file, {}, {})
     clock, ids = SystemClock(), SystemIds()
-    state = Path(config.cluster_state_dir)
-    state.mkdir(parents=True)
-    assert config.sqlite_path is not None
-    store = await SqlStore.open(sqlite_url(config.sqlite_path))
+    store = await open_store(config)
     engine = Engine(store=store, clock=clock, ids=ids, pools=pool_policies(config), version="bench")
     await engine.start()
     running = asyncio.create_task(engine.run())
-    await bootstrap.first_users(engine, config, state, Passwords().hash)
+    await bootstrap.first_users(engine, config, Path(config.cluster_state_dir), Passwords().hash)
     owner = next(user.id for user in engine.state.all(User) if user.username == "determined")
     raw = load_yaml(EXPERIMENT, what="the experiment")
     parsed = parse_experiment(raw, defaults=experiment_defaults(config, raw, ids=ids, clock=clock)).to_json()
@@ -259,14 +264,16 @@ class Phase:
     busy_ms: tuple[float, ...]
     """Of each cycle the part in which the event loop does nothing else."""
     commands: int
-    stalls: tuple[tuple[float, float, str], ...]
-    """Late ticks of more than `STALL_S`: how late, what of it was computed by the loop's own thread, and where."""
+    stalls: tuple[tuple[float, float], ...]
+    """Late ticks of more than `STALL_S`: how late, and what of it was computed by the loop's own thread."""
+    log: str
+    """What the master's log says of them."""
     memory_mib: tuple[float, ...]
     cpu: float
     """Of one core."""
 
     @classmethod
-    def of(cls, name: str, lines: list[dict[str, Any]]) -> Phase:
+    def of(cls, name: str, lines: list[dict[str, Any]], log: str) -> Phase:
         cycles = [line["cycle"] for line in lines if "cycle" in line]
         beats = [line for line in lines if "cpu_s" in line]
         seconds = lines[-1]["at"] - lines[0]["at"]
@@ -277,7 +284,8 @@ class Phase:
             commits_ms=tuple(1e3 * c for _, _, c, _ in cycles),
             busy_ms=tuple(1e3 * max(d, p) for _, d, _, p in cycles),
             commands=sum(n for n, *_ in cycles),
-            stalls=tuple((s["stall"], s["own_s"], s["stack"]) for s in lines if s.get("stall", 0) > STALL_S),
+            stalls=tuple((line["stall"], line["own_s"]) for line in lines if line.get("stall", 0) > STALL_S),
+            log=log,
             memory_mib=tuple(line["rss"] / 2**20 for line in beats),
             cpu=(beats[-1]["cpu_s"] - beats[0]["cpu_s"]) / (beats[-1]["at"] - beats[0]["at"]),
         )
@@ -289,12 +297,22 @@ class Phase:
             f"  cycle ms    {_spread(self.cycles_ms)}",
             f"  commit ms   {_spread(self.commits_ms)}",
             f"  blocking ms {_spread(self.busy_ms)}",
-            f"  memory MiB  {self.memory_mib[0]:.0f} at first, {max(self.memory_mib):.0f} at most, {self.memory_mib[-1]:.0f} at last",
-            f"  stalls over {1e3 * STALL_S:.0f} ms: {len(self.stalls)}",
+            f"  memory MiB  first {self.memory_mib[0]:.0f}  most {max(self.memory_mib):.0f}  last {self.memory_mib[-1]:.0f}",
+            f"  stalls of more than {1e3 * STALL_S:.0f} ms: {len(self.stalls)}; ms late (and computing): {self._worst()}",
+            *(f"    {where}" for where in self._places()),
         ]
-        worst = sorted(self.stalls, reverse=True)[:8]
-        lines += [f"    {1e3 * late:5.0f} ms, computing {1e3 * own:5.0f}: {stack}" for late, own, stack in worst]
         return "\n".join(lines)
+
+    def _worst(self) -> str:
+        return ", ".join(f"{1e3 * late:.0f} ({1e3 * own:.0f})" for late, own in sorted(self.stalls, reverse=True)[:8])
+
+    def _places(self) -> list[str]:
+        """Where the loop was found, by the innermost frames of the master's own, the most frequent first."""
+        found: Counter[str] = Counter()
+        for _, milliseconds, what in STALL_IN_LOG.findall(self.log):
+            frames = [f"{name} ({file}:{line})" for file, line, name in FRAME_IN_LOG.findall(what)]
+            found[" < ".join(reversed(frames[-4:])) or what.strip()[:100]] += int(milliseconds)
+        return [f"{total} ms: {where}" for where, total in found.most_common(10)]
 
 
 def _spread(values: tuple[float, ...]) -> str:
@@ -309,9 +327,10 @@ class Campaign:
         self.phases: dict[str, Phase] = {}
 
     def phase(self, name: str, work: Callable[[], str]) -> None:
-        begun = time.monotonic()
+        begun, log = time.monotonic(), self._cluster.directory / "master.log"
+        size = log.stat().st_size if log.exists() else 0
         said = work()
-        found = Phase.of(name, self._cluster.meter(begun, time.monotonic()))
+        found = Phase.of(name, self._cluster.meter(begun, time.monotonic()), log.read_text()[size:])
         self.phases[name] = found
         print(f"{found.text()}\n  {said}\n", flush=True)
 
@@ -380,11 +399,15 @@ async def _submit_burst(cluster: Cluster) -> float:
 
 def measure(load: Load, directory: Path, wanted: set[str]) -> dict[str, Phase]:
     print(load.text(), flush=True)
-    cluster = Cluster(load, directory)
-    took = asyncio.run(fill(cluster.config_file, load.jobs))
-    print(f"{load.jobs} experiments stored in {took:.1f} s\n", flush=True)
     with ExitStack() as stack:
+        database: Mapping[str, object] = {"type": "sqlite"}
+        if load.database == "postgres":
+            server = stack.enter_context(postgres_server())
+            database = server.db_config(server.new_database())
+        cluster = Cluster(load, directory, database)
         stack.callback(cluster.stop)
+        took = asyncio.run(fill(cluster.config_file, load.jobs))
+        print(f"{load.jobs} experiments stored in {took:.1f} s\n", flush=True)
         campaign = Campaign(cluster)
         campaign.run(wanted)
     return campaign.phases
@@ -424,7 +447,7 @@ def rows(load: Load, phases: dict[str, Phase]) -> list[Row]:
 
 
 def main() -> list[Row]:
-    load = Load()
+    load = Load(database="postgres" if find_programs() is not None else "sqlite")
     with tempfile.TemporaryDirectory(prefix="resolute-load-") as directory:
         return rows(load, measure(load, Path(directory), {"steady", "restart", "vanish", "burst"}))
 

@@ -60,6 +60,7 @@ class World:
         self.agents: list[Agent] = []
         self.submissions: asyncio.Queue[None] = asyncio.Queue()
         self._http = http
+        self._started = 0
         self._rng = random.Random(given.seed)
 
     async def run(self) -> None:
@@ -92,8 +93,9 @@ class World:
         environment = task.spec.environment
         trial, run = int(environment["DET_TRIAL_ID"]), int(environment["DET_TRIAL_RUN_ID"])
         headers = {"Grpc-Metadata-x-allocation-token": f"Bearer {environment['DET_SESSION_TOKEN']}"}
-        lasts_s = self.given.task_s * self._rng.uniform(0.5, 1.5)
+        lasts_s = self._length_s()
         self.counts["tasks"] += 1
+        self._started += 1
         stopping = asyncio.ensure_future(self._told_to_stop(task.spec.allocation_id, headers))
         reporting = asyncio.ensure_future(self._reports(task, trial, run, headers))
         try:
@@ -106,6 +108,11 @@ class World:
         self.counts["ended"] += 1
         self.submissions.put_nowait(None)
         return 0
+
+    def _length_s(self) -> float:
+        """The first wave is met on its way, so that ends come evenly from the beginning."""
+        whole = self.given.task_s * self._rng.uniform(0.5, 1.5)
+        return whole * self._rng.random() if self._started < self.given.agents * self.given.slots else whole
 
     async def _reports(self, task: ScriptedTask, trial: int, run: int, headers: dict[str, str]) -> None:
         step = 0

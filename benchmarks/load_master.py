@@ -2,8 +2,9 @@
 
     python -m benchmarks.load_master CONFIG_FILE METER_FILE
 
-The meter writes one line of JSON for each cycle of the engine, each late tick of the event loop with what ran meanwhile, and a
-few times a second the memory. Times are those of CLOCK_MONOTONIC, so that another process can say which belong to what it did.
+The meter writes one line of JSON for each cycle of the engine, each late tick of the event loop, and a few times a second the
+memory. Times are those of CLOCK_MONOTONIC, so that another process can say which belong to what it did. What ran while the loop
+stood still is told by the master's own log.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from resolute_master import app, main
@@ -25,11 +25,7 @@ TICK_S = 0.005
 """The event loop is asked so often whether it still goes round."""
 LATE_S = 0.025
 """A tick that is later than this is written down."""
-SAMPLE_S = 0.01
-"""While the loop stands, what it does is looked at so often."""
 MEMORY_S = 0.25
-DEPTH = 6
-"""Frames that are kept of a stack, the innermost."""
 
 
 class Meter:
@@ -39,8 +35,6 @@ class Meter:
         self._path = path
         self._lines: list[dict[str, Any]] = []
         self._ticked = time.monotonic()
-        self._loop_thread = threading.get_ident()
-        self._stacks: list[str] = []
         self._engine: Engine | None = None
         self._ticking: asyncio.Task[None] | None = None
 
@@ -63,23 +57,14 @@ class Meter:
         """A stall is how much later than asked the loop came back; `own_s` is what of it this thread computed."""
         while True:
             self._ticked, before = time.monotonic(), time.thread_time()
-            self._stacks.clear()
             await asyncio.sleep(TICK_S)
             late = time.monotonic() - self._ticked - TICK_S
             if late > LATE_S:
                 own = time.thread_time() - before
-                stack = max(set(self._stacks), key=self._stacks.count) if self._stacks else ""
-                self._lines.append({"at": time.monotonic(), "stall": late, "own_s": own, "stack": stack})
+                self._lines.append({"at": time.monotonic(), "stall": late, "own_s": own})
 
     def start(self) -> None:
-        threading.Thread(target=self._sample, daemon=True).start()
         threading.Thread(target=self._write, daemon=True).start()
-
-    def _sample(self) -> None:
-        while True:
-            time.sleep(SAMPLE_S)
-            if time.monotonic() - self._ticked > LATE_S:
-                self._stacks.append(_stack(sys._current_frames().get(self._loop_thread)))
 
     def _write(self) -> None:
         page = os.sysconf("SC_PAGE_SIZE")
@@ -90,16 +75,6 @@ class Meter:
                 pages = int(Path("/proc/self/statm").read_text().split()[1])
                 lines.append({"at": time.monotonic(), "rss": pages * page, "cpu_s": time.process_time()})
                 file.write("".join(json.dumps(line) + "\n" for line in lines))
-
-
-def _stack(frame: FrameType | None) -> str:
-    """The innermost frames; without reading sources, which would hold the loop up itself."""
-    found: list[str] = []
-    while frame is not None and len(found) < DEPTH:
-        file = frame.f_code.co_filename.rpartition("/")[2].removesuffix(".py")
-        found.append(f"{frame.f_code.co_name}({file}:{frame.f_lineno})")
-        frame = frame.f_back
-    return " < ".join(found)
 
 
 def _measured(meter: Meter) -> type[Engine]:
