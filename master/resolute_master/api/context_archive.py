@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 
 from resolute.errors import InvalidInput, LimitExceeded
 from resolute.wire.rest.experiments import File
+from resolute_master.api.limits import MAX_FILES, MAX_PATH_BYTES
 
 MAX_CONTEXT_BYTES = 95 * 1024 * 1024
 """Sum of the files' contents, as the contract's clients count it."""
@@ -31,6 +32,11 @@ def check_files(files: Sequence[File]) -> None:
         raise LimitExceeded(
             f"modelDefinition: the files have {total} bytes, over the limit of {MAX_CONTEXT_BYTES} (95 MiB); "
             "leave large files out of the context directory (.detignore)"
+        )
+    if len(files) > MAX_FILES:
+        raise LimitExceeded(
+            f"modelDefinition: are {len(files)} files, over the limit of {MAX_FILES}; leave data and environments out of "
+            "the context directory (.detignore)"
         )
     kinds: dict[PurePosixPath, int] = {}
     for index, file in enumerate(files):
@@ -54,6 +60,8 @@ def check_files(files: Sequence[File]) -> None:
 
 
 def _relative_path(text: str, where: str) -> PurePosixPath:
+    if len(text.encode()) > MAX_PATH_BYTES:
+        raise InvalidInput(f"{where}.path: '{text[:80]}...' has more than {MAX_PATH_BYTES} bytes; shorten it")
     path = PurePosixPath(text)
     if not text or "\0" in text or path.is_absolute() or ".." in path.parts or path == PurePosixPath("."):
         raise InvalidInput(f"{where}.path: {text!r} must be a relative path inside of the context directory")

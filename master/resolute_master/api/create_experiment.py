@@ -24,6 +24,7 @@ from resolute.wire.states import ExperimentState
 from resolute_master.api.call import Call
 from resolute_master.api.capacity import shortage
 from resolute_master.api.context_archive import check_files, digest_of, pack
+from resolute_master.api.experiment_limits import check_config_text, check_search, check_texts
 from resolute_master.api.finders import find_experiment
 from resolute_master.api.render.experiments import Surroundings
 from resolute_master.api.render.experiments import experiment as render_experiment
@@ -38,6 +39,9 @@ from resolute_master.domain.trial import Trial
 
 UNCATEGORIZED_ID = 1
 SEED_BITS = 31
+
+THREAD_ABOVE_CHARACTERS = 16 * 1024
+"""A longer configuration is read in a thread: its YAML would hold up everybody for a tenth of a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,18 +80,28 @@ async def _check(call: Call, request: CreateExperimentRequest) -> Checked:
     _refuse_unavailable(request)
     parent = await _parent(call, request)
     check_files(request.model_definition)
-    raw = load_yaml(request.config, what="the experiment configuration")
+    check_config_text(request.config)
+    raw = await _read(request.config)
     if request.template:
         raw = merge(raw, find_template(call.api, request.template).config)
     defaults = experiment_defaults(call.api.config, raw, ids=call.api.ids, clock=call.api.clock)
     parsed = parse_experiment(raw, defaults=defaults, managed=not request.unmanaged)
+    check_texts(name=parsed.name, description=parsed.description, labels=parsed.labels)
     pool = PoolName(
         call.api.config.pool_for(parsed.resources.resource_pool, parsed.resources.slots_per_trial).pool_name
     )
     warnings = () if request.unmanaged else _check_capacity(call, parsed, pool)
     config = parsed.to_json()
+    check_search(config["searcher"])
     config["resources"] = {**config["resources"], "resource_pool": pool}
     return Checked(config=config, warnings=warnings, notes=tuple(runtime_warnings(parsed)), parent=parent)
+
+
+async def _read(text: str) -> dict[str, Any]:
+    what = "the experiment configuration"
+    if len(text) <= THREAD_ABOVE_CHARACTERS:
+        return load_yaml(text, what=what)
+    return await asyncio.to_thread(load_yaml, text, what=what)
 
 
 def _refuse_unavailable(request: CreateExperimentRequest) -> None:

@@ -31,8 +31,9 @@ from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, large_response, nothing
 from resolute_master.api.checkpoint_policy import set_policy
 from resolute_master.api.create_experiment import UNCATEGORIZED_ID, create_experiment
+from resolute_master.api.experiment_limits import check_texts
 from resolute_master.api.finders import experiment_at, find_experiment, user_named
-from resolute_master.api.limits import MAX_UPLOAD_BYTES
+from resolute_master.api.limits import MAX_PAGE_ROWS, MAX_UPLOAD_BYTES
 from resolute_master.api.listing import page_of_checkpoints
 from resolute_master.api.paging import pagination
 from resolute_master.api.queue import job_summary
@@ -80,13 +81,13 @@ async def _experiment_query(call: Call, asked: GetExperimentsQuery) -> Experimen
     ids = await _ids(call, asked.experiment_id_filter)
     if ids == ():
         return None
-    limits = {0: DEFAULT_PAGE, EVERYTHING: None, COUNTS_ONLY: 0}
+    limits = {0: DEFAULT_PAGE, EVERYTHING: MAX_PAGE_ROWS, COUNTS_ONLY: 0}
     if asked.limit < COUNTS_ONLY:
         raise InvalidInput(f"limit: {asked.limit} means nothing; give a number of rows, -1 for all, -2 for none")
     sort = "id" if asked.sort_by is ExperimentSortBy.UNSPECIFIED else asked.sort_by.name.lower()
     return ExperimentQuery(
         offset=asked.offset,
-        limit=limits.get(asked.limit, asked.limit),
+        limit=min(limits.get(asked.limit, asked.limit), MAX_PAGE_ROWS),
         archived=asked.archived,
         states=stored_states(asked.states),
         owners=tuple(sorted(owners)),
@@ -129,7 +130,7 @@ async def list_trials(call: Call, experiment: Experiment) -> GetExperimentTrials
         TrialQuery(
             experiment_id=experiment.id,
             offset=asked.offset,
-            limit=asked.limit or None,
+            limit=min(asked.limit or MAX_PAGE_ROWS, MAX_PAGE_ROWS),
             states=stored_states(asked.states),
             sort_by=sort,
             descending=asked.order_by is OrderBy.DESC,
@@ -189,6 +190,7 @@ async def patch(call: Call, experiment: Experiment) -> PatchExperimentResponse:
     wanted = await call.body(WirePatch)
     if wanted.name is not None and not wanted.name.strip():
         raise InvalidInput("name: must not be blank; give the experiment a name")
+    check_texts(name=wanted.name, description=wanted.description, notes=wanted.notes, labels=wanted.labels)
     if wanted.resources is not None:
         update = c.UpdateJob(
             job=experiment.job_id,
@@ -223,6 +225,7 @@ async def remove_label(call: Call, experiment: Experiment) -> DeleteExperimentLa
 
 
 async def _set_labels(call: Call, experiment: Experiment, labels: set[str]) -> tuple[str, ...]:
+    check_texts(labels=tuple(labels))
     await call.api.engine.submit(c.PatchExperiment(experiment=experiment.id, labels=tuple(sorted(labels))))
     return (await find_experiment(call.api, experiment.id)).labels
 

@@ -87,6 +87,9 @@ MAX_LOG_TAIL = 20_000
 MAX_LOG_LINES_PER_POST = 5_000
 """Lines of one POST; shippers of the contract send at most a thousand."""
 
+MAX_LINE_LENGTH = 64 * 1024
+"""Characters of one posted line; a longer one goes on as the next."""
+
 MAX_GROUP_LENGTH = 256
 """Name of a group of metrics."""
 
@@ -104,3 +107,32 @@ MAX_FILES = 20_000
 
 MAX_PATH_BYTES = 1_024
 """Path of one of them, as bytes: what every file system and every archive takes."""
+
+MAX_SEARCH_LENGTH = 1_000
+"""Text or expression that a log is searched for: each line is compared with it."""
+
+# -------------------------------------------------------------------------------------------------------- experiments
+
+MAX_CONFIG_BYTES = 256 * 1024
+"""Text of a configuration: YAML of this size takes a second to read."""
+
+MAX_NAME_LENGTH = 256
+"""Name of an experiment; it is in every list."""
+
+MAX_DESCRIPTION_LENGTH = 4_096
+"""Its description."""
+
+MAX_NOTES_LENGTH = 65_536
+"""Its notes, which are a document."""
+
+MAX_LABELS = 100
+"""Labels of one experiment."""
+
+MAX_LABEL_LENGTH = 256
+"""One of them."""
+
+MAX_TRIALS = 100_000
+"""Trials of one search: what is to be tried is kept until the search has ended."""
+
+MAX_TRIALS_AT_ONCE = 2_000
+"""Trials that one search begins together: they are made in one cycle of the engine."""

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from aiohttp import web
 
 from resolute.errors import InvalidInput
-from resolute.wire.codec import from_wire
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.enums import LogLevel, OrderBy
-from resolute.wire.rest.logs import LogsQuery, PostTaskLogsRequest, TaskLog
+from resolute.wire.rest.logs import LogsQuery, TaskLog
 from resolute_master.api.authorise import Action, TaskRef
 from resolute_master.api.call import Call, Route
 from resolute_master.api.finders import task_at, trial_at
+from resolute_master.api.limits import MAX_LINE_LENGTH, MAX_LOG_TAIL, MAX_SEARCH_LENGTH
+from resolute_master.api.posted_lines import Line, PostedLines, bare_lines, wrapped_lines
 from resolute_master.api.render.logs import task_line, trial_line
 from resolute_master.api.streaming import stream
 from resolute_master.api.tasks import find_task
@@ -56,6 +56,12 @@ def _query(call: Call, task: TaskId) -> LogQuery:
         raise InvalidInput(f"limit: {asked.limit} must not be negative; 0 is everything")
     if asked.follow and asked.order_by is OrderBy.DESC:
         raise InvalidInput("orderBy: a log is followed forwards; leave it out")
+    if asked.order_by is OrderBy.DESC and not 0 < asked.limit <= MAX_LOG_TAIL:
+        raise InvalidInput(
+            f"limit: {asked.limit} is none of 1 to {MAX_LOG_TAIL}, the most that is read from the end; read forwards for more"
+        )
+    if len(asked.search_text or "") > MAX_SEARCH_LENGTH:
+        raise InvalidInput(f"searchText: has more than {MAX_SEARCH_LENGTH} characters; shorten it")
     return LogQuery(
         task_ids=(task,),
         limit=asked.limit or None,
@@ -126,61 +132,19 @@ async def _first(*watches: Watch) -> None:
 # --------------------------------------------------------------------------------------------------------- posting
 
 
-async def _posted(call: Call) -> TaskRef:
-    """The one task that all lines belong to; `Route` asks whether the caller may report for it."""
-    lines = from_wire(PostTaskLogsRequest, _normal(await call.json())).logs
-    return _one_task(lines)
-
-
-async def _posted_bare(call: Call) -> TaskRef:
-    return _one_task(_bare(await call.json()))
-
-
-def _one_task(lines: Sequence[TaskLog]) -> TaskRef:
-    if not lines:
-        raise InvalidInput("logs: send at least one line")
-    tasks = sorted({line.task_id for line in lines})
-    if len(tasks) > 1:
-        raise InvalidInput(f"logs: all lines must be of one task, and these are of {', '.join(tasks[:5])}")
-    if any(line.id is not None for line in lines):
-        raise InvalidInput("logs: id is given by the master; leave it out")
-    return TaskRef(TaskId(tasks[0]))
-
-
-def _normal(body: Any) -> Any:
-    """Shippers of the contract write some levels without their prefix."""
-    lines = body.get("logs") if isinstance(body, dict) else None
-    for line in lines if isinstance(lines, list) else ():
-        level = line.get("level") if isinstance(line, dict) else None
-        if isinstance(level, str) and level.upper() in LogLevel.__members__:
-            line["level"] = LogLevel[level.upper()].value
-    return body
-
-
-def _bare(body: Any) -> tuple[TaskLog, ...]:
-    if not isinstance(body, list):
-        raise InvalidInput("the body must be a list of lines")
-    return from_wire(PostTaskLogsRequest, _normal({"logs": body})).logs
-
-
-async def post_logs(call: Call, task: TaskRef) -> Empty:
-    await _store(call, task, from_wire(PostTaskLogsRequest, _normal(await call.json())).logs)
+async def post_logs(call: Call, posted: PostedLines) -> Empty:
+    await _store(call, posted)
     return Empty()
 
 
-async def post_bare_logs(call: Call, task: TaskRef) -> Empty:
-    await _store(call, task, _bare(await call.json()))
-    return Empty()
-
-
-async def _store(call: Call, task: TaskRef, lines: Sequence[TaskLog]) -> None:
-    await find_task(call.api, task.id)
-    now = call.api.clock.now()
+async def _store(call: Call, posted: PostedLines) -> None:
+    await find_task(call.api, posted.id)
+    now, post = call.api.clock.now(), call.api.ids.uuid()
     await call.api.reporting.logs(
         [
             LogRecord(
-                key=call.api.ids.uuid(),
-                task_id=task.id,
+                key=f"{post}/{number}",
+                task_id=posted.id,
                 allocation_id=AllocationId(line.allocation_id) if line.allocation_id else None,
                 agent_id=line.agent_id or "",
                 container_id=line.container_id or "",
@@ -189,16 +153,26 @@ async def _store(call: Call, task: TaskRef, lines: Sequence[TaskLog]) -> None:
                 level=line.level.name if line.level and line.level is not LogLevel.UNSPECIFIED else "",
                 stdtype=line.stdtype or "stdout",
                 source=line.source or "task",
-                log=line.log,
+                log=piece,
             )
-            for line in lines
+            for number, (line, piece) in enumerate(_pieces(posted.lines))
         ]
     )
+
+
+def _pieces(lines: Sequence[Line | TaskLog]) -> Iterator[tuple[Line | TaskLog, str]]:
+    """Each line as it is shown: a longer one goes on as the next, as on a machine of ours. An empty one stays one."""
+    for line in lines:
+        text = line.log
+        while len(text) > MAX_LINE_LENGTH:
+            yield line, text[:MAX_LINE_LENGTH] + "\n"
+            text = text[MAX_LINE_LENGTH:]
+        yield line, text
 
 
 ROUTES = (
     Route("GET", "/api/v1/trials/{trialId}/logs", Action.VIEW, trial_at("trialId"), trial_logs),
     Route("GET", "/api/v1/tasks/{taskId}/logs", Action.VIEW, task_at("taskId"), task_logs),
-    Route("POST", "/api/v1/task/logs", Action.REPORT, _posted, post_logs),
-    Route("POST", "/task-logs", Action.REPORT, _posted_bare, post_bare_logs),
+    Route("POST", "/api/v1/task/logs", Action.REPORT, wrapped_lines, post_logs),
+    Route("POST", "/task-logs", Action.REPORT, bare_lines, post_logs),
 )

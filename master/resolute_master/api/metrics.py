@@ -20,6 +20,12 @@ from resolute.wire.rest.metrics import (
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
 from resolute_master.api.finders import find_trial, trial_at
+from resolute_master.api.limits import (
+    MAX_GROUP_LENGTH,
+    MAX_METRIC_NAME_LENGTH,
+    MAX_METRIC_NAMES,
+    MAX_TRIALS_PER_STREAM,
+)
 from resolute_master.api.streaming import stream
 from resolute_master.domain.ids import TrialId
 from resolute_master.domain.metrics import MetricReport
@@ -66,6 +72,13 @@ async def report(call: Call, trial: Trial) -> Empty:
 def _check(request: ReportTrialMetricsRequest) -> None:
     if not request.group or "." in request.group:
         raise InvalidInput(f"group: '{request.group}' must be a name without a dot")
+    if len(request.group) > MAX_GROUP_LENGTH:
+        raise InvalidInput(f"group: has {len(request.group)} characters, over the limit of {MAX_GROUP_LENGTH}")
+    names = request.metrics.metrics.avg_metrics
+    if len(names) > MAX_METRIC_NAMES:
+        raise InvalidInput(f"metrics: are {len(names)}, over the limit of {MAX_METRIC_NAMES} of one report")
+    if any(len(name) > MAX_METRIC_NAME_LENGTH for name in names):
+        raise InvalidInput(f"metrics: one has a name of more than {MAX_METRIC_NAME_LENGTH} characters; shorten it")
     steps = request.metrics.steps_completed
     if request.group not in SYSTEM_GROUPS and (steps is None or not 0 <= steps <= MAX_STEPS):
         raise InvalidInput(f"metrics.stepsCompleted: {steps} is no number of steps; send how many were done")
@@ -83,6 +96,8 @@ async def _trials(call: Call) -> tuple[Trial, ...]:
     ids = call.query(GetMetricsQuery).trial_ids
     if not ids:
         raise InvalidInput("trialIds: name at least one trial")
+    if len(ids) > MAX_TRIALS_PER_STREAM:
+        raise InvalidInput(f"trialIds: are {len(ids)}, over the limit of {MAX_TRIALS_PER_STREAM}; ask in several calls")
     return tuple([await find_trial(call.api, id_) for id_ in sorted(set(ids))])
 
 

@@ -7,19 +7,23 @@ from typing import TypeVar
 
 from resolute.errors import InvalidInput
 from resolute.wire.rest.paging import Pagination
+from resolute_master.api.limits import MAX_PAGE_ROWS
 
 Row = TypeVar("Row")
 
 
 def page_of(rows: Sequence[Row], *, offset: int, limit: int) -> tuple[tuple[Row, ...], Pagination]:
-    """`limit` 0 is everything; a negative `offset` counts from the end. Raises `InvalidInput` outside of the rows."""
+    """`limit` 0 is everything; a negative `offset` counts from the end. Raises `InvalidInput` outside of the rows.
+
+    A page has at most `MAX_PAGE_ROWS`, also of everything: the next one begins at `end_index`.
+    """
     total = len(rows)
     start = offset + total if offset < 0 else offset
     if not 0 <= start <= total:
         raise InvalidInput(f"offset: {offset} is outside of the {total} rows")
     if limit < 0:
         raise InvalidInput(f"limit: {limit} must not be negative; 0 is everything")
-    end = total if limit == 0 else min(start + limit, total)
+    end = min(start + min(limit or MAX_PAGE_ROWS, MAX_PAGE_ROWS), total)
     return tuple(rows[start:end]), pagination(start=start, count=end - start, total=total, limit=limit)
 
 

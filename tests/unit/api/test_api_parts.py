@@ -15,7 +15,7 @@ from resolute.errors import Conflict, FailedPrecondition, InvalidInput, NotFound
 from resolute.wire.rest.enums import LogLevel, WireExperimentState, WireTaskState
 from resolute.wire.states import AllocationState, ExperimentState
 from resolute_master.api.barriers import Barriers
-from resolute_master.api.call import parse_json
+from resolute_master.api.bodies import parse_json
 from resolute_master.api.capacity import shortage
 from resolute_master.api.checkpoint_download import directory_of
 from resolute_master.api.errors import INTERNAL, BodyTooLarge, status_of

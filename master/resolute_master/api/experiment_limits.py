@@ -1,0 +1,65 @@
+"""How large an experiment's own texts and its search may be. Raises `InvalidInput` naming key, size and limit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from resolute.errors import InvalidInput
+from resolute_master.api.limits import (
+    MAX_CONFIG_BYTES,
+    MAX_DESCRIPTION_LENGTH,
+    MAX_LABEL_LENGTH,
+    MAX_LABELS,
+    MAX_NAME_LENGTH,
+    MAX_NOTES_LENGTH,
+    MAX_TRIALS,
+    MAX_TRIALS_AT_ONCE,
+)
+
+
+def check_config_text(text: str) -> None:
+    size = len(text.encode())
+    if size > MAX_CONFIG_BYTES:
+        raise InvalidInput(
+            f"config: has {size} bytes, over the limit of {MAX_CONFIG_BYTES}; put large tables into files of the context"
+        )
+
+
+def check_texts(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    notes: str | None = None,
+    labels: Sequence[str] | None = None,
+) -> None:
+    """None is not looked at."""
+    for key, text, limit in (
+        ("name", name, MAX_NAME_LENGTH),
+        ("description", description, MAX_DESCRIPTION_LENGTH),
+        ("notes", notes, MAX_NOTES_LENGTH),
+    ):
+        if text is not None and len(text) > limit:
+            raise InvalidInput(f"{key}: has {len(text)} characters, over the limit of {limit}; shorten it")
+    if labels is not None and len(labels) > MAX_LABELS:
+        raise InvalidInput(f"labels: are {len(labels)}, over the limit of {MAX_LABELS}; remove some")
+    for label in labels or ():
+        if len(label) > MAX_LABEL_LENGTH:
+            raise InvalidInput(
+                f"labels: '{label[:40]}...' has {len(label)} characters, over the limit of {MAX_LABEL_LENGTH}; shorten it"
+            )
+
+
+def check_search(searcher: Mapping[str, Any]) -> None:
+    """Of a complete configuration: trials in all, and trials that are begun together."""
+    trials = searcher.get("max_trials") or 1
+    if trials > MAX_TRIALS:
+        raise InvalidInput(
+            f"searcher.max_trials: {trials} is over the limit of {MAX_TRIALS}; divide the search among several experiments"
+        )
+    at_once = searcher.get("max_concurrent_trials", 1) or trials
+    if min(at_once, trials) > MAX_TRIALS_AT_ONCE:
+        raise InvalidInput(
+            f"searcher.max_concurrent_trials: {at_once} trials at once are over the limit of {MAX_TRIALS_AT_ONCE}; "
+            "lower it (0 is all of max_trials)"
+        )
