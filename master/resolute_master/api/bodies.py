@@ -29,6 +29,9 @@ async def read_body(request: web.Request, limit: int) -> bytes:
     declared = request.content_length
     if declared is not None and declared > limit:
         raise too_large(limit)
+    if declared is not None and request.content.is_eof():
+        # It came together with the head: nothing to wait for.
+        return request.content.read_nowait()
     allowed_s = BODY_FIRST_S + (limit if declared is None else declared) / BODY_BYTES_PER_S
     body = bytearray()
     try:
