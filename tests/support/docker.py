@@ -32,6 +32,8 @@ from docker import APIClient
 from resolute_agent.runtimes.docker_watch import ask_engine
 
 BASE, TASK, RELEASED = "resolute-test/base:1", "resolute-test/task:1", "resolute-test/released:1"
+SMALL = "resolute-test/small:1"
+"""Without an interpreter, for what is pushed and pulled."""
 READY_S = 60.0
 PROGRAMS = """
     sh bash cat chmod cp date dd df echo env false head id ls mkdir mv readlink rm sed setsid sleep stat tail tee touch true
@@ -52,6 +54,11 @@ FOLDERS = (
     "proc",
     "sys",
 )
+ETC = {
+    "passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n",
+    "group": "root:x:0:\nnogroup:x:65534:\n",
+    "nsswitch.conf": "hosts: files dns\n",
+}
 _SKIPPED = {"test", "idlelib", "turtledemo", "ensurepip", "lib2to3", "site-packages", "dist-packages", "tkinter"}
 
 
@@ -67,11 +74,15 @@ class DockerEngine:
         self.directory = directory
         self.host = f"unix://{directory}/docker.sock"
         self._arguments = arguments
+        self._containerd: subprocess.Popen[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
+        if self._containerd is None:
+            self._start_containerd()
         command = ["dockerd", "--data-root", str(self.directory / "data"), "--exec-root", str(self.directory / "exec")]
         command += ["--pidfile", str(self.directory / "pid"), "-H", self.host, "--live-restore", *self._arguments]
+        command += ["--containerd", str(self.directory / "containerd.sock")]
         (self.directory / "pid").unlink(missing_ok=True)
         with (self.directory / "dockerd.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -83,6 +94,22 @@ class DockerEngine:
             if time.monotonic() > end or self._process.poll() is not None:
                 raise AssertionError(f"dockerd did not start: {self.log()[-3000:]}")
             time.sleep(0.05)
+
+    def _start_containerd(self) -> None:
+        """As a process of its own, which is how it runs wherever an engine was installed from packages."""
+        folders = ["--root", str(self.directory / "containerd"), "--state", str(self.directory / "containerd-state")]
+        config = self.directory / "containerd.toml"
+        config.write_text('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
+        command = [
+            "containerd",
+            "--config",
+            str(config),
+            *folders,
+            "--address",
+            str(self.directory / "containerd.sock"),
+        ]
+        with (self.directory / "containerd.log").open("ab") as log:
+            self._containerd = subprocess.Popen(command, stdout=log, stderr=log)
 
     @contextmanager
     def client(self) -> Iterator[APIClient]:
@@ -98,6 +125,13 @@ class DockerEngine:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
+    def restart(self) -> None:
+        """As an update of the engine's package does."""
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait(30)
+        self.start()
+
     def stop(self) -> None:
         """End containers, engine and its containerd, whatever state they are in."""
         assert self._process is not None
@@ -108,10 +142,9 @@ class DockerEngine:
                 client.remove_container(each["Id"], force=True)
         self._process.terminate()
         self._process.wait(30)
-        containerd = self.directory / "exec" / "containerd" / "containerd.pid"
-        if containerd.exists():  # with live-restore the engine leaves it running
-            with suppress(ProcessLookupError, ValueError):
-                os.kill(int(containerd.read_text()), signal.SIGTERM)
+        assert self._containerd is not None
+        self._containerd.terminate()
+        self._containerd.wait(30)
         self._unmount()
 
     def _unmount(self) -> None:
@@ -165,11 +198,14 @@ def docker_engine(*arguments: str) -> Iterator[DockerEngine]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def import_base(engine: DockerEngine) -> None:
-    """`docker import` of this machine's interpreter, libraries and programs."""
+def import_base(engine: DockerEngine, image: str = BASE) -> None:
+    """`docker import` of this machine's interpreter, libraries and programs; of a few programs only for `SMALL`."""
     archive = engine.directory / "base.tar"
-    _write_base(archive)
-    repository, tag = BASE.split(":")
+    if image == BASE:
+        _write_base(archive, PROGRAMS, python=True)
+    else:
+        _write_base(archive, ["sh", "cat", "sleep"], python=False)
+    repository, tag = image.split(":")
     with engine.client() as client:
         client.import_image_from_file(str(archive), repository=repository, tag=tag, changes=["ENV LANG=C.UTF-8"])
     archive.unlink()
@@ -191,35 +227,34 @@ def _base_vars() -> dict[str, str]:
     return {"base": sys.base_prefix, "platbase": sys.base_prefix}
 
 
-def _write_base(archive: Path) -> None:
-    python = os.path.realpath(sys._base_executable)  # type: ignore[attr-defined]
-    stdlib = Path(sysconfig.get_path("stdlib"))
-    programs = [found for name in PROGRAMS if (found := shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin"))]
-    extensions = [str(path) for path in (stdlib / "lib-dynload").glob("*.so")]
-    libraries = _libraries([python, *programs, *extensions])
+def _write_base(archive: Path, names: list[str], *, python: bool) -> None:
+    interpreter = os.path.realpath(sys._base_executable)  # type: ignore[attr-defined]
+    binaries = [found for name in names if (found := shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin"))]
+    modules: list[str] = []
+    if python:
+        stdlib = Path(sysconfig.get_path("stdlib"))
+        modules = [str(path) for path in sorted(stdlib.rglob("*")) if _of_image(path, stdlib)]
+        binaries.append(interpreter)
+    libraries = _libraries([*binaries, *(path for path in modules if path.endswith(".so"))])
     with tarfile.open(archive, "w") as tar:
         written = set(FOLDERS)
         for folder in FOLDERS:
             _add_folder(tar, folder)
         for link in ("bin", "lib", "lib64"):
             _add_link(tar, link, f"usr/{link}")
-        for path in [python, *programs, *libraries]:
+        for path in [*binaries, *libraries, *modules]:
             _add_file(tar, path, written)
-        for path in sorted(stdlib.rglob("*")):
-            inside = path.relative_to(stdlib).parts
-            if not _SKIPPED & set(inside) and not inside[0].startswith("config-") and path.is_file():
-                _add_file(tar, str(path), written)
-        if python != "/usr/bin/python3":
-            _add_link(tar, "usr/bin/python3", python)
-        passwd = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"
-        for name, text in (
-            ("passwd", passwd),
-            ("group", "root:x:0:\nnogroup:x:65534:\n"),
-            ("nsswitch.conf", "hosts: files dns\n"),
-        ):
+        if python:
+            _add_link(tar, "usr/bin/python3", interpreter)
+        for name, text in ETC.items():
             info = tarfile.TarInfo(f"etc/{name}")
             info.size = len(text)
             tar.addfile(info, io.BytesIO(text.encode()))
+
+
+def _of_image(path: Path, stdlib: Path) -> bool:
+    inside = path.relative_to(stdlib).parts
+    return not _SKIPPED & set(inside) and not inside[0].startswith("config-") and path.is_file()
 
 
 def _libraries(binaries: list[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,10 +12,12 @@ from resolute.wire.agent_link import ContainerSpec
 from resolute_agent.runtimes.base import TaskContext
 from resolute_agent.runtimes.docker import DockerRuntime
 from resolute_agent.runtimes.docker_engine import Engine
-from resolute_agent.runtimes.docker_request import LABEL_OWNER, EngineOptions
-from resolute_agent.runtimes.docker_watch import WATCH_LOCK
+from resolute_agent.runtimes.docker_request import EngineOptions
+from resolute_agent.runtimes.docker_watch import OWNER_LABEL, WATCH_LOCK
 from support.agent_processes import eventually
 from support.docker import TASK, DockerEngine
+
+QUICK_PULL_PAUSES_S = (0.1,)
 
 
 class TaskImageRuntime(DockerRuntime):
@@ -29,15 +32,21 @@ class TaskImageRuntime(DockerRuntime):
 class Agents:
     """The runtimes of one directory: each `next` ends the one before, as the death of its process would."""
 
-    def __init__(self, engine: DockerEngine, directory: Path, options: EngineOptions) -> None:
+    def __init__(
+        self, engine: DockerEngine, directory: Path, options: EngineOptions, login_file: Path | None = None
+    ) -> None:
         self.engine = engine
         self.directory = directory
         self._options = options
+        self._login_file = login_file
         self._opened: DockerRuntime | None = None
 
     async def next(self) -> DockerRuntime:
         await self.close()
-        self._opened = await TaskImageRuntime.open(self.directory, Engine(self.engine.host), self._options)
+        engine = Engine(self.engine.host, login_file=self._login_file)
+        self._opened = await TaskImageRuntime.open(
+            self.directory, engine, self._options, pull_pauses_s=QUICK_PULL_PAUSES_S
+        )
         return self._opened
 
     async def close(self) -> None:
@@ -47,16 +56,16 @@ class Agents:
 
     def containers(self) -> list[str]:
         """The names of what the engine has of this agent, in whatever state."""
-        label = {LABEL_OWNER: str(self.directory)}
+        label = {OWNER_LABEL: str(self.directory)}
         return sorted(each["Names"][0] for each in self.engine.containers(**label))
 
 
 @asynccontextmanager
 async def agents_of(
-    engine: DockerEngine, directory: Path, options: EngineOptions | None = None
+    engine: DockerEngine, directory: Path, options: EngineOptions | None = None, login_file: Path | None = None
 ) -> AsyncIterator[Agents]:
     """Ends everything afterwards: the containers, and the watch, which leaves when it has nothing to watch."""
-    agents = Agents(engine, directory, options or EngineOptions())
+    agents = Agents(engine, directory, options or EngineOptions(), login_file)
     try:
         yield agents
     finally:
@@ -72,8 +81,6 @@ async def agents_of(
 
 def watched(directory: Path) -> bool:
     """Whether a watch of this directory lives."""
-    import fcntl
-
     lock = directory / WATCH_LOCK
     if not lock.exists():
         return False

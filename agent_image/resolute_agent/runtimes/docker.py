@@ -19,8 +19,7 @@ import os
 import re
 import shutil
 import sys
-import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -36,9 +35,9 @@ from resolute.wire.states import FailureKind
 from resolute_agent import supervisor
 from resolute_agent.runtimes import docker_request
 from resolute_agent.runtimes.base import STREAMS, LaunchAborted, LaunchFailed, LaunchRefused, TaskContext
-from resolute_agent.runtimes.docker_engine import Engine, EngineError, EngineGone, PullFailed, PullStopped
+from resolute_agent.runtimes.docker_engine import Engine, EngineError, EngineGone, PullFailed
 from resolute_agent.runtimes.docker_follow import Follower, recorded_end
-from resolute_agent.runtimes.docker_request import EngineOptions, Surroundings, name_of
+from resolute_agent.runtimes.docker_request import EngineOptions, Surroundings
 from resolute_agent.runtimes.docker_watch import (
     AGENT_LOCK,
     CONTAINERS,
@@ -48,19 +47,22 @@ from resolute_agent.runtimes.docker_watch import (
     OWNER_LABEL,
     STARTED,
     WAKE,
+    name_of,
 )
 from resolute_agent.runtimes.process import (
     LEASE_GRACE_S,
     NOTICE,
     NOTICE_PID,
     OFFSETS,
-    SPEC,
     make_run_directory,
 )
 from resolute_agent.runtimes.stamps import StampReader
 from resolute_agent.state import Found
 
 log = logging.getLogger(__name__)
+
+SPEC = "spec.json"
+"""What was asked for, as far as a later agent must know it."""
 
 PULL_PAUSES_S = (2.0, 8.0)
 """Between attempts at a pull that may work the next time: a registry that is away for seconds costs no run."""
@@ -75,26 +77,36 @@ _REFUSED = ("OCI runtime create failed", "could not select device driver", "erro
 class DockerRuntime:
     """The runtime port over a Docker engine. Create with `open`, end with `close`; containers live on."""
 
-    def __init__(self, directory: Path, engine: Engine, options: EngineOptions, wheel: Path) -> None:
+    def __init__(
+        self, directory: Path, engine: Engine, options: EngineOptions, wheel: Path, pull_pauses_s: Sequence[float]
+    ) -> None:
         self._directory = directory
         self._homes = directory / CONTAINERS
         self._engine = engine
         self._options = options
         self._wheel = wheel
+        self._pull_pauses_s = pull_pauses_s
         self._agents = (directory / AGENT_LOCK).open("w")
         self._followers: dict[str, Follower] = {}
-        self._starting: dict[str, threading.Event] = {}
+        self._starting: dict[str, asyncio.Event] = {}
         self._leases: dict[str, float] = {}
         self._stamps: dict[tuple[str, str], StampReader] = {}
         self._work: set[asyncio.Task[None]] = set()
 
     @classmethod
-    async def open(cls, directory: Path, engine: Engine, options: EngineOptions | None = None) -> DockerRuntime:
+    async def open(
+        cls,
+        directory: Path,
+        engine: Engine,
+        options: EngineOptions | None = None,
+        *,
+        pull_pauses_s: Sequence[float] = PULL_PAUSES_S,
+    ) -> DockerRuntime:
         """Make the directory, which must be this agent's alone, and put what containers need of us into it."""
         (directory / CONTAINERS).mkdir(parents=True, exist_ok=True, mode=0o700)
         directory = await asyncio.to_thread(directory.resolve)
         wheel = await asyncio.to_thread(_copied_package, directory)
-        runtime = cls(directory, engine, options or EngineOptions(), wheel)
+        runtime = cls(directory, engine, options or EngineOptions(), wheel, pull_pauses_s)
         await asyncio.to_thread(fcntl.flock, runtime._agents, fcntl.LOCK_SH)
         return runtime
 
@@ -119,7 +131,7 @@ class DockerRuntime:
         home = self._home(spec.container_id)
         if home.exists():
             raise LaunchFailed(f"{home} exists already")
-        stop = self._starting[spec.container_id] = threading.Event()
+        stop = self._starting[spec.container_id] = asyncio.Event()
         try:
             await self._start(home, spec, context, stop)
         except BaseException:
@@ -127,11 +139,10 @@ class DockerRuntime:
                 await asyncio.shield(self._undo(home))
             raise
         finally:
-            stop.set()
             del self._starting[spec.container_id]
         self._follow(spec.container_id)
 
-    async def _start(self, home: Path, spec: ContainerSpec, context: TaskContext, stop: threading.Event) -> None:
+    async def _start(self, home: Path, spec: ContainerSpec, context: TaskContext, stop: asyncio.Event) -> None:
         name = name_of(spec.container_id)
         try:
             self._prepare(home, spec, context)
@@ -143,8 +154,6 @@ class DockerRuntime:
             await self._engine.start(name)
         except InvalidInput as error:
             raise LaunchRefused(str(error)) from error
-        except PullStopped as error:
-            raise LaunchAborted("killed before it was started") from error
         except EngineGone as error:
             raise LaunchFailed(str(error)) from error
         except EngineError as error:
@@ -188,26 +197,41 @@ class DockerRuntime:
             render_group=_group_of("/dev/kfd"),
         )
 
-    async def _image(self, spec: ContainerSpec, stop: threading.Event) -> Mapping[str, Any]:
+    async def _image(self, spec: ContainerSpec, stop: asyncio.Event) -> Mapping[str, Any]:
         """The engine's facts of the image, pulled where it must be. Raises `LaunchRefused` when it cannot be had."""
         image = await self._engine.image(spec.image)
         if image is not None and not spec.options.force_pull:
             return image
-        auth = docker_request.auth_for(spec.options.registry_auth, spec.image)
-        for pause_s in (*PULL_PAUSES_S, None):
-            try:
-                log.info("container %s: pulling %s", spec.container_id, spec.image)
-                await self._engine.pull(spec.image, auth, stop=stop)
-                break
-            except PullFailed as error:
-                if error.final or pause_s is None:
-                    raise LaunchRefused(str(error)) from error
-                log.warning("container %s: %s; once more in %g s", spec.container_id, error, pause_s)
-            await _pause(pause_s, stop)
+        credentials = docker_request.auth_for(spec.options.registry_auth, spec.image)
+        log.info("container %s: pulling %s", spec.container_id, spec.image)
+        pull = asyncio.create_task(self._pull(spec.image, credentials))
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait([pull, stopped], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            unfinished = not pull.done()
+            for task in (pull, stopped):
+                task.cancel()
+            await asyncio.gather(pull, stopped, return_exceptions=True)
+        if unfinished:
+            raise LaunchAborted("killed while its image was pulled")
+        pull.result()
         image = await self._engine.image(spec.image)
         if image is None:
             raise LaunchFailed(f"image {spec.image!r} was pulled and is gone again")
         return image
+
+    async def _pull(self, image: str, credentials: Mapping[str, str] | None) -> None:
+        """Pull, again if that may help. Raises `LaunchRefused`."""
+        for pause_s in (*self._pull_pauses_s, None):
+            try:
+                await self._engine.pull(image, credentials)
+                return
+            except PullFailed as error:
+                if error.final or pause_s is None:
+                    raise LaunchRefused(str(error)) from error
+                log.warning("%s; once more in %g s", error, pause_s)
+            await asyncio.sleep(pause_s)
 
     def _refuse_if_over(self, home: Path) -> None:
         """Nothing is started that was killed meanwhile, or whose lease a long pull has used up."""
@@ -414,16 +438,6 @@ def _launch_error(spec: ContainerSpec, error: EngineError) -> LaunchRefused | La
     if error.status in (400, 403, 404) or any(text in said for text in _REFUSED):
         return LaunchRefused(f"the engine cannot run image {spec.image!r} as asked: {said}")
     return LaunchFailed(f"the engine did not start the container: {said}")
-
-
-async def _pause(pause_s: float, stop: threading.Event) -> None:
-    """Wait, unless nobody wants the image any more. Raises `PullStopped`."""
-    waited_s = 0.0
-    while waited_s < pause_s:
-        if stop.is_set():
-            raise PullStopped("stopped between two attempts")
-        await asyncio.sleep(0.2)
-        waited_s += 0.2
 
 
 def _copied_package(directory: Path) -> Path:

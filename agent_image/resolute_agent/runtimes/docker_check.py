@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-import threading
 from collections.abc import Sequence
 
 from resolute.errors import ResoluteError
@@ -23,17 +22,15 @@ async def check(host: str, image: str) -> None:
     try:
         if await engine.image(image) is None:
             print(f"pulling {image}", file=sys.stderr, flush=True)
-            await engine.pull(image, None, stop=threading.Event(), progress=_Progress().show)
+            await engine.pull(image, None, progress=_show)
     finally:
         await engine.close()
 
 
-class _Progress:
-    """What a person wants to see of a pull: each layer once when it is there."""
-
-    def show(self, line: str) -> None:
-        if "complete" in line.lower():
-            print(f"  {line}", file=sys.stderr, flush=True)
+def _show(line: str) -> None:
+    """What a person wants to see of a pull: each layer once, when it is there."""
+    if "complete" in line.lower():
+        print(f"  {line}", file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

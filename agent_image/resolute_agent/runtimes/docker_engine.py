@@ -7,29 +7,29 @@ them. What goes on for as long as a container lives, its output and its end, nee
 from __future__ import annotations
 
 import asyncio
-import threading
+import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import aiohttp
-from docker import APIClient
+from docker import APIClient, auth
 from docker.errors import APIError, DockerException
 from docker.utils import parse_repository_tag
 from requests import RequestException
 
 from resolute.errors import InvalidInput, ResoluteError
+from resolute_agent.runtimes.docker_request import registry_of
 from resolute_agent.runtimes.docker_watch import ask_engine
 
 T = TypeVar("T")
 
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 COMMAND_THREADS = 4
-PULL_THREADS = 2
-"""Pulls take minutes; they must not keep containers from being started and ended."""
 COMMAND_TIMEOUT_S = 120
-PULL_TIMEOUT_S = 900
+PULL_SILENCE_S = 900.0
 """Longest silence in a pull: unpacking one large layer is silent."""
 CONNECT_TIMEOUT_S = 10.0
 READ_BYTES = 64 * 1024
@@ -55,10 +55,6 @@ class PullFailed(ResoluteError):
         self.final = final
 
 
-class PullStopped(ResoluteError):
-    """The pull was given up because nobody wants the image any more."""
-
-
 def socket_of(host: str) -> str:
     """The path of the engine's socket. Raises `InvalidInput` for an engine elsewhere: it could not see our files."""
     if not host.startswith("unix:///"):
@@ -72,9 +68,11 @@ def socket_of(host: str) -> str:
 class Engine:
     """One engine, reached through `host`. Close it when it is not needed any more."""
 
-    def __init__(self, host: str = DEFAULT_HOST) -> None:
+    def __init__(self, host: str = DEFAULT_HOST, *, login_file: Path | None = None) -> None:
+        """`login_file` is a Docker configuration with the machine's logins at registries; `None` finds this user's."""
         self.host = host
         self.socket = socket_of(host)
+        self._login_file = login_file
         self._gone = f"no container engine answers at {host}; is the Docker engine running, and may this user use it?"
         try:
             ask_engine(self.socket, "GET", "/_ping")
@@ -82,7 +80,6 @@ class Engine:
         except (OSError, DockerException) as error:
             raise EngineGone(f"{self._gone} ({error})") from error
         self._threads = ThreadPoolExecutor(COMMAND_THREADS, "docker")
-        self._pulls = ThreadPoolExecutor(PULL_THREADS, "docker-pull")
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -90,7 +87,6 @@ class Engine:
         if self._session is not None:
             await self._session.close()
         await asyncio.to_thread(self._threads.shutdown)
-        self._pulls.shutdown(wait=False, cancel_futures=True)
         self._client.close()
 
     # ------------------------------------------------------------------------------------------------------- commands
@@ -133,36 +129,37 @@ class Engine:
         return sorted(names[0].removeprefix("/") for each in listed if (names := each["Names"]))
 
     async def pull(
-        self,
-        image: str,
-        auth: Mapping[str, str] | None,
-        *,
-        stop: threading.Event,
-        progress: Callable[[str], None] = lambda _: None,
+        self, image: str, credentials: Mapping[str, str] | None, *, progress: Callable[[str], None] = lambda _: None
     ) -> None:
-        """Pull an image. `progress` is told in short lines, from another thread. Raises `PullFailed` and `PullStopped`."""
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._pulls, lambda: self._pull(image, auth, stop, progress))
+        """Pull an image; without `credentials` with what this user is logged in with. Raises `PullFailed`.
 
-    def _pull(
-        self, image: str, auth: Mapping[str, str] | None, stop: threading.Event, progress: Callable[[str], None]
-    ) -> None:
+        `progress` is told in short lines. To cancel it stops the engine's pull as well.
+        """
         repository, tag = parse_repository_tag(image)
-        client = APIClient(base_url=self.host, version="auto", timeout=PULL_TIMEOUT_S)
+        header = await self._command(lambda: self._auth_header(credentials, registry_of(image)))
+        query = urlencode({"fromImage": repository, "tag": tag or "latest"})
+        said = ""
         try:
-            given = dict(auth) if auth else None
-            for line in client.pull(repository, tag=tag or "latest", stream=True, decode=True, auth_config=given):
-                if stop.is_set():
-                    raise PullStopped(f"the pull of {image!r} was stopped")
-                if "error" in line:
-                    raise _pull_failed(image, str(line["error"]))
-                progress(_shown(line))
-        except APIError as error:
-            raise _pull_failed(image, str(error.explanation or error)) from error
-        except (DockerException, RequestException) as error:
-            raise PullFailed(f"image {image!r} was not pulled: {self._gone} ({error})", final=False) from error
-        finally:
-            client.close()
+            async with self._stream_session().post(
+                f"http://engine/images/create?{query}",
+                headers={"X-Registry-Auth": header} if header else {},
+                timeout=aiohttp.ClientTimeout(total=None, sock_read=PULL_SILENCE_S),
+            ) as answer:
+                async for text in answer.content:
+                    line = json.loads(text)
+                    said = str(line.get("error") or line.get("message") or said)
+                    progress(" ".join(str(line[key]) for key in ("id", "status", "progress") if line.get(key)))
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise PullFailed(f"image {image!r} was not pulled: {self._gone} ({error!r})", final=False) from error
+        if said:
+            raise _pull_failed(image, said)
+
+    def _auth_header(self, credentials: Mapping[str, str] | None, registry: str) -> str:
+        """Credentials as the engine reads them: the task's own, or those of the machine's login."""
+        if credentials is None:
+            config = auth.load_config(str(self._login_file) if self._login_file is not None else None)
+            credentials = auth.resolve_authconfig(config, registry)
+        return auth.encode_header(dict(credentials)).decode() if credentials else ""
 
     async def _found(self, command: Callable[[], T]) -> T | None:
         try:
@@ -209,10 +206,6 @@ class Engine:
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
             )
         return self._session
-
-
-def _shown(line: Mapping[str, Any]) -> str:
-    return " ".join(str(line[key]) for key in ("id", "status", "progress") if line.get(key))
 
 
 _FINAL = (

@@ -19,8 +19,8 @@ from resolute_agent import supervisor
 from resolute_agent.runtimes.base import STREAMS
 from resolute_agent.runtimes.docker_engine import Engine, EngineError, EngineGone
 from resolute_agent.runtimes.docker_output import Entry, FrameReader, NotFrames, after
-from resolute_agent.runtimes.docker_request import EngineOptions, name_of
-from resolute_agent.runtimes.docker_watch import ENDED, EXIT
+from resolute_agent.runtimes.docker_request import EngineOptions
+from resolute_agent.runtimes.docker_watch import ENDED, EXIT, name_of
 
 log = logging.getLogger(__name__)
 

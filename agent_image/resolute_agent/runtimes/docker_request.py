@@ -14,6 +14,7 @@ from resolute.wire.agent_link import ContainerSpec, Device
 from resolute.wire.states import SlotKind
 from resolute_agent.environment import RUN_DIR, Place, task_environment
 from resolute_agent.runtimes.base import TaskContext
+from resolute_agent.runtimes.docker_watch import OWNER_LABEL
 
 WHEEL_IN_CONTAINER = "/opt/resolute"
 """Where our package lies in every container: on `PYTHONPATH`, not installed, so that the image's own stay untouched."""
@@ -24,8 +25,7 @@ DEFAULT_SHM_BYTES = 4 * 1024**3
 LABEL_TYPE, LABEL_ID = "ai.determined.container.type", "ai.determined.container.id"
 LABEL_AGENT, LABEL_CLUSTER = "ai.determined.container.agent", "ai.determined.container.cluster"
 LABEL_DEVICES, LABEL_DESCRIPTION = "ai.determined.container.devices", "ai.determined.container.description"
-LABEL_ALLOCATION, LABEL_OWNER = "ai.resolute.allocation", "ai.resolute.owner"
-"""The owner is the agent's directory of containers: several agents may share one engine."""
+LABEL_ALLOCATION = "ai.resolute.allocation"
 
 _DESCRIPTION_CHARACTERS = 63
 _LOOPBACK = ("127.", "localhost", "[::1]", "::1")
@@ -52,11 +52,6 @@ class Surroundings:
     wheel: str
     image_environment: Sequence[str] = ()
     render_group: str = ""
-
-
-def name_of(container_id: str) -> str:
-    """The container's name in the engine: of two creations of one container the second is refused."""
-    return f"resolute-{container_id}"
 
 
 def why_not(spec: ContainerSpec, environment: Mapping[str, str]) -> str:
@@ -119,7 +114,7 @@ def _labels(spec: ContainerSpec, context: TaskContext, around: Surroundings) -> 
         LABEL_DEVICES: ",".join(str(device.index) for device in context.devices),
         LABEL_DESCRIPTION: spec.description[:_DESCRIPTION_CHARACTERS],
         LABEL_ALLOCATION: spec.allocation_id,
-        LABEL_OWNER: around.owner,
+        OWNER_LABEL: around.owner,
     }
 
 

@@ -43,6 +43,7 @@ from resolute_agent import supervisor
 CONTAINERS, WATCH_LOCK, AGENT_LOCK, WAKE = "containers", "watch.lock", "agent.lock", "watch.wake"
 STARTED, ENDED, LEASE, KILL, EXIT = "started.json", "ended.json", supervisor.LEASE, supervisor.KILL, supervisor.EXIT
 OWNER_LABEL = "ai.resolute.owner"
+"""Whose a container is: its agent's directory, for several agents may share one engine."""
 
 LOOK_S = 1.0
 """How often an undisturbed watch looks at its directory."""
@@ -53,7 +54,7 @@ END_LIMIT_S = 60.0
 
 
 def name_of(container_id: str) -> str:
-    """The container's name in the engine."""
+    """The container's name in the engine: of two creations of one container the second is refused."""
     return f"resolute-{container_id}"
 
 

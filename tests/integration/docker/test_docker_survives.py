@@ -1,0 +1,222 @@
+"""Containers outlive agent and engine: they are adopted, their output is whole, leases and kills are carried out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from resolute.wire.states import FailureKind
+from resolute_agent import supervisor
+from resolute_agent.runtimes import docker_watch
+from resolute_agent.runtimes.base import STREAMS
+from resolute_agent.runtimes.docker import DockerRuntime
+from resolute_agent.runtimes.docker_request import OWNER_LABEL
+from support.agent_processes import eventually
+from support.agent_scripts import a_container, a_context
+from support.docker import TASK, DockerEngine
+from support.docker_agents import Agents, agents_of, watched
+
+pytestmark = pytest.mark.needs("docker")
+
+LINES = 3000
+COUNTING = (
+    "import sys, time\n"
+    f"for number in range({LINES}):\n"
+    "    stream = sys.stderr if number % 3 == 0 else sys.stdout\n"
+    "    print('line', number, 'x' * (number % 50), file=stream, flush=True)\n"
+    "    time.sleep(0.001)\n"
+    "sys.stdout.write('no end of line')\n"
+)
+
+
+@pytest.fixture
+async def agents(docker: DockerEngine, tmp_path: Path) -> AsyncIterator[Agents]:
+    async with agents_of(docker, tmp_path / "agent") as agents:
+        yield agents
+
+
+async def counting(runtime: DockerRuntime) -> None:
+    await runtime.start(a_container("exit 0", command=("python3", "-c", COUNTING)), a_context(600.0))
+    await lines_written(runtime, 50)
+
+
+async def lines_written(runtime: DockerRuntime, count: int) -> None:
+    await eventually(lambda: runtime.read_output("c1", "stdout", 0, 10**6).count(b"\n") >= count, 60)
+
+
+def assert_whole(runtime: DockerRuntime) -> None:
+    """Each line once, in order, with a time for each."""
+    told = {stream: runtime.read_output("c1", stream, 0, 10**7).decode().splitlines() for stream in STREAMS}
+    for stream in STREAMS:
+        expected = [n for n in range(LINES) if (n % 3 == 0) is (stream == "stderr")]
+        lines = [line for line in told[stream] if line.startswith("line")]
+        assert [int(line.split()[1]) for line in lines] == expected
+        assert runtime.output_time("c1", stream, 0) is not None
+    assert told["stdout"][-1] == "no end of line"
+    times = [runtime.output_time("c1", "stdout", offset) for offset in range(0, 20_000, 500)]
+    known = [time for time in times if time is not None]
+    assert len(known) == len(times)
+    assert sorted(known) == known
+
+
+async def test_output_is_whole_over_agents_that_come_and_go(agents: Agents) -> None:
+    runtime = await agents.next()
+    await counting(runtime)
+    for wanted in (300, 700):
+        runtime = await agents.next()
+        (found,) = await runtime.adopt()
+        assert (found.container_id, found.exit) == ("c1", None)
+        await lines_written(runtime, wanted)
+    await agents.close()
+    await asyncio.sleep(2.0)  # it ends, or nearly, while nobody looks
+    runtime = await agents.next()
+    await runtime.adopt()
+    async with asyncio.timeout(60):
+        assert (await runtime.wait("c1")).code == 0
+    assert_whole(runtime)
+    await eventually(lambda: agents.containers() == [])
+
+
+async def test_output_is_whole_over_a_restart_of_the_engine(agents: Agents, docker: DockerEngine) -> None:
+    runtime = await agents.next()
+    await counting(runtime)
+    await asyncio.to_thread(docker.restart)
+    async with asyncio.timeout(60):
+        assert (await runtime.wait("c1")).code == 0
+    assert_whole(runtime)
+    await eventually(lambda: agents.containers() == [])
+
+
+async def test_a_death_of_the_engine_costs_what_it_had_in_hand_and_doubles_nothing(
+    agents: Agents, docker: DockerEngine
+) -> None:
+    runtime = await agents.next()
+    await counting(runtime)
+    docker.kill()
+    await runtime.kill("nobody", 0.0)
+    assert not runtime.output_ended("c1")
+    await asyncio.to_thread(docker.start)
+    async with asyncio.timeout(60):
+        assert (await runtime.wait("c1")).code == 0
+    told = [runtime.read_output("c1", stream, 0, 10**7).decode().splitlines() for stream in STREAMS]
+    numbers = [[int(line.split()[1]) for line in lines if line.startswith("line")] for lines in told]
+    for stream in numbers:
+        assert stream == sorted(set(stream))
+    # What the engine has read from a stream and not yet written is lost with it: at most its buffer of each.
+    assert LINES - sum(map(len, numbers)) < 100
+    await eventually(lambda: agents.containers() == [])
+
+
+async def test_what_ended_while_nobody_was_there_is_told(agents: Agents) -> None:
+    runtime = await agents.next()
+    await runtime.start(a_container("say last words; exit 9"), a_context())
+    await agents.close()
+    runtime = await agents.next()
+    await runtime.adopt()
+    assert (await runtime.wait("c1")).code == 9
+    assert runtime.read_output("c1", "stdout", 0, 100) == b"last words\n"
+
+
+async def test_a_container_that_somebody_removed_is_told_as_such(agents: Agents, docker: DockerEngine) -> None:
+    runtime = await agents.next()
+    await runtime.start(a_container("run 600s"), a_context())
+    with docker.client() as client:
+        client.remove_container("resolute-c1", force=True)
+    end = await runtime.wait("c1")
+    assert end.failure in (FailureKind.TASK_ERROR, FailureKind.CONTAINER_FAILED)
+    await agents.close()
+    runtime = await agents.next()
+    (found,) = await runtime.adopt()
+    assert found.exit == end
+
+
+async def test_a_lease_and_a_kill_are_carried_out_without_an_agent(agents: Agents) -> None:
+    runtime = await agents.next()
+    await runtime.start(a_container("run 600s", "leased"), a_context(lease_s=2.0))
+    await runtime.start(a_container("ignore kill; say deaf; run 600s", "killed"), a_context(600.0))
+    await runtime.kill("killed", 1.5)
+    await agents.close()
+    with agents.engine.client() as client:
+        await eventually(
+            lambda: (
+                [client.inspect_container(f"resolute-{one}")["State"]["Status"] for one in ("leased", "killed")]
+                == ["exited", "exited"]
+            )
+        )
+    runtime = await agents.next()
+    await runtime.adopt()
+    assert (await runtime.wait("leased")).failure is FailureKind.AGENT_FAILED
+    assert (await runtime.wait("killed")).code == 137
+
+
+async def test_a_watch_that_dies_is_replaced_with_the_next_renewal(agents: Agents) -> None:
+    runtime = await agents.next()
+    await runtime.start(a_container("run 600s"), a_context(lease_s=600.0))
+    await eventually(lambda: watched(agents.directory))
+    os.kill(_watch_of(agents.directory), signal.SIGKILL)
+    await eventually(lambda: not watched(agents.directory))
+    runtime.renew("c1", 601.0)
+    await eventually(lambda: watched(agents.directory))
+    await runtime.kill("c1", 0.0)
+    assert (await runtime.wait("c1")).code == 137
+
+
+def _watch_of(directory: Path) -> int:
+    """The pid of the directory's watch."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                command = Path("/proc", name, "cmdline").read_bytes().decode().split("\0")
+            except OSError:
+                continue
+            if docker_watch.__name__ in command and str(directory) in command:
+                return int(name)
+    raise AssertionError("no watch")
+
+
+async def test_what_nobody_stands_for_is_removed(agents: Agents, docker: DockerEngine) -> None:
+    """Containers whose start was cut off: before the engine was asked, after it had made one, after it ran."""
+    runtime = await agents.next()
+    await runtime.start(a_container("run 600s", "kept"), a_context())
+    await runtime.start(a_container("run 600s", "cut"), a_context())
+    await agents.close()
+    (agents.directory / "containers" / "cut" / docker_watch.STARTED).unlink()
+    (agents.directory / "containers" / "half").mkdir()
+    with docker.client() as client:
+        labels = {OWNER_LABEL: str(agents.directory)}
+        client.create_container(TASK, ["sleep", "600"], name="resolute-late", labels=labels)
+        client.create_container(TASK, ["sleep", "600"], name="somebody-elses", labels={OWNER_LABEL: "/other"})
+    runtime = await agents.next()
+    assert [found.container_id for found in await runtime.adopt()] == ["kept"]
+    assert agents.containers() == ["/resolute-kept"]
+    assert sorted(path.name for path in (agents.directory / "containers").iterdir()) == ["kept"]
+    with docker.client() as client:
+        client.remove_container("somebody-elses")
+
+
+async def test_a_machine_that_goes_takes_its_containers_along(agents: Agents, docker: DockerEngine) -> None:
+    runtime = await agents.next()
+    for number in range(3):
+        await runtime.start(a_container("run 600s", f"c{number}"), a_context())
+    await asyncio.to_thread(docker_watch.end_all, agents.directory, docker.host.removeprefix("unix://"))
+    assert agents.containers() == []
+
+
+def test_orders_of_a_container() -> None:
+    now = supervisor.boot_time()
+    far = float("inf")
+    nothing = docker_watch.orders_of(now, "", None, None)
+    assert (nothing.ask, nothing.insist, nothing.lease_over) == (far, far, False)
+    leased = docker_watch.orders_of(now, f"{now + 10} 2", None, None)
+    assert (leased.ask, leased.insist, leased.lease_over) == (now + 8, now + 10, False)
+    asked = docker_watch.orders_of(now, f"{now + 1} 2", None, None)
+    assert asked.lease_over and asked.insist == now + 1
+    killed = docker_watch.orders_of(now, f"{now + 10} 2", {"at": now, "grace_s": 3}, None)
+    assert (killed.ask, killed.insist, killed.lease_over) == (now, now + 3, False)
+    renewed_too_late = docker_watch.orders_of(now, f"{now + 99} 2", None, {"hard_at": now + 1})
+    assert (renewed_too_late.ask, renewed_too_late.insist) == (now, now + 1)
