@@ -95,9 +95,9 @@ class Observation:
         return tasks
 
     async def exposition(self) -> bytes:
-        """The metrics as text. The state is read at once; writing the text lets others go first."""
+        """The metrics as text. What is counted is of one moment; counting and writing let others go first."""
         if self._state is not None:
-            self._state.read()
+            self._state.look()
         return await asyncio.to_thread(generate_latest, self._registry)
 
     def close(self) -> None:

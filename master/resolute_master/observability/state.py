@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from prometheus_client.core import GaugeMetricFamily
@@ -11,6 +12,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from resolute.clock import Clock
 from resolute_master.domain.agent import Agent, Slot
+from resolute_master.domain.change import Entity
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
@@ -25,6 +27,16 @@ MACHINE_STATES = ("launching", "booting", "idle", "busy", "leaving", "stopping",
 Tally = Counter[tuple[str, ...]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """The state at one moment, frozen: it may be counted in any thread."""
+
+    at: datetime
+    pools: tuple[PoolSnapshot, ...]
+    tables: tuple[tuple[str, list[Entity]], ...]
+    orders: int
+
+
 class StateMetrics(Collector):
     """Pools of the configuration and the states above are always shown, with 0 where there is nothing: so an alert can tell
     nothing from missing."""
@@ -32,36 +44,41 @@ class StateMetrics(Collector):
     def __init__(self, registry: CollectorRegistry, engine: Engine, clock: Clock) -> None:
         self._engine = engine
         self._clock = clock
-        self._families: tuple[GaugeMetricFamily, ...] = ()
+        self._seen: Seen | None = None
         registry.register(self)
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Nothing is read when the collector is registered: the engine has not started then."""
+        """Nothing is read when the collector is registered."""
         return ()
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        """As of the last `read`: from whatever thread."""
-        return self._families
+    def look(self) -> None:
+        """Take hold of the state as it is now; in the engine's thread, which the counting would hold up."""
+        engine = self._engine
+        self._seen = Seen(
+            at=self._clock.now(),
+            pools=tuple(engine.snapshot(PoolName(pool)) for pool in sorted(engine.pools)),
+            tables=engine.state.tables(),
+            orders=len(engine.state.outbox),
+        )
 
-    def read(self) -> None:
-        """Look at the state now; in the engine's thread."""
-        self._families = tuple(self._read())
-
-    def _read(self) -> Iterator[GaugeMetricFamily]:
-        engine, now = self._engine, self._clock.now()
-        pools = sorted(engine.pools)
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """What was seen at the last look, counted."""
+        seen = self._seen
+        if seen is None:
+            return
+        pools = [snapshot.policy.name for snapshot in seen.pools]
         allocations, slots, agents = Counter[tuple[str, ...]](), _zeros(pools, SLOT_STATES), _zeros(pools, AGENT_STATES)
         queued_slots, oldest = _zeros(pools), _none(pools)
-        for pool in pools:
-            snapshot = engine.snapshot(PoolName(pool))
-            _add_queue(snapshot, allocations, queued_slots, oldest, now)
+        for snapshot in seen.pools:
+            _add_queue(snapshot, allocations, queued_slots, oldest, seen.at)
             _add_agents(snapshot, slots, agents)
         machines, prices = _zeros(pools, MACHINE_STATES), _none(pools)
-        for instance in engine.state.all(Instance):
-            machines[(instance.pool, machine_state(instance))] += 1
-            if instance.paid_from is not None and instance.paid_until is None:
-                prices[(instance.pool,)] = prices.get((instance.pool,), 0.0) + (instance.price_per_hour or 0.0)
-        experiments: Tally = Counter((e.state.value,) for e in engine.state.all(Experiment))
+        experiments: Tally = Counter()
+        for entity in (entity for kind, table in seen.tables if kind in ("instance", "experiment") for entity in table):
+            if isinstance(entity, Experiment):
+                experiments[(entity.state.value,)] += 1
+            elif isinstance(entity, Instance):
+                _add_machine(entity, machines, prices)
         yield _family("resolute_experiments", "Experiments that are not over", ("state",), experiments)
         yield _family("resolute_allocations", "Allocations that have not ended", ("pool", "state"), allocations)
         yield _family("resolute_queue_slots", "Slots that waiting allocations need", ("pool",), queued_slots)
@@ -72,9 +89,7 @@ class StateMetrics(Collector):
         yield _family("resolute_agents", "Agents that are known", ("pool", "state"), agents)
         yield _family("resolute_machines", "Machines of elastic pools that are not over", ("pool", "state"), machines)
         yield _family("resolute_machines_price_per_hour", "Price of the machines that are paid for", ("pool",), prices)
-        yield _family(
-            "resolute_outbox_effects", "Orders that agents have not obeyed yet", (), {(): len(engine.state.outbox)}
-        )
+        yield _family("resolute_outbox_effects", "Orders that agents have not obeyed yet", (), {(): seen.orders})
 
 
 def _zeros(pools: Iterable[str], states: Iterable[str] | None = None) -> Tally:
@@ -108,6 +123,12 @@ def _add_queue(
         first = allocation.requested_at if first is None else min(first, allocation.requested_at)
     if first is not None:
         oldest[(pool,)] = max(0.0, (now - first).total_seconds())
+
+
+def _add_machine(instance: Instance, machines: Tally, prices: dict[tuple[str, ...], float]) -> None:
+    machines[(instance.pool, machine_state(instance))] += 1
+    if instance.paid_from is not None and instance.paid_until is None:
+        prices[(instance.pool,)] = prices.get((instance.pool,), 0.0) + (instance.price_per_hour or 0.0)
 
 
 def _add_agents(snapshot: PoolSnapshot, slots: Tally, agents: Tally) -> None:
