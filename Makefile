@@ -8,7 +8,7 @@ PACKAGES := resolute resolute_agent resolute_provisioner resolute_master resolut
 SEEDS ?= 2000
 SEED ?=
 
-.PHONY: demo quick test lint format sim bench clean
+.PHONY: demo quick test lint format sim bench campaign clean
 
 demo: $(VENV)/demo.ready
 	$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -35,6 +35,9 @@ sim: $(VENV)/dev.ready
 
 bench: $(VENV)/dev.ready
 	$(BIN)/python -m benchmarks
+
+campaign: $(VENV)/dev.ready
+	PYTHONPATH=tests $(BIN)/python -m campaign $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) $(if $(STORE),--store $(STORE))
 
 $(VENV)/demo.ready: pyproject.toml scripts/environment.py
 	$(PYTHON) scripts/environment.py $(VENV) '.[cli,master,agent,torch]' --editable

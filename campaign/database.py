@@ -112,7 +112,7 @@ class Named(SqlStore):
 
     async def commit(self, change: Change) -> None:
         saved = any(isinstance(entity, Checkpoint) for entity in change.upserts)
-        with writing("saved" if saved else "commit"):
+        with writing("saved") if saved else writing("commit"):
             await super().commit(change)
 
     async def append_metrics(self, reports: Sequence[MetricReport]) -> tuple[MetricOutcome, ...]:

@@ -22,7 +22,7 @@ ARMED_AT_ONCE = 5
 IMPATIENT_S = 6.0
 """An order that has waited so long gets what it waits for: an upload, a start, a launch."""
 
-HOPELESS_S = 240.0
+HOPELESS_S = 600.0
 """No order waits so long in a cluster that goes on."""
 
 LOOK_S = 0.02

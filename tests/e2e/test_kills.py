@@ -1,125 +1,59 @@
-"""Killed with -9: master, agents, tasks and machines, at seeded moments, while scripted work runs.
+"""Killed with -9: master, agents, tasks, machines and the database, at seeded moments, while scripted work runs.
 
-The checker compares what the tasks wrote down with what store and API say: nothing lost, nothing run twice.
+A small part of `make campaign`: half of the kills are placed inside of a commit, a launch, an upload or a checkpoint. What the
+tasks wrote down is compared with what master, cloud, storage and database have: nothing lost, nothing twice, nothing left.
 """
 
 from __future__ import annotations
 
-import random
-import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from campaign.__main__ import campaign
+from campaign.report import INSIDE_AT_LEAST, inside
+from campaign.strikes import Kind
 
-from resolute.client.sdk import Experiment
 from resolute.testing.diary import read_diary
-from support.diary_checker import TrialRecord, check
-from support.live import LiveCluster, kill, live_cluster, until
+from support.diary_checker import check
+from support.live import kill, live_cluster, record_of, until
+from support.postgres import PostgresServer, postgres_server
 
-KILLS_EACH = 20
-STEPS = 60
-CHECKPOINT_EVERY = 5
 SEED = 20260101
-
-IN_TASKS = "/determined_shared_fs"
-"""Where tasks find the checkpoint storage."""
-
-
-def work(cluster: LiveCluster) -> Experiment:
-    """Its diary lies on the shared directory: a task's `/tmp` is its own."""
-    script = [f"report {STEPS} every 0.03s", f"checkpoint every {CHECKPOINT_EVERY}"]
-    return cluster.submit({"script": script, "diary": f"{IN_TASKS}/diary/"}, max_restarts=1000)
+KILLS = {
+    "sqlite": {Kind.MASTER: 8, Kind.AGENT: 8, Kind.TASK: 8, Kind.MACHINE: 6},
+    "postgres": {Kind.MASTER: 5, Kind.AGENT: 5, Kind.TASK: 5, Kind.MACHINE: 5, Kind.DATABASE: 10},
+}
 
 
-class Campaign:
-    """Keeps work running and kills one thing after the other."""
-
-    def __init__(self, cluster: LiveCluster, seed: int) -> None:
-        self.cluster = cluster
-        self.random = random.Random(seed)
-        self.experiments: list[Experiment] = []
-        self.kills = {"master": 0, "agent": 0, "task": 0, "machine": 0}
-
-    def keep_busy(self) -> None:
-        """Always more experiments than slots."""
-        open_ = 0
-        for experiment in self.experiments[-6:]:
-            experiment.reload()
-            open_ += experiment.state not in ("COMPLETED", "ERROR")
-        for _ in range(3 - open_):
-            self.experiments.append(work(self.cluster))
-
-    def strike(self, what: str) -> None:
-        time.sleep(self.random.uniform(0.0, 0.6))
-        if what == "master":
-            self.cluster.kill_master()
-            self.cluster.start()
-        else:
-            victims = {
-                "agent": self.cluster.agents,
-                "task": self.cluster.tasks,
-                # Only machines with work: some that die while they boot make the pool (rightly) wait before it asks for more.
-                "machine": self.cluster.working_machines,
-            }[what]
-            kill(self.random.choice(until(f"there is a {what} to kill", lambda: victims() or None)))
-        self.kills[what] += 1
-
-    def run(self) -> None:
-        order = [what for what in self.kills for _ in range(KILLS_EACH)]
-        self.random.shuffle(order)
-        for what in order:
-            self.keep_busy()
-            self.strike(what)
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.needs("postgres"))])
+def store(request: pytest.FixtureRequest) -> Iterator[tuple[str, PostgresServer | None]]:
+    if request.param == "sqlite":
+        yield request.param, None
+        return
+    with postgres_server() as server:
+        yield request.param, server
 
 
 @pytest.mark.timeout(900)
-def test_nothing_is_lost_and_nothing_runs_twice(tmp_path: Path) -> None:
-    pool = {
-        "agent_reconnect_wait": "20s",
-        "provider": {
-            "type": "local",
-            "slots_per_instance": 1,
-            "max_instances": 2,
-            "max_idle_agent_period": "4s",
-            "price_per_hour": 1,
-        },
-    }
-    with live_cluster(tmp_path, pool=pool) as cluster:
-        campaign = Campaign(cluster, SEED)
-        campaign.run()
-        for experiment in campaign.experiments:
-            assert experiment.wait(interval_s=0.5, timeout_s=300) == "COMPLETED"
-        problems = check(read_diary(cluster.storage / "diary"), [record(cluster, e) for e in campaign.experiments])
-        assert problems == []
-        assert min(campaign.kills.values()) >= KILLS_EACH
-        until("the pool is empty", lambda: not cluster.machines(), within_s=60)
-        tokens = [i.token for i in cluster.client.cluster.instances()]
-        assert len(tokens) == len(set(tokens))
-    assert cluster.left_over() == []
-
-
-def record(cluster: LiveCluster, experiment: Experiment) -> TrialRecord:
-    """One trial, as the API tells it."""
-    (trial,) = experiment.list_trials()
-    trial.reload()
-    return TrialRecord(
-        trial_id=trial.id,
-        state=trial.state,
-        steps=STEPS,
-        reported={r.total_batches: r.trial_run_id for r in trial.iter_metrics("training") if not r.archived},
-        checkpoints={c.uuid: int(c.metadata["steps_completed"]) for c in trial.list_checkpoints()},
-        resumed={
-            a.run_id: a.steps_at_start
-            for a in trial.list_allocations()
-            if a.run_id is not None and a.steps_at_start is not None
-        },
-    )
+def test_nothing_is_lost_nothing_runs_twice_and_nothing_is_left(
+    store: tuple[str, PostgresServer | None], tmp_path: Path
+) -> None:
+    name, server = store
+    killed, found = campaign(tmp_path / "cluster", SEED, KILLS[name], server)
+    assert (found.lost, found.doubled, found.leaked) == ([], [], [])
+    counts = Counter(strike.kind for strike in killed)
+    assert all(counts[kind] >= number for kind, number in KILLS[name].items())
+    assert inside(killed) >= INSIDE_AT_LEAST
+    assert found.seen["machines"] > 0 and found.seen["saves in diaries"] > 0 and found.seen["log lines"] > 0
 
 
 def test_running_tasks_survive_a_master_restart_and_an_agent_restart(tmp_path: Path) -> None:
     with live_cluster(tmp_path) as cluster:
-        experiment = work(cluster)
+        script = ["report 60 every 0.03s", "checkpoint every 5"]
+        experiment = cluster.submit({"script": script, "diary": "/determined_shared_fs/diary/"}, max_restarts=0)
         (task,) = until("the task runs", lambda: cluster.tasks() or None)
         until("it makes steps", lambda: len(read_diary(cluster.storage / "diary")) > 5)
         cluster.kill_master()
@@ -130,5 +64,5 @@ def test_running_tasks_survive_a_master_restart_and_an_agent_restart(tmp_path: P
         assert psutil.pid_exists(task.pid)
         assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
         assert {entry["trial_run_id"] for entry in read_diary(cluster.storage / "diary")} == {1}
-        assert check(read_diary(cluster.storage / "diary"), [record(cluster, experiment)]) == []
+        assert check(read_diary(cluster.storage / "diary"), [record_of(experiment, steps=60)]) == []
     assert cluster.left_over() == []
