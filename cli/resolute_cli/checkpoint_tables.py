@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from resolute.wire.rest.checkpoints import Checkpoint
 from resolute_cli.invocation import Invocation
 from resolute_cli.render import size_text, state_text
+
+if TYPE_CHECKING:
+    from resolute.wire.rest.checkpoints import Checkpoint
 
 
 def checkpoint_table(cli: Invocation, checkpoints: Sequence[Checkpoint]) -> None:

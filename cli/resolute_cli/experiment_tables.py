@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from resolute.errors import InvalidInput
-from resolute.wire.rest.experiments import Experiment
-from resolute.wire.rest.trials import GetTrialWorkloadsQuery, MetricsWorkload, Trial
 from resolute_cli.command import UsageError
 from resolute_cli.invocation import Invocation
 from resolute_cli.render import as_mapping, csv_text, json_text, percent_text, state_text
 from resolute_cli.workloads import Step, steps_of
+
+if TYPE_CHECKING:
+    from resolute.wire.rest.experiments import Experiment
+    from resolute.wire.rest.trials import MetricsWorkload, Trial
 
 Table = tuple[Sequence[str], Sequence[Sequence[object]]]
 
@@ -40,6 +43,8 @@ def experiment_row(experiment: Experiment, *, show_project: bool, show_archived:
 
 def describe(cli: Invocation, args: argparse.Namespace) -> None:
     """`det experiment describe`: three tables over all of the experiments named."""
+    from resolute.wire.rest.trials import GetTrialWorkloadsQuery
+
     api = cli.api()
     experiments: list[Experiment] = []
     trials: list[Trial] = []

@@ -12,7 +12,7 @@ from resolute.errors import InvalidInput, Unauthenticated
 from resolute_cli.render import Renderer
 
 if TYPE_CHECKING:
-    from resolute.client.sdk import Resolute
+    from resolute.client.api import Api
     from resolute.client.session import Session
     from resolute.client.token_cache import TokenCache
 
@@ -27,7 +27,7 @@ class Invocation:
     given_master: str | None = None
     given_user: str | None = None
     _opened: list[Session] = field(default_factory=list)
-    _api: Resolute | None = None
+    _api: Api | None = None
 
     @property
     def master(self) -> str:
@@ -44,12 +44,12 @@ class Invocation:
         self._opened.append(session)
         return session
 
-    def api(self) -> Resolute:
+    def api(self) -> Api:
         """Every call of the API, logged in. Asks for a password if it must."""
         if self._api is None:
+            from resolute.client.api import Api
             from resolute.client.authentication import authenticated_session
             from resolute.client.cluster import Cluster
-            from resolute.client.sdk import Resolute
 
             Cluster(self.anonymous()).info()  # asked once: without a master the answer must not take five attempts
             session = authenticated_session(
@@ -60,7 +60,7 @@ class Invocation:
                 cache=self.tokens(),
             )
             self._opened.append(session)
-            self._api = Resolute(session=session)
+            self._api = Api(session)
         return self._api
 
     def tokens(self) -> TokenCache:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from resolute.wire.rest.enums import LogLevel, OrderBy
-from resolute.wire.rest.logs import LogsQuery, TrialLogsResponse
 from resolute_cli.command import UsageError
 from resolute_cli.invocation import Invocation
 from resolute_cli.render import json_text
+
+if TYPE_CHECKING:
+    from resolute.wire.rest.logs import LogsQuery, TrialLogsResponse
 
 LEVELS = tuple(level.name for level in LogLevel)
 
@@ -35,6 +38,8 @@ def log_flags(parser: argparse.ArgumentParser) -> None:
 
 def query_of(args: argparse.Namespace) -> LogsQuery:
     """What the flags ask for; `--tail` asks from the end."""
+    from resolute.wire.rest.logs import LogsQuery
+
     return LogsQuery(
         follow=args.follow,
         limit=args.head or args.tail or 0,

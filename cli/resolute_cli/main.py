@@ -13,7 +13,6 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 
 from resolute.errors import PermissionDenied, ResoluteError, Unauthenticated, Unavailable
 from resolute_cli.command import Command, Group, UsageError, add_command, add_group
@@ -53,6 +52,8 @@ NOUNS = (
 def main(arguments: Sequence[str] | None = None, invocation: Invocation | None = None) -> int:
     """Runs one command and gives its exit code. `invocation` replaces the process's streams and variables."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    # What httpx needs for a command line of its own (click, rich, pygments) takes longer to import than all the rest.
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
     running = invocation if invocation is not None else system_invocation(os.environ)
     try:
         return _run(given, running)
@@ -130,7 +131,7 @@ def build_parser(asked: str | None = None) -> argparse.ArgumentParser:
     parser.add_argument(
         "-m", "--master", metavar="ADDRESS", help="address of the master (default: DET_MASTER, else localhost:8080)"
     )
-    parser.add_argument("-v", "--version", action="version", version=f"det {client_version()}")
+    parser.add_argument("-v", "--version", action=_ShowVersion, nargs=0, help="show program's version number and exit")
     parser.set_defaults(show_help=parser, run=None, task="run the command", format=None)
     nouns = parser.add_subparsers(title="commands", metavar="COMMAND")
     helper = nouns.add_parser("help", help="show this help")
@@ -151,7 +152,17 @@ def fill_noun(parser: argparse.ArgumentParser, noun: Noun) -> None:
         add_command(parser, declared)
 
 
+class _ShowVersion(argparse.Action):
+    """Finds the version only when it is asked for: the search takes longer than all of the help."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(f"det {client_version()}")
+        parser.exit()
+
+
 def client_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("resolute")
     except PackageNotFoundError:  # run from a checkout that is on the path, not installed

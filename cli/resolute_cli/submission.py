@@ -6,18 +6,19 @@ import argparse
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from resolute.client.context import Context, pack
 from resolute.errors import FailedPrecondition, InvalidInput
 from resolute.wire.rest.enums import LaunchWarning
-from resolute.wire.rest.experiments import CreateExperimentRequest, CreateExperimentResponse
-from resolute.wire.rest.logs import LogsQuery
-from resolute.wire.rest.trials import Trial
 from resolute_cli.command import UsageError
 from resolute_cli.invocation import Invocation
 from resolute_cli.logs import print_trial_logs, refuse_format_with_follow
 from resolute_cli.render import size_text, state_text
+
+if TYPE_CHECKING:
+    from resolute.client.context import Context
+    from resolute.wire.rest.experiments import CreateExperimentResponse
+    from resolute.wire.rest.trials import Trial
 
 Pause = Callable[[float], object]
 
@@ -51,8 +52,11 @@ def create(cli: Invocation, args: argparse.Namespace) -> None:
     for warning in answer.warnings:
         cli.render.warning(f"Warning: {_WARNINGS.get(warning, warning.name)}")
     if args.follow:
+        from resolute.client.sdk import Resolute
+        from resolute.wire.rest.logs import LogsQuery
+
         cli.render.note("Waiting for first trial to begin...")
-        trial = api.get_experiment(experiment.id).await_first_trial()
+        trial = Resolute(session=api.session).get_experiment(experiment.id).await_first_trial()
         cli.render.note(f"Following first trial with ID {trial.id}")
         print_trial_logs(cli, trial.id, LogsQuery(follow=True))
 
@@ -67,6 +71,8 @@ def submit(
     validate_only: bool = False,
 ) -> CreateExperimentResponse:
     """One request, with a bar for the upload."""
+    from resolute.wire.rest.experiments import CreateExperimentRequest
+
     request = CreateExperimentRequest(
         activate=activate,
         config=config,
@@ -81,6 +87,8 @@ def submit(
 
 def pack_context(cli: Invocation, directory: str | None, includes: list[str]) -> Context:
     """Reads the files to send and says how much they are."""
+    from resolute.client.context import Context, pack
+
     if directory is None and not includes:
         return Context(files=(), total_bytes=0)
     context = pack(Path(directory) if directory is not None else None, [Path(path) for path in includes])

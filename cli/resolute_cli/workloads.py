@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from resolute.wire.rest.trials import CheckpointWorkload, MetricsWorkload, WorkloadContainer
+if TYPE_CHECKING:
+    from resolute.wire.rest.trials import CheckpointWorkload, MetricsWorkload, WorkloadContainer
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,12 +6,10 @@ import argparse
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from resolute.errors import InvalidInput, NotFound
-from resolute.wire.rest.checkpoints import GetCheckpointsQuery
 from resolute.wire.rest.enums import CheckpointSortBy, OrderBy, WireCheckpointState
-from resolute.wire.rest.experiments import Experiment, GetExperimentsQuery, PatchExperiment, PatchResources
-from resolute.wire.rest.trials import GetExperimentTrialsQuery
 from resolute_cli.checkpoint_tables import checkpoint_table, download
 from resolute_cli.command import Command, Group, UsageError, experiment_id, paging
 from resolute_cli.experiment_tables import describe, describe_arguments, experiment_columns, experiment_row
@@ -20,6 +18,9 @@ from resolute_cli.logs import log_flags, print_trial_logs, query_of
 from resolute_cli.nouns.trial import boolean
 from resolute_cli.render import confirmed, json_text, state_text
 from resolute_cli.submission import create, create_arguments
+
+if TYPE_CHECKING:
+    from resolute.wire.rest.experiments import Experiment, PatchResources
 
 PAST = {
     "activate": "Activated",
@@ -32,6 +33,8 @@ PAST = {
 
 
 def list_experiments(cli: Invocation, args: argparse.Namespace) -> None:
+    from resolute.wire.rest.experiments import GetExperimentsQuery
+
     api = cli.api()
     query = GetExperimentsQuery(
         limit=args.limit,
@@ -64,6 +67,8 @@ def logs(cli: Invocation, args: argparse.Namespace) -> None:
 
 
 def list_trials(cli: Invocation, args: argparse.Namespace) -> None:
+    from resolute.wire.rest.trials import GetExperimentTrialsQuery
+
     experiments = cli.api().experiments
     query = GetExperimentTrialsQuery(limit=args.limit, offset=args.offset)
     if args.pages == "1":
@@ -85,6 +90,8 @@ def list_trials(cli: Invocation, args: argparse.Namespace) -> None:
 
 
 def list_checkpoints(cli: Invocation, args: argparse.Namespace) -> None:
+    from resolute.wire.rest.checkpoints import GetCheckpointsQuery
+
     if args.best is not None:
         query = GetCheckpointsQuery(sort_by_attr=CheckpointSortBy.SEARCHER_METRIC, limit=args.best)
     else:
@@ -130,6 +137,8 @@ def download_model_definition(cli: Invocation, args: argparse.Namespace) -> None
 
 
 def download_checkpoints(cli: Invocation, args: argparse.Namespace) -> None:
+    from resolute.wire.rest.checkpoints import GetCheckpointsQuery
+
     if (args.sort_by is None) != (args.smaller_is_better is None):
         raise UsageError("--sort-by and --smaller-is-better go together; give both or neither")
     query = GetCheckpointsQuery(
@@ -155,6 +164,8 @@ def download_checkpoints(cli: Invocation, args: argparse.Namespace) -> None:
 
 def set_text(field: str) -> Command:
     def run(cli: Invocation, args: argparse.Namespace) -> None:
+        from resolute.wire.rest.experiments import PatchExperiment
+
         given = {field: args.value}
         cli.api().experiments.patch(PatchExperiment(id=args.experiment_id, **given))
         _said(cli, args.experiment_id, field, args.value)
@@ -170,6 +181,8 @@ def set_resource(
     name: str, resources: Callable[[float | None], PatchResources], kind: Callable[[str], object]
 ) -> Command:
     def run(cli: Invocation, args: argparse.Namespace) -> None:
+        from resolute.wire.rest.experiments import PatchExperiment
+
         patch = PatchExperiment(id=args.experiment_id, resources=resources(args.value))
         cli.api().experiments.patch(patch)
         _said(cli, args.experiment_id, name, args.value)
@@ -186,14 +199,20 @@ def _said(cli: Invocation, number: int, field: str, value: object) -> None:
 
 
 def _max_slots(value: float | None) -> PatchResources:
+    from resolute.wire.rest.experiments import PatchResources
+
     return PatchResources(max_slots=None if value is None else int(value))
 
 
 def _priority(value: float | None) -> PatchResources:
+    from resolute.wire.rest.experiments import PatchResources
+
     return PatchResources(priority=None if value is None else int(value))
 
 
 def _weight(value: float | None) -> PatchResources:
+    from resolute.wire.rest.experiments import PatchResources
+
     return PatchResources(weight=value)
 
 

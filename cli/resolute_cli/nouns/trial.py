@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from resolute.errors import NotFound
-from resolute.wire.rest.checkpoints import GetCheckpointsQuery
 from resolute.wire.rest.enums import CheckpointSortBy, OrderBy, WireCheckpointState
-from resolute.wire.rest.extensions import TrialAllocation
-from resolute.wire.rest.trials import GetTrialWorkloadsQuery
 from resolute_cli.checkpoint_tables import checkpoint_table, download
 from resolute_cli.command import Command, Group, UsageError, paging, trial_id
 from resolute_cli.invocation import Invocation
@@ -18,8 +16,13 @@ from resolute_cli.logs import log_flags, print_trial_logs, query_of
 from resolute_cli.render import as_mapping, json_text, state_text
 from resolute_cli.workloads import Step, steps_of
 
+if TYPE_CHECKING:
+    from resolute.wire.rest.extensions import TrialAllocation
+
 
 def describe(cli: Invocation, args: argparse.Namespace) -> None:
+    from resolute.wire.rest.trials import GetTrialWorkloadsQuery
+
     api = cli.api()
     trial = api.trials.get(args.trial_id)
     query = GetTrialWorkloadsQuery(limit=args.limit, offset=args.offset, include_batch_metrics=args.metrics)
@@ -92,11 +95,15 @@ def kill(cli: Invocation, args: argparse.Namespace) -> None:
 
 
 def list_checkpoints(cli: Invocation, args: argparse.Namespace) -> None:
+    from resolute.wire.rest.checkpoints import GetCheckpointsQuery
+
     query = GetCheckpointsQuery(sort_by_attr=CheckpointSortBy.END_TIME)
     checkpoint_table(cli, cli.api().trials.checkpoints(args.trial_id, query))
 
 
 def download_checkpoint(cli: Invocation, args: argparse.Namespace) -> None:
+    from resolute.wire.rest.checkpoints import GetCheckpointsQuery
+
     if (args.sort_by is None) != (args.smaller_is_better is None):
         raise UsageError("--sort-by and --smaller-is-better go together; give both or neither")
     api = cli.api()

@@ -13,6 +13,7 @@ Knows HTTP, tokens and the wire shapes. Must not know how anything is shown to a
 - `context`         packing of a directory for upload
 - `archive`         safe unpacking of what is downloaded
 - `users`, `experiments`, `trials`, `checkpoints`, `agents`, `queue`, `cluster`   typed calls, one module a resource
+- `api`             all of them for one login, each imported when it is first asked for
 - `sdk`             `Resolute`, `Experiment`, `Trial`, `Checkpoint`
 """
 

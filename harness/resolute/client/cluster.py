@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resolute.client.session import NO_RETRY, Session
 from resolute.wire.codec import from_wire
-from resolute.wire.rest.extensions import (
-    Decision,
-    GetDecisionsQuery,
-    GetDecisionsResponse,
-    GetInstancesResponse,
-    GetLedgerResponse,
-    Instance,
-)
 from resolute.wire.rest.master import (
     GetMasterConfigResponse,
     GetMasterResponse,
@@ -24,14 +16,19 @@ from resolute.wire.rest.master import (
     MasterLogsQuery,
     MasterLogsResponse,
 )
-from resolute.wire.rest.workspaces import (
-    GetWorkspaceProjectsQuery,
-    GetWorkspaceProjectsResponse,
-    GetWorkspacesQuery,
-    GetWorkspacesResponse,
-    Project,
-    Workspace,
-)
+
+if TYPE_CHECKING:
+    from resolute.wire.rest.extensions import (
+        Decision,
+        GetLedgerResponse,
+        Instance,
+    )
+    from resolute.wire.rest.workspaces import (
+        GetWorkspaceProjectsQuery,
+        GetWorkspacesQuery,
+        Project,
+        Workspace,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +54,31 @@ class Cluster:
 
     def instances(self) -> tuple[Instance, ...]:
         """Every machine that the master remembers, oldest first."""
+        from resolute.wire.rest.extensions import GetInstancesResponse
+
         return self.session.get("api/v1/instances", GetInstancesResponse).instances
 
     def ledger(self) -> GetLedgerResponse:
         """Where the paid time went."""
+        from resolute.wire.rest.extensions import GetLedgerResponse
+
         return self.session.get("api/v1/ledger", GetLedgerResponse)
 
     def decisions(self, limit: int = 0) -> tuple[Decision, ...]:
         """The last decisions of scheduler and provisioner, oldest first; 0 is all that are remembered."""
+        from resolute.wire.rest.extensions import GetDecisionsQuery, GetDecisionsResponse
+
         return self.session.get("api/v1/decisions", GetDecisionsResponse, GetDecisionsQuery(limit=limit)).decisions
 
     def workspaces(self, query: GetWorkspacesQuery | None = None) -> tuple[Workspace, ...]:
+        from resolute.wire.rest.workspaces import GetWorkspacesQuery, GetWorkspacesResponse
+
         asked = query or GetWorkspacesQuery()
         return self.session.get("api/v1/workspaces", GetWorkspacesResponse, asked).workspaces
 
     def projects(self, workspace_id: int, query: GetWorkspaceProjectsQuery | None = None) -> tuple[Project, ...]:
+        from resolute.wire.rest.workspaces import GetWorkspaceProjectsQuery, GetWorkspaceProjectsResponse
+
         asked = query or GetWorkspaceProjectsQuery()
         path = f"api/v1/workspaces/{workspace_id}/projects"
         return self.session.get(path, GetWorkspaceProjectsResponse, asked).projects

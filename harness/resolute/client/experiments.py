@@ -1,12 +1,12 @@
-"""Experiments."""
+"""Experiments. What only some calls need is imported by them: a command line starts anew each time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from resolute.client.paging import all_pages, segment
 from resolute.client.session import Progress, Session
-from resolute.wire.rest.checkpoints import Checkpoint, GetCheckpointsQuery, GetExperimentCheckpointsResponse
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.experiments import (
     CreateExperimentRequest,
@@ -22,7 +22,10 @@ from resolute.wire.rest.experiments import (
     PutExperimentLabelResponse,
 )
 from resolute.wire.rest.paging import Pagination
-from resolute.wire.rest.trials import GetExperimentTrialsQuery, GetExperimentTrialsResponse, Trial
+
+if TYPE_CHECKING:
+    from resolute.wire.rest.checkpoints import Checkpoint, GetCheckpointsQuery
+    from resolute.wire.rest.trials import GetExperimentTrialsQuery, GetExperimentTrialsResponse, Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +75,14 @@ class Experiments:
 
     def trials_page(self, experiment_id: int, query: GetExperimentTrialsQuery) -> GetExperimentTrialsResponse:
         """One page, as asked for."""
+        from resolute.wire.rest.trials import GetExperimentTrialsResponse
+
         return self.session.get(f"{_path(experiment_id)}/trials", GetExperimentTrialsResponse, query)
 
     def trials(self, experiment_id: int, query: GetExperimentTrialsQuery | None = None) -> tuple[Trial, ...]:
         """Every trial, by id unless the query says otherwise."""
+        from resolute.wire.rest.trials import GetExperimentTrialsQuery
+
         asked = query or GetExperimentTrialsQuery()
 
         def fetch(offset: int) -> tuple[tuple[Trial, ...], Pagination]:
@@ -86,6 +93,8 @@ class Experiments:
 
     def checkpoints(self, experiment_id: int, query: GetCheckpointsQuery) -> tuple[Checkpoint, ...]:
         """One page of checkpoints: all of them unless the query limits it."""
+        from resolute.wire.rest.checkpoints import GetExperimentCheckpointsResponse
+
         path = f"{_path(experiment_id)}/checkpoints"
         return self.session.get(path, GetExperimentCheckpointsResponse, query).checkpoints
 

@@ -16,16 +16,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from resolute.client.address import address_from
-from resolute.client.agents import Agents
+from resolute.client.api import Api
 from resolute.client.authentication import authenticated_session
-from resolute.client.checkpoints import Checkpoints, Mode
-from resolute.client.cluster import Cluster
+from resolute.client.checkpoints import Mode
 from resolute.client.context import pack
-from resolute.client.experiments import Experiments
-from resolute.client.queue import Queue
 from resolute.client.session import Progress, Session
-from resolute.client.trials import Trials
-from resolute.client.users import Users
 from resolute.errors import FailedPrecondition, InvalidInput, Unavailable
 from resolute.wire.rest import checkpoints as checkpoint_shapes
 from resolute.wire.rest import experiments as experiment_shapes
@@ -41,7 +36,7 @@ TERMINAL = frozenset({"COMPLETED", "CANCELED", "ERROR", "DELETED", "DELETE_FAILE
 """States in which nothing of an experiment runs any more."""
 
 
-class Resolute:
+class Resolute(Api):
     """One login at one master.
 
     Without arguments the address comes from `DET_MASTER`, user and password from `DET_USER` and `DET_PASS`, from the
@@ -58,14 +53,7 @@ class Resolute:
     ) -> None:
         if session is None:
             session = authenticated_session(address_from(os.environ, master), user=user, password=password)
-        self.session = session
-        self.experiments = Experiments(session)
-        self.trials = Trials(session)
-        self.checkpoints = Checkpoints(session)
-        self.agents = Agents(session)
-        self.queue = Queue(session)
-        self.cluster = Cluster(session)
-        self.users = Users(session)
+        super().__init__(session)
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,59 @@
+"""The command line: `det --help` and `det experiment list` against a real master, beside the bare start of Python."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+from benchmarks.cluster import PASSWORD, cluster
+from benchmarks.report import Row, Spread, Target
+from benchmarks.timing import interleaved
+
+ROUNDS = 15
+TARGET_MS = 150.0
+BARE, HELP, LIST = "python3 -c pass", "det --help", "det experiment list"
+
+
+def main() -> list[Row]:
+    with cluster(slots=0) as running:
+        environ = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("DET_")},
+            "DET_MASTER": f"http://127.0.0.1:{running.port}",
+            "DET_DEBUG_CONFIG_PATH": str(running.directory / "logins"),
+        }
+
+        def run(*arguments: str) -> None:
+            subprocess.run([sys.executable, *arguments], env=environ, stdout=subprocess.DEVNULL, check=True)
+
+        det = ("-m", "resolute_cli.main")
+        login = [sys.executable, *det, "user", "login", "determined"]
+        subprocess.run(login, env={**environ, "DET_PASS": PASSWORD}, stdout=subprocess.DEVNULL, check=True)
+        found = interleaved(
+            {
+                BARE: lambda: run("-c", "pass"),
+                HELP: lambda: run(*det, "--help"),
+                LIST: lambda: run(*det, "experiment", "list"),
+            },
+            rounds=ROUNDS,
+            timer=time.perf_counter,
+        )
+    milliseconds = {name: [1000 * second for second in seconds] for name, seconds in found.items()}
+    bare = Spread.of(milliseconds[BARE], "ms")
+    return [
+        Row(
+            name=name,
+            subject=Spread.of(milliseconds[name], "ms"),
+            bound_name=BARE,
+            bound=bare,
+            result=_more(milliseconds[name], milliseconds[BARE]),
+            unit="ms more",
+            target=Target(at_most=TARGET_MS),
+        )
+        for name in (HELP, LIST)
+    ]
+
+
+def _more(subject: list[float], bound: list[float]) -> float:
+    return Spread.of([own - other for own, other in zip(subject, bound, strict=True)], "ms").median
