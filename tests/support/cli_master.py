@@ -392,7 +392,14 @@ class _Handler(BaseHTTPRequestHandler):
         self._json(GetMasterConfigResponse(config={"port": 8080, "security": {"initial_user_password": "********"}}))
 
     def master_logs(self) -> None:
-        entry = LogEntry(id=1, level=LogLevel.INFO, message="master is up", timestamp=START)
+        entry = LogEntry(
+            id=1,
+            level=LogLevel.INFO,
+            message="api: it failed\nTraceback",
+            timestamp=START,
+            logger="api",
+            fields={"request_id": "r1", "user": "ada"},
+        )
         self._stream([MasterLogsResponse(log_entry=entry)])
 
     def agents(self) -> None:

@@ -60,11 +60,11 @@ class LedgerMetrics:
             ["pool", "account"],
             registry=registry,
         )
-        engine.on_commit(self._committed)
+        engine.on_commit(self.committed)
 
-    def _committed(self, change: Change) -> None:
+    def committed(self, change: Change) -> None:
         for entity in change.upserts:
-            if isinstance(entity, Instance):
+            if isinstance(entity, Instance) and (not entity.over or entity.id in self._machines):
                 self._machines[entity.id] = entity
 
     async def run(self) -> None:

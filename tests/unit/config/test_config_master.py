@@ -229,6 +229,7 @@ def test_no_secret_is_displayed_and_the_rest_is_read_again() -> None:
         "security": {"initial_user_password": "hunter2"},
         "webhooks": {"signing_key": "hunter2"},
         "telemetry": {"segment_master_key": "hunter2"},
+        "observability": {"metrics_token": "hunter2"},
         "checkpoint_storage": {"type": "azure", "container": "c", "connection_string": "hunter2"},
         "task_container_defaults": {"registry_auth": {"password": "hunter2"}, "startup_hook": "hunter2"},
         "saml": {"enabled": False, "secret": "hunter2"},

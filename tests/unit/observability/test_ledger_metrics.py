@@ -1,0 +1,78 @@
+"""Slot-seconds by account, and how long saves take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from prometheus_client import CollectorRegistry
+
+from resolute.clock import FixedClock
+from resolute_master.domain.change import Change, JournalEntry
+from resolute_master.domain.ids import AllocationId, InstanceId
+from resolute_master.domain.instance import Instance
+from resolute_master.domain.metrics import StepMark
+from resolute_master.observability.ledger import SETTLED_AFTER_S, LedgerMetrics, SaveMetrics
+from resolute_master.store.memory import MemoryStore
+from resolute_provisioner.model import Observed
+from support.cluster import at
+from support.engines import DEFAULT, an_engine
+
+
+def a_machine(name: str = "m", **changes: object) -> Instance:
+    machine = Instance(
+        id=InstanceId(name),
+        pool=DEFAULT,
+        token=name,
+        offer_id="offer",
+        slots=2,
+        price_per_hour=7.2,
+        requested_at=at(0),
+        paid_from=at(0),
+        joined_at=at(10),
+    )
+    return replace(machine, **changes)  # type: ignore[arg-type]
+
+
+def a_change(sequence: int, *machines: Instance) -> Change:
+    entry = JournalEntry(sequence=sequence, at=at(0), entropy="0", commands=b"[]", adopted=b"[]", digest=str(sequence))
+    return Change(journal=entry, upserts=machines)
+
+
+async def test_machines_are_booked_while_they_live_and_kept_when_they_are_over() -> None:
+    store, clock, registry = MemoryStore(), FixedClock(at(60)), CollectorRegistry()
+    engine = an_engine(store, clock=clock)
+    await engine.start()
+    ledger = LedgerMetrics(registry, engine, store, clock)
+
+    def seconds(account: str) -> float | None:
+        return registry.get_sample_value("resolute_ledger_slot_seconds", {"pool": DEFAULT, "account": account})
+
+    ledger.committed(a_change(2, a_machine()))
+    await ledger.look()
+    assert (seconds("starting"), seconds("idle"), seconds("useful")) == (20.0, 100.0, 0.0)
+    price = registry.get_sample_value("resolute_ledger_price", {"pool": DEFAULT, "account": "idle"})
+    assert price is not None and abs(price - 0.1) < 1e-9  # 100 slot-seconds at 3.6 a slot and hour
+
+    over = a_machine(paid_until=at(110), observed=Observed.GONE)
+    ledger.committed(a_change(3, over))
+    for later_s in (200, 110 + SETTLED_AFTER_S + 1, 10_000):
+        clock.set(at(0) + timedelta(seconds=later_s))
+        await ledger.look()
+        assert (seconds("starting"), seconds("idle")) == (20.0, 200.0)
+    ledger.committed(a_change(4, a_machine("n", paid_from=at(9_990), joined_at=at(10_000))))
+    await ledger.look()
+    assert (seconds("starting"), seconds("idle")) == (40.0, 200.0)
+
+
+def test_a_save_is_what_lies_between_two_marks() -> None:
+    registry = CollectorRegistry()
+    saves = SaveMetrics(registry)
+
+    def mark(name: str, saved_s: float) -> StepMark:
+        return StepMark(allocation_id=AllocationId(name), steps_completed=1, at=at(0), checkpointing_s=saved_s)
+
+    saves.marked([mark("a", 0.0), mark("a", 0.0), mark("b", 2.0)])
+    saves.marked([mark("a", 3.0), mark("a", 3.0), mark("b", 2.5), mark("a", 3.0)])
+    assert registry.get_sample_value("resolute_checkpoint_save_seconds_count") == 3
+    assert registry.get_sample_value("resolute_checkpoint_save_seconds_sum") == 5.5
