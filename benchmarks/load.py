@@ -49,7 +49,7 @@ from resolute_master.pools import pool_policies
 
 PASSWORD = "correct horse"
 READY_S = 300.0
-RECONNECT_WAIT_S = 30
+RECONNECT_WAIT_S = 60
 CYCLE_TARGET_MS = 50.0
 STALL_S = 0.05
 MEMORY_TARGET_MIB = 1024.0

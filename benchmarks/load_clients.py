@@ -31,7 +31,7 @@ from resolute_agent.websocket import WebSocketConnector
 
 RETRY_S = 1.0
 REQUEST_S = 30.0
-SUBMITTERS = 4
+SUBMITTERS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +100,9 @@ class World:
         reporting = asyncio.ensure_future(self._reports(task, trial, run, headers))
         try:
             await asyncio.wait({stopping, reporting}, timeout=lasts_s, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self.counts["cut"] += 1
+            raise
         finally:
             stopping.cancel()
             reporting.cancel()

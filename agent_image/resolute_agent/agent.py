@@ -99,6 +99,7 @@ class Agent:
         self._notices = notices
         self._look_again = look_again
         self._looking: asyncio.Task[None] | None = None
+        self._rng = rng
         self._backoff = Backoff(rng, cap_s=setup.reconnect_cap_s)
         identity = core.Identity(
             agent_id=setup.agent_id,
@@ -384,10 +385,12 @@ class Agent:
                 await asyncio.gather(beating, return_exceptions=True)
 
     async def _beat(self, heartbeat_s: float) -> None:
+        # The first at a moment of its own: after a restart of the master all agents are welcomed at once.
+        await asyncio.sleep(heartbeat_s * self._rng.random())
         while True:
-            await asyncio.sleep(heartbeat_s)
             self._asked.append(self._instant())
             self._outgoing.put_nowait(Heartbeat(at=self._clock.now()))
+            await asyncio.sleep(heartbeat_s)
 
     def _send_logs(self, batch: LogBatch) -> None:
         self._outgoing.put_nowait(batch)

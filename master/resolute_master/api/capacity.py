@@ -13,12 +13,17 @@ def shortage(policy: PoolPolicy, agents: Iterable[Agent], *, slots: int, single_
 
     An elastic pool is as large as it may grow, another one as its agents; one that is away for a moment counts.
     """
-    sizes = [sum(s.enabled for s in agent.slots) for agent in agents]
-    total, largest, kind = sum(sizes), max(sizes, default=0), "its agents have"
     if policy.scaling is not None:
         largest = max((offer.slots for offer in policy.scaling.offers), default=0)
         total = largest * policy.scaling.max_instances
         kind = f"its {policy.scaling.max_instances} machines at most have"
+    else:
+        total, largest, kind = 0, 0, "its agents have"
+        for agent in agents:  # only as many as it takes: a pool may have thousands
+            size = sum(slot.enabled for slot in agent.slots)
+            total, largest = total + size, max(largest, size)
+            if slots <= (largest if single_node else total):
+                return ""
     if slots > total:
         return (
             f"resources.slots_per_trial: {slots} slots are more than pool '{policy.name}' can ever have ({kind} {total}); "

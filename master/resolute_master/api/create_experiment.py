@@ -126,8 +126,9 @@ def _check_capacity(call: Call, config: ExperimentConfig, pool: PoolName) -> tup
             f"resources.max_slots: {resources.max_slots} is less than slots_per_trial {resources.slots_per_trial}, "
             "so no trial could ever run; raise it or leave it out"
         )
-    agents = call.api.engine.state.find(Agent, "agents_of_pool", pool)
-    policy = call.api.engine.pools[pool]
+    state, policy = call.api.engine.state, call.api.engine.pools[pool]
+    found = (state.get(Agent, key) for key in state.keys("agents_of_pool", pool))
+    agents = (agent for agent in found if agent is not None)
     why = shortage(policy, agents, slots=resources.slots_per_trial, single_node=bool(resources.is_single_node))
     if why and call.api.config.launch_error:
         raise InvalidInput(why)

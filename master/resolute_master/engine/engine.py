@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
@@ -33,6 +32,7 @@ from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.store.base import Store
 from resolute_master.store.waiting import waited_for
+from resolute_master.turns import a_few_at_a_time
 
 log = logging.getLogger(__name__)
 
@@ -49,9 +49,6 @@ BATCH_LEAST = 20
 DECIDE_BUDGET_S = 0.02
 """A cycle that was longer than this in deciding is followed by one with fewer commands, down to `BATCH_LEAST`: nothing else has
 a turn meanwhile."""
-
-ANSWERS_AT_ONCE = 16
-"""So many callers go on before others have their turn: what each does with its answer takes a millisecond or so."""
 
 SAFETY_PASS_S = 60.0
 """Every pool is looked at so often, although each change is followed by a cycle of its own."""
@@ -312,7 +309,7 @@ class Engine:
         if outcome.change is not None and memory.sequence % SNAPSHOT_EVERY == 0:
             self._snapshots.begin(memory)
         self._adapt(times)
-        await self._answer_all(batch, outcome.replies)
+        await a_few_at_a_time(zip(batch, outcome.replies, strict=True), lambda pair: _answer(*pair))
 
     def _adapt(self, times: CycleTimes) -> None:
         if times.decide_s > DECIDE_BUDGET_S:
@@ -322,22 +319,6 @@ class Engine:
 
     def _entropy(self) -> str:
         return f"{self._ids.bits(128):032x}"
-
-    async def _answer_all(self, batch: Sequence[_Waiting], replies: Sequence[Any | ResoluteError]) -> None:
-        """A few at a time; all, also when the engine is stopped meanwhile."""
-        left = deque(zip(batch, replies, strict=True))
-        try:
-            while left:
-                for waiting, reply in _some(left):
-                    if isinstance(reply, RuleFault):
-                        # As a line of whoever has asked.
-                        waiting.context.run(log.error, "%s", reply, exc_info=reply.__cause__)
-                    _answer(waiting, reply)
-                if left:
-                    await asyncio.sleep(0)
-        finally:
-            for waiting, reply in left:
-                _answer(waiting, reply)
 
     def _publish(self, change: Change) -> None:
         touched = {(KIND_OF[type(entity)], key_of(entity)) for entity in change.upserts}
@@ -366,12 +347,10 @@ class Engine:
             _answer(self._inbox.get_nowait(), reason)
 
 
-def _some(left: deque[tuple[_Waiting, Any | ResoluteError]]) -> Iterator[tuple[_Waiting, Any | ResoluteError]]:
-    for _ in range(min(len(left), ANSWERS_AT_ONCE)):
-        yield left.popleft()
-
-
 def _answer(waiting: _Waiting, reply: Any | ResoluteError) -> None:
+    if isinstance(reply, RuleFault):
+        # As a line of whoever has asked.
+        waiting.context.run(log.error, "%s", reply, exc_info=reply.__cause__)
     if waiting.reply.done():
         return
     if isinstance(reply, ResoluteError):

@@ -11,10 +11,12 @@ import contextvars
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, TypeVar
 
 from resolute.errors import FailedPrecondition
 from resolute_master.store.fair_queue import FairQueue
+from resolute_master.turns import a_few_at_a_time
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -165,7 +167,7 @@ class BatchedWriter(Generic[Item, Outcome]):
                 raise
             return
         if self._publish is None:
-            self._answer(batch, outcomes)
+            await self._answer(batch, outcomes)
             return
         task = asyncio.create_task(
             self._published(self._publish, batch, items, outcomes), name="batched-writer-publish"
@@ -187,16 +189,18 @@ class BatchedWriter(Generic[Item, Outcome]):
             if not isinstance(error, Exception):
                 raise
         else:
-            self._answer(batch, outcomes)
+            await self._answer(batch, outcomes)
 
-    def _answer(self, batch: Sequence[_Call[Item, Outcome]], outcomes: Sequence[Outcome] | None) -> None:
-        first = 0
-        for call in batch:
-            after = first + len(call.items)
-            if not call.done.done():
-                call.done.set_result(() if outcomes is None else tuple(outcomes[first:after]))
-            first = after
+    async def _answer(self, batch: Sequence[_Call[Item, Outcome]], outcomes: Sequence[Outcome] | None) -> None:
         self._release(batch)
+        left = iter(outcomes or ())
+
+        def answer(call: _Call[Item, Outcome]) -> None:
+            own = tuple(islice(left, len(call.items)))
+            if not call.done.done():
+                call.done.set_result(own)
+
+        await a_few_at_a_time(batch, answer)
 
     def _refuse(self, batch: Sequence[_Call[Item, Outcome]], error: BaseException) -> None:
         for call in batch:

@@ -1,0 +1,37 @@
+"""Others have their turn between the few; and nobody is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+
+from resolute_master.turns import AT_ONCE, a_few_at_a_time
+
+
+async def test_others_work_between_the_few() -> None:
+    done: list[int] = []
+    most = 0
+
+    async def watch() -> None:
+        nonlocal most
+        seen = 0
+        while len(done) < 100:
+            most = max(most, len(done) - seen)
+            seen = len(done)
+            await asyncio.sleep(0)
+
+    watching = asyncio.create_task(watch())
+    await a_few_at_a_time(range(100), done.append)
+    await watching
+    assert done == list(range(100))
+    assert most <= AT_ONCE
+
+
+async def test_all_are_done_also_when_it_is_cancelled() -> None:
+    done: list[int] = []
+    task = asyncio.create_task(a_few_at_a_time(range(100), done.append))
+    await asyncio.sleep(0)
+    assert 0 < len(done) < 100
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert task.cancelled()
+    assert done == list(range(100))
