@@ -63,7 +63,8 @@ class Spans:
         self._tracer = provider.get_tracer("resolute", __version__)
         self._engine: Engine | None = None
         self._origins: OrderedDict[ExperimentId, Context] = OrderedDict()
-        self._starting: OrderedDict[ContainerId, Span] = OrderedDict()
+        self._starting: OrderedDict[ContainerId, tuple[Span, ContainerState]] = OrderedDict()
+        """Containers that do not run yet, with the last state that their agent has told."""
 
     @contextmanager
     def request(self, headers: Mapping[str, str], method: str, route: str) -> Iterator[None]:
@@ -82,11 +83,11 @@ class Spans:
         engine.on_cycle(self._cycle)
 
     def parent_of(self, container: ContainerId) -> str:
-        span = self._starting.get(container)
-        if span is None:
+        starting = self._starting.get(container)
+        if starting is None:
             return ""
         carrier: dict[str, str] = {}
-        _propagator.inject(carrier, trace.set_span_in_context(span))
+        _propagator.inject(carrier, trace.set_span_in_context(starting[0]))
         return carrier.get("traceparent", "")
 
     def close(self) -> None:
@@ -140,7 +141,7 @@ class Spans:
                 self._begin(effect, written[effect.allocation], change.journal.at)
         if self._starting:
             for allocation in written.values():
-                self._end(allocation, change.journal.at)
+                self._go_on(allocation, change.journal.at)
 
     def _begin(self, effect: StartContainer, allocation: Allocation, at: datetime) -> None:
         job = self._engine.state.get(Job, allocation.job_id) if self._engine is not None else None
@@ -155,16 +156,21 @@ class Spans:
         }
         queue = self._tracer.start_span("queue", above, attributes=about, start_time=_ns(allocation.requested_at))
         queue.end(_ns(at))
-        self._starting[effect.container] = self._tracer.start_span(
-            "start container", above, attributes=about, start_time=_ns(at)
-        )
+        span = self._tracer.start_span("start container", above, attributes=about, start_time=_ns(at))
+        self._starting[effect.container] = span, ContainerState.ASSIGNED
         if len(self._starting) > MOST_REMEMBERED:
-            self._starting.popitem(last=False)[1].end(_ns(at))
+            self._starting.popitem(last=False)[1][0].end(_ns(at))
 
-    def _end(self, allocation: Allocation, at: datetime) -> None:
+    def _go_on(self, allocation: Allocation, at: datetime) -> None:
+        """What the agents have told: each state is an event of the span, and a container that runs or has ended its end."""
         for container in allocation.containers:
-            if container.id in self._starting and container.state in STARTED:
-                span = self._starting.pop(container.id)
+            span, told = self._starting.get(container.id, (None, container.state))
+            if span is None or container.state is told:
+                continue
+            span.add_event(container.state.value, timestamp=_ns(at))
+            self._starting[container.id] = span, container.state
+            if container.state in STARTED:
+                del self._starting[container.id]
                 if container.exit is not None and container.exit.failure is not None:
                     span.set_status(Status(StatusCode.ERROR, container.exit.message or container.exit.failure.value))
                 span.end(_ns(at))

@@ -5,10 +5,10 @@
         decide
         commit
       queue                       from the request for slots to their assignment
-      start container             until the agent reports that it runs; the agent's own span is below it
+      start container             until the agent reports that it runs; each state that it reports is an event
 
-The engine is not held up: its spans are made after the commit, from the times that it tells. A container is given its span as
-`TRACEPARENT`, so the agent, and the task if it likes, can go on from there.
+The engine is not held up: its spans are made after the commit, from the times that it tells. Agents need no collector: what they
+report becomes events of the span. A container is given its span as `TRACEPARENT`, and its code can go on from there.
 """
 
 from __future__ import annotations

@@ -217,7 +217,9 @@ def test_slots_say_what_runs_in_them(det: Shell) -> None:
     assert [row[5:8] for row in rows[1:]] == [["1.task.1", "trial 1", "cpu"], ["FREE", "FREE", "cpu"]]
 
 
-def test_the_master_s_log_shows_what_a_line_is_about(det: Shell, master: FakeMaster) -> None:
+def test_the_master_s_log_shows_what_a_line_is_about(
+    det: Shell, master: FakeMaster, capsys: pytest.CaptureFixture[str]
+) -> None:
     shown = det.ok("master", "logs", "--tail", "5", "--since", "2026-01-01T00:00:00Z").splitlines()
     assert shown[0].endswith("[INFO]: api: it failed [request_id=r1 user=ada]") and shown[1] == "Traceback"
     assert dict(master.asked("GET", "/api/v1/master/logs")[0].query) == {
@@ -227,7 +229,7 @@ def test_the_master_s_log_shows_what_a_line_is_about(det: Shell, master: FakeMas
     (line,) = det.ok("master", "logs", "--json", "--since", "1h30m").splitlines()
     assert json.loads(line)["fields"] == {"request_id": "r1", "user": "ada"}
     assert det("master", "logs", "--since", "yesterday") == 2
-    assert "or a duration: 30s, 10m, 1h30m" in det.err
+    assert "or a duration: 30s, 10m, 1h30m" in capsys.readouterr().err
 
 
 def test_the_ledger_shows_shares_and_interruptions(det: Shell) -> None:

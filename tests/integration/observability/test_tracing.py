@@ -71,11 +71,13 @@ async def test_from_the_request_to_the_start_of_the_container(tmp_path: Path) ->
         (container,) = agent.containers()
         given = observation.trace_of(container.id)
         assert given.split("-")[1] == CALLER[3:35]
-        await agent.report(container, ContainerState.RUNNING)
+        for state in (ContainerState.PULLING, ContainerState.PULLING, ContainerState.STARTING, ContainerState.RUNNING):
+            await agent.report(container, state)
         queue, start = named(exporter, "queue"), named(exporter, "start container")
         assert parent(queue) == parent(start) == id_of(request)
         assert f"{id_of(start):016x}" == given.split("-")[2]
         assert start.attributes is not None and start.attributes["resolute.agent"] == agent.id
+        assert [event.name for event in start.events] == ["PULLING", "STARTING", "RUNNING"]
         assert observation.trace_of(container.id) == ""
 
 
