@@ -112,6 +112,11 @@ class Cluster:
         client.connect()
         return client
 
+    @property
+    def token(self) -> str:
+        """Of the user `determined`."""
+        return self._token
+
     def log(self, name: str) -> str:
         """What the master or the agent said."""
         return (self.directory / f"{name}.log").read_text(errors="replace")
@@ -136,7 +141,8 @@ class Cluster:
     def _until(self, what: str, holds: Any) -> None:
         end = time.monotonic() + READY_S
         while not holds():
-            if time.monotonic() > end:
+            ended = any(process is not None and process.poll() is not None for process in (self.master, self.agent))
+            if ended or time.monotonic() > end:
                 said = "\n".join(path.read_text(errors="replace")[-2000:] for path in self.directory.glob("*.log"))
                 raise RuntimeError(f"{what}: not within {READY_S:.0f} s\n{said}")
             time.sleep(0.02)
