@@ -44,6 +44,18 @@ def evidence(cluster: LiveCluster) -> Path:
     return cluster.storage / "accepted.jsonl"
 
 
+@pytest.fixture(autouse=True)
+def nothing_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test leaves behind would take the machines of the next."""
+    yield
+    if "det" not in request.fixturenames:
+        return
+    client = request.getfixturevalue("cluster").client
+    for experiment in client.list_experiments():
+        if experiment.state not in ("COMPLETED", "CANCELED", "ERROR") and not experiment.details.unmanaged:
+            experiment.kill()
+
+
 @pytest.fixture
 def det(cluster: LiveCluster, evidence: Path, tmp_path: Path) -> ReleasedDet:
     return ReleasedDet(tmp_path / "home", cluster.url, "determined", PASSWORD, evidence=evidence)

@@ -10,13 +10,13 @@ from determined.experimental import client
 
 
 def until(what, read):
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while time.monotonic() < end:
         found = read()
         if found:
             return found
         time.sleep(0.1)
-    raise AssertionError(f"{what}: not within a minute")
+    raise AssertionError(f"{what}: not within two minutes")
 
 
 def main() -> None:

@@ -12,6 +12,9 @@ from support.live import PASSWORD, LiveCluster, until
 
 pytestmark = [pytest.mark.needs("determined"), pytest.mark.needs("namespaces")]
 
+PATIENCE_S = 180.0
+"""Machines start, tasks start; on a busy computer that takes a while."""
+
 
 @pytest.fixture
 def context(tmp_path: Path) -> Path:
@@ -40,7 +43,9 @@ def test_login_and_who_it_is(det: ReleasedDet, cluster: LiveCluster, tmp_path: P
     assert "cluster_id" in det("version")
 
 
-def test_an_experiment_is_created_and_followed_to_its_end(det: ReleasedDet, context: Path) -> None:
+def test_an_experiment_is_created_and_followed_to_its_end(
+    det: ReleasedDet, cluster: LiveCluster, context: Path
+) -> None:
     printed = det("experiment", "create", str(context / "const.yaml"), str(context), "-f")
     assert "hello from the code" in printed
     assert "data.bin" not in printed
@@ -63,7 +68,8 @@ def test_an_experiment_is_created_and_followed_to_its_end(det: ReleasedDet, cont
     assert "released" not in det("experiment", "list")
     det("experiment", "unarchive", id_)
     det("experiment", "delete", "--yes", id_)
-    until("the experiment is gone", lambda: "released" not in det("experiment", "list", "--all"))
+    until("the experiment is gone", lambda: id_ not in [str(e.id) for e in cluster.client.list_experiments()])
+    assert "released" not in det("experiment", "list", "--all")
 
 
 def test_bad_input_is_told_in_our_words(det: ReleasedDet, context: Path) -> None:
@@ -73,14 +79,15 @@ def test_bad_input_is_told_in_our_words(det: ReleasedDet, context: Path) -> None
     assert "experiment '999' not found" in det("experiment", "describe", "999", code=1)
 
 
-def test_the_lists_of_every_day(det: ReleasedDet, context: Path) -> None:
+def test_the_lists_of_every_day(det: ReleasedDet, cluster: LiveCluster, context: Path) -> None:
     config = (context / "const.yaml").read_text().replace("sleep 0.5", "sleep 600")
     (context / "const.yaml").write_text(config)
     printed = det("experiment", "create", "--paused", str(context / "const.yaml"), str(context))
     id_ = created(printed)
     assert "PAUSED" in det("experiment", "describe", id_)
     det("experiment", "activate", id_)
-    until("an agent works for it", lambda: "default-" in det("agent", "list"))
+    reaches(cluster, id_, "RUNNING")
+    assert "default-" in det("agent", "list")
     for command in (("slot", "list"), ("job", "list"), ("task", "list"), ("workspace", "list"), ("master", "info")):
         assert det(*command)
     det("experiment", "set", "name", id_, "renamed")
@@ -89,12 +96,8 @@ def test_the_lists_of_every_day(det: ReleasedDet, context: Path) -> None:
     assert "renamed" in shown and "mine" in shown
     assert "name: " in det("experiment", "config", id_)
     det("experiment", "kill", id_)
-    until("it has ended", lambda: "CANCELED" in det("experiment", "describe", id_))
+    reaches(cluster, id_, "CANCELED")
     assert "1" in det("preview-search", str(context / "const.yaml"))
-
-
-def ended(det: ReleasedDet, id_: str, state: str) -> None:
-    until(f"experiment {id_} is {state}", lambda: state in det("experiment", "describe", id_))
 
 
 def sleeping(det: ReleasedDet, context: Path, *more: str) -> str:
@@ -102,6 +105,12 @@ def sleeping(det: ReleasedDet, context: Path, *more: str) -> str:
     file = context / "const.yaml"
     file.write_text(file.read_text().replace("sleep 0.5", "sleep 600"))
     return created(det("experiment", "create", str(file), str(context), *more))
+
+
+def reaches(cluster: LiveCluster, id_: str, state: str) -> None:
+    """Asked by our own client, which starts no process for it."""
+    client = cluster.client
+    until(f"experiment {id_} is {state}", lambda: client.get_experiment(int(id_)).state == state, within_s=PATIENCE_S)
 
 
 def test_people_are_managed(det: ReleasedDet, admin: ReleasedDet, cluster: LiveCluster, tmp_path: Path) -> None:
@@ -123,7 +132,9 @@ def test_people_are_managed(det: ReleasedDet, admin: ReleasedDet, cluster: LiveC
     det("user", "logout")
 
 
-def test_an_experiment_is_changed_while_it_lives(det: ReleasedDet, context: Path) -> None:
+def test_an_experiment_is_changed_while_it_lives(
+    det: ReleasedDet, admin: ReleasedDet, cluster: LiveCluster, context: Path
+) -> None:
     id_ = sleeping(det, context)
     for what, value in (
         ("name", "renamed"), ("description", "for the night"), ("max-slots", "1"), ("weight", "2.5"), ("priority", "7"),
@@ -138,26 +149,28 @@ def test_an_experiment_is_changed_while_it_lives(det: ReleasedDet, context: Path
     assert "priority: 9" in det("experiment", "config", id_)
     assert "priority: 100" in det("job", "update", job, "--priority", "100", code=1)
     det("experiment", "pause", id_)
-    ended(det, id_, "PAUSED")
+    reaches(cluster, id_, "PAUSED")
     det("experiment", "activate", id_)
     det("experiment", "move", id_, "Uncategorized", "Uncategorized")
     trial = det("experiment", "list-trials", id_, "--csv").splitlines()[-1].split(",")[0]
     det("trial", "kill", trial)
-    ended(det, id_, "CANCELED")
-    det("experiment", "set", "log-retention", id_, "--days", "0")
+    reaches(cluster, id_, "CANCELED")
     det("trial", "set", "log-retention", trial, "--forever")
-    assert "numDays: 40000" in det("experiment", "set", "log-retention", id_, "--days", "40000", code=1)
+    assert "Deleted 0 rows" in admin("task", "cleanup-logs")
+    det("experiment", "set", "log-retention", id_, "--days", "0")
+    assert "-1 and 32767" in det("experiment", "set", "log-retention", id_, "--days", "40000", code=1)
+    assert "may not remove old logs" in det("task", "cleanup-logs", code=1)
+    assert "Deleted 0 rows" not in admin("task", "cleanup-logs")
+    assert "waits for 1 slot" not in det("trial", "logs", trial)
     other = sleeping(det, context, "--paused")
     det("experiment", "cancel", other)
-    ended(det, other, "CANCELED")
+    reaches(cluster, other, "CANCELED")
 
 
-def test_machines_are_taken_out_of_service(det: ReleasedDet, context: Path) -> None:
+def test_machines_are_taken_out_of_service(det: ReleasedDet, cluster: LiveCluster, context: Path) -> None:
     id_ = sleeping(det, context)
-    until("it runs", lambda: "RUNNING" in det("experiment", "describe", id_))
-    rows = [line.split("|") for line in det("slot", "list").splitlines() if id_ in line]
-    agent = rows[0][1].strip()
-    assert agent in det("task", "list") or agent in det("agent", "list")
+    reaches(cluster, id_, "RUNNING")
+    agent = next(word for word in det("slot", "list").split() if word.startswith("default-"))
     task = next(iter(json.loads(det("task", "list", "--json")).values()))["taskId"]
     assert "placed on" in det("task", "logs", task)
     det("agent", "disable", agent, "--drain")
@@ -167,7 +180,7 @@ def test_machines_are_taken_out_of_service(det: ReleasedDet, context: Path) -> N
     det("slot", "enable", agent, "0")
     assert "not found" in det("agent", "disable", "nobody", code=1)
     det("experiment", "kill", id_)
-    ended(det, id_, "CANCELED")
+    reaches(cluster, id_, "CANCELED")
 
 
 def test_templates_fill_what_a_configuration_leaves_out(det: ReleasedDet, context: Path, tmp_path: Path) -> None:
@@ -198,21 +211,17 @@ def test_the_master_tells_about_itself(det: ReleasedDet, admin: ReleasedDet) -> 
     version = det("version")
     assert "0.38.1" in version and "Consider upgrading" not in det("user", "whoami")
     assert "resolute_version" in version
-    assert "emoved" in admin("task", "cleanup-logs")
-    assert "may not remove old logs" in det("task", "cleanup-logs", code=1)
 
 
 def test_bad_input_is_told_by_every_command(det: ReleasedDet, context: Path) -> None:
     uuid = "00000000-0000-4000-8000-000000000009"
     for command, said in (
         (("experiment", "pause", "999"), "experiment '999' not found"),
-        (("experiment", "delete", "--yes", "999"), "experiment '999' not found"),
-        (("trial", "describe", "999"), "trial '999' not found"),
         (("trial", "logs", "999"), "trial '999' not found"),
         (("checkpoint", "describe", uuid), f"checkpoint '{uuid}' not found"),
         (("template", "describe", "nothing"), "template 'nothing' not found"),
         (("user", "rename", "nobody", "other"), "nobody"),
-        (("task", "logs", "none"), "none"),
+        (("task", "logs", f"9.{uuid}"), "not found"),
     ):
         refused = det(*command, code=1)
         assert said in refused, (command, refused)

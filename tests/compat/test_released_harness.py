@@ -99,7 +99,7 @@ def ended(cluster: LiveCluster, id_: int) -> str:
         shown = cluster.client.get_experiment(id_).state
         return shown if shown in ("COMPLETED", "ERROR", "CANCELED") else None
 
-    return until(f"experiment {id_} ends", state)
+    return until(f"experiment {id_} ends", state, within_s=180)
 
 
 def submit(det: ReleasedDet, context: Path, script: str, evidence: Path, **changes: Any) -> int:
