@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from resolute_master.domain.commands import CreateExperiment
 from resolute_master.domain.ids import PoolName, UserId
-from resolute_master.domain.pool import Fitting, PoolPolicy
+from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
 from resolute_provisioner.model import Market, Offer, PoolScaling
 
 METRIC = "loss"
@@ -67,10 +67,17 @@ def draw_workload(rng: random.Random, *, within_s: float) -> Workload:
     possible = sorted(set.intersection(*sizes.values()))
     submissions = [_draw_submission(rng, n, sorted(pools), possible, within_s) for n in range(count)]
     return Workload(
-        pools=pools,
+        pools={name: _with_scheduler(rng, policy) for name, policy in pools.items()},
         submissions=tuple(sorted(submissions, key=lambda each: each.at_s)),
         fixed_machines=tuple(fixed),
     )
+
+
+def _with_scheduler(rng: random.Random, policy: PoolPolicy) -> PoolPolicy:
+    kind = rng.choice((SchedulerKind.PRIORITY, SchedulerKind.PRIORITY, SchedulerKind.FAIR_SHARE))
+    if kind is SchedulerKind.FAIR_SHARE:
+        return replace(policy, scheduler=kind, preemption=False, hierarchical_shares=rng.random() < 0.5)
+    return replace(policy, min_runtime_s=rng.choice((0.0, 0.0, 60.0)), preemption_grace_s=rng.choice((0.0, 0.0, 30.0)))
 
 
 def _sizes(policy: PoolPolicy, fixed: Sequence[int]) -> set[int]:

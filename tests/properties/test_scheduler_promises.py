@@ -446,3 +446,8 @@ def test_demand_is_what_waits_for_machines(world: World) -> None:
         for gang in plan.demand.gangs
     ]
     assert snapshot.shares is not None or order == sorted(order)
+    ranks = [gang.priority for gang in plan.demand.gangs]
+    assert ranks == sorted(ranks), "whoever buys machines serves in the order in which the scheduler does"
+    if snapshot.shares is not None:
+        kept = [hold.allocation for hold in plan.holds if hold.kind is HoldKind.MACHINES]
+        assert [token for token in listed if token in kept] == kept

@@ -170,7 +170,10 @@ MUTATIONS = (
     Mutation(
         name="never terminate idle machines",
         apply=never_terminate_idle_machines,
-        caught_by=("liveness: everything settles",),
+        caught_by=(
+            "liveness: everything settles",
+            "economy: machines are given back",
+        ),
     ),
     Mutation(
         name="ignore machines that are still starting",

@@ -30,11 +30,22 @@ def demand_of(
     """
     if snapshot.policy.scaling is None:
         return Demand()
-    listed: list[tuple[int, QueueKey, Shape]] = []
+    listed: list[tuple[tuple[int, QueueKey], Shape]] = []
+    # Fair share offers in an order of its own; what it has not come to follows.
+    turns = {id_: turn for turn, id_ in enumerate(verdicts)} if snapshot.shares is not None else None
     for shape in snapshot.queue:
-        tokens = islice(_waiting(snapshot, shape, verdicts, failed.get(shape)), _limit(snapshot, shape))
-        listed.extend((shape.priority, key, shape) for key in tokens)
-    return Demand(gangs=tuple(_gang(snapshot, shape, key) for _, key, shape in sorted(listed)))
+        keys = _waiting(snapshot, shape, verdicts, failed.get(shape))
+        waiting = ((_order(turns, shape, key), shape) for key in keys)
+        listed.extend(islice(waiting if turns is None else sorted(waiting), _limit(snapshot, shape)))
+    listed.sort()
+    ranks = [shape.priority for _, shape in listed] if turns is None else range(len(listed))
+    return Demand(
+        gangs=tuple(_gang(snapshot, shape, key, rank) for ((_, key), shape), rank in zip(listed, ranks, strict=True))
+    )
+
+
+def _order(turns: Mapping[AllocationId, int] | None, shape: Shape, key: QueueKey) -> tuple[int, QueueKey]:
+    return (shape.priority if turns is None else turns.get(key.allocation, len(turns)), key)
 
 
 def _waiting(
@@ -69,13 +80,13 @@ def _largest_run(policy: PoolPolicy, slots: int) -> int:
     return scaling.max_instances * max((offer.slots for offer in scaling.offers), default=0) // slots + 1
 
 
-def _gang(snapshot: PoolSnapshot, shape: Shape, key: QueueKey) -> Gang:
+def _gang(snapshot: PoolSnapshot, shape: Shape, key: QueueKey, rank: int) -> Gang:
     blocked = (snapshot.agents.get(agent) for agent in shape.blocked)
     return Gang(
         token=key.allocation,
         slots=shape.slots,
         submitted_at=key.submitted_at,
         single_machine=shape.single_node or shape.slots <= 1,
-        priority=shape.priority,
+        priority=rank,
         excluded_instances=frozenset(agent.instance_id for agent in blocked if agent is not None and agent.instance_id),
     )

@@ -16,7 +16,8 @@ from resolute_master.scheduler.explain import explain
 from resolute_master.scheduler.plan import HoldKind
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
-from support.pools import NOW, a_job, a_policy, an_agent, applied, gone, on, waiting
+from resolute_master.scheduler.supply import AvailableOffer, Supply
+from support.pools import NOW, a_job, a_policy, an_agent, applied, elastic, gone, on, waiting
 
 
 def a_pool(slots: int, jobs: list[Job], work: list[Allocation], *, agents: int = 1, **policy: Any) -> PoolSnapshot:
@@ -169,3 +170,15 @@ def test_the_reason_for_a_preemption_names_what_both_hold() -> None:
     (preemption,) = schedule(pool).preempt
     assert preemption.reason == ("its slots go to b.1, whose job b holds 0 slot(s) at weight 1, against 8 at weight 2")
     assert "Its job holds 0 slot(s) at weight 1" in " ".join(explain(pool, a_job("b").id).details)
+
+
+def test_machines_are_bought_in_the_order_in_which_they_are_served() -> None:
+    """Whoever buys machines must not promise one to a later task when it is kept for an earlier gang."""
+    jobs = [a_job("early"), a_job("late", second=1)]
+    work = [waiting("late", "early", 4, second=50), waiting("gang", "late", 8, second=10)]
+    pool = a_pool(4, jobs, work, scaling=elastic(4, max_instances=2)).with_supply(
+        Supply(offers=(AvailableOffer(offer_id="m", slots=4),), room=1)
+    )
+    plan = schedule(pool)
+    assert [h.allocation for h in plan.holds] == ["gang.1"] and not plan.place
+    assert [(gang.token, gang.priority) for gang in plan.demand.gangs] == [("gang.1", 0), ("late.1", 1)]
