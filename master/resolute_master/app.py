@@ -28,9 +28,8 @@ from resolute_master.agents.hub import AgentHub, ClusterIdentity
 from resolute_master.agents.websocket import add_agent_link
 from resolute_master.api.app import build_doors
 from resolute_master.api.auth import Passwords, Tokens
-from resolute_master.api.connections import Listening, allow_open_files
+from resolute_master.api.connections import Listening, allow_open_files, runner_of
 from resolute_master.api.context import ApiContext
-from resolute_master.api.limits import IDLE_S, MAX_HEADER_BYTES, MAX_REQUEST_LINE_BYTES
 from resolute_master.api.log_ring import LogRing
 from resolute_master.api.opening import Opening
 from resolute_master.api.requests import Surroundings
@@ -178,14 +177,7 @@ class _Doors:
     def __init__(self, app: web.Application, opening: Opening, hub: asyncio.Future[AgentHub]) -> None:
         self.opening = opening
         self._hub = hub
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            shutdown_timeout=STOP_GRACE_S,
-            keepalive_timeout=IDLE_S,
-            max_line_size=MAX_REQUEST_LINE_BYTES,
-            max_field_size=MAX_HEADER_BYTES,
-        )
+        self._runner = runner_of(app, stop_grace_s=STOP_GRACE_S)
         self._listening: Listening | None = None
 
     async def serve(self, listener: socket.socket) -> None:

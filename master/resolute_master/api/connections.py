@@ -19,7 +19,10 @@ from aiohttp import web
 
 from resolute_master.api.limits import (
     HEAD_S,
+    IDLE_S,
     MAX_CONNECTIONS,
+    MAX_HEADER_BYTES,
+    MAX_REQUEST_LINE_BYTES,
     RETRY_AFTER_S,
     SPARE_FILES,
     SWEEP_S,
@@ -38,6 +41,18 @@ def allow_open_files() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     most = MAX_CONNECTIONS if hard == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, hard - SPARE_FILES)
     return max(1, most)
+
+
+def runner_of(app: web.Application, *, stop_grace_s: float) -> web.AppRunner:
+    """The application with the limits of heads and idle connections; open requests may take `stop_grace_s` at its end."""
+    return web.AppRunner(
+        app,
+        access_log=None,
+        shutdown_timeout=stop_grace_s,
+        keepalive_timeout=IDLE_S,
+        max_line_size=MAX_REQUEST_LINE_BYTES,
+        max_field_size=MAX_HEADER_BYTES,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

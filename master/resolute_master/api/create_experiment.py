@@ -41,7 +41,7 @@ UNCATEGORIZED_ID = 1
 SEED_BITS = 31
 
 THREAD_ABOVE_CHARACTERS = 16 * 1024
-"""A longer configuration is read in a thread: its YAML would hold up everybody for a tenth of a second."""
+"""A longer configuration is read in a thread: reading its YAML would hold up everybody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

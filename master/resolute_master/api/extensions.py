@@ -29,6 +29,7 @@ from resolute_master.scheduler.explain import explain
 from resolute_provisioner.model import Intent, Observed
 
 MAX_DECISIONS = 10_000
+"""The newest of them; older ones are in the journal."""
 
 
 # -------------------------------------------------------------------------------------------------------- machines

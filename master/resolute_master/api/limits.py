@@ -29,7 +29,7 @@ BODY_BYTES_PER_S = 32 * 1024
 """The slowest upload that is waited for: a mobile connection."""
 
 MAX_JSON_VALUES = 1_000_000
-"""Values (about: commas and opening brackets) of one body: as objects they take fifty times their text."""
+"""Values (about: commas and opening brackets) of one body: as objects they take many times the room of their text."""
 
 MAX_JSON_DEPTH = 100
 """Lists and objects within each other: what is stored must also be shown again, by code that calls itself."""
@@ -51,7 +51,7 @@ RETRY_AFTER_S = 1.0
 # -------------------------------------------------------------------------------------------------------- connections
 
 MAX_CONNECTIONS = 30_000
-"""Open connections, at about 20 KiB each; fewer where the process may open fewer files. Further ones get a 503."""
+"""Open connections; fewer where the process may open fewer files. Further ones get a 503."""
 
 SPARE_FILES = 256
 """Files that the master needs besides connections: its database, its logs, its own calls."""
@@ -99,7 +99,7 @@ MAX_METRIC_NAMES = 10_000
 MAX_METRIC_NAME_LENGTH = 1_024
 """Name of a metric."""
 
-MAX_TRIALS_PER_STREAM = 1_000
+MAX_TRIALS_PER_STREAM = 500
 """Trials whose metrics are read with one call."""
 
 MAX_FILES = 20_000
@@ -114,7 +114,7 @@ MAX_SEARCH_LENGTH = 1_000
 # -------------------------------------------------------------------------------------------------------- experiments
 
 MAX_CONFIG_BYTES = 256 * 1024
-"""Text of a configuration: YAML of this size takes a second to read."""
+"""Text of a configuration: nobody else is served well while YAML of such a size is read."""
 
 MAX_NAME_LENGTH = 256
 """Name of an experiment; it is in every list."""

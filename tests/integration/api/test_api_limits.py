@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import resource
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
 
+from resolute.errors import LimitExceeded
 from resolute_master.api import limits
 from resolute_master.api.admission import Admission, ByteBudget
-from resolute_master.api.connections import Listening, Patience, allow_open_files
-from support.api import an_api
+from resolute_master.api.app import ROUTES
+from resolute_master.api.connections import Listening, Patience, allow_open_files, runner_of
+from support.api import a_config, an_api
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -33,7 +36,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def a_server(handler: Any, *, limit: int = 100, **patience: float) -> AsyncIterator[tuple[Listening, int]]:
     app = web.Application()
     app.router.add_get("/", handler)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    runner = runner_of(app, stop_grace_s=0.1)
     await runner.setup()
     listener = socket.create_server(("127.0.0.1", 0))
     listening = Listening(runner, limit=limit, patience=Patience(sweep_s=0.05, **patience))
@@ -115,8 +118,24 @@ async def test_a_caller_who_takes_nothing_is_cut_off_and_a_slow_one_is_served() 
         assert over == ["deaf"] and read
 
 
-def test_a_process_may_open_at_least_so_many_files() -> None:
-    assert 1 <= allow_open_files() <= limits.MAX_CONNECTIONS
+def test_a_master_takes_as_many_connections_as_it_may_open_files() -> None:
+    most = allow_open_files()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert soft == hard
+    assert most == (limits.MAX_CONNECTIONS if hard < 0 else min(limits.MAX_CONNECTIONS, hard - limits.SPARE_FILES))
+
+
+async def test_heads_have_a_limit_for_their_first_line_and_for_each_field() -> None:
+    async with a_server(hello) as (_, port), ClientSession() as http:
+        url = f"http://127.0.0.1:{port}/"
+        line = "x" * (limits.MAX_REQUEST_LINE_BYTES - 100)
+        field = "x" * (limits.MAX_HEADER_BYTES - 100)
+        async with http.get(f"{url}?{line}", headers={"X": field}) as response:
+            assert response.status == 200
+        async with http.get(f"{url}?{line}{line[:200]}") as response:
+            assert response.status == 400
+        async with http.get(url, headers={"X": field + field[:200]}) as response:
+            assert response.status == 400
 
 
 # ------------------------------------------------------------------------------------------------------------ requests
@@ -168,6 +187,47 @@ async def test_those_without_a_token_share_their_places(tmp_path: Path) -> None:
             assert "everybody without a token" in await world.error("GET", "/api/v1/master", token="", status=429)
             await world.get("/api/v1/me")
         await world.get("/api/v1/master", token="")
+
+
+async def test_without_other_orders_the_documented_limits_hold(tmp_path: Path) -> None:
+    admission = Admission()
+    async with an_api(tmp_path, admission=admission) as world, AsyncExitStack() as stack:
+        _, allocation, task = await world.started(await world.agent())
+        for caller, limit in (
+            (None, limits.MAX_PUBLIC_REQUESTS),
+            (world.context.tokens.read_bearer(world.token), limits.MAX_REQUESTS_PER_USER),
+            (world.context.tokens.read_task(task), limits.MAX_REQUESTS_PER_CONTAINER * len(allocation.containers)),
+        ):
+            for _ in range(limit):
+                stack.enter_context(admission.request(caller))
+            with pytest.raises(LimitExceeded, match=str(limit)), admission.request(caller):
+                pass
+
+
+async def test_two_of_the_largest_uploads_are_held_at_once() -> None:
+    bodies = Admission().bodies
+    assert limits.MAX_BODIES_BYTES == 2 * limits.MAX_UPLOAD_BYTES
+    async with bodies.held(limits.MAX_UPLOAD_BYTES):
+        async with bodies.held(limits.MAX_UPLOAD_BYTES):
+            third = asyncio.create_task(held(bodies, limits.MAX_UPLOAD_BYTES))
+            await asyncio.sleep(0.05)
+            assert not third.done()
+        await third
+
+
+async def held(bodies: ByteBudget, size: int) -> None:
+    async with bodies.held(size):
+        pass
+
+
+def test_only_calls_that_carry_files_take_large_bodies() -> None:
+    large = {f"{route.method} {route.path}" for route in ROUTES if route.max_body > limits.MAX_BODY_BYTES}
+    assert large == {"POST /api/v1/experiments"}
+    assert {route.max_body for route in ROUTES} == {
+        limits.LARGE_BODY_BYTES,
+        limits.MAX_BODY_BYTES,
+        limits.MAX_UPLOAD_BYTES,
+    }
 
 
 # -------------------------------------------------------------------------------------------------------------- bodies
@@ -262,3 +322,89 @@ async def test_large_bodies_wait_for_their_turn_in_order_and_not_for_ever() -> N
     await asyncio.gather(tasks[0], tasks[1], tasks[3])
     async with budget.held(1000 * mib):  # larger than all: alone, and it is the body's own limit that refuses it
         assert order[-1] == "second"
+
+
+# ------------------------------------------------------------------------------------------------------ logs, metrics
+
+
+async def test_lines_of_a_post_and_lines_from_the_end(tmp_path: Path) -> None:
+    async with an_api(tmp_path) as world:
+        trial, _, task = await world.started(await world.agent())
+
+        def lines(count: int, text: str = "x\n") -> dict[str, Any]:
+            return {"logs": [{"taskId": trial.task_id, "log": text, "timestamp": "2026-01-01T00:00:00Z"}] * count}
+
+        most = limits.MAX_LOG_LINES_PER_POST
+        text = await world.error("POST", "/api/v1/task/logs", lines(most + 1), status=400, task=task)
+        assert f"{most + 1} lines, over the limit of {most}" in text
+        path = f"/api/v1/trials/{trial.id}/logs?sources=task"
+        assert await world.lines(path) == []
+        await world.post("/api/v1/task/logs", lines(most), task=task)
+        assert len(await world.lines(path)) == most
+        tail = f"{path}&orderBy=ORDER_BY_DESC&limit="
+        assert len(await world.lines(f"{tail}{limits.MAX_LOG_TAIL}")) == most
+        for limit in (limits.MAX_LOG_TAIL + 1, 0):
+            assert f"1 to {limits.MAX_LOG_TAIL}" in await world.error("GET", f"{tail}{limit}", status=400)
+        searched = "x" * limits.MAX_SEARCH_LENGTH
+        assert await world.lines(f"{path}&searchText={searched}") == []
+        assert "searchText" in await world.error("GET", f"{path}&searchText={searched}x", status=400)
+
+
+async def test_a_posted_line_that_is_too_long_goes_on_as_the_next(tmp_path: Path) -> None:
+    async with an_api(tmp_path) as world:
+        trial, _, task = await world.started(await world.agent())
+        longest = "x" * limits.MAX_LINE_LENGTH
+        for text, pieces in ((longest, [longest]), (longest + "yz\n", [longest, "yz"]), ("", [""]), ("a\n", ["a"])):
+            before = len(await world.lines(f"/api/v1/tasks/{trial.task_id}/logs?sources=task"))
+            await world.post("/api/v1/task/logs", {"logs": [{"taskId": trial.task_id, "log": text}]}, task=task)
+            found = await world.lines(f"/api/v1/tasks/{trial.task_id}/logs?sources=task")
+            assert [line["result"]["log"].removesuffix("\n") for line in found[before:]] == pieces
+
+
+async def test_names_of_metrics_and_how_many_there_are(tmp_path: Path) -> None:
+    async with an_api(tmp_path) as world:
+        trial, _, task = await world.started(await world.agent())
+
+        async def report(step: int, metrics: dict[str, float], group: str = "training", status: int = 200) -> str:
+            body = {
+                "group": group,
+                "metrics": {
+                    "trialId": trial.id,
+                    "trialRunId": trial.run_id,
+                    "stepsCompleted": step,
+                    "metrics": {"avgMetrics": metrics},
+                },
+            }
+            answer = await world.call("POST", f"/api/v1/trials/{trial.id}/metrics", body, task=task, status=status)
+            return "" if status == 200 else str(answer["error"]["error"])
+
+        many = {f"m{n}": 1.0 for n in range(limits.MAX_METRIC_NAMES)}
+        await report(1, many)
+        assert "over the limit" in await report(2, {**many, "one more": 1.0}, status=400)
+        await report(3, {"x" * limits.MAX_METRIC_NAME_LENGTH: 1.0})
+        assert "shorten" in await report(4, {"x" * (limits.MAX_METRIC_NAME_LENGTH + 1): 1.0}, status=400)
+        await report(5, {"a": 1.0}, group="g" * limits.MAX_GROUP_LENGTH)
+        assert "group" in await report(6, {"a": 1.0}, group="g" * (limits.MAX_GROUP_LENGTH + 1), status=400)
+        stored = await world.context.store.metrics(trial.id)
+        assert sorted(row.steps_completed or 0 for row in stored) == [1, 3, 5]
+        ids = "&".join(f"trialIds={n}" for n in range(limits.MAX_TRIALS_PER_STREAM + 1))
+        path = f"/api/v1/trials/metrics/training_metrics?{ids}"
+        assert "trialIds" in await world.error("GET", path, status=400)
+
+
+async def test_large_names_and_searches_are_refused_before_anything_is_stored(tmp_path: Path) -> None:
+    async with an_api(tmp_path) as world:
+        await world.agent()
+        created = (await world.create())["id"]
+        searcher = {"name": "random", "metric": "loss", "max_trials": limits.MAX_TRIALS + 1}
+        for changes, key in (
+            ({"name": "x" * (limits.MAX_NAME_LENGTH + 1)}, "name"),
+            ({"labels": ["x" * (limits.MAX_LABEL_LENGTH + 1)]}, "labels"),
+            ({"searcher": searcher}, "searcher.max_trials"),
+        ):
+            body = {"config": json.dumps(a_config(**changes)), "activate": True}
+            assert key in await world.error("POST", "/api/v1/experiments", body, status=400)
+        patch = {"notes": "x" * (limits.MAX_NOTES_LENGTH + 1)}
+        assert "notes" in await world.error("PATCH", f"/api/v1/experiments/{created}", patch, status=400)
+        shown = await world.get("/api/v1/experiments")
+        assert [row["id"] for row in shown["experiments"]] == [created] and not shown["experiments"][0]["notes"]

@@ -1,0 +1,74 @@
+"""Limits of texts, lists and searches at their edges: what fits is taken, one more is refused by its key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from resolute.errors import InvalidInput, LimitExceeded, ResoluteError
+from resolute.wire.rest.experiments import File
+from resolute_master.api import limits
+from resolute_master.api.context_archive import check_files
+from resolute_master.api.experiment_limits import check_config_text, check_search, check_texts
+from resolute_master.api.paging import page_of
+
+
+def files(count: int = 1, path: str = "a") -> list[File]:
+    return [
+        File(path=f"{path}{n or ''}", type=48, content=b"", mtime=0, mode=0o644, uid=0, gid=0) for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("check", "limit", "key"),
+    [
+        (lambda n: check_config_text("x" * n), limits.MAX_CONFIG_BYTES, "config"),
+        (lambda n: check_texts(name="x" * n), limits.MAX_NAME_LENGTH, "name"),
+        (lambda n: check_texts(description="x" * n), limits.MAX_DESCRIPTION_LENGTH, "description"),
+        (lambda n: check_texts(notes="x" * n), limits.MAX_NOTES_LENGTH, "notes"),
+        (lambda n: check_texts(labels=[str(i) for i in range(n)]), limits.MAX_LABELS, "labels"),
+        (lambda n: check_texts(labels=["x" * n]), limits.MAX_LABEL_LENGTH, "labels"),
+        (lambda n: check_search({"max_trials": n, "max_concurrent_trials": 16}), limits.MAX_TRIALS, "max_trials"),
+        (
+            lambda n: check_search({"max_trials": limits.MAX_TRIALS, "max_concurrent_trials": n}),
+            limits.MAX_TRIALS_AT_ONCE,
+            "max_concurrent_trials",
+        ),
+        (
+            lambda n: check_search({"max_trials": n, "max_concurrent_trials": 0}),
+            limits.MAX_TRIALS_AT_ONCE,
+            "max_concurrent_trials",
+        ),
+        (lambda n: check_files(files(n)), limits.MAX_FILES, "modelDefinition"),
+        (lambda n: check_files(files(path="x" * n)), limits.MAX_PATH_BYTES, "path"),
+    ],
+)
+def test_the_edge(check: Callable[[int], Any], limit: int, key: str) -> None:
+    check(limit)
+    with pytest.raises((InvalidInput, LimitExceeded), match=key) as refusal:
+        check(limit + 1)
+    assert isinstance(refusal.value, ResoluteError) and f"{limit}" in str(refusal.value).replace(",", "")
+
+
+def test_bytes_count_and_not_characters() -> None:
+    with pytest.raises(InvalidInput, match="over the limit"):
+        check_config_text("é" * (limits.MAX_CONFIG_BYTES // 2 + 1))
+
+
+def test_a_search_without_these_keys_has_one_trial() -> None:
+    check_search({"name": "single"})
+    check_search({"max_trials": 3, "max_concurrent_trials": 10 * limits.MAX_TRIALS_AT_ONCE})
+
+
+@pytest.mark.parametrize("limit", [0, limits.MAX_PAGE_ROWS + 1, 2**31 - 1])
+def test_a_page_has_so_many_rows_and_says_where_the_next_begins(limit: int) -> None:
+    rows = range(2 * limits.MAX_PAGE_ROWS + 7)
+    seen: list[int] = []
+    while len(seen) < len(rows):
+        page, where = page_of(rows, offset=len(seen), limit=limit)
+        assert len(page) <= limits.MAX_PAGE_ROWS and where.end_index == len(seen) + len(page)
+        assert where.total == len(rows)
+        seen += page
+    assert seen == list(rows)
