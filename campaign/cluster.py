@@ -51,9 +51,11 @@ class CampaignCluster(LiveCluster):
         for name in ("struck", "pids"):
             (self.orders / name).mkdir(parents=True)
         self.master_program = ("campaign.master", str(self.orders))
+        # Of a master; machines and their agents get it from there. Programs that start hundreds of times are compiled once,
+        # as where they are installed, also where the one who runs this keeps Python from writing what it has compiled.
         self.environment = {
-            **os.environ,
-            # Of a master; machines and their agents get it from there.
+            **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+            "PYTHONPYCACHEPREFIX": str(directory / "bytecode"),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH")])),
         }
         self.write_pids()
