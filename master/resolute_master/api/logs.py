@@ -88,6 +88,8 @@ async def _lines(call: Call, query: LogQuery, trial: Trial, item: Item) -> Async
         return
     with call.api.reporting.watch_logs(query.task_ids) as news, call.api.engine.watch("trial", trial.id) as moves:
         last, left, over = 0, query.limit, False
+        # What is there now: a task may write faster than it is read.
+        end = None if follow else await _newest(call, query)
         while True:
             page = await call.api.store.logs(_page(query, last, left))
             for record in page:
@@ -95,7 +97,7 @@ async def _lines(call: Call, query: LogQuery, trial: Trial, item: Item) -> Async
             if page:
                 last = page[-1].id
                 left = None if left is None else left - len(page)
-            if left == 0:
+            if left == 0 or (end is not None and last >= end):
                 return
             if len(page) == PAGE:
                 continue
@@ -106,6 +108,11 @@ async def _lines(call: Call, query: LogQuery, trial: Trial, item: Item) -> Async
                 return
             over = _is_over(call, trial)
             await (news.changed(call.api.follow_grace_s) if over else _first(news, moves))
+
+
+async def _newest(call: Call, query: LogQuery) -> int:
+    found = await call.api.store.logs(replace(query, limit=1, descending=True))
+    return found[0].id if found else 0
 
 
 def _is_over(call: Call, trial: Trial) -> bool:
