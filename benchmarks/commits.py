@@ -1,12 +1,18 @@
-"""Durable engine commands a second on SQLite, beside bare commits of one row to the same disk."""
+"""Durable engine commands a second on SQLite and PostgreSQL, beside bare commits of one row by the same database."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sqlite3
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Protocol
+
+import asyncpg
+from tests.support.postgres import find_programs, postgres_server
 
 from benchmarks.report import Row, Spread, ratio
 from resolute.clock import SystemClock
@@ -15,7 +21,7 @@ from resolute_master.domain.commands import CreateUser
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.engine import Engine
-from resolute_master.store.sql.store import SqlStore, sqlite_url
+from resolute_master.store.sql import open_store, sqlite_url
 
 COMMANDS = 500
 IN_FLIGHT = (1, 20, 200)
@@ -24,39 +30,94 @@ ROUNDS = 5
 
 def main() -> list[Row]:
     """In turn, so that a disk whose speed drifts is fair to all."""
-    bare: list[float] = []
-    rates: dict[int, list[float]] = {in_flight: [] for in_flight in IN_FLIGHT}
-    for number in range(ROUNDS):
-        with tempfile.TemporaryDirectory() as directory:
-            bare.append(_bare(Path(directory) / "bare.db"))
-            for in_flight in IN_FLIGHT:
-                rates[in_flight].append(asyncio.run(_engine(Path(directory) / f"{number}-{in_flight}.db", in_flight)))
-    beside = Spread.of(bare, "a second")
+    with ExitStack() as stack:
+        kinds: list[_Kind] = [_Sqlite(stack)]
+        if find_programs() is not None:
+            kinds.append(_Postgres(stack))
+        bare: dict[str, list[float]] = {kind.name: [] for kind in kinds}
+        rates: dict[tuple[str, int], list[float]] = {(kind.name, n): [] for kind in kinds for n in IN_FLIGHT}
+        for _ in range(ROUNDS):
+            for kind in kinds:
+                bare[kind.name].append(kind.bare())
+                for in_flight in IN_FLIGHT:
+                    rates[kind.name, in_flight].append(asyncio.run(_engine(kind.new_url(), in_flight)))
     return [
         Row(
-            name=f"engine commands, {in_flight} in flight",
+            name=f"{name}: engine commands, {in_flight} in flight",
             subject=Spread.of(found, "a second"),
             bound_name="bare commits of one row",
-            bound=beside,
-            result=ratio(found, bare),
+            bound=Spread.of(bare[name], "a second"),
+            result=ratio(found, bare[name]),
         )
-        for in_flight, found in rates.items()
+        for (name, in_flight), found in rates.items()
     ]
 
 
-def _bare(path: Path) -> float:
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("pragma journal_mode=wal")
-    connection.execute("pragma synchronous=full")
-    connection.execute("create table row (id integer primary key, body text)")
-    start = time.perf_counter()
-    for number in range(COMMANDS):
-        connection.execute("insert into row values (?, ?)", (number, "x" * 200))
-    return COMMANDS / (time.perf_counter() - start)
+class _Kind(Protocol):
+    """One database to commit to."""
+
+    name: str
+
+    def new_url(self) -> str:
+        """Of a database that is empty."""
+        ...
+
+    def bare(self) -> float:
+        """Commits of one row a second."""
+        ...
 
 
-async def _engine(path: Path, in_flight: int) -> float:
-    store = await SqlStore.open(sqlite_url(path))
+class _Sqlite:
+    name = "SQLite"
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        self._numbers = itertools.count()
+
+    def _new_path(self) -> Path:
+        return self._directory / f"{next(self._numbers)}.db"
+
+    def new_url(self) -> str:
+        return sqlite_url(self._new_path())
+
+    def bare(self) -> float:
+        connection = sqlite3.connect(self._new_path(), isolation_level=None)
+        connection.execute("pragma journal_mode=wal")
+        connection.execute("pragma synchronous=full")
+        connection.execute("create table row (id integer primary key, body text)")
+        start = time.perf_counter()
+        for number in range(COMMANDS):
+            connection.execute("insert into row values (?, ?)", (number, "x" * 200))
+        rate = COMMANDS / (time.perf_counter() - start)
+        connection.close()
+        return rate
+
+
+class _Postgres:
+    name = "PostgreSQL"
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._server = stack.enter_context(postgres_server())
+
+    def new_url(self) -> str:
+        return self._server.url(self._server.new_database())
+
+    def bare(self) -> float:
+        return asyncio.run(self._bare(self.new_url()))
+
+    async def _bare(self, url: str) -> float:
+        connection = await asyncpg.connect(url)
+        await connection.execute("create table row (id integer primary key, body text)")
+        start = time.perf_counter()
+        for number in range(COMMANDS):
+            await connection.execute("insert into row values ($1, $2)", number, "x" * 200)
+        rate = COMMANDS / (time.perf_counter() - start)
+        await connection.close()
+        return rate
+
+
+async def _engine(url: str, in_flight: int) -> float:
+    store = await open_store(url)
     name = PoolName("default")
     engine = Engine(
         store=store, clock=SystemClock(), ids=SystemIds(), pools={name: PoolPolicy(name=name)}, version="bench"

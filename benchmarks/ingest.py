@@ -32,7 +32,7 @@ import jwt
 import psutil
 from tests.support.postgres import PostgresServer, postgres_server
 
-from benchmarks.cluster import Cluster, cluster, experiment
+from benchmarks.cluster import Client, Cluster, cluster, experiment
 from benchmarks.ingest_client import write_requests
 from benchmarks.report import Row, Spread, Target, ratio
 from resolute_master.api.auth import ALGORITHM, TASK_TOKEN_HEADER, TokenKind
@@ -189,7 +189,7 @@ _LOG_ROW = (
 )
 
 
-def _wait_for_run(client: Any, trial: int) -> int:
+def _wait_for_run(client: Client, trial: int) -> int:
     """The trial's first run exists as soon as it waits for slots."""
     for _ in range(200):
         for task in client.get(f"/api/v1/trials/{trial}")["trial"].get("taskIds", ()):

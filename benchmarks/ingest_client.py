@@ -11,6 +11,7 @@ import asyncio
 import sys
 import time
 from collections import deque
+from functools import partial
 from pathlib import Path
 
 
@@ -58,7 +59,7 @@ async def send(port: int, connections: int, requests: list[bytes]) -> float:
     senders: list[tuple[Sender, asyncio.Future[None]]] = []
     for _ in range(connections):
         done: asyncio.Future[None] = loop.create_future()
-        _, sender = await loop.create_connection(lambda done=done: Sender(waiting, done), "127.0.0.1", port)
+        _, sender = await loop.create_connection(partial(Sender, waiting, done), "127.0.0.1", port)
         senders.append((sender, done))
     began = time.perf_counter()
     for sender, _ in senders:
