@@ -266,6 +266,8 @@ class Phase:
     commands: int
     stalls: tuple[tuple[float, float], ...]
     """Late ticks of more than `STALL_S`: how late, and what of it was computed by the loop's own thread."""
+    collections_ms: tuple[float, ...]
+    """Full garbage collections."""
     log: str
     """What the master's log says of them."""
     memory_mib: tuple[float, ...]
@@ -285,6 +287,7 @@ class Phase:
             busy_ms=tuple(1e3 * max(d, p) for _, d, _, p in cycles),
             commands=sum(n for n, *_ in cycles),
             stalls=tuple((line["stall"], line["own_s"]) for line in lines if line.get("stall", 0) > STALL_S),
+            collections_ms=tuple(1e3 * line["gc"] for line in lines if "gc" in line),
             log=log,
             memory_mib=tuple(line["rss"] / 2**20 for line in beats),
             cpu=(beats[-1]["cpu_s"] - beats[0]["cpu_s"]) / (beats[-1]["at"] - beats[0]["at"]),
@@ -297,6 +300,7 @@ class Phase:
             f"  cycle ms    {_spread(self.cycles_ms)}",
             f"  commit ms   {_spread(self.commits_ms)}",
             f"  blocking ms {_spread(self.busy_ms)}",
+            f"  full garbage collections: {len(self.collections_ms)}; ms {_spread(self.collections_ms)}",
             f"  memory MiB  first {self.memory_mib[0]:.0f}  most {max(self.memory_mib):.0f}  last {self.memory_mib[-1]:.0f}",
             f"  stalls of more than {1e3 * STALL_S:.0f} ms: {len(self.stalls)}; ms late (and computing): {self._worst()}",
             *(f"    {where}" for where in self._places()),

@@ -2,19 +2,21 @@
 
     python -m benchmarks.load_master CONFIG_FILE METER_FILE
 
-The meter writes one line of JSON for each cycle of the engine, each late tick of the event loop, and a few times a second the
-memory. Times are those of CLOCK_MONOTONIC, so that another process can say which belong to what it did. What ran while the loop
-stood still is told by the master's own log.
+The meter writes one line of JSON for each cycle of the engine, each late tick of the event loop, each full garbage collection,
+and a few times a second the memory. Times are those of CLOCK_MONOTONIC, so that another process can say which belong to what it
+did. What ran while the loop stood still is told by the master's own log.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,7 @@ class Meter:
         self._lines: list[dict[str, Any]] = []
         self._ticked = time.monotonic()
         self._engine: Engine | None = None
+        self._collecting = 0.0
         self._ticking: asyncio.Task[None] | None = None
 
     def watch(self, engine: Engine) -> None:
@@ -63,7 +66,14 @@ class Meter:
                 own = time.thread_time() - before
                 self._lines.append({"at": time.monotonic(), "stall": late, "own_s": own})
 
+    def _collected(self, phase: str, info: Mapping[str, int]) -> None:
+        if phase == "start":
+            self._collecting = time.monotonic()
+        elif info["generation"] == 2:
+            self._lines.append({"at": self._collecting, "gc": time.monotonic() - self._collecting})
+
     def start(self) -> None:
+        gc.callbacks.append(self._collected)
         threading.Thread(target=self._write, daemon=True).start()
 
     def _write(self) -> None:

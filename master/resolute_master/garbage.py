@@ -16,6 +16,10 @@ import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+FULL_AFTER = 3
+"""Middle collections between two full ones; Python's 10 would let a hundred thousand objects come together under load, and to look
+at them takes the better part of 100 ms."""
+
 EVERYTHING_S = 6 * 3600.0
 """So often everything is looked at: one pause of some tenths of a second, against cycles that died late."""
 
@@ -23,10 +27,13 @@ EVERYTHING_S = 6 * 3600.0
 @contextmanager
 def survivors_set_aside() -> Iterator[None]:
     """Within it, of the whole process."""
+    young, middle, full = gc.get_threshold()
+    gc.set_threshold(young, middle, min(full, FULL_AFTER))
     gc.callbacks.append(_collected)
     try:
         yield
     finally:
+        gc.set_threshold(young, middle, full)
         gc.callbacks.remove(_collected)
         gc.unfreeze()
 
