@@ -6,6 +6,13 @@ Must not know schedulers, clouds or SQL, and needs the standard library only whe
 imports it.
 """
 
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036  # images bring their own interpreter
+    raise ImportError(
+        "resolute needs Python 3.11 or newer; this is " + sys.version.split()[0] + " of " + sys.executable
+    )
+
 __version__ = "0.1.0"
 
 _LAZY = {

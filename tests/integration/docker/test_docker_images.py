@@ -14,12 +14,13 @@ from resolute.wire.agent_link import ContainerOptions, ContainerSpec
 from resolute_agent.runtimes.base import LaunchAborted, LaunchRefused
 from resolute_agent.runtimes.docker import DockerRuntime
 from support.agent_scripts import a_container, a_context
-from support.docker import SMALL, DockerEngine, import_base
+from support.docker import SMALL, TASK, DockerEngine, import_base
 from support.docker_agents import Agents, agents_of
 from support.docker_registry import PASSWORD, USER, Registry
 
 pytestmark = [pytest.mark.needs("docker"), pytest.mark.needs("docker-registry")]
 
+DOCKERFILE = Path(__file__).resolve().parents[3] / "agent_image" / "Dockerfile"
 LOGIN = {"username": USER, "password": PASSWORD}
 
 
@@ -98,3 +99,14 @@ async def test_a_kill_ends_a_pull_that_hangs(runtime: DockerRuntime, agents: Age
                 await start
     assert agents.containers() == []
     assert await runtime.adopt() == ()
+
+
+def test_our_dockerfile_makes_an_image_and_refuses_a_base_without_python(docker: DockerEngine) -> None:
+    text = DOCKERFILE.read_text()
+    docker.build("resolute-test/made:1", text.replace("python:3.11-slim", TASK))
+    with docker.client() as client:
+        assert "MADE_BY=docker-build" in client.inspect_image("resolute-test/made:1")["Config"]["Env"]
+    if not docker.has(SMALL):
+        import_base(docker, SMALL)
+    with pytest.raises(AssertionError, match="python3"):
+        docker.build("resolute-test/made:2", text.replace("python:3.11-slim", SMALL))

@@ -15,7 +15,7 @@ from resolute_agent import supervisor
 from resolute_agent.runtimes import docker_watch
 from resolute_agent.runtimes.base import STREAMS
 from resolute_agent.runtimes.docker import DockerRuntime
-from resolute_agent.runtimes.docker_request import OWNER_LABEL
+from resolute_agent.runtimes.docker_watch import OWNER_LABEL
 from support.agent_processes import eventually
 from support.agent_scripts import a_container, a_context
 from support.docker import TASK, DockerEngine
