@@ -6,6 +6,7 @@ Nothing is stored before everything has been checked, and nothing at all when on
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,12 +30,12 @@ from resolute_master.api.finders import find_experiment
 from resolute_master.api.render.experiments import Surroundings
 from resolute_master.api.render.experiments import experiment as render_experiment
 from resolute_master.api.showing import show_experiment
-from resolute_master.api.templates import find_template
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.commands import CreateExperiment
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId, JobId, PoolName
 from resolute_master.domain.metrics import LogRecord
+from resolute_master.domain.template import Template
 from resolute_master.domain.trial import Trial
 
 UNCATEGORIZED_ID = 1
@@ -83,7 +84,7 @@ async def _check(call: Call, request: CreateExperimentRequest) -> Checked:
     check_config_text(request.config)
     raw = await _read(request.config)
     if request.template:
-        raw = merge(raw, find_template(call.api, request.template).config)
+        raw = merge(raw, _template(call, request.template))
     defaults = experiment_defaults(call.api.config, raw, ids=call.api.ids, clock=call.api.clock)
     parsed = parse_experiment(raw, defaults=defaults, managed=not request.unmanaged)
     check_texts(name=parsed.name, description=parsed.description, labels=parsed.labels)
@@ -102,6 +103,13 @@ async def _read(text: str) -> dict[str, Any]:
     if len(text) <= THREAD_ABOVE_CHARACTERS:
         return load_yaml(text, what=what)
     return await asyncio.to_thread(load_yaml, text, what=what)
+
+
+def _template(call: Call, name: str) -> Mapping[str, Any]:
+    found = call.api.engine.state.get(Template, name)
+    if found is None:
+        raise InvalidInput(f"template: there is no template '{name}'; `det template list` shows those that there are")
+    return found.config
 
 
 def _refuse_unavailable(request: CreateExperimentRequest) -> None:

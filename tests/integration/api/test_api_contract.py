@@ -26,6 +26,7 @@ EXTENSIONS = {
     ("GET", "/api/v1/jobs/{}/explain"),
     ("GET", "/api/v1/trials/{}/allocations"),
     ("POST", "/api/v1/allocations/{}/step_marks"),
+    ("POST", "/api/v1/trials/{}/metrics/batch"),
     ("GET", "/ready"),
     ("GET", "/metrics"),
     ("GET", "/prom/det-state-metrics"),

@@ -73,7 +73,6 @@ async def test_a_validation_stores_nothing(world: World) -> None:
         ({"modelDefinition": [a_file("a.py", type=50)]}, "modelDefinition[0].type"),
         ({"modelDefinition": [{**a_file("a.py"), "content": "%%%"}]}, "modelDefinition[0].content"),
         ({"template": "big"}, "template"),
-        ({"unmanaged": True}, "unmanaged"),
         ({"projectId": 7}, "projectId"),
         ({"parentId": 7}, "experiment '7' not found"),
     ],

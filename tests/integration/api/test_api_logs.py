@@ -146,10 +146,10 @@ async def test_the_older_door_takes_a_bare_list(world: World) -> None:
 
 async def test_keys_without_effect_are_mentioned_in_the_log(world: World) -> None:
     await world.agent()
-    experiment = await world.create(a_config(resources={"shm_size": "1g"}))
+    experiment = await world.create(a_config(slurm={"sbatch_args": ["-x"]}))
     (trial,) = world.engine.state.find(Trial, "trials_of_experiment", experiment["id"])
     found = await messages(world, trial, "levels=LOG_LEVEL_WARNING")
-    assert any("shm_size" in message for message in found)
+    assert any("slurm" in message for message in found)
 
 
 async def test_the_master_s_own_log(tmp_path: Path) -> None:

@@ -54,10 +54,8 @@ async def test_a_template_goes_under_what_is_submitted_and_over_the_defaults(wor
     config = (await world.create(submitted, template="base"))["config"]
     assert (config["description"], config["max_restarts"]) == ("from the user", 3)
     assert config["resources"]["slots_per_trial"] == 2
-    text = await world.error(
-        "POST", "/api/v1/experiments", {"config": str(a_config()), "template": "nothing"}, status=404
-    )
-    assert "template 'nothing' not found" in text
+    unknown = {"config": str(a_config()), "template": "nothing"}
+    assert "no template 'nothing'" in await world.error("POST", "/api/v1/experiments", unknown, status=400)
 
 
 async def test_names_are_checked_and_tasks_change_nothing(world: World) -> None:

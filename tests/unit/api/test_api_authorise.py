@@ -86,7 +86,7 @@ HARMLESS = {"/api/v1/auth/logout", "/api/v1/preview-hp-search"}
 @pytest.mark.parametrize("route", ROUTES, ids=lambda r: f"{r.method} {r.path}")
 def test_no_route_that_changes_something_is_open_to_those_who_may_only_look(route: Any) -> None:
     if route.action is Action.PUBLIC:
-        assert route.path in {"/info", "/health", "/api/v1/master", "/api/v1/auth/login"}
+        assert route.path in {"/info", "/health", "/ready", "/api/v1/master", "/api/v1/auth/login"}
     elif route.method in CHANGES:
         assert route.action is not Action.VIEW or route.path in HARMLESS
     else:
