@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -135,8 +136,7 @@ def main(seconds: int = 10, rounds: int = 3) -> list[Row]:
 def stored(client: Client, trial: int) -> int:
     """How many of its lines the master has: the number in the newest one."""
     text = client.send("GET", f"/api/v1/trials/{trial}/logs?limit=20&orderBy=ORDER_BY_DESC").decode()
-    found = [line.split("noise ")[1].split()[0] for line in text.splitlines() if "noise " in line]
-    return max(map(int, found), default=0)
+    return max(map(int, re.findall(r"noise (\d+) of", text)), default=0)
 
 
 def _row(

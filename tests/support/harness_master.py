@@ -94,7 +94,7 @@ class FakeMaster:
         server.server_close()
 
     def fail_next(self, *statuses: int) -> None:
-        """Answer the next requests with these statuses, having stored nothing."""
+        """Answer the next requests with these statuses, having stored nothing; 429 with `Retry-After: 1`."""
         self._fail_next += statuses
 
     def preempt(self, allocation_id: str, *, reason: str = "", notice: Mapping[str, Any] | None = None) -> None:
@@ -302,6 +302,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
+            if status == 429:
+                self.send_header("Retry-After", "1")
             self.end_headers()
             self.wfile.write(data)
         except OSError:

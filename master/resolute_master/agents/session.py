@@ -94,6 +94,7 @@ class AgentSession:
         self.incarnation = ""
         self._welcomed = False
         self._log_tasks: set[asyncio.Task[None]] = set()
+        self._unstored_batches = 0
         self._sending = asyncio.Lock()
         self._obeying = asyncio.Lock()
 
@@ -167,11 +168,12 @@ class AgentSession:
             case LogBatch():
                 # Stored beside the loop: a slow disk must not delay heartbeats. Order is kept by the lines' own keys and by
                 # the agent, which has only a few batches in flight.
-                if len(self._log_tasks) >= LOG_BATCHES_IN_FLIGHT or len(message.lines) > LOG_BATCH_LINES:
+                if self._unstored_batches >= LOG_BATCHES_IN_FLIGHT or len(message.lines) > LOG_BATCH_LINES:
                     raise Closed(
-                        f"a batch of {len(message.lines)} log lines with {len(self._log_tasks)} batches on their way; "
+                        f"a batch of {len(message.lines)} log lines with {self._unstored_batches} batches on their way; "
                         f"the limits are {LOG_BATCH_LINES} and {LOG_BATCHES_IN_FLIGHT}"
                     )
+                self._unstored_batches += 1
                 task = asyncio.create_task(self._store_logs(message))
                 self._log_tasks.add(task)
                 task.add_done_callback(self._log_tasks.discard)
@@ -190,7 +192,10 @@ class AgentSession:
 
     async def _store_logs(self, batch: LogBatch) -> None:
         try:
-            await self._reporting.logs([_record(line, self.agent_id) for line in batch.lines])
+            try:
+                await self._reporting.logs([_record(line, self.agent_id) for line in batch.lines])
+            finally:
+                self._unstored_batches -= 1  # before the agent hears of it and sends the next
             await self._send(LogsStored(batch=batch.batch))
         except (Closed, ResoluteError) as error:
             log.warning(

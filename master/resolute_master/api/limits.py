@@ -84,8 +84,8 @@ MAX_LOG_TAIL = 20_000
 
 # -------------------------------------------------------------------------------------------------------------- texts
 
-MAX_LOG_LINES_PER_POST = 5_000
-"""Lines of one POST; shippers of the contract send at most a thousand."""
+MAX_LOG_LINES_PER_POST = 50_000
+"""Lines of one POST; shippers of the contract send a thousand, or what was written at once."""
 
 MAX_LINE_LENGTH = 64 * 1024
 """Characters of one posted line; a longer one goes on as the next."""

@@ -64,7 +64,9 @@ def test_a_restarting_master_is_waited_for(master: FakeMaster, open_session: Cal
     post_metric(session, 1, 2, loss=0.5)
     master.fail_next(503, 502, 504)
     post_metric(session, 1, 3, loss=0.25)
-    assert sorted(master.metrics(5, "training")) == [1, 2, 3]
+    master.fail_next(429)
+    post_metric(session, 1, 4, loss=0.125)
+    assert sorted(master.metrics(5, "training")) == [1, 2, 3, 4]
 
 
 def test_a_master_that_stays_away_is_named(master: FakeMaster, open_session: Callable[..., Session]) -> None:

@@ -12,6 +12,8 @@ import pytest
 
 from resolute.clock import FixedClock, LoopClock
 from resolute.wire.agent_link import (
+    LOG_BATCH_LINES,
+    LOG_BATCHES_IN_FLIGHT,
     PROTOCOL_VERSION,
     Acknowledged,
     AgentMessage,
@@ -414,6 +416,22 @@ async def test_lines_are_stored_in_order_and_once_however_often_they_come() -> N
         await wire.hear(LogsStored)
         lines = await master.store.logs(LogQuery(task_ids=(TaskId("1.x"),)))
         assert [line.log for line in lines] == [f"line at {offset}\n" for offset in range(50)]
+
+
+async def test_an_agent_that_does_not_keep_to_its_batches_begins_anew() -> None:
+    async with a_master() as master:
+        for batches in (
+            [a_batch(number, number) for number in range(LOG_BATCHES_IN_FLIGHT + 1)],
+            [a_batch(9, *range(LOG_BATCH_LINES + 1))],
+        ):
+            wire, serving = await master.joined(a_hello())
+            for batch in batches:
+                wire.say(batch)
+            await serving
+            assert wire.closed.is_set()
+        wire, _ = await master.joined(a_hello())
+        wire.say(a_batch(0, *range(LOG_BATCH_LINES)))
+        assert (await wire.hear(LogsStored)).batch == 0
 
 
 async def test_an_outdated_link_ends_and_changes_nothing() -> None:

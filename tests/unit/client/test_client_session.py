@@ -321,3 +321,30 @@ def test_a_master_that_was_never_there_is_not_waited_for() -> None:
     messages, pauses, error = followed(REFUSED)
     assert (messages, pauses) == ([], [])
     assert isinstance(error, MasterUnreachable)
+
+
+def busy(seconds: str | None) -> httpx.Response:
+    headers = {} if seconds is None else {"Retry-After": seconds}
+    return httpx.Response(429, json={"error": {"code": 8, "error": "the inbox is full"}}, headers=headers)
+
+
+def test_a_call_that_was_refused_for_now_is_repeated_after_the_time_that_the_master_names() -> None:
+    pauses: list[float] = []
+    session, seen = session_of(busy("3"), busy("1"), httpx.Response(200, json=ME), pauses=pauses)
+    session.post("api/v1/anything", Empty)  # also a verb that is not repeated otherwise: nothing was done
+    assert len(seen) == 3 and pauses == [3.0, 1.0]
+
+
+@pytest.mark.parametrize("seconds", [None, "soon", "0"])
+def test_without_a_time_it_is_not_repeated(seconds: str | None) -> None:
+    session, seen = session_of(busy(seconds))
+    with pytest.raises(LimitExceeded, match="inbox"):
+        session.post("api/v1/anything", Empty)
+    assert len(seen) == 1
+
+
+def test_a_master_that_stays_busy_is_given_up() -> None:
+    session, seen = session_of(*[busy("1")] * 3, retry=Retry(total=2))
+    with pytest.raises(LimitExceeded):
+        session.get("api/v1/me", GetMeResponse)
+    assert len(seen) == 3
