@@ -39,6 +39,7 @@ from resolute_master.api.cross_origin import allow_everyone, answer_preflight
 from resolute_master.api.errors import errors
 from resolute_master.api.limits import MAX_UPLOAD_BYTES
 from resolute_master.api.opening import OPENING, Opening
+from resolute_master.api.patience import Patience
 from resolute_master.api.requests import Surroundings, Unobserved
 
 ROUTES: tuple[Route, ...] = (
@@ -91,10 +92,13 @@ def build_doors(
     max_request_bytes: int = MAX_UPLOAD_BYTES,
 ) -> web.Application:
     """The application of a master that starts: what it serves comes later, with `Opening.open`."""
-    middlewares = [surroundings.middleware, *([answer_preflight] if enable_cors else []), errors]
+    patience = Patience(opening, surroundings.clock)
+    middlewares = [surroundings.middleware, *([answer_preflight] if enable_cors else []), errors, patience.middleware]
     app = web.Application(middlewares=middlewares, client_max_size=max_request_bytes)
     app[OPENING] = opening
     app.on_response_prepare.append(surroundings.sent_header())
+    app.on_response_prepare.append(patience.began)
+    app.cleanup_ctx.append(patience.running)
     if enable_cors:
         app.on_response_prepare.append(allow_everyone)
     for route in ROUTES:

@@ -88,6 +88,10 @@ class Surroundings:
         self._observer = observer
 
     @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    @property
     def middleware(self) -> Middleware:
         @web.middleware
         async def surround(request: web.Request, handler: Handler) -> web.StreamResponse:

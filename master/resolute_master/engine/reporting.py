@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,12 @@ from resolute_master.engine.engine import Engine, Watch
 from resolute_master.store.base import MetricOutcome, Store
 from resolute_master.store.writers import BatchedWriter
 
+log = logging.getLogger(__name__)
+
 VALIDATION_GROUP = "validation"
+
+CLOSE_S = 5.0
+"""What was accepted has so long to be stored when the master stops."""
 
 LOG_ROW_BYTES = 200
 """About what a log line takes besides its text."""
@@ -38,9 +44,13 @@ class Reporting:
         engine.on_commit(lambda change: self._wake(record.task_id for record in change.logs))
 
     async def close(self) -> None:
-        """Everything that was accepted is stored first."""
-        for writer in (self._metrics, self._logs, self._marks):
-            await writer.close()
+        """Everything that was accepted is stored first, unless the store is away; what is not stored was not acknowledged."""
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                for writer in (self._metrics, self._logs, self._marks):
+                    await writer.close()
+        except TimeoutError:
+            log.warning("the store does not take what is left, so nobody is told that it was stored: %s", self.unstored())
 
     def unstored(self) -> Mapping[str, int]:
         """Rows that were taken and are not durable yet, by stream."""

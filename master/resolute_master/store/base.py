@@ -270,6 +270,10 @@ class Store(Protocol):
         """Raise when the store cannot answer."""
         ...
 
+    def away_s(self) -> float:
+        """Seconds since it could last be used, while it waits for a database to come back; 0 otherwise."""
+        ...
+
     async def close(self) -> None: ...
 
 

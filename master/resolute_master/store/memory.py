@@ -349,6 +349,9 @@ class MemoryStore:
     async def ping(self) -> None:
         _ = self._open
 
+    def away_s(self) -> float:
+        return 0.0
+
     async def close(self) -> None:
         self._closed = True
 

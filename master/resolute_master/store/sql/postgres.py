@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 START_PATIENCE_S = 60.0
 """How long a master waits at its start for a server that is not up yet."""
 
-READ_PATIENCE_S = 3.0
-"""How long a read waits for a server that is away: a restart in good order takes about a second."""
+READ_PATIENCE_S = 10.0
+"""How long a read waits for a server that is away: a restart takes a second in good order, after a crash a few more."""
 
 PING_TIMEOUT_S = 2.0
 
@@ -56,6 +56,7 @@ class PostgresDatabase:
         self._end: ResoluteError | None = None
         """Why there will never be one again."""
         self._away: str = ""
+        self._away_since = 0.0
         self._reconnecting: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
 
@@ -105,6 +106,10 @@ class PostgresDatabase:
                 await self._session.pooled(lambda c: c.execute(text("SELECT 1")).scalar_one(), read_only=True)
         except Exception as error:
             raise in_words(self.address, error) or error from error
+
+    def away_s(self) -> float:
+        """Seconds since the connection was lost; 0 while there is one."""
+        return 0.0 if self._session is not None else self._clock.monotonic() - self._away_since
 
     async def close(self) -> None:
         if self._end is None:
@@ -162,6 +167,7 @@ class PostgresDatabase:
             return
         self._session = None
         self._settled.clear()
+        self._away_since = self._clock.monotonic()
         self._away = str(in_words(self.address, error) or error)
         log.warning("%s is away, work waits for it: %s", self.address, error)
         self._reconnecting = asyncio.create_task(self._reconnect(session), name="store-reconnect")

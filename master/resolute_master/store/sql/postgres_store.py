@@ -34,6 +34,9 @@ class PostgresStore(SqlStore):
         """What `PostgresDatabase.open` does and raises."""
         return cls(await PostgresDatabase.open(address, clock=clock, patience_s=patience_s))
 
+    def away_s(self) -> float:
+        return self._postgres.away_s()
+
     async def commit(self, change: Change) -> None:
         """Over a lost connection: whether the change was stored is read from the journal, not guessed."""
         tried = False

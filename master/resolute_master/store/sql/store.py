@@ -169,6 +169,9 @@ class SqlStore:
     async def ping(self) -> None:
         await self._database.ping()
 
+    def away_s(self) -> float:
+        return 0.0
+
     async def close(self) -> None:
         await self._database.close()
 

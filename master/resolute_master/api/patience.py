@@ -1,0 +1,99 @@
+"""Requests that wait for a database which is away: people are told after a while, tasks wait until it is back.
+
+A task's report must not fail because the database is started anew; its own client gives up first, and sends it again. Whoever
+else changes something hears after `PATIENCE_S` that it may or may not have been stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from resolute.clock import Clock
+from resolute.errors import PermissionDenied, Unauthenticated, Unavailable
+from resolute_master.api.auth import authenticate
+from resolute_master.api.opening import Opening
+
+PATIENCE_S = 15.0
+"""Longer than a database server takes to be started anew, shorter than people and proxies wait."""
+
+LOOK_S = 1.0
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Patience:
+    """Knows which requests are open and have not begun to answer."""
+
+    def __init__(
+        self, opening: Opening, clock: Clock, *, patience_s: float = PATIENCE_S, look_s: float = LOOK_S
+    ) -> None:
+        self._opening = opening
+        self._clock = clock
+        self._patience_s = patience_s
+        self._look_s = look_s
+        self._waiting: dict[asyncio.Task[object], tuple[web.Request, float]] = {}
+        self._cut: set[asyncio.Task[object]] = set()
+
+    @property
+    def middleware(self) -> Middleware:
+        """Inside the one that turns errors into answers."""
+
+        @web.middleware
+        async def wait(request: web.Request, handler: Handler) -> web.StreamResponse:
+            task = asyncio.current_task()
+            assert task is not None
+            self._waiting[task] = (request, self._clock.monotonic())
+            try:
+                return await handler(request)
+            except asyncio.CancelledError:
+                if task not in self._cut:
+                    raise
+                task.uncancel()
+                raise Unavailable(
+                    f"the database has not answered for {self._patience_s:g} s; what was asked may or may not be stored: "
+                    "look, and ask again in a moment"
+                ) from None
+            finally:
+                self._waiting.pop(task, None)
+                self._cut.discard(task)
+
+        return wait
+
+    async def began(self, _request: web.Request, _response: web.StreamResponse) -> None:
+        """For `on_response_prepare`: who has begun to answer cannot say anything else any more."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._waiting.pop(task, None)
+
+    async def running(self, _app: web.Application) -> AsyncIterator[None]:
+        """For `cleanup_ctx`."""
+        looking = asyncio.create_task(self._look_around(), name="patience")
+        yield
+        looking.cancel()
+        with suppress(asyncio.CancelledError):
+            await looking
+
+    async def _look_around(self) -> None:
+        while True:
+            await asyncio.sleep(self._look_s)
+            context = self._opening.now
+            if context is None or context.store.away_s() < self._patience_s:
+                continue
+            oldest = self._clock.monotonic() - self._patience_s
+            for task, (request, began) in tuple(self._waiting.items()):
+                if began <= oldest and not self._is_of_a_task(request):
+                    self._cut.add(task)
+                    task.cancel()
+
+    def _is_of_a_task(self, request: web.Request) -> bool:
+        context = self._opening.now
+        assert context is not None
+        try:
+            return authenticate(request, context.tokens).allocation is not None
+        except (Unauthenticated, PermissionDenied):
+            return False
