@@ -7,15 +7,16 @@ without what will be gone: a checkpoint never promises more than there is, howev
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from resolute.errors import ResoluteError
+from resolute.storage.manifest import MANIFEST_NAME, CorruptCheckpoint, Manifest
 from resolute_master.domain.change import Change
 from resolute_master.domain.commands import RecordRemovedTensorboards, SetCheckpointResources
 from resolute_master.domain.effects import RemoveCheckpoint, RemoveFiles, RemoveTensorboardFiles
@@ -28,8 +29,6 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 30.0
 """A removal that failed is tried again after so long."""
-
-MANIFEST = "manifest.json"
 
 Removal = RemoveCheckpoint | RemoveFiles | RemoveTensorboardFiles
 
@@ -124,43 +123,54 @@ def _remove_tree(directory: Path) -> None:
 
 def remove_matching(directory: Path, globs: Iterable[str]) -> dict[str, int]:
     """Remove the files that match a pattern, and give what is left: path -> bytes, directories with a slash and 0."""
+    if not directory.parent.is_dir():
+        # A file system that is not mounted now: nothing is known about what is in it.
+        raise FileNotFoundError(f"the checkpoint storage {directory.parent} is not there")
+    manifest = _manifest(directory)
     matched = {path for glob in globs for path in directory.glob(glob)}
-    files = {path for path in matched if not path.is_dir() or path.is_symlink()}
-    files.discard(directory / MANIFEST)
-    _forget_in_manifest(directory, {path.relative_to(directory).as_posix() for path in files})
+    files = {path for path in matched if path.is_symlink() or not path.is_dir()}
+    if manifest is not None:
+        files.discard(directory / MANIFEST_NAME)
+        _forget_in_manifest(directory, manifest, {path.relative_to(directory).as_posix() for path in files})
     for path in sorted(files):
         path.unlink(missing_ok=True)
     for path in sorted(matched - files, reverse=True):
         if path.is_dir() and not any(path.iterdir()):
             path.rmdir()
     left = _listed(directory)
-    if set(left) <= {MANIFEST}:
+    if not left or (manifest is not None and set(left) == {MANIFEST_NAME}):
         _remove_tree(directory)
         return {}
     return left
 
 
-def _forget_in_manifest(directory: Path, names: set[str]) -> None:
+def _manifest(directory: Path) -> Manifest | None:
+    """None where a harness that writes none has saved; a file of the user's may have the same name there."""
+    try:
+        return Manifest.from_bytes(directory.name, (directory / MANIFEST_NAME).read_bytes())
+    except (FileNotFoundError, CorruptCheckpoint):
+        return None
+
+
+def _forget_in_manifest(directory: Path, manifest: Manifest, names: set[str]) -> None:
     """A reader checks every file that the manifest names: one that was removed on purpose must not look like damage."""
-    manifest = directory / MANIFEST
-    if not names or not manifest.is_file():
+    if names.isdisjoint(manifest.files):
         return
-    body = json.loads(manifest.read_bytes())
-    body["files"] = {name: entry for name, entry in body["files"].items() if name not in names}
-    written = directory / f"{MANIFEST}.new"
+    kept = {name: entry for name, entry in manifest.files.items() if name not in names}
+    written = directory / f"{MANIFEST_NAME}.new"
     with written.open("wb") as file:
-        file.write(json.dumps(body, indent=2).encode())
+        file.write(replace(manifest, files=kept).to_bytes())
         file.flush()
         os.fsync(file.fileno())
-    os.replace(written, manifest)
+    os.replace(written, directory / MANIFEST_NAME)
 
 
 def _listed(directory: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory).as_posix()
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             found[f"{name}/"] = 0
         else:
-            found[name] = path.stat().st_size
+            found[name] = path.lstat().st_size
     return found

@@ -167,7 +167,9 @@ def patch(step: Step, command: PatchExperiment) -> None:
 def delete(step: Step, id_: ExperimentId) -> None:
     """Order the removal of every checkpoint; the experiment is DELETED when the last one is."""
     experiment = need(step, id_)
-    check_experiment_move(experiment.id, experiment.state, S.DELETING)
+    # An unmanaged experiment that nobody has begun cannot be ended here either: it would stay for ever.
+    if not (experiment.unmanaged and experiment.state is S.PAUSED):
+        check_experiment_move(experiment.id, experiment.state, S.DELETING)
     step.put(replace(experiment, state=S.DELETING))
     remove_tensorboards(step, experiment)
     for checkpoint in step.find(Checkpoint, "checkpoints_of_experiment", id_):

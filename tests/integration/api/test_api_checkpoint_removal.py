@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from resolute.storage.directory import DirectoryStorage
 from resolute.storage.manifest import FileEntry, Manifest, Verify, describe_file, resources, verify
 from resolute_master.domain.trial import Trial
-from resolute_master.engine.checkpoint_files import CheckpointRemoval
+from resolute_master.engine.checkpoint_files import CheckpointRemoval, remove_matching
 from support.api import World, an_api
 from support.engines import AgentByHand
 
@@ -232,3 +234,18 @@ async def test_who_works_with_a_checkpoint_is_known_with_what_it_reports(tmp_pat
         stranger = {"trialSourceInfo": {**info, "trialId": 1}}
         await world.error("POST", "/api/v1/trial-source-info", stranger, status=403, task=task)
         assert json.loads((tmp_path / UUIDS[1] / "manifest.json").read_bytes())["uuid"] == UUIDS[1]
+
+
+def test_a_file_of_the_user_s_may_be_called_like_the_manifest(tmp_path: Path) -> None:
+    directory = tmp_path / UUIDS[1]
+    (directory / "empty").mkdir(parents=True)
+    for name, content in (("manifest.json", "[]"), ("metadata.json", "{}"), ("weights.pt", "www")):
+        (directory / name).write_text(content)
+    assert remove_matching(directory, ["*.pt"]) == {"empty/": 0, "manifest.json": 2, "metadata.json": 2}
+    assert remove_matching(directory, ["manifest.*", "empty"]) == {"metadata.json": 2}
+    assert remove_matching(directory, ["**/*"]) == {} and not directory.exists()
+
+
+def test_storage_that_is_away_is_not_taken_for_empty(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="is not there"):
+        remove_matching(tmp_path / "unmounted" / UUIDS[1], [])

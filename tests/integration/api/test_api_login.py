@@ -127,3 +127,19 @@ async def test_a_changed_password_ends_the_old_sessions(world: World) -> None:
     root_id = (await world.get("/api/v1/users/root/by-username"))["user"]["id"]
     await world.error("PATCH", f"/api/v1/users/{root_id}", {"displayName": "x"}, status=403)
     assert (await world.get("/api/v1/users?name=AD"))["users"][0]["username"] == "ada"
+
+
+async def test_users_are_renamed_by_administrators(world: World) -> None:
+    root = await world.login("root")
+    (ada,) = [user for user in world.users() if user.username == "ada"]
+    path = f"/api/v1/users/{ada.id}"
+    assert "may not rename users" in await world.error("PATCH", path, {"username": "countess"}, status=403)
+    assert "'bob' exists already" in await world.error("PATCH", path, {"username": "bob"}, status=409, token=root)
+    for name in (" ", "x" * 257):
+        assert "username" in await world.error("PATCH", path, {"username": name}, status=400, token=root)
+    changed = await world.call("PATCH", path, {"username": "countess"}, token=root)
+    assert changed["user"]["username"] == "countess"
+    assert (await world.get("/api/v1/me"))["user"]["username"] == "countess"
+    await world.error("POST", "/api/v1/auth/login", {"username": "ada", "password": PASSWORD}, status=401)
+    await world.login("countess")
+    await world.call("PATCH", path, {"username": "countess", "displayName": "Ada"}, token=await world.login("countess"))

@@ -148,6 +148,8 @@ async def test_small_reports_of_containers(world: World) -> None:
     data = {"acceleratorData": {"acceleratorType": "cpu", "acceleratorUuids": []}}
     assert await world.post(f"{path}/acceleratorData", data, task=task) == {}
     assert await world.post(f"{path}/proxy_address", {"proxyAddress": "10.0.0.1"}, task=task) == {}
+    assert await world.post(f"{path}/waiting", task=task) == {}
+    assert (await world.get(path))["allocation"]["state"] == "STATE_WAITING"
     assert await world.post(f"{path}/ready", task=task) == {}
     assert (await world.get(path))["allocation"]["isReady"] is True
     (container,) = allocation.containers

@@ -154,3 +154,15 @@ async def test_what_runs_elsewhere_is_not_controlled_from_here(world: World) -> 
     assert "experiment '77'" in await world.error(
         "POST", "/api/v1/trials", {"experimentId": 77, "unmanaged": True}, status=404
     )
+
+
+async def test_what_was_never_begun_can_be_deleted_and_what_runs_cannot(world: World) -> None:
+    idle, running = await an_experiment(world), await an_experiment(world)
+    id_ = (await a_trial(world, running))["id"]
+    await world.post(f"/api/v1/trials/{id_}/start", {"resume": True})
+    await world.call("DELETE", f"/api/v1/experiments/{idle}")
+    await world.error("GET", f"/api/v1/experiments/{idle}", status=404)
+    assert "ACTIVE" in await world.error("DELETE", f"/api/v1/experiments/{running}", status=400)
+    await world.call("PATCH", f"/api/v1/trials/{id_}", {"state": "STATE_CANCELED"})
+    await world.call("DELETE", f"/api/v1/experiments/{running}")
+    await world.error("GET", f"/api/v1/trials/{id_}", status=404)
