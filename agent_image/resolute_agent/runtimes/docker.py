@@ -67,6 +67,9 @@ SPEC = "spec.json"
 PULL_PAUSES_S = (2.0, 8.0)
 """Between attempts at a pull that may work the next time: a registry that is away for seconds costs no run."""
 
+ENGINE_WAIT_S, ENGINE_PAUSE_S = 30.0, 0.5
+"""A start waits so long for an engine that does not answer: an update of it costs no run, and failures do not storm."""
+
 SWEEP_S = (1.0, 10.0, 60.0)
 """After a start of the agent: what the engine was still making when the last agent died appears within these."""
 
@@ -199,7 +202,7 @@ class DockerRuntime:
 
     async def _image(self, spec: ContainerSpec, stop: asyncio.Event) -> Mapping[str, Any]:
         """The engine's facts of the image, pulled where it must be. Raises `LaunchRefused` when it cannot be had."""
-        image = await self._engine.image(spec.image)
+        image = await self._local_image(spec.image, stop)
         if image is not None and not spec.options.force_pull:
             return image
         credentials = docker_request.auth_for(spec.options.registry_auth, spec.image)
@@ -220,6 +223,19 @@ class DockerRuntime:
         if image is None:
             raise LaunchFailed(f"image {spec.image!r} was pulled and is gone again")
         return image
+
+    async def _local_image(self, name: str, stop: asyncio.Event) -> Mapping[str, Any] | None:
+        """What the engine has of an image; an engine that is being restarted is waited for."""
+        until = supervisor.boot_time() + ENGINE_WAIT_S
+        while True:
+            try:
+                return await self._engine.image(name)
+            except EngineGone:
+                if supervisor.boot_time() > until:
+                    raise
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), ENGINE_PAUSE_S)
+                raise LaunchAborted("killed before it was started")
 
     async def _pull(self, image: str, credentials: Mapping[str, str] | None) -> None:
         """Pull, again if that may help. Raises `LaunchRefused`."""

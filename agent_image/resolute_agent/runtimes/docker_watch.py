@@ -164,7 +164,7 @@ class Watch:
         machine = _machine()
         while True:
             if machine is not None and select.select([machine], [], [], 0)[0]:
-                end_all(self._directory, self._engine)
+                self._end_machine()
                 return
             next_at, homes = self._look()
             if not homes and self._nobody_is_left(lock, woken):
@@ -173,6 +173,16 @@ class Watch:
             ready, _, _ = select.select([woken, *([machine] if machine is not None else [])], [], [], left_s)
             if woken in ready:
                 os.read(woken, 4096)
+
+    def _end_machine(self) -> None:
+        """The containers go with their machine, and an engine that is away just then is waited for."""
+        while True:
+            try:
+                end_all(self._directory, self._engine)
+                return
+            except OSError as error:
+                print(f"the machine is gone, its containers are not: {error}", file=sys.stderr, flush=True)
+                time.sleep(LOOK_S)
 
     def _nobody_is_left(self, lock: Any, woken: int) -> bool:
         """No agent uses the directory, and none can begin to before this watch is visibly gone."""

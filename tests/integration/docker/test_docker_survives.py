@@ -23,7 +23,7 @@ from support.docker_agents import Agents, agents_of, watched
 
 pytestmark = pytest.mark.needs("docker")
 
-LINES = 3000
+LINES = 2000
 COUNTING = (
     "import sys, time\n"
     f"for number in range({LINES}):\n"
@@ -58,7 +58,7 @@ def assert_whole(runtime: DockerRuntime) -> None:
         assert [int(line.split()[1]) for line in lines] == expected
         assert runtime.output_time("c1", stream, 0) is not None
     assert told["stdout"][-1] == "no end of line"
-    times = [runtime.output_time("c1", "stdout", offset) for offset in range(0, 20_000, 500)]
+    times = [runtime.output_time("c1", "stdout", offset) for offset in range(0, 15_000, 500)]
     known = [time for time in times if time is not None]
     assert len(known) == len(times)
     assert sorted(known) == known
@@ -67,7 +67,7 @@ def assert_whole(runtime: DockerRuntime) -> None:
 async def test_output_is_whole_over_agents_that_come_and_go(agents: Agents) -> None:
     runtime = await agents.next()
     await counting(runtime)
-    for wanted in (300, 700):
+    for wanted in (300, 600):
         runtime = await agents.next()
         (found,) = await runtime.adopt()
         assert (found.container_id, found.exit) == ("c1", None)
@@ -110,6 +110,16 @@ async def test_a_death_of_the_engine_costs_what_it_had_in_hand_and_doubles_nothi
     # What the engine has read from a stream and not yet written is lost with it: at most its buffer of each.
     assert LINES - sum(map(len, numbers)) < 100
     await eventually(lambda: agents.containers() == [])
+
+
+async def test_a_start_waits_for_an_engine_that_is_being_restarted(agents: Agents, docker: DockerEngine) -> None:
+    runtime = await agents.next()
+    docker.kill()
+    start = asyncio.create_task(runtime.start(a_container("exit 4"), a_context()))
+    await asyncio.to_thread(docker.start)
+    async with asyncio.timeout(60):
+        await start
+        assert (await runtime.wait("c1")).code == 4
 
 
 async def test_what_ended_while_nobody_was_there_is_told(agents: Agents) -> None:
