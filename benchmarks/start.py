@@ -17,6 +17,9 @@ from benchmarks.report import Row, Spread, Target, percentile
 
 RUNS = 100
 PROGRAM = ["-S", "-E", "-c", "import time; print(time.monotonic_ns(), flush=True)"]
+SETTLE_S = 0.1
+"""Nobody asks how far a trial is before this much time: the questions would be measured as well."""
+
 TARGET_P50_MS, TARGET_P99_MS = 25.0, 80.0
 
 
@@ -59,6 +62,7 @@ def _started_ms(client: Client) -> float:
     start = time.monotonic_ns()
     created = client.send("POST", "/api/v1/experiments", body)
     trial = json.loads(created)["experiment"]["id"]
+    time.sleep(SETTLE_S)
     _until_over(client, trial)
     return (_time_said(client, trial) - start) / 1e6
 

@@ -120,16 +120,12 @@ class ProcessRuntime:
         if home.exists():
             raise LaunchFailed(f"{home} exists already")
         async with self._starts:
-            try:
-                self._prepare(home, spec, context)
-                said = await self._starter.ask({"start": str(home)})
-            except OSError as error:
+            said = await self._ask_to_start(home, spec, context)
+            if not said and not await self._end_half_started(home):
                 shutil.rmtree(home, ignore_errors=True)
-                raise LaunchFailed(f"cannot start a container in {home}: {error}") from error
+                said = await self._ask_to_start(home, spec, context)  # the forkserver died of something else; once more
         if said == supervisor.OK:
             return
-        if not said:
-            await self._end_half_started(home)
         diary = (home / supervisor.DIARY).read_text(errors="replace") if (home / supervisor.DIARY).exists() else ""
         shutil.rmtree(home, ignore_errors=True)
         if said == supervisor.STOPPED_BEFORE:
@@ -138,14 +134,27 @@ class ProcessRuntime:
             raise LaunchRefused(f"the container's root cannot be made: {said.removeprefix(supervisor.FAILED).strip()}")
         raise LaunchFailed(f"the supervisor died before the task ran: {diary.strip() or 'it left no word'}")
 
-    async def _end_half_started(self, home: Path) -> None:
-        """Nobody said how the start went. Whoever writes second sees the first: see `supervisor`."""
-        supervisor.write_whole(str(home / supervisor.KILL), b'{"grace_s": 0}')
+    async def _ask_to_start(self, home: Path, spec: ContainerSpec, context: TaskContext) -> str:
+        try:
+            self._prepare(home, spec, context)
+            return await self._starter.ask({"start": str(home)})
+        except OSError as error:
+            shutil.rmtree(home, ignore_errors=True)
+            raise LaunchFailed(f"cannot start a container in {home}: {error}") from error
+
+    async def _end_half_started(self, home: Path) -> bool:
+        """Nobody said how the start went: end what it has begun. False when it has not begun, and then it never will.
+
+        Whoever might still begin it would hold the pipe that the answer comes through, whose end was read.
+        """
         process = self._supervisor(home)
-        if process is not None:
-            processes.send_signal(*process, signal.SIGUSR1)
-            await processes.ended(*process)
-            await asyncio.to_thread(self._end_of, home)
+        if process is None:
+            return False
+        supervisor.write_whole(str(home / supervisor.KILL), b'{"grace_s": 0}')
+        processes.send_signal(*process, signal.SIGUSR1)
+        await processes.ended(*process)
+        await asyncio.to_thread(self._end_of, home)
+        return True
 
     def _prepare(self, home: Path, spec: ContainerSpec, context: TaskContext) -> None:
         """The container's directory, complete before anything runs; the launch file last.

@@ -36,10 +36,7 @@ _SECRET_WORDS = ("secret", "password", "token", "credential", "access_key", "con
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one task to its end and return its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m resolute.launch", description="Start the task of this container.")
-    parser.add_argument("--after-hook", action="store_true", help="continue after the startup hook")
-    parser.add_argument("command", nargs="*", help="what to run; default: the entrypoint of the configuration")
-    options = parser.parse_args(arguments)
+    options = _options(arguments)
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     try:
         info = TaskInfo.from_env(environment())
@@ -55,6 +52,36 @@ def main(arguments: list[str] | None = None) -> int:
     except ResoluteError as error:
         logger.error("%s", error)
         return EXIT_FAILED
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m resolute.launch", description="Start the task of this container.")
+    parser.add_argument("--after-hook", action="store_true", help="continue after the startup hook")
+    parser.add_argument("command", nargs="*", help="what to run; default: the entrypoint of the configuration")
+    return parser.parse_args(arguments)
+
+
+def rehearse(directory: str) -> None:
+    """Do once what every task does first, for a task that is none, with `directory` as its run directory.
+
+    A process that is forked from this one afterwards is quicker: the interpreter has seen the code.
+    """
+    sample = {
+        **dict.fromkeys(("DET_ALLOCATION_ID", "DET_TASK_ID", "DET_SESSION_TOKEN", "DET_CONTAINER_ID"), "rehearsal"),
+        **dict.fromkeys(("DET_TRIAL_ID", "DET_EXPERIMENT_ID", "DET_TRIAL_RUN_ID", "DET_TRIAL_SEED"), "1"),
+        **dict.fromkeys(("DET_HPARAMS", "DET_EXPERIMENT_CONFIG"), "{}"),
+        **{
+            "DET_MASTER": "http://127.0.0.1:1",
+            "DET_TASK_TYPE": "TRIAL",
+            "DET_SLOT_IDS": "[0]",
+            "DET_RUN_DIR": directory,
+        },
+    }
+    _options([])
+    info = TaskInfo.from_env(sample)
+    assert info is not None
+    info_files.write_identity(info)
+    Session.for_task(info).close()
 
 
 class Refused(ResoluteError):

@@ -33,6 +33,14 @@ async def runtime(tmp_path: Path) -> AsyncIterator[ProcessRuntime]:
         await runtime.wait(found.container_id)
 
 
+@pytest.fixture
+def instance(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The mark of a machine, which every process of it inherits."""
+    mark = f"forkserver-{os.getpid()}"
+    monkeypatch.setenv("RESOLUTE_INSTANCE", mark)
+    return mark
+
+
 async def end_of(runtime: ProcessRuntime, container_id: str) -> Exit:
     async with asyncio.timeout(30):
         return await runtime.wait(container_id)
@@ -135,25 +143,62 @@ async def test_a_launcher_of_another_interpreter_is_executed(runtime: ProcessRun
 
 
 class SilentStarter(Forkserver):
-    """Its answers are lost: before anything was started, or after."""
+    """Its first answer is lost: before anything was started, or after."""
 
     def __init__(self, *, starts: bool) -> None:
         super().__init__()
         self._starts = starts
+        self.asked = 0
 
     async def ask(self, request: Mapping[str, Any]) -> str:
-        if self._starts:
-            await super().ask(request)
-        return ""
+        self.asked += 1
+        if self.asked > 1 or self._starts:
+            said = await super().ask(request)
+        return said if self.asked > 1 else ""
 
 
-@pytest.mark.parametrize("starts", [False, True])
-async def test_a_start_that_nobody_answers_for_leaves_nothing_running(tmp_path: Path, starts: bool) -> None:
+async def test_a_start_whose_answer_is_lost_is_ended_and_told(tmp_path: Path) -> None:
     opened = await ProcessRuntime.open(tmp_path / "containers", private_root=False)
-    runtime = ProcessRuntime(tmp_path / "containers", opened.private_roots, starter=SilentStarter(starts=starts))
+    runtime = ProcessRuntime(tmp_path / "containers", opened.private_roots, starter=SilentStarter(starts=True))
     mark = f"unanswered-{os.getpid()}"
     with pytest.raises(LaunchFailed, match="the supervisor died before the task ran"):
         await runtime.start(a_container("run 600s", mark), a_context())
     assert processes.marked(supervisor.MARK, mark) == []
     assert await runtime.adopt() == ()
     assert not (tmp_path / "containers" / mark).exists()
+
+
+async def test_a_start_that_nobody_has_begun_is_asked_for_once_more(tmp_path: Path) -> None:
+    opened = await ProcessRuntime.open(tmp_path / "containers", private_root=False)
+    starter = SilentStarter(starts=False)
+    runtime = ProcessRuntime(tmp_path / "containers", opened.private_roots, starter=starter)
+    await runtime.start(a_container("exit 7"), a_context())
+    assert ((await end_of(runtime, "c1")).code, starter.asked) == (7, 2)
+
+
+async def reserve_of(server: int, instance: str) -> int:
+    """The supervisor in reserve, once it is there and nothing else is: the only other process with the machine's mark."""
+
+    def others() -> list[int]:
+        return [pid for pid in processes.marked("RESOLUTE_INSTANCE", instance) if pid != server]
+
+    await eventually(lambda: len(others()) == 1)
+    return others()[0]
+
+
+async def test_a_supervisor_in_reserve_that_was_killed_is_done_without(instance: str, runtime: ProcessRuntime) -> None:
+    await warmed_up(runtime)
+    (server,) = forkservers()
+    reserve = await reserve_of(server, instance)
+    os.kill(reserve, signal.SIGKILL)
+    await eventually(lambda: supervisor.start_time(reserve) is None)
+    await runtime.start(a_container("exit 7", "after"), a_context())
+    assert (await end_of(runtime, "after")).code == 7
+
+
+async def test_the_supervisor_in_reserve_ends_with_the_forkserver(instance: str, runtime: ProcessRuntime) -> None:
+    await warmed_up(runtime)
+    (server,) = forkservers()
+    reserve = await reserve_of(server, instance)
+    os.kill(server, signal.SIGKILL)
+    await eventually(lambda: supervisor.start_time(reserve) is None)
