@@ -6,11 +6,12 @@ never has to read the whole pool; a snapshot that was derived change by change e
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from heapq import merge
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
@@ -21,6 +22,9 @@ from resolute_master.scheduler.order import QueueKey, Shape, Standing
 from resolute_master.scheduler.shares import Member, Shares
 from resolute_master.scheduler.sorted_map import Meter, SortedMap
 from resolute_master.scheduler.supply import Supply
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 class Occupant(NamedTuple):
@@ -141,14 +145,16 @@ class PoolSnapshot:
             shares=Shares.empty(meter) if policy.scheduler is SchedulerKind.FAIR_SHARE else None,
             meter=meter,
         )
-        for agent in agents:
-            snapshot = snapshot.after(agent)
-        for job in jobs:
+        here = _changed(
+            snapshot,
+            agents=SortedMap(((a.id, a) for a in agents if a.pool == policy.name), meter=meter),
             # A job that has moved to another pool still orders what it has left here.
-            snapshot = snapshot.with_job(job)
-        for allocation in allocations:
-            snapshot = snapshot.after(allocation)
-        return snapshot
+            jobs=SortedMap(((j.id, j) for j in jobs if not j.ended), meter=meter),
+            allocations=SortedMap(
+                ((a.id, a) for a in allocations if a.pool == policy.name and not a.ended), meter=meter
+            ),
+        )
+        return here._all_occupied()._all_listed()
 
     # -- deriving ----------------------------------------------------------------------------------------------
 
@@ -274,7 +280,68 @@ class PoolSnapshot:
         """What is ending, by id."""
         return (a for a in self.allocations.values() if not waits(a) and a.leaving)
 
-    # -- indexes -----------------------------------------------------------------------------------------------
+    # -- indexes, all at once ----------------------------------------------------------------------------------
+
+    def _all_occupied(self) -> PoolSnapshot:
+        """What every agent runs and has free, for a snapshot without any of it."""
+        occupancy: dict[AgentId, list[tuple[AllocationId, Occupant]]] = defaultdict(list)
+        job_slots: Counter[JobId] = Counter()
+        for allocation in self.allocations.values():
+            for agent, occupant in _occupants(allocation).items():
+                occupancy[agent].append((allocation.id, occupant))
+            job_slots[allocation.job_id] += _held(allocation)
+        rooms: dict[AgentId, Room] = {}
+        for id_, agent in self.agents.items():
+            room = _room(agent, tuple(occupancy.get(id_, ())))
+            if room is not None:
+                rooms[id_] = room
+        return _changed(
+            self,
+            occupancy=self._sorted((agent, tuple(there)) for agent, there in occupancy.items()),
+            job_slots=self._sorted((job, slots) for job, slots in job_slots.items() if slots),
+            rooms=self._sorted(rooms.items()),
+            sizes=self._sorted(Counter(room.size for room in rooms.values() if room.size).items()),
+            groups=self._grouped((room.group, id_) for id_, room in rooms.items()),
+            later_groups=self._grouped((room.later_group, id_) for id_, room in rooms.items()),
+        )
+
+    def _all_listed(self) -> PoolSnapshot:
+        """What waits and what may be preempted, for a snapshot without any of it."""
+        mates: dict[JobId, list[tuple[AllocationId, bool]]] = defaultdict(list)
+        queue: dict[Shape, list[tuple[QueueKey, AllocationId]]] = defaultdict(list)
+        evictable: list[tuple[Standing, bool]] = []
+        shares = self.shares
+        for allocation in self.allocations.values():
+            mates[allocation.job_id].append((allocation.id, True))
+            if waits(allocation):
+                shape, key = self.shape(allocation), self.queue_key(allocation)
+                queue[shape].append((key, allocation.id))
+                if shares is not None:
+                    shares = shares.with_waiting(self.member(allocation), shape, key)
+            elif _stays(allocation):
+                if allocation.preemptible:
+                    evictable.append((self.standing(allocation), True))
+                if shares is not None:
+                    shares = shares.with_running(self.member(allocation), allocation, evictable=allocation.preemptible)
+        return _changed(
+            self,
+            job_allocations=self._sorted((job, self._sorted(held)) for job, held in mates.items()),
+            queue=self._sorted((shape, self._sorted(line)) for shape, line in queue.items()),
+            evictable=self._sorted(evictable),
+            shares=shares,
+        )
+
+    def _sorted(self, items: Iterable[tuple[Key, Value]]) -> SortedMap[Key, Value]:
+        return SortedMap(items, meter=self.meter)
+
+    def _grouped(self, members: Iterable[tuple[RoomGroup | None, AgentId]]) -> Groups:
+        found: dict[RoomGroup, list[tuple[AgentId, bool]]] = defaultdict(list)
+        for group, id_ in members:
+            if group is not None:
+                found[group].append((id_, True))
+        return self._sorted((group, self._sorted(agents)) for group, agents in found.items())
+
+    # -- indexes, one by one -----------------------------------------------------------------------------------
 
     def _with_jobs(self, id_: JobId, jobs: SortedMap[JobId, Job]) -> PoolSnapshot:
         mates = [self.allocations[m] for m in self.job_allocations.get(id_) or ()]
@@ -340,7 +407,7 @@ class PoolSnapshot:
         return snapshot
 
     def _booked(self, allocation: Allocation, sign: int) -> PoolSnapshot:
-        held = sum(len(c.slots) for c in allocation.containers if not c.ended)
+        held = _held(allocation)
         if held == 0:
             return self
         total = (self.job_slots.get(allocation.job_id) or 0) + sign * held
@@ -403,6 +470,11 @@ def _stays(allocation: Allocation) -> bool:
     """It holds slots, and nobody has asked it to leave."""
     held = any(container.slots and not container.ended for container in allocation.containers)
     return held and not allocation.leaving and not allocation.ended
+
+
+def _held(allocation: Allocation) -> int:
+    """Slots that it occupies now."""
+    return sum(len(container.slots) for container in allocation.containers if not container.ended)
 
 
 def _occupants(allocation: Allocation | None) -> dict[AgentId, Occupant]:
