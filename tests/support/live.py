@@ -30,7 +30,7 @@ from support.diary_checker import TrialRecord
 T = TypeVar("T")
 
 PASSWORD = "correct horse"
-READY_S = 60.0
+READY_S = 180.0
 
 TERMINATED = "terminated"
 """Why a machine of the local cloud ended that was told to."""
