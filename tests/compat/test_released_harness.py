@@ -18,14 +18,19 @@ pytestmark = [pytest.mark.needs("determined"), pytest.mark.needs("namespaces")]
 STEPS = 120
 
 
+def recorded(evidence: Path) -> str:
+    """The beginning of a command line under which the released client notes what it could read."""
+    return f"RECORD_ACCEPTED={evidence} PYTHONPATH={RECORDER}:$PYTHONPATH {PYTHON}"
+
+
 @pytest.fixture
-def context(tmp_path: Path) -> Path:
+def context(tmp_path: Path, evidence: Path) -> Path:
     directory = tmp_path / "model"
     directory.mkdir()
     shutil.copy(Path(__file__).parent / "released_trial.py", directory)
     config = {
         "name": "released-harness",
-        "entrypoint": f"{PYTHON} released_trial.py",
+        "entrypoint": f"{recorded(evidence)} released_trial.py",
         "hyperparameters": {"steps": STEPS},
         "searcher": {"name": "single", "metric": "loss", "max_length": {"batches": STEPS}},
         "max_restarts": 0,
@@ -69,6 +74,23 @@ def test_a_trial_is_preempted_and_goes_on(det: ReleasedDet, cluster: LiveCluster
     assert last.uuid in det("checkpoint", "describe", last.uuid)
     det("checkpoint", "download", last.uuid, "--output-dir", str(downloaded), "--mode", "master")
     assert json.loads((downloaded / "state.json").read_text()) == {"done": STEPS}
+    removed_by_hand_and_by_policy(det, cluster, id_, first=saved.uuid, last=last.uuid)
+
+
+def removed_by_hand_and_by_policy(det: ReleasedDet, cluster: LiveCluster, id_: str, *, first: str, last: str) -> None:
+    """Both checkpoints of an ended experiment, with the released command line."""
+    checkpoints = cluster.client.checkpoints
+    listed = det("experiment", "list-checkpoints", id_)
+    assert first in listed and last in listed
+    det("checkpoint", "rm", last, "--glob", "state.*", "--yes")
+    until("the file is gone", lambda: checkpoints.get(last).state.name == "PARTIALLY_DELETED")
+    assert "PARTIALLY_DELETED" in det("checkpoint", "describe", last)
+    counts = ("--save-experiment-best", "0", "--save-trial-best", "0", "--save-trial-latest", "1")
+    assert "will delete" in det("experiment", "set", "gc-policy", id_, *counts, typed="yes\n")
+    until("the older one is gone", lambda: checkpoints.get(first).state.name == "DELETED")
+    assert [path.name for path in cluster.storage.iterdir() if path.name in (first, last)] == [last]
+    det("checkpoint", "delete", "--yes", last)
+    until("the other one is gone", lambda: not (cluster.storage / last).exists())
 
 
 def test_two_tasks_of_the_released_harness_run_at_once(det: ReleasedDet, cluster: LiveCluster, context: Path) -> None:
@@ -85,11 +107,6 @@ def test_two_tasks_of_the_released_harness_run_at_once(det: ReleasedDet, cluster
     for id_ in ids:
         det("experiment", "wait", id_)
         assert f"finished at step {STEPS}" in det("experiment", "logs", id_)
-
-
-def recorded(evidence: Path) -> str:
-    """The beginning of a command line under which the released client notes what it could read."""
-    return f"RECORD_ACCEPTED={evidence} PYTHONPATH={RECORDER}:$PYTHONPATH {PYTHON}"
 
 
 def ended(cluster: LiveCluster, id_: int) -> str:
