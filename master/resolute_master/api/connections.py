@@ -120,8 +120,12 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._open.discard(self)
-        self._transport = None
+        transport, self._transport = self._transport, None
         self._inner.connection_lost(error)
+        if hasattr(transport, "_read_ready_cb"):
+            # asyncio's transport refers to itself by a bound method. Untied, its last reference frees it: garbage collection
+            # does not look at what is old (`resolute_master.garbage`), and each connection of a cluster grows old.
+            transport._read_ready_cb = None
 
     def data_received(self, data: bytes) -> None:
         if self._tail is not None:

@@ -27,7 +27,7 @@ def test_survivors_are_set_aside_and_given_back_at_the_end() -> None:
     with survivors_set_aside():
         gone = weakref.ref(lost)
         del lost
-        gc.collect()
+        gc.collect(1)
         assert gone() is None, "a dead cycle that is young is collected"
         assert gc.get_freeze_count() > 0
         late = weakref.ref(kept)
