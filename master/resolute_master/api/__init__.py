@@ -9,5 +9,7 @@ change something it submits a command to the engine, to show something it reads 
 - `auth`         tokens and passwords; `authorise` the one function that says who may do what
 - `errors`       the error tree as answers
 - `streaming`    lines of JSON, sent as they come
+- `opening`      what requests wait for while the master starts; `health` what probes are told at any time
+- `requests`     what surrounds each request: its id, its log lines; `monitoring` what Prometheus reads
 - `render`       domain values as messages
 """
