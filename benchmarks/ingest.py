@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -233,7 +233,7 @@ def measure(rounds: int, requests: int) -> list[Row]:
         )
         pid, port = stack.enter_context(_bare_handler(server.url(database)))
         bench = Bench(directory, server, running, server.url(database), requests)
-        subjects = {
+        subjects: dict[str, Callable[[], float]] = {
             "batches": bench.batches,
             "copied metrics": lambda: bench.copied("metrics"),
             "lines": bench.lines,

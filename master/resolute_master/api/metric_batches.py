@@ -14,8 +14,10 @@ import msgspec
 from resolute.errors import InvalidInput
 from resolute.wire.rest.extensions import MetricBatchStored
 from resolute_master.api.authorise import Action
+from resolute_master.api.bodies import check_values
 from resolute_master.api.call import Call, Route
 from resolute_master.api.finders import trial_at
+from resolute_master.api.limits import MAX_GROUP_LENGTH, MAX_METRIC_NAME_LENGTH, MAX_METRIC_NAMES
 from resolute_master.api.metrics import EPOCHS, MAX_STEPS, SYSTEM_GROUPS
 from resolute_master.domain.metrics import MetricReport
 from resolute_master.domain.trial import Trial
@@ -49,11 +51,16 @@ _decoder = msgspec.json.Decoder(MetricBatch)
 
 async def report_batch(call: Call, trial: Trial) -> MetricBatchStored:
     """Answered when all are durable. Repeats are harmless; a report with other values than before is not stored and named."""
+    raw = await call.raw()
     try:
-        batch = _decoder.decode(await call.raw())
+        batch = _decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(f"the body is not a batch of reports: {error}") from None
     _check(batch, trial)
+    if raw.count(b"{") + raw.count(b"[") > 2 + 2 * len(batch.reports):
+        # Values within values, or brackets in a name: only then are they worth a look at each.
+        for report in batch.reports:
+            check_values(report.metrics)
     now = call.api.clock.now()
     group, run_id = batch.group, batch.trial_run_id
     outcomes = await call.api.reporting.metric_batch(
@@ -78,13 +85,21 @@ async def report_batch(call: Call, trial: Trial) -> MetricBatchStored:
 
 
 def _check(batch: MetricBatch, trial: Trial) -> None:
-    if not batch.group or "." in batch.group or batch.group in SYSTEM_GROUPS:
-        raise InvalidInput(f"group: '{batch.group}' must be a name without a dot, and no group of the machine's own")
+    if not 0 < len(batch.group) <= MAX_GROUP_LENGTH or "." in batch.group or batch.group in SYSTEM_GROUPS:
+        raise InvalidInput(
+            f"group: '{batch.group[:MAX_GROUP_LENGTH]}' must be a name of 1 to {MAX_GROUP_LENGTH} characters without a dot, "
+            f"and none of {', '.join(sorted(SYSTEM_GROUPS))}"
+        )
     if not batch.reports or len(batch.reports) > MAX_REPORTS:
         raise InvalidInput(f"reports: {len(batch.reports)} reports; send 1 to {MAX_REPORTS} in one request")
     if batch.trial_run_id > trial.run_id or batch.trial_run_id < 0:
         raise InvalidInput(f"trialRunId: trial {trial.id} is at run {trial.run_id}, not {batch.trial_run_id}")
-    for name in EPOCHS:
+    names = set[str]().union(*(report.metrics for report in batch.reports))
+    if max(len(report.metrics) for report in batch.reports) > MAX_METRIC_NAMES:
+        raise InvalidInput(f"reports.metrics: one has more than {MAX_METRIC_NAMES} names; send fewer")
+    if max(map(len, names), default=0) > MAX_METRIC_NAME_LENGTH:
+        raise InvalidInput(f"reports.metrics: one name has more than {MAX_METRIC_NAME_LENGTH} characters; shorten it")
+    for name in names.intersection(EPOCHS):
         for report in batch.reports:
             value = report.metrics.get(name, 0)
             if isinstance(value, bool) or not isinstance(value, int | float):

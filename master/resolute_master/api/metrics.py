@@ -26,6 +26,7 @@ from resolute_master.api.limits import (
     MAX_METRIC_NAMES,
     MAX_TRIALS_PER_STREAM,
 )
+from resolute_master.api.sent_reports import SentReport, decode_report
 from resolute_master.api.streaming import stream
 from resolute_master.domain.ids import TrialId
 from resolute_master.domain.metrics import MetricReport
@@ -45,7 +46,7 @@ MAX_STEPS = 2**53
 
 async def report(call: Call, trial: Trial) -> Empty:
     """Answered when the report is durable. A repeat is harmless; another value for the same step is refused."""
-    request = await call.body(ReportTrialMetricsRequest)
+    request = decode_report(await call.raw()) or await call.body(ReportTrialMetricsRequest)
     _check(request)
     values = request.metrics
     if values.trial_run_id > trial.run_id:
@@ -69,7 +70,7 @@ async def report(call: Call, trial: Trial) -> Empty:
     return Empty()
 
 
-def _check(request: ReportTrialMetricsRequest) -> None:
+def _check(request: ReportTrialMetricsRequest | SentReport) -> None:
     if not request.group or "." in request.group:
         raise InvalidInput(f"group: '{request.group}' must be a name without a dot")
     if len(request.group) > MAX_GROUP_LENGTH:
