@@ -125,7 +125,7 @@ class _Connection(asyncio.Protocol):
         if hasattr(transport, "_read_ready_cb"):
             # asyncio's transport refers to itself by a bound method. Untied, its last reference frees it: garbage collection
             # does not look at what is old (`resolute_master.garbage`), and each connection of a cluster grows old.
-            transport._read_ready_cb = None
+            setattr(transport, "_read_ready_cb", None)  # noqa: B010 - not ours, and not in its type
 
     def data_received(self, data: bytes) -> None:
         if self._tail is not None:

@@ -45,8 +45,8 @@ FULL_INBOX_S = 1.0
 BATCH_LIMIT = 200
 """Commands a cycle at most: more gain little, and each waits for all."""
 
-BATCH_LEAST = 20
-DECIDE_BUDGET_S = 0.02
+BATCH_LEAST = 10
+DECIDE_BUDGET_S = 0.01
 """A cycle that was longer than this in deciding is followed by one with fewer commands, down to `BATCH_LEAST`: nothing else has
 a turn meanwhile."""
 
