@@ -2,8 +2,8 @@
 
 First stage: fetch the context, write the info files. Then `startup-hook.sh`, if the context has one, is sourced by a
 shell that turns into the second stage, so that what it exports is there afterwards. Second stage: meet the other
-containers, prove that checkpoints can be stored, run the entrypoint, report the accelerators beside it, and end with its
-exit code.
+containers and report the accelerators beside it, prove that checkpoints can be stored, and become the entrypoint; as the
+first process of a container, run it and end with its exit code.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import logging
 import os
 import shutil
 import sys
+import threading
 from typing import Any
 
 from resolute.core.context import task_storage
@@ -30,6 +31,8 @@ EXIT_FAILED = 1
 EXIT_REFUSED = 78
 """The task can never run here as it is; trying again is pointless."""
 RENDEZVOUS_WAIT_S = 120.0
+TELLING_S = 5.0
+"""What is told to the master beside the rendezvous is waited for so long."""
 HOOK_NAME = "startup-hook.sh"
 _SECRET_WORDS = ("secret", "password", "token", "credential", "access_key", "connection_string")
 
@@ -125,6 +128,8 @@ def become_hook(info: TaskInfo, command: list[str]) -> None:
 
 def start(info: TaskInfo, given: list[str]) -> int:
     """Meet the gang, check the storage, run the program."""
+    telling = threading.Thread(target=tell_accelerators, args=(info,), daemon=True)
+    telling.start()
     if info.task_type is TaskType.TRIAL:
         session = Session.for_task(info)
         try:
@@ -141,7 +146,11 @@ def start(info: TaskInfo, given: list[str]) -> int:
         logger.info("configuration: %s", json.dumps(masked(info.trial.config)))
         task_storage(info, info.trial.config.get("checkpoint_storage") or {}).check_writable()
     os.chdir(info.workdir)
-    return child.run(command, task_environment(info), meanwhile=lambda: tell_accelerators(info))
+    telling.join(TELLING_S)
+    if os.getpid() == 1:
+        # The first process of a container gets no signal that it does not handle: the program could not be asked to end.
+        return child.run(command, task_environment(info))
+    return child.become(command, task_environment(info))
 
 
 def refuse_released_harness(info: TaskInfo, command: list[str]) -> None:
@@ -174,7 +183,7 @@ def rendezvous(session: Session, info: TaskInfo) -> RendezvousInfo:
 
 
 def tell_accelerators(info: TaskInfo) -> None:
-    """Report which accelerators the task has: for people who look, so the program neither waits for it nor depends on it."""
+    """Report which accelerators the task has: for people who look, so that the program does not depend on it."""
     if info.task_type is not TaskType.TRIAL:
         return
     session = Session.for_task(info)

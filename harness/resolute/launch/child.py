@@ -1,4 +1,4 @@
-"""Running the user's program as a child that cannot outlive us, with signals passed on and its exit code returned."""
+"""Turning into the user's program, or running it as a child that cannot outlive us, with signals passed on."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-LINGER_S = 2.0
-"""A command that has ended waits so long for what runs beside it."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -40,11 +37,29 @@ def die_with_parent() -> Callable[[], None] | None:
     return ask_kernel
 
 
-def run(command: Sequence[str], environ: Mapping[str, str], *, meanwhile: Callable[[], None] = lambda: None) -> int:
-    """Run to the end and return the exit code; 126 and 127 when the command cannot be started, as a shell would.
+def become(command: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Turn this process into the program; returns only when it cannot be started, with the code that a shell would report."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    signal.signal(
+        signal.SIGPIPE, signal.SIG_DFL
+    )  # Python ignores it, and a program that is executed would inherit that
+    try:
+        os.execvpe(command[0], list(command), dict(environ))
+    except OSError as error:
+        return _not_started(command, error)
 
-    `meanwhile` runs in a thread beside the command; it must not raise, and is not waited for longer than `LINGER_S`.
-    """
+
+def _not_started(command: Sequence[str], error: OSError) -> int:
+    if isinstance(error, FileNotFoundError):
+        print(f"ERROR: resolute.launch: command not found: {command[0]}", file=sys.stderr)
+        return 127
+    print(f"ERROR: resolute.launch: {command[0]} cannot be run: {error}", file=sys.stderr)
+    return 126
+
+
+def run(command: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run to the end and return the exit code; 126 and 127 when the command cannot be started, as a shell would."""
     child: subprocess.Popen[bytes] | None = None
     early: list[int] = []
 
@@ -59,16 +74,8 @@ def run(command: Sequence[str], environ: Mapping[str, str], *, meanwhile: Callab
     try:
         # The launcher has no threads here, so running code between fork and exec is safe.
         child = subprocess.Popen(list(command), env=dict(environ), preexec_fn=die_with_parent())
-    except FileNotFoundError:
-        print(f"ERROR: resolute.launch: command not found: {command[0]}", file=sys.stderr)
-        return 127
     except OSError as error:
-        print(f"ERROR: resolute.launch: {command[0]} cannot be run: {error}", file=sys.stderr)
-        return 126
+        return _not_started(command, error)
     for number in early:
         child.send_signal(number)
-    beside = threading.Thread(target=meanwhile, daemon=True)
-    beside.start()
-    code = exit_code_of(child.wait())
-    beside.join(LINGER_S)
-    return code
+    return exit_code_of(child.wait())

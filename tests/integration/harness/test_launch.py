@@ -62,7 +62,7 @@ def test_a_failing_hook_ends_the_task(master: FakeMaster, tasks: Tasks, tmp_path
     ("entrypoint", "code"),
     [
         (["sh", "-c", "exit 7"], 7),
-        ("kill -9 $$", 128 + 9),
+        ("kill -9 $$", -9),  # the launcher has become the program: whoever started it sees how that ended
         (["no-such-program-anywhere"], 127),
         (["/"], 126),
         ([], 1),
@@ -96,6 +96,36 @@ def test_a_killed_launcher_takes_its_program_along(master: FakeMaster, tasks: Ta
     deadline = time.monotonic() + 30
     while _alive(program):
         assert time.monotonic() < deadline, "the program outlives its launcher"
+        time.sleep(0.02)
+
+
+def as_first_process(command: list[str]) -> list[str]:
+    """What the launcher does as the first process of a container, where it stays beside its program."""
+    code = "import os, sys; from resolute.launch import child; sys.exit(child.run(sys.argv[1:], os.environ))"
+    return [sys.executable, "-c", code, *command]
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [(["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -9 $$"], 137), (["no-such-program-anywhere"], 127), (["/"], 126)],
+)
+def test_the_first_process_of_a_container_tells_its_programs_exit_code(
+    tasks: Tasks, command: list[str], code: int
+) -> None:
+    assert tasks.finish(tasks.start_command({"PATH": os.environ["PATH"]}, as_first_process(command))).code == code
+
+
+def test_the_first_process_of_a_container_passes_signals_on_and_takes_its_program_along(tasks: Tasks) -> None:
+    program = "trap 'echo got it' USR2; echo $$; while true; do sleep 0.05; done"
+    task = tasks.start_command({"PATH": os.environ["PATH"]}, as_first_process(["sh", "-c", program]))
+    assert task.stdout is not None
+    pid = int(task.stdout.readline())
+    os.kill(task.pid, signal.SIGUSR2)
+    assert task.stdout.readline() == "got it\n"
+    os.kill(task.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while _alive(pid):
+        assert time.monotonic() < deadline, "the program outlives the first process"
         time.sleep(0.02)
 
 
