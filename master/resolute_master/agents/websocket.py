@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 from aiohttp import WSMsgType, web
@@ -39,11 +39,22 @@ class WebSocketTransport:
         await self._socket.close()
 
 
+class _Envelope(msgspec.Struct):
+    type: str
+    body: msgspec.Raw
+
+
+_ENVELOPES = msgspec.json.Decoder(_Envelope)
+_BODIES: Mapping[str, msgspec.json.Decoder[AgentMessage]] = {
+    name: msgspec.json.Decoder(kind) for name, kind in AGENT_MESSAGES.items()
+}
+
+
 def decode(frame: str) -> AgentMessage:
     """Raises `Closed` for what is not a message of the protocol: the agent has to begin anew."""
     try:
-        envelope = msgspec.json.decode(frame)
-        return msgspec.convert(envelope["body"], AGENT_MESSAGES[envelope["type"]])
+        envelope = _ENVELOPES.decode(frame)
+        return _BODIES[envelope.type].decode(envelope.body)
     except (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError) as error:
         raise Closed(f"not a message of the agent link: {error}") from error
 
