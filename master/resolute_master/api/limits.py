@@ -84,7 +84,7 @@ MAX_LOG_TAIL = 20_000
 
 # -------------------------------------------------------------------------------------------------------------- texts
 
-MAX_LOG_LINES_PER_POST = 50_000
+MAX_LOG_LINES_PER_POST = 20_000
 """Lines of one POST; shippers of the contract send a thousand, or what was written at once."""
 
 MAX_LINE_LENGTH = 64 * 1024

@@ -20,6 +20,7 @@ from resolute_master.api import limits
 from resolute_master.api.admission import Admission, ByteBudget
 from resolute_master.api.app import ROUTES
 from resolute_master.api.connections import Listening, Patience, allow_open_files, runner_of
+from resolute_master.store.base import LogQuery
 from support.api import a_config, an_api
 
 
@@ -331,23 +332,25 @@ async def test_lines_of_a_post_and_lines_from_the_end(tmp_path: Path) -> None:
     async with an_api(tmp_path) as world:
         trial, _, task = await world.started(await world.agent())
 
-        def lines(count: int, text: str = "x\n") -> dict[str, Any]:
-            return {"logs": [{"taskId": trial.task_id, "log": text, "timestamp": "2026-01-01T00:00:00Z"}] * count}
+        async def stored() -> int:
+            return len(await world.context.store.logs(LogQuery(task_ids=(trial.task_id,), sources=("task",))))
+
+        def lines(count: int) -> dict[str, Any]:
+            return {"logs": [{"taskId": trial.task_id, "log": "x\n"}] * count}
 
         most = limits.MAX_LOG_LINES_PER_POST
         text = await world.error("POST", "/api/v1/task/logs", lines(most + 1), status=400, task=task)
-        assert f"{most + 1} lines, over the limit of {most}" in text
-        path = f"/api/v1/trials/{trial.id}/logs?sources=task"
-        assert await world.lines(path) == []
+        assert f"{most + 1} lines, over the limit of {most}" in text and await stored() == 0
         await world.post("/api/v1/task/logs", lines(most), task=task)
-        assert len(await world.lines(path)) == most
-        tail = f"{path}&orderBy=ORDER_BY_DESC&limit="
-        assert len(await world.lines(f"{tail}{limits.MAX_LOG_TAIL}")) == min(most, limits.MAX_LOG_TAIL)
+        assert await stored() == most
+        nothing = f"/api/v1/trials/{trial.id}/logs?sources=nobody"
+        tail = f"{nothing}&orderBy=ORDER_BY_DESC&limit="
+        assert await world.lines(f"{tail}{limits.MAX_LOG_TAIL}") == []
         for limit in (limits.MAX_LOG_TAIL + 1, 0):
             assert f"1 to {limits.MAX_LOG_TAIL}" in await world.error("GET", f"{tail}{limit}", status=400)
         searched = "x" * limits.MAX_SEARCH_LENGTH
-        assert await world.lines(f"{path}&searchText={searched}") == []
-        assert "searchText" in await world.error("GET", f"{path}&searchText={searched}x", status=400)
+        assert await world.lines(f"{nothing}&searchText={searched}") == []
+        assert "searchText" in await world.error("GET", f"{nothing}&searchText={searched}x", status=400)
 
 
 async def test_a_posted_line_that_is_too_long_goes_on_as_the_next(tmp_path: Path) -> None:
