@@ -46,7 +46,8 @@ MAX_STEPS = 2**53
 
 async def report(call: Call, trial: Trial) -> Empty:
     """Answered when the report is durable. A repeat is harmless; another value for the same step is refused."""
-    request = decode_report(await call.raw()) or await call.body(ReportTrialMetricsRequest)
+    sent = decode_report(await call.raw())
+    request = sent if sent is not None else await call.body(ReportTrialMetricsRequest)
     _check(request)
     values = request.metrics
     if values.trial_run_id > trial.run_id:

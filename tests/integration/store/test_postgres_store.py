@@ -204,6 +204,12 @@ async def test_a_batch_with_one_old_line_stores_the_others_in_order(store: Postg
     assert [line.key for line in lines] == ["1", "2", "3", "4"]
 
 
+async def test_an_expression_that_only_python_knows_is_refused_with_the_reason(store: PostgresStore) -> None:
+    await store.append_logs([a_line("1")])
+    with pytest.raises(InvalidInput, match=r"text: PostgreSQL does not understand the regular expression"):
+        await store.logs(LogQuery(task_ids=(TaskId("task"),), text=r"(?P<name>x)", regex=True))
+
+
 async def test_a_newer_run_archives_although_its_earlier_reports_did(store: PostgresStore) -> None:
     """What the copier remembers must not outlive a late report of the older run."""
     await store.append_metrics([a_report(steps, run_id=1) for steps in (1, 2, 3, 4)])

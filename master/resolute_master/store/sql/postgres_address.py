@@ -193,6 +193,10 @@ def in_words(address: PostgresAddress, error: BaseException) -> ResoluteError | 
             f"db.password: {address} refuses the user '{address.user}' ({cause}); "
             "correct db.user and db.password, or the server's pg_hba.conf"
         )
+    if state == "2201B":
+        return InvalidInput(
+            f"text: PostgreSQL does not understand the regular expression ({cause}); write it in its syntax, or search for text"
+        )
     if state == "3D000":
         return StoreBroken(
             f"db.name: there is no database '{address.name}' at {address.host}:{address.port}; "
