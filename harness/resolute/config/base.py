@@ -32,8 +32,9 @@ class ConfigModel(BaseModel):
     keys out of the serialised form while they are null. `dropped` keys are accepted with any value and forgotten.
     """
 
+    # Built when first used: a program that starts reads one of the many configurations, and often none.
     model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False, protected_namespaces=()
+        extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=(), defer_build=True
     )
     hints: ClassVar[Mapping[str, str]] = {}
     omitted_when_null: ClassVar[frozenset[str]] = frozenset()

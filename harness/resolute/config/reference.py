@@ -5,13 +5,17 @@ The document has marked sections; what is between the marks is replaced, the res
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import re
 import sys
+import textwrap
 import types
 import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -48,6 +52,7 @@ def rows_of(model: type[BaseModel]) -> list[Row]:
 
 
 def _rows(model: type[BaseModel], prefix: str, seen: dict[type[BaseModel], str]) -> Iterator[Row]:
+    described = descriptions(model)
     for name, field in model.model_fields.items():
         path = prefix + (field.alias or name)
         inner, place = _models_in(field.annotation)
@@ -55,10 +60,28 @@ def _rows(model: type[BaseModel], prefix: str, seen: dict[type[BaseModel], str])
         known = next((seen[one] for one in inner if one in seen), None)
         if inner and known is not None:
             kind = f"as `{known}`"
-        yield Row(path=path, kind=kind, default=_default(field), description=field.description or "")
+        yield Row(path=path, kind=kind, default=_default(field), description=described.get(name, ""))
         if known is None:
             seen.update(dict.fromkeys(inner, path))
             yield from _inside(inner, path + place + ".", seen)
+
+
+def descriptions(model: type[BaseModel]) -> dict[str, str]:
+    """The text below each field in the source, of the model and those that it extends."""
+    found: dict[str, str] = {}
+    for each in reversed(model.__mro__):
+        if not issubclass(each, BaseModel) or each is BaseModel:
+            continue
+        body = ast.parse(textwrap.dedent(inspect.getsource(each))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for statement, after in pairwise(body.body):
+            match statement, after:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    found[name] = inspect.cleandoc(text)
+    return found
 
 
 def _inside(models: Sequence[type[BaseModel]], prefix: str, seen: dict[type[BaseModel], str]) -> Iterator[Row]:
