@@ -178,7 +178,7 @@ def test_machines_are_taken_out_of_service(det: ReleasedDet, cluster: LiveCluste
     det("agent", "enable", agent)
     det("slot", "disable", agent, "0")
     det("slot", "enable", agent, "0")
-    assert "not found" in det("agent", "disable", "nobody", code=1)
+    assert "not found" in det("agent", "disable", "agent-9", code=1)
     det("experiment", "kill", id_)
     reaches(cluster, id_, "CANCELED")
 
@@ -219,8 +219,8 @@ def test_bad_input_is_told_by_every_command(det: ReleasedDet, context: Path) -> 
         (("experiment", "pause", "999"), "experiment '999' not found"),
         (("trial", "logs", "999"), "trial '999' not found"),
         (("checkpoint", "describe", uuid), f"checkpoint '{uuid}' not found"),
-        (("template", "describe", "nothing"), "template 'nothing' not found"),
-        (("user", "rename", "nobody", "other"), "nobody"),
+        (("template", "describe", "base9"), "template 'base9' not found"),
+        (("user", "rename", "user9", "user8"), "user9"),
         (("task", "logs", f"9.{uuid}"), "not found"),
     ):
         refused = det(*command, code=1)

@@ -42,5 +42,5 @@ def test_training_outside_of_the_cluster_is_seen_and_goes_on(det: ReleasedDet, c
     assert [line for line in listed.splitlines() if "detached" in line and "COMPLETED" not in line] == []
     assert listed.count("detached") == 2
     assert "begins at step 3" in det("trial", "logs", str(trial.id))
-    refused = det("experiment", "kill", str(trial.experiment_id), code=1)
+    refused = det("experiment", "activate", str(trial.experiment_id), code=1)
     assert "stop them where they were started" in refused

@@ -65,17 +65,23 @@ def served() -> set[Key]:
 def callers(evidence: Iterable[Accepted]) -> dict[Key, set[str]]:
     """Who was answered, by call."""
     operations = {e.operation: key_of(e) for e in contract().endpoints if e.operation}
-    plain = [e for e in contract().endpoints if not e.operation]
     found: dict[Key, set[str]] = defaultdict(set)
     for one in evidence:
-        if one.operation:
-            found[operations[one.operation]].add(_named(one.by))
-            continue
-        for endpoint in plain:
-            pattern = re.sub(r"\{[^}]*\}", "[^/]+", endpoint.path)
-            if endpoint.method == one.method and re.fullmatch(pattern, one.path):
-                found[key_of(endpoint)].add(_named(one.by))
+        key = operations[one.operation] if one.operation else _key_at(one.method, one.path)
+        if key is not None:
+            found[key].add(_named(one.by))
     return found
+
+
+def _key_at(method: str, path: str) -> Key | None:
+    """The call that a request was; of several that fit, the one with the fewest free parts."""
+    path = "/" + path.lstrip("/")
+    fitting = [
+        e
+        for e in contract().endpoints
+        if e.method == method and re.fullmatch(re.sub(r"\{[^}]*\}", "[^/]+", e.path), path)
+    ]
+    return key_of(min(fitting, key=lambda e: e.path.count("{"))) if fitting else None
 
 
 def _shape(path: str) -> str:

@@ -18,7 +18,7 @@ RECORDER = COMPAT / "recorder"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """One answer that the released client could read: of an operation, or of a request outside of `/api/v1`."""
+    """One answer that the released client could read: of an operation, or of a request past the bindings."""
 
     by: str
     operation: str = ""

@@ -1,8 +1,8 @@
 """Notes which calls of the released client were answered in a way that it could read. Its own code stays as it is.
 
 Python imports this by itself when the directory is on `PYTHONPATH`. With `RECORD_ACCEPTED=<file>` every function of the client's
-bindings that returned (and every item of a stream that could be decoded), and every request outside of `/api/v1` that was
-answered with 200, is a line of JSON in that file: the operation or the path, and who called.
+bindings that returned (or gave the first item of a stream), and every request past the bindings that was answered with 200, is a
+line of JSON in that file: the operation or the path, and who called.
 """
 
 import functools
@@ -40,11 +40,21 @@ def caller():
     while frame is not None:
         scope = frame.f_globals
         name = scope["__spec__"].name if scope.get("__spec__") else scope.get("__name__", "")
-        local = "<locals>" in frame.f_code.co_qualname or frame.f_code.co_name == "<module>"
-        if name.startswith("determined.") and name != BINDINGS and not local:
-            found = f"{name.removeprefix('determined.')}.{frame.f_code.co_qualname}"
+        called = frame.f_code.co_qualname
+        if name.startswith("determined.") and name != BINDINGS and "<locals>" not in called:
+            found = name.removeprefix("determined.") + ("" if called == "<module>" else f".{called}")
         frame = frame.f_back
     return found or "bindings"
+
+
+def by_bindings():
+    """The call goes through the generated functions, which are noted when they have read the answer."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_globals.get("__name__") == BINDINGS:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def note(**what):
@@ -92,7 +102,7 @@ def watch_sessions(module):
     def noting(self, request, **kwargs):
         answer = send(self, request, **kwargs)
         path = urllib.parse.urlsplit(request.url).path
-        if answer.status_code == 200 and not path.startswith("/api/"):
+        if answer.status_code == 200 and not by_bindings():
             note(method=request.method, path=path)
         return answer
 
