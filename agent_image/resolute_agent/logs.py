@@ -31,8 +31,8 @@ FLUSH_S = 0.25
 
 READ_BYTES = 64 * 1024
 
-PENDING_LINES = LOG_BATCH_LINES
-PENDING_BYTES = 256 * 1024
+PENDING_LINES = 2 * LOG_BATCH_LINES
+PENDING_BYTES = 512 * 1024
 """Of one container so much is kept in memory beyond what was read in one go; the rest stays in its files."""
 
 _BREAK = re.compile(rb"[\r\n]")
@@ -175,6 +175,7 @@ class LogShipper:
         self._in_flight: dict[int, _InFlight] = {}
         self._next_batch = 1
         self._filled = asyncio.Event()
+        self._enough = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
         self._up = asyncio.Event()
@@ -250,8 +251,7 @@ class LogShipper:
         """Close and send batches until cancelled."""
         while True:
             await self._filled.wait()
-            if self._pending_lines < LOG_BATCH_LINES and self._pending_bytes < BATCH_BYTES:
-                await asyncio.sleep(FLUSH_S)
+            await self._company()
             while len(self._in_flight) >= LOG_BATCHES_IN_FLIGHT:
                 self._room.clear()
                 await self._room.wait()
@@ -314,9 +314,24 @@ class LogShipper:
         self._pending_bytes += size
         if lines:
             self._filled.set()
+        self._measure()
         while len(source.pending) >= PENDING_LINES or source.pending_bytes >= PENDING_BYTES:
             source.room.clear()
             await source.room.wait()
+
+    def _measure(self) -> None:
+        if self._pending_lines >= LOG_BATCH_LINES or self._pending_bytes >= BATCH_BYTES:
+            self._enough.set()
+        else:
+            self._enough.clear()
+
+    async def _company(self) -> None:
+        """Until there is a whole batch; at most for `FLUSH_S`."""
+        try:
+            async with asyncio.timeout(FLUSH_S):
+                await self._enough.wait()
+        except TimeoutError:
+            pass
 
     def _take(self, source: _Source, count: int, size: int | None = None) -> list[_Pending]:
         """At most so many of its oldest lines, until they have `size` bytes."""
@@ -331,6 +346,7 @@ class LogShipper:
         source.room.set()
         if not self._pending_lines:
             self._filled.clear()
+        self._measure()
         return taken
 
     def _close_batch(self) -> None:
