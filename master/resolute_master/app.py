@@ -22,7 +22,7 @@ from resolute.config.pools import ResourcePool
 from resolute.config.providers import LocalProvider
 from resolute.errors import InvalidInput, Unavailable
 from resolute.ids import IdSource
-from resolute_master import bootstrap
+from resolute_master import bootstrap, garbage
 from resolute_master.agents.container_spec import SpecRenderer, container_defaults, task_user
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
 from resolute_master.agents.websocket import add_agent_link
@@ -256,6 +256,7 @@ async def _serving(
         services += observation.services()
         context = _context(settings, store, engine, reporting, identity, tokens, passwords, observation)
         doors.open(context, hub)
+        garbage.begin()
         stack.push_async_callback(doors.close)
         stack.push_async_callback(hub.close)
         removal = CheckpointRemoval(engine, store, cluster_id=identity.cluster_id)

@@ -7,7 +7,7 @@ import gc
 import weakref
 from dataclasses import dataclass
 
-from resolute_master.garbage import look_at_everything, survivors_set_aside
+from resolute_master.garbage import begin, look_at_everything, survivors_set_aside
 
 
 @dataclass(eq=False)
@@ -50,3 +50,15 @@ async def test_what_died_late_is_found_when_everything_is_looked_at() -> None:
         await asyncio.wait_for(found.wait(), 10)
         looking.cancel()
         assert not watch.alive
+
+
+def test_nothing_is_collected_until_the_start_is_over() -> None:
+    with survivors_set_aside():
+        assert not gc.isenabled()
+        loaded = [a_knot() for _ in range(10)]
+        begin()
+        assert gc.isenabled() and gc.get_freeze_count() > len(loaded)
+        count = gc.get_freeze_count()
+        begin()
+        assert gc.get_freeze_count() <= count, "it begins once"
+    assert gc.isenabled() and gc.get_freeze_count() == 0
