@@ -105,9 +105,9 @@ class ProcessRuntime:
             roots = await probe_private_roots(directory, starter)
         return cls(directory, roots, keep=keep, starter=starter)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End what starts containers; they go on. A later start brings it back."""
-        self._starter.close()
+        await asyncio.to_thread(self._starter.close)
 
     # ---------------------------------------------------------------------------------------------------------- start
 

@@ -93,7 +93,7 @@ async def test_the_forkserver_ends_with_its_runtime_and_tasks_go_on(tmp_path: Pa
     runtime = await ProcessRuntime.open(tmp_path / "containers", private_root=False)
     await runtime.start(a_container("run 600s"), a_context())
     assert len(forkservers()) == 1
-    runtime.close()
+    await runtime.close()
     assert forkservers() == []
     assert living_task(tmp_path / "containers" / "c1")
     await runtime.kill("c1", 0.0)
