@@ -44,6 +44,11 @@ STARTS_A_CYCLE = 50
 each, and everybody waits for it. What is left is placed by the cycles that follow at once."""
 
 
+DUE_A_CYCLE = 20
+"""Deadlines that one cycle lets expire at most: when a network fails, a thousand agents are given up at one moment, with everything
+that ran on them."""
+
+
 class RuleFault(ResoluteError):
     """The rules have a bug that this command meets. Nothing of it was kept, so the master goes on for everybody else."""
 
@@ -134,7 +139,7 @@ class Cycle:
         return reply
 
     def _expire(self) -> None:
-        for kind, key in self._memory.take_due(self._now):
+        for kind, key in self._memory.take_due(self._now, DUE_A_CYCLE):
             entity = self._step.get(KINDS[kind], key)
             due = None if entity is None else deadlines.deadline(entity, self._memory.pools)
             if entity is not None and due is not None and due <= self._now:

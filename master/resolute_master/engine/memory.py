@@ -105,10 +105,13 @@ class Memory:
             self._deadlines = [(due, kind, str(key), key) for (kind, key), due in self._due.items()]
             heapq.heapify(self._deadlines)
 
-    def take_due(self, now: datetime) -> tuple[tuple[str, EntityKey], ...]:
-        """(kind, key) of what may be due, each once, in order; the caller checks that it still is."""
+    def take_due(self, now: datetime, limit: int) -> tuple[tuple[str, EntityKey], ...]:
+        """(kind, key) of what may be due, each once, in order; the caller checks that it still is.
+
+        The first `limit`; what is left is due at once in the next cycle.
+        """
         found: list[tuple[str, EntityKey]] = []
-        while self._deadlines and self._deadlines[0][0] <= now:
+        while self._deadlines and self._deadlines[0][0] <= now and len(found) < limit:
             due, kind, _, key = heapq.heappop(self._deadlines)
             if self._due.get((kind, key)) == due:
                 del self._due[(kind, key)]

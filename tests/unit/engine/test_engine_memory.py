@@ -23,6 +23,8 @@ from resolute_master.domain.commands import (
     CancelExperiment,
     CreateExperiment,
     DeleteExperiment,
+    LoseAgentLink,
+    Reconsider,
     RecordReports,
     ReportCheckpoint,
     ReportProgress,
@@ -35,6 +37,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
 from resolute_master.engine.checkpoint_files import CheckpointRemoval
+from resolute_master.engine.cycle import DUE_A_CYCLE
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.journal import decode_commands, encode_commands
 from resolute_master.engine.memory import STALE_DEADLINES, Memory
@@ -167,16 +170,16 @@ def upserted(memory: Memory, *agents: Agent) -> None:
 def test_a_deadline_that_was_put_off_or_lifted_is_not_due() -> None:
     memory = a_memory(an_agent(disconnected_at=T0))
     upserted(memory, an_agent(disconnected_at=at(100)))
-    assert memory.take_due(at(60)) == ()
+    assert memory.take_due(at(60), 10) == ()
     upserted(memory, an_agent())
-    assert memory.take_due(at(10_000)) == ()
+    assert memory.take_due(at(10_000), 10) == ()
 
 
 def test_a_deadline_is_due_once() -> None:
     memory = a_memory(an_agent(disconnected_at=T0))
     upserted(memory, replace(an_agent(disconnected_at=T0), address="10.0.0.2"))
-    assert memory.take_due(at(60)) == (("agent", AgentId("agent-1")),)
-    assert memory.take_due(at(60)) == ()
+    assert memory.take_due(at(60), 10) == (("agent", AgentId("agent-1")),)
+    assert memory.take_due(at(60), 10) == ()
 
 
 def test_deadlines_that_keep_moving_do_not_fill_the_memory() -> None:
@@ -184,7 +187,7 @@ def test_deadlines_that_keep_moving_do_not_fill_the_memory() -> None:
     for second in range(10 * STALE_DEADLINES):
         upserted(memory, an_agent(disconnected_at=at(second)))
     assert len(memory._deadlines) <= STALE_DEADLINES + 3
-    assert memory.take_due(at(100_000)) == (("agent", AgentId("agent-1")),)
+    assert memory.take_due(at(100_000), 10) == (("agent", AgentId("agent-1")),)
 
 
 # ------------------------------------------------------------------------------------------------------------ faults
@@ -277,3 +280,30 @@ async def test_a_removal_that_is_ordered_twice_is_done_once_and_never_asked_for_
     assert not (tmp_path / "c1").exists()
     assert await store.experiment(id_) is None
     assert caplog.text == ""
+
+
+async def test_a_thousand_deadlines_at_one_moment_are_met_over_several_cycles_and_replay() -> None:
+    """The network fails: every agent is given up at the same moment, with what ran on it."""
+    store, clock = MemoryStore(), FixedClock(T0)
+    lost: list[int] = []
+    count = 2 * DUE_A_CYCLE + 5
+    async with running(an_engine(store, clock=clock)) as engine:
+        owner = await a_user(engine)
+        agents = [AgentByHand(engine, f"agent-{n:03}", slots=1) for n in range(count)]
+        await asyncio.gather(*(agent.register() for agent in agents))
+        await asyncio.gather(*(an_experiment(engine, owner) for _ in agents))
+        await engine.submit(Reconsider())
+        for agent in agents:
+            await engine.submit(LoseAgentLink(agent=agent.id, incarnation=agent.incarnation))
+        engine.on_commit(lambda change: lost.append(sum(kind == "agent" for kind, _ in change.deletes)))
+        clock.advance(3600.0)
+        with engine.watch("", "") as watch:
+            await engine.submit(Reconsider())
+            while engine.state.all(Agent):
+                assert await watch.changed(10.0)
+        waiting = [a for a in engine.state.all(Allocation) if a.assigned_at is None]
+        assert len(waiting) == count, "all that ran asks for slots again"
+    assert [n for n in lost if n] == [DUE_A_CYCLE, DUE_A_CYCLE, 5]
+    snapshots = await store.snapshots()
+    found = await replay(snapshots[0], store.journal(snapshots[0].sequence), POOLS)
+    assert found.divergence is None and found.cycles == engine.memory.sequence
