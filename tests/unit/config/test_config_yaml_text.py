@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from resolute.config import load_yaml
-from resolute.config.yaml_text import MAX_DEPTH, as_json
+from resolute.config.yaml_text import MAX_DEPTH, _FastLoader, _Loader, as_json
 from resolute.errors import InvalidInput
 
 
@@ -111,3 +116,33 @@ def test_characters_that_json_escapes_in_halves_become_whole() -> None:
         load_yaml('{"a": "\\ud83d"}')
     with pytest.raises(InvalidInput, match=r"<config>\.a: must not contain the character NUL"):
         load_yaml('{"a": "x\\0"}')
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(JSON, st.booleans())
+def test_both_parsers_read_the_same(value: object, flow: bool) -> None:
+    text = yaml.safe_dump(value, default_flow_style=flow, allow_unicode=True)
+
+    def read(loader: Any) -> object:
+        try:
+            return yaml.load(text, Loader=loader)
+        except yaml.YAMLError as error:
+            return type(error)
+
+    assert read(_FastLoader) == read(_Loader)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "- " * 100_000, "{a: " * 50_000, "? " * 100_000])
+def test_no_text_ends_the_process(text: str) -> None:
+    with pytest.raises(InvalidInput, match="nested too deeply"):
+        load_yaml(text)
