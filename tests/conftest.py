@@ -19,6 +19,7 @@ import pytest
 
 from support.docker import DockerEngine, docker_engine, engine_installed
 from support.docker_registry import registry_installed
+from support.new_db import NewDb
 from support.postgres import PostgresServer, find_programs, postgres_server
 
 COMPAT_PYTHON = Path(__file__).resolve().parent.parent / ".venv-compat" / "bin" / "python"
@@ -95,3 +96,12 @@ def docker() -> Iterator[DockerEngine]:
     """An own container engine with the test images; ended with the test run."""
     with docker_engine() as engine:
         yield engine
+
+
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.needs("postgres"))])
+def new_db(request: pytest.FixtureRequest) -> NewDb:
+    """Where a live cluster keeps its state, a new place each time: `live_cluster(directory, **new_db())`."""
+    if request.param == "sqlite":
+        return dict
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return lambda: {"db": server.db_config(server.new_database())}

@@ -14,16 +14,17 @@ import yaml
 
 from support.det import Det
 from support.live import PASSWORD, LiveCluster, live_cluster, until
+from support.new_db import NewDb
 
 PERSON = {"DET_USER": "determined", "DET_PASS": PASSWORD}
 ADMIN = {"DET_USER": "admin", "DET_PASS": PASSWORD}
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator[LiveCluster]:
     """One machine that stays."""
     provider = {"type": "local", "slots_per_instance": 1, "min_instances": 1, "max_instances": 1, "price_per_hour": 2}
-    with live_cluster(tmp_path_factory.mktemp("cli"), pool={"provider": provider}) as running:
+    with live_cluster(tmp_path_factory.mktemp("cli"), pool={"provider": provider}, **new_db()) as running:
         yield running
     assert running.left_over() == []
 

@@ -17,6 +17,7 @@ from resolute.testing.diary import read_diary
 from resolute.wire.rest.extensions import Instance
 from support.diary_checker import check
 from support.live import LiveCluster, gone, live_cluster, record_of, until
+from support.new_db import NewDb
 
 DEAD_MASTER = "http://127.0.0.1:9"
 
@@ -163,10 +164,10 @@ def launched_machines(cluster: LiveCluster) -> dict[str, str]:
 
 @pytest.mark.parametrize("moment", ["instance.json", "host.json"], ids=["created", "booting"])
 def test_a_master_killed_during_a_launch_finds_every_machine_and_launches_none_twice(
-    tmp_path: Path, moment: str
+    tmp_path: Path, moment: str, new_db: NewDb
 ) -> None:
     """Killed as soon as the first machine of two is there, or boots, and its launch is not confirmed."""
-    with live_cluster(tmp_path, pool={"provider": local(boot_delay="1s")}) as cluster:
+    with live_cluster(tmp_path, pool={"provider": local(boot_delay="1s")}, **new_db()) as cluster:
         experiment = submit(cluster, "default", "report 20 every 0.02s", "checkpoint every 5", slots=2)
         directory = cluster.pool_root / "instances"
         until("a launch is on its way", lambda: any(directory.glob(f"*/{moment}")), every_s=0.001)

@@ -9,6 +9,7 @@ from typing import Any
 from resolute.testing.diary import read_diary
 from support.diary_checker import check
 from support.live import gone, kill_pid, live_cluster, record_of, until
+from support.new_db import NewDb
 
 STEPS = 60
 CHECKPOINT_EVERY = 5
@@ -42,8 +43,8 @@ def killed_rank_takes_the_other_along(diary: Path, *, run: int, rank: int) -> No
     assert time.monotonic() - killed_at < PEER_ENDS_WITHIN_S
 
 
-def test_a_gang_on_two_machines_stands_and_falls_together(tmp_path: Path) -> None:
-    with live_cluster(tmp_path) as cluster:
+def test_a_gang_on_two_machines_stands_and_falls_together(tmp_path: Path, new_db: NewDb) -> None:
+    with live_cluster(tmp_path, **new_db()) as cluster:
         diary = cluster.diary
         script = [f"report {STEPS} every 0.05s", f"checkpoint every {CHECKPOINT_EVERY}"]
         experiment = cluster.submit(

@@ -14,6 +14,7 @@ from resolute.testing.diary import read_diary
 from resolute.wire.rest.extensions import GetLedgerResponse, Instance, LedgerRow, TrialAllocation
 from support.diary_checker import TrialRecord, check
 from support.live import LiveCluster, live_cluster, record_of, until
+from support.new_db import NewDb
 
 STEPS = 140
 CHECKPOINT_EVERY = 15
@@ -48,7 +49,7 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def story(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator[Story]:
     provider = {
         "type": "local",
         "slots_per_instance": 1,
@@ -58,7 +59,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         "interruptions": INTERRUPTIONS,
     }
     pool = {"provider": provider, "agent_reconnect_wait": "2s"}
-    with live_cluster(tmp_path_factory.mktemp("interruption"), pool=pool) as cluster:
+    with live_cluster(tmp_path_factory.mktemp("interruption"), pool=pool, **new_db()) as cluster:
         script = [f"report {STEPS} every 0.05s", f"checkpoint every {CHECKPOINT_EVERY}"]
         experiment = cluster.submit({"script": script, "diary": f"{cluster.diary}/"}, max_restarts=0)
         assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"

@@ -19,6 +19,7 @@ from campaign.strikes import Kind
 from resolute.testing.diary import read_diary
 from support.diary_checker import check
 from support.live import kill, live_cluster, record_of, until
+from support.new_db import NewDb
 from support.postgres import PostgresServer, postgres_server
 
 SEED = 20260101
@@ -50,9 +51,11 @@ def test_nothing_is_lost_nothing_runs_twice_and_nothing_is_left(
     assert found.seen["machines"] > 0 and found.seen["saves in diaries"] > 0 and found.seen["log lines"] > 0
 
 
-def test_running_tasks_survive_a_master_restart_and_an_agent_restart(tmp_path: Path) -> None:
-    with live_cluster(tmp_path) as cluster:
-        script = ["report 60 every 0.03s", "checkpoint every 5"]
+def test_running_tasks_survive_a_master_restart_and_an_agent_restart(tmp_path: Path, new_db: NewDb) -> None:
+    with live_cluster(tmp_path, **new_db()) as cluster:
+        # Long enough that it is at work still when the agent is back, on a slow machine too.
+        steps = 200
+        script = [f"report {steps} every 0.05s", "checkpoint every 20"]
         experiment = cluster.submit({"script": script, "diary": "/determined_shared_fs/diary/"}, max_restarts=0)
         (task,) = until("the task runs", lambda: cluster.tasks() or None)
         until("it makes steps", lambda: len(read_diary(cluster.storage / "diary")) > 5)
@@ -64,5 +67,5 @@ def test_running_tasks_survive_a_master_restart_and_an_agent_restart(tmp_path: P
         assert psutil.pid_exists(task.pid)
         assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
         assert {entry["trial_run_id"] for entry in read_diary(cluster.storage / "diary")} == {1}
-        assert check(read_diary(cluster.storage / "diary"), [record_of(experiment, steps=60)]) == []
+        assert check(read_diary(cluster.storage / "diary"), [record_of(experiment, steps=steps)]) == []
     assert cluster.left_over() == []
