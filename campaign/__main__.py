@@ -29,13 +29,18 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=20260101, help="of the order of the kills (default: %(default)s)")
     parser.add_argument("--kills", type=int, default=250, help="of each kind, over all stores (default: %(default)s)")
     parser.add_argument("--store", default=",".join(STORES), help="sqlite, postgres or both (default: %(default)s)")
-    parser.add_argument("--folder", type=Path, help="where everything lies; kept (default: a new one, kept on failure)")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="a new one, in which everything lies; kept (default: a temporary one, kept on failure)",
+    )
     given = parser.parse_args(arguments)
     stores = given.store.split(",")
     if unknown := sorted(set(stores) - set(STORES)):
         parser.error(f"--store: {', '.join(unknown)} is none of {', '.join(STORES)}")
     folder = Path(given.folder or tempfile.mkdtemp(prefix="resolute-campaign-")).resolve()
     began = time.monotonic()
+    print(f"everything lies in {folder}", flush=True)
     killed: list[Strike] = []
     good = True
     for number, store in enumerate(stores):
@@ -50,8 +55,6 @@ def main(arguments: Sequence[str]) -> int:
     )
     if good and given.folder is None:
         shutil.rmtree(folder, ignore_errors=True)
-    else:
-        print(f"everything it left is in {folder}")
     return 0 if good else 1
 
 
