@@ -91,6 +91,7 @@ class Load:
         )
 
 
+STALLS = "resolute_event_loop_stalls_total"
 STALL_IN_LOG = re.compile(r"(stood still for (\d+) ms)(.*?)(?=^\d{4}-\d\d-\d\dT|\Z)", re.DOTALL | re.MULTILINE)
 FRAME_IN_LOG = re.compile(r'File "[^"]*?(\w+)\.py", line (\d+), in (\w+)')
 
@@ -191,6 +192,15 @@ class Cluster:
         _until("the slots are full", lambda: self.status().get("tasks", 0) >= wanted)
         return time.monotonic() - begun
 
+    def exported(self) -> dict[str, float]:
+        """What the master itself exports, without labels; empty while it is away."""
+        try:
+            headers = {"Authorization": f"Bearer {self._token()}"}
+            text = httpx.get(f"{self.url}/metrics", headers=headers, timeout=60).raise_for_status().text
+        except httpx.HTTPError:
+            return {}
+        return {name: float(value) for name, value in re.findall(r"^(\w+) (\S+)$", text, re.MULTILINE)}
+
     def meter(self, since: float, until: float) -> list[dict[str, Any]]:
         time.sleep(1.0)  # the meter writes a few times a second
         lines = (json.loads(line) for line in self.meter_file.read_text().splitlines())
@@ -268,6 +278,10 @@ class Phase:
     """Late ticks of more than `STALL_S`: how late, and what of it was computed by the loop's own thread."""
     collections_ms: tuple[float, ...]
     """Full garbage collections."""
+    said: str
+    """What the phase itself has to tell."""
+    exported_stalls: int
+    """As the master counted them."""
     log: str
     """What the master's log says of them."""
     memory_mib: tuple[float, ...]
@@ -275,7 +289,7 @@ class Phase:
     """Of one core."""
 
     @classmethod
-    def of(cls, name: str, lines: list[dict[str, Any]], log: str) -> Phase:
+    def of(cls, name: str, lines: list[dict[str, Any]], said: str, exported_stalls: int, log: str) -> Phase:
         cycles = [line["cycle"] for line in lines if "cycle" in line]
         beats = [line for line in lines if "cpu_s" in line]
         seconds = lines[-1]["at"] - lines[0]["at"]
@@ -288,6 +302,8 @@ class Phase:
             commands=sum(n for n, *_ in cycles),
             stalls=tuple((line["stall"], line["own_s"]) for line in lines if line.get("stall", 0) > STALL_S),
             collections_ms=tuple(1e3 * line["gc"] for line in lines if "gc" in line),
+            said=said,
+            exported_stalls=exported_stalls,
             log=log,
             memory_mib=tuple(line["rss"] / 2**20 for line in beats),
             cpu=(beats[-1]["cpu_s"] - beats[0]["cpu_s"]) / (beats[-1]["at"] - beats[0]["at"]),
@@ -302,7 +318,8 @@ class Phase:
             f"  blocking ms {_spread(self.busy_ms)}",
             f"  full garbage collections: {len(self.collections_ms)}; ms {_spread(self.collections_ms)}",
             f"  memory MiB  first {self.memory_mib[0]:.0f}  most {max(self.memory_mib):.0f}  last {self.memory_mib[-1]:.0f}",
-            f"  stalls of more than {1e3 * STALL_S:.0f} ms: {len(self.stalls)}; ms late (and computing): {self._worst()}",
+            f"  stalls of more than {1e3 * STALL_S:.0f} ms: {len(self.stalls)}, {self.exported_stalls} exported; "
+            f"ms late (and computing): {self._worst()}",
             *(f"    {where}" for where in self._places()),
         ]
         return "\n".join(lines)
@@ -331,10 +348,14 @@ class Campaign:
         self.phases: dict[str, Phase] = {}
 
     def phase(self, name: str, work: Callable[[], str]) -> None:
-        begun, log = time.monotonic(), self._cluster.directory / "master.log"
-        size = log.stat().st_size if log.exists() else 0
+        log = self._cluster.directory / "master.log"
+        before = self._cluster.exported().get(STALLS, 0.0)
+        begun, size = time.monotonic(), log.stat().st_size if log.exists() else 0
         said = work()
-        found = Phase.of(name, self._cluster.meter(begun, time.monotonic()), log.read_text()[size:])
+        ended, text = time.monotonic(), log.read_text()[size:]
+        after = self._cluster.exported().get(STALLS, 0.0)
+        stalls = int(after - before if after >= before else after)  # it begins anew with the process
+        found = Phase.of(name, self._cluster.meter(begun, ended), said, stalls, text)
         self.phases[name] = found
         print(f"{found.text()}\n  {said}\n", flush=True)
 
@@ -418,18 +439,18 @@ def measure(load: Load, directory: Path, wanted: set[str]) -> dict[str, Phase]:
 
 
 def rows(load: Load, phases: dict[str, Phase]) -> list[Row]:
+    """Of steady work with targets; of the rest how long the longest stall and the slowest cycles were."""
     steady = phases["steady"]
-    stall = 1e3 * max((late for late, *_ in steady.stalls), default=0.0)
+    stall = 1e3 * max((late for late, _ in steady.stalls), default=0.0)
     memory = max(max(phase.memory_mib) for phase in phases.values())
-    cycle = percentile(steady.cycles_ms, 99)
-    return [
+    found = [
         Row(
-            name="cycle, p99",
+            name="cycle of the engine, p99",
             subject=Spread.of(steady.cycles_ms, "ms"),
-            result=cycle,
+            result=percentile(steady.cycles_ms, 99),
             unit="ms",
             target=Target(at_most=CYCLE_TARGET_MS),
-            notes=load.text(),
+            notes=f"{len(steady.cycles_ms)} cycles, {steady.commands / steady.seconds:.0f} commands a second",
         ),
         Row(
             name="longest stall of the event loop",
@@ -437,7 +458,7 @@ def rows(load: Load, phases: dict[str, Phase]) -> list[Row]:
             result=stall,
             unit="ms",
             target=Target(at_most=1e3 * STALL_S),
-            notes=f"{len(steady.stalls)} over {1e3 * STALL_S:.0f} ms in {steady.seconds:.0f} s",
+            notes=f"{steady.exported_stalls} exported by the master in {steady.seconds:.0f} s",
         ),
         Row(
             name="memory of the master",
@@ -447,7 +468,21 @@ def rows(load: Load, phases: dict[str, Phase]) -> list[Row]:
             target=Target(at_most=MEMORY_TARGET_MIB),
             notes="the most of all phases",
         ),
+        Row(name="processor of the master", subject=Spread.one(100 * steady.cpu, "% of a core"), notes=load.text()),
     ]
+    others = (phase for name, phase in phases.items() if name != "steady")
+    return found + [_beside(phase) for phase in others]
+
+
+def _beside(phase: Phase) -> Row:
+    worst = 1e3 * max((late for late, _ in phase.stalls), default=0.0)
+    return Row(
+        name=f"{phase.name}: cycle",
+        subject=Spread.of(phase.cycles_ms, "ms"),
+        result=percentile(phase.cycles_ms, 99),
+        unit="ms at p99",
+        notes=f"{phase.said}; longest stall {worst:.0f} ms",
+    )
 
 
 def main() -> list[Row]:
