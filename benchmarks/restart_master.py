@@ -6,7 +6,12 @@ One line of JSON for the first commit of the process, for the first that placed 
 connected than before. Times are those of CLOCK_MONOTONIC: another process knows when it started this one.
 """
 
+# ruff: noqa: E402
 from __future__ import annotations
+
+import gc
+
+gc.disable()  # as `resolute_master.__main__` does
 
 import json
 import os

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--folder",
         type=Path,
-        help="a new one, in which everything lies; kept (default: a temporary one, kept on failure)",
+        help="a new one, which is kept (default: a temporary one, kept on failure)",
     )
     given = parser.parse_args(arguments)
     stores = given.store.split(",")
