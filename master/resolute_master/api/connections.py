@@ -118,10 +118,10 @@ class _Connection(asyncio.Protocol):
         self._transport = transport
         self._inner.connection_made(transport)
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         self._open.discard(self)
         transport, self._transport = self._transport, None
-        self._inner.connection_lost(error)
+        self._inner.connection_lost(exc)
         if hasattr(transport, "_read_ready_cb"):
             # asyncio's transport refers to itself by a bound method. Untied, its last reference frees it: garbage collection
             # does not look at what is old (`resolute_master.garbage`), and each connection of a cluster grows old.
