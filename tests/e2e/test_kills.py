@@ -24,8 +24,8 @@ from support.postgres import PostgresServer, postgres_server
 
 SEED = 20260101
 KILLS = {
-    "sqlite": {Kind.MASTER: 8, Kind.AGENT: 8, Kind.TASK: 8, Kind.MACHINE: 6},
-    "postgres": {Kind.MASTER: 5, Kind.AGENT: 5, Kind.TASK: 5, Kind.MACHINE: 5, Kind.DATABASE: 10},
+    "sqlite": {Kind.MASTER: 6, Kind.AGENT: 5, Kind.TASK: 5, Kind.MACHINE: 4},
+    "postgres": {Kind.MASTER: 4, Kind.AGENT: 4, Kind.TASK: 4, Kind.MACHINE: 4, Kind.DATABASE: 8},
 }
 
 
