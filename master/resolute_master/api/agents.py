@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from aiohttp import web
+
 from resolute.errors import NotFound
 from resolute.wire.rest.agents import Agent as WireAgent
 from resolute.wire.rest.agents import (
@@ -22,7 +24,7 @@ from resolute.wire.rest.agents import (
 from resolute.wire.rest.agents import Slot as WireSlot
 from resolute.wire.rest.enums import AgentSortBy, OrderBy
 from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, Route, nothing
+from resolute_master.api.call import Call, Route, nothing, rendered
 from resolute_master.api.context import ApiContext
 from resolute_master.api.finders import agent_at, find_agent
 from resolute_master.api.paging import page_of
@@ -36,16 +38,21 @@ def show_agent(api: ApiContext, agent: Agent) -> WireAgent:
     return render_agent(agent, api.engine.state.find(Allocation, "allocations_on_agent", agent.id))
 
 
-async def list_agents(call: Call, _: None) -> GetAgentsResponse:
-    query = call.query(GetAgentsQuery)
-    agents = list(call.api.engine.state.all(Agent))
+async def list_agents(call: Call, _: None) -> web.Response:
+    query, state = call.query(GetAgentsQuery), call.api.engine.state
+    agents = list(state.all(Agent))
     if query.sort_by is AgentSortBy.TIME:
         agents.sort(key=lambda agent: (agent.registered_at, agent.id))
     if query.order_by is OrderBy.DESC:
         agents.reverse()
     rows, pages = page_of(agents, offset=query.offset, limit=query.limit)
-    shown = tuple(_without(show_agent(call.api, agent), query) for agent in rows)
-    return GetAgentsResponse(agents=shown, pagination=pages)
+    found = [(agent, state.find(Allocation, "allocations_on_agent", agent.id)) for agent in rows]
+
+    def show() -> GetAgentsResponse:
+        shown = tuple(_without(render_agent(agent, allocations), query) for agent, allocations in found)
+        return GetAgentsResponse(agents=shown, pagination=pages)
+
+    return await rendered(show)
 
 
 def _without(agent: WireAgent, query: GetAgentsQuery) -> WireAgent:

@@ -144,6 +144,11 @@ def json_response(message: object) -> web.Response:
     return web.Response(body=msgspec.json.encode(to_wire(message)), content_type="application/json")
 
 
+async def rendered(make: Callable[[], object]) -> web.Response:
+    """Made and rendered in a thread: for lists of all that a large cluster has. `make` reads only values that never change."""
+    return await asyncio.to_thread(lambda: json_response(make()))
+
+
 async def large_response(message: object) -> web.Response:
     """The same, rendered in a thread: for answers that may hold a whole archive."""
     return await asyncio.to_thread(json_response, message)

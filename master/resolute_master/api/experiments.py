@@ -54,10 +54,11 @@ COUNTS_ONLY = -2
 
 async def get_experiment(call: Call, experiment: Experiment) -> GetExperimentResponse:
     shown = await show_experiment(call.api, experiment)
-    return GetExperimentResponse(experiment=shown, config=shown.config, job_summary=job_summary(call.api, experiment))
+    summary = await job_summary(call.api, experiment)
+    return GetExperimentResponse(experiment=shown, config=shown.config, job_summary=summary)
 
 
-async def list_experiments(call: Call, _: None) -> GetExperimentsResponse:
+async def list_experiments(call: Call, _: None) -> GetExperimentsResponse | web.Response:
     asked = call.query(GetExperimentsQuery)
     query = await _experiment_query(call, asked)
     if query is None:
@@ -66,10 +67,8 @@ async def list_experiments(call: Call, _: None) -> GetExperimentsResponse:
         )
     page = await call.api.store.page_experiments(query)
     rows = await show_experiments(call.api, page.rows)
-    return GetExperimentsResponse(
-        experiments=rows,
-        pagination=pagination(start=page.offset, count=len(rows), total=page.total, limit=asked.limit),
-    )
+    pages = pagination(start=page.offset, count=len(rows), total=page.total, limit=asked.limit)
+    return await large_response(GetExperimentsResponse(experiments=rows, pagination=pages))
 
 
 async def _experiment_query(call: Call, asked: GetExperimentsQuery) -> ExperimentQuery | None:

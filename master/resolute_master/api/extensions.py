@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from aiohttp import web
+
 from resolute.errors import InvalidInput, NotFound
 from resolute.wire.rest.extensions import (
     Decision,
@@ -15,10 +17,11 @@ from resolute.wire.rest.extensions import (
     TrialAllocation,
 )
 from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, Route, nothing
+from resolute_master.api.call import Call, Route, nothing, rendered
 from resolute_master.api.finders import trial_at
 from resolute_master.api.ledger import marks_of
 from resolute_master.api.render.states import task_state
+from resolute_master.domain import change
 from resolute_master.domain import instance as domain
 from resolute_master.domain.agent import MachineNotice
 from resolute_master.domain.allocation import Allocation
@@ -82,14 +85,16 @@ def _notice(value: MachineNotice | None) -> PreemptionNotice | None:
 # ------------------------------------------------------------------------------------------------------- decisions
 
 
-async def list_decisions(call: Call, _: None) -> GetDecisionsResponse:
+async def list_decisions(call: Call, _: None) -> web.Response:
     limit = call.query(GetDecisionsQuery).limit
     if limit < 0:
         raise InvalidInput(f"limit: {limit} must not be negative; 0 is all that are remembered")
     found = await call.api.store.decisions(min(limit or MAX_DECISIONS, MAX_DECISIONS))
-    return GetDecisionsResponse(
-        decisions=tuple(Decision(at=d.at, pool=d.pool, kind=d.kind, subject=d.subject, reason=d.reason) for d in found)
-    )
+    return await rendered(lambda: GetDecisionsResponse(decisions=tuple(_decision(one) for one in found)))
+
+
+def _decision(value: change.Decision) -> Decision:
+    return Decision(at=value.at, pool=value.pool, kind=value.kind, subject=value.subject, reason=value.reason)
 
 
 async def _job(call: Call) -> Job:

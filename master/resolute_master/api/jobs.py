@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from resolute.errors import InvalidInput, ResoluteError
@@ -24,13 +26,14 @@ from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, nothing
 from resolute_master.api.context import ApiContext
 from resolute_master.api.paging import page_of
-from resolute_master.api.queue import queue_stats, standings, summary_of
+from resolute_master.api.queue import queue_stats, summary_of
 from resolute_master.domain.commands import UpdateJob
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import JobId, PoolName
+from resolute_master.domain.ids import ExperimentId, JobId, PoolName, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.user import User
-from resolute_master.scheduler.job_states import JobStanding
+from resolute_master.scheduler.job_states import JobStanding, job_states
+from resolute_master.scheduler.snapshot import PoolSnapshot
 
 DEFAULT_PAGE = 100
 
@@ -41,39 +44,67 @@ def _pool_names(api: ApiContext, asked: str | None) -> tuple[PoolName, ...]:
     return (PoolName(api.config.pool(asked).pool_name),)
 
 
-def _is_listed(api: ApiContext, job: Job, standing: JobStanding | None) -> bool:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What the list is made from, as it was at one moment: in another thread, for it looks at every job."""
+
+    snapshots: Mapping[PoolName, PoolSnapshot]
+    jobs: Sequence[Job]
+    experiments: Sequence[Experiment]
+    users: Mapping[UserId, User]
+
+
+async def _queue(call: Call) -> tuple[tuple[WireJob, ...], Pagination]:
+    """By jobs ahead, then id."""
+    query, engine = call.query(GetJobsQuery), call.api.engine
+    if query.limit < 0:
+        raise InvalidInput(f"limit: {query.limit} must not be negative; 0 is {DEFAULT_PAGE}")
+    seen = _Seen(
+        snapshots={pool: engine.snapshot(pool) for pool in _pool_names(call.api, query.resource_pool)},
+        jobs=engine.state.listed(Job),
+        experiments=engine.state.listed(Experiment),
+        users={user.id: user for user in engine.state.listed(User)},
+    )
+    return await asyncio.to_thread(_page, seen, query)
+
+
+def _page(seen: _Seen, query: GetJobsQuery) -> tuple[tuple[WireJob, ...], Pagination]:
+    experiments = {experiment.id: experiment for experiment in seen.experiments}
+    standings = {pool: job_states(snapshot) for pool, snapshot in seen.snapshots.items()}
+    wanted = [state for state in query.states if state is not JobState.UNSPECIFIED]
+    rows: list[tuple[Job, JobStanding | None]] = []
+    for job in seen.jobs:
+        if job.pool not in standings:
+            continue
+        standing = standings[job.pool].get(job.id)
+        experiment = experiments.get(job.experiment_id) if job.experiment_id is not None else None
+        if _is_listed(job, standing, experiment) and (not wanted or summary_of(standing).state in wanted):
+            rows.append((job, standing))
+    rows.sort(key=_place, reverse=query.order_by is OrderBy.DESC)
+    found, pages = page_of(rows, offset=query.offset, limit=query.limit or DEFAULT_PAGE)
+    return tuple(_show(job, standing, seen.users, experiments) for job, standing in found), pages
+
+
+def _is_listed(job: Job, standing: JobStanding | None, experiment: Experiment | None) -> bool:
     """Paused experiments are no part of the queue."""
     if job.ended:
         return False
-    experiment = api.engine.state.get(Experiment, job.experiment_id) if job.experiment_id is not None else None
     return standing is not None or (experiment is not None and experiment.state is ExperimentState.ACTIVE)
 
 
-def _queue(call: Call) -> tuple[tuple[WireJob, ...], Pagination]:
-    """By jobs ahead, then id."""
-    query = call.query(GetJobsQuery)
-    if query.limit < 0:
-        raise InvalidInput(f"limit: {query.limit} must not be negative; 0 is {DEFAULT_PAGE}")
-    shown: list[WireJob] = []
-    for pool in _pool_names(call.api, query.resource_pool):
-        known = standings(call.api, pool)
-        jobs = [job for job in call.api.engine.state.all(Job) if job.pool == pool]
-        shown += [
-            _show(call.api, job, known.get(job.id)) for job in jobs if _is_listed(call.api, job, known.get(job.id))
-        ]
-    wanted = [state for state in query.states if state is not JobState.UNSPECIFIED]
-    rows = [job for job in shown if not wanted or (job.summary and job.summary.state in wanted)]
-    rows.sort(key=_place, reverse=query.order_by is OrderBy.DESC)
-    return page_of(rows, offset=query.offset, limit=query.limit or DEFAULT_PAGE)
+def _place(row: tuple[Job, JobStanding | None]) -> tuple[str, int, str]:
+    job, standing = row
+    return job.pool, summary_of(standing).jobs_ahead, job.id
 
 
-def _place(job: WireJob) -> tuple[str, int, str]:
-    return job.resource_pool, job.summary.jobs_ahead if job.summary else 0, job.job_id
-
-
-def _show(api: ApiContext, job: Job, standing: JobStanding | None) -> WireJob:
-    owner = api.engine.state.get(User, job.owner)
-    experiment = api.engine.state.get(Experiment, job.experiment_id) if job.experiment_id is not None else None
+def _show(
+    job: Job,
+    standing: JobStanding | None,
+    users: Mapping[UserId, User],
+    experiments: Mapping[ExperimentId, Experiment],
+) -> WireJob:
+    owner = users.get(job.owner)
+    experiment = experiments.get(job.experiment_id) if job.experiment_id is not None else None
     return WireJob(
         job_id=job.id,
         entity_id=str(job.experiment_id if job.experiment_id is not None else job.id),
@@ -95,12 +126,12 @@ def _show(api: ApiContext, job: Job, standing: JobStanding | None) -> WireJob:
 
 
 async def list_jobs(call: Call, _: None) -> GetJobsResponse:
-    rows, pages = _queue(call)
+    rows, pages = await _queue(call)
     return GetJobsResponse(jobs=rows, pagination=pages)
 
 
 async def list_jobs_v2(call: Call, _: None) -> GetJobsV2Response:
-    rows, pages = _queue(call)
+    rows, pages = await _queue(call)
     return GetJobsV2Response(jobs=tuple(RBACJob(full=job) for job in rows), pagination=pages)
 
 
@@ -112,8 +143,12 @@ class _StatsQuery:
 async def stats(call: Call, _: None) -> GetJobQueueStatsResponse:
     asked = call.query(_StatsQuery).resource_pools
     names = [call.api.config.pool(name).pool_name for name in asked] or sorted(call.api.engine.pools)
-    rows = tuple(RPQueueStat(resource_pool=name, stats=queue_stats(call.api, PoolName(name))) for name in names)
-    return GetJobQueueStatsResponse(results=rows)
+    snapshots = [(name, call.api.engine.snapshot(PoolName(name))) for name in names]
+
+    def count() -> tuple[RPQueueStat, ...]:
+        return tuple(RPQueueStat(resource_pool=name, stats=queue_stats(snapshot)) for name, snapshot in snapshots)
+
+    return GetJobQueueStatsResponse(results=await asyncio.to_thread(count))
 
 
 # --------------------------------------------------------------------------------------------------------- changes

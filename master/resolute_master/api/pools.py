@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
+from resolute.config.pools import ResourceManager
 from resolute.wire.rest.enums import DeviceType, FittingPolicy, ResourcePoolType, SchedulerType
 from resolute.wire.rest.pools import (
     GetResourcePoolsQuery,
@@ -15,12 +17,12 @@ from resolute.wire.rest.pools import (
 from resolute.wire.states import SlotKind
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, nothing
-from resolute_master.api.context import ApiContext
 from resolute_master.api.paging import page_of
 from resolute_master.api.queue import queue_stats
 from resolute_master.domain.agent import Agent
-from resolute_master.domain.allocation import Allocation, Container
-from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
+from resolute_master.domain.allocation import Container
+from resolute_master.domain.pool import Fitting, SchedulerKind
+from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_provisioner.model import Market
 
 _SLOT_TYPES = {SlotKind.CPU: DeviceType.CPU, SlotKind.CUDA: DeviceType.CUDA, SlotKind.ROCM: DeviceType.ROCM}
@@ -30,15 +32,18 @@ _SCHEDULERS = {SchedulerKind.PRIORITY: SchedulerType.PRIORITY, SchedulerKind.FAI
 
 async def list_pools(call: Call, _: None) -> GetResourcePoolsResponse:
     query = call.query(GetResourcePoolsQuery)
-    pools = [show_pool(call.api, call.api.engine.pools[name]) for name in sorted(call.api.engine.pools)]
+    engine, manager = call.api.engine, call.api.config.resource_manager
+    snapshots = [engine.snapshot(name) for name in sorted(engine.pools)]
+    # In a thread: it looks at every agent, allocation and job.
+    pools = await asyncio.to_thread(lambda: [show_pool(snapshot, manager) for snapshot in snapshots])
     rows, pages = page_of(pools, offset=query.offset, limit=query.limit)
     return GetResourcePoolsResponse(resource_pools=rows, pagination=pages)
 
 
-def show_pool(api: ApiContext, policy: PoolPolicy) -> ResourcePool:
-    agents = [a for a in api.engine.state.find(Agent, "agents_of_pool", policy.name) if a.connected]
-    running = _running(api, agents)
-    manager = api.config.resource_manager
+def show_pool(snapshot: PoolSnapshot, manager: ResourceManager) -> ResourcePool:
+    policy = snapshot.policy
+    agents = [agent for agent in snapshot.agents.values() if agent.connected]
+    running = _running(snapshot, agents)
     scaling = policy.scaling
     offers = scaling.offers if scaling else ()
     detail = ResourcePoolPrioritySchedulerDetail(preemption=policy.preemption, default_priority=policy.default_priority)
@@ -72,7 +77,7 @@ def show_pool(api: ApiContext, policy: PoolPolicy) -> ResourcePool:
         accelerator="",
         cluster_name=manager.cluster_name,
         resource_manager_metadata={str(k): str(v) for k, v in manager.metadata.items()},
-        stats=queue_stats(api, policy.name),
+        stats=queue_stats(snapshot),
         **_UNUSED,
     )
 
@@ -93,13 +98,11 @@ _UNUSED = dict.fromkeys(
 """The contract wants them named, and nothing here has them."""
 
 
-def _running(api: ApiContext, agents: Iterable[Agent]) -> list[Container]:
+def _running(snapshot: PoolSnapshot, agents: Iterable[Agent]) -> list[Container]:
     """Containers that hold a place on these agents now."""
-    found = []
-    for agent in agents:
-        for allocation in api.engine.state.find(Allocation, "allocations_on_agent", agent.id):
-            found += [c for c in allocation.containers if c.agent == agent.id and not c.ended]
-    return found
+    here = {agent.id for agent in agents}
+    containers = (container for allocation in snapshot.allocations.values() for container in allocation.containers)
+    return [container for container in containers if container.agent in here and not container.ended]
 
 
 def _slot_type(agents: Iterable[Agent]) -> DeviceType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
 
 from resolute.wire.rest.enums import JobState
 from resolute.wire.rest.experiments import JobSummary
@@ -10,10 +10,10 @@ from resolute.wire.rest.jobs import QueueStats
 from resolute.wire.states import ExperimentState
 from resolute_master.api.context import ApiContext
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import JobId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.scheduler import job_states as scheduler
 from resolute_master.scheduler.job_states import JobStanding
+from resolute_master.scheduler.snapshot import PoolSnapshot
 
 _SHOWN = {
     scheduler.JobState.IDLE: JobState.QUEUED,
@@ -24,27 +24,23 @@ _SHOWN = {
 """A job between two runs asks for slots in a moment: it is shown in the queue."""
 
 
-def standings(api: ApiContext, pool: PoolName) -> Mapping[JobId, JobStanding]:
-    """Of every job of the pool that waits or runs, in the pool's order."""
-    return scheduler.job_states(api.engine.snapshot(pool))
-
-
 def summary_of(standing: JobStanding | None) -> JobSummary:
     if standing is None:
         return JobSummary(state=JobState.QUEUED, jobs_ahead=0)
     return JobSummary(state=_SHOWN[standing.state], jobs_ahead=standing.jobs_ahead)
 
 
-def job_summary(api: ApiContext, experiment: Experiment) -> JobSummary | None:
-    """Only of an active experiment."""
+async def job_summary(api: ApiContext, experiment: Experiment) -> JobSummary | None:
+    """Only of an active experiment. In a thread: it asks of every job whether it comes before this one."""
     job = api.engine.state.get(Job, experiment.job_id)
     if experiment.state is not ExperimentState.ACTIVE or job is None or job.pool not in api.engine.pools:
         return None
-    return summary_of(standings(api, job.pool).get(job.id))
+    snapshot = api.engine.snapshot(job.pool)
+    return summary_of(await asyncio.to_thread(scheduler.job_standing, snapshot, job.id))
 
 
-def queue_stats(api: ApiContext, pool: PoolName) -> QueueStats:
+def queue_stats(snapshot: PoolSnapshot) -> QueueStats:
     """How many jobs of the pool wait, and how many have all or some of their slots."""
-    states = [_SHOWN[standing.state] for standing in standings(api, pool).values()]
+    states = [_SHOWN[standing.state] for standing in scheduler.job_states(snapshot).values()]
     queued = sum(state is JobState.QUEUED for state in states)
     return QueueStats(queued_count=queued, scheduled_count=len(states) - queued)

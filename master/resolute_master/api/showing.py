@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 
 from resolute.wire.rest.experiments import Experiment as WireExperiment
@@ -21,6 +22,9 @@ from resolute_master.store.base import CheckpointQuery, ExperimentNumbers, Trial
 
 VALIDATION = "validation"
 
+FEW = 5
+"""More experiments than this are rendered in a thread: each takes a part of a millisecond."""
+
 
 def job_allocations(api: ApiContext, experiment: Experiment) -> tuple[Allocation, ...]:
     return api.engine.state.find(Allocation, "allocations_of_job", experiment.job_id)
@@ -32,8 +36,8 @@ async def show_experiments(
     numbers = await api.store.experiment_numbers([e.id for e in experiments])
     users = {user.id: user for user in api.engine.state.all(User)}
     project_owner = next(iter(users.values()), None)
-    return tuple(
-        render_experiments.experiment(
+    found = [
+        (
             experiment,
             render_experiments.Surroundings(
                 owner=users.get(experiment.owner),
@@ -45,7 +49,14 @@ async def show_experiments(
             ),
         )
         for experiment in experiments
-    )
+    ]
+    return await asyncio.to_thread(_rendered, found) if len(found) > FEW else _rendered(found)
+
+
+def _rendered(
+    found: Sequence[tuple[Experiment, render_experiments.Surroundings]],
+) -> tuple[WireExperiment, ...]:
+    return tuple(render_experiments.experiment(experiment, surroundings) for experiment, surroundings in found)
 
 
 async def show_experiment(api: ApiContext, experiment: Experiment) -> WireExperiment:

@@ -2,40 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+
 from aiohttp import web
 
 from resolute.errors import NotFound
 from resolute.wire.rest.allocations import GetTaskContextDirectoryResponse
 from resolute.wire.rest.tasks import GetTaskResponse, GetTasksResponse
 from resolute_master.api.authorise import Action, TaskRef
-from resolute_master.api.call import Call, Route, large_response, nothing
+from resolute_master.api.call import Call, Route, large_response, nothing, rendered
 from resolute_master.api.context import ApiContext
 from resolute_master.api.finders import find_experiment, task_at
 from resolute_master.api.render import allocations as render_allocations
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.ids import ExperimentId, TaskId
+from resolute_master.domain.ids import ExperimentId, PoolName, TaskId
 from resolute_master.domain.job import Job
+from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
 from resolute_master.store.base import TrialQuery
 
 
-async def list_tasks(call: Call, _: None) -> GetTasksResponse:
+async def list_tasks(call: Call, _: None) -> web.Response:
     """Everything that waits for slots or holds some."""
-    state = call.api.engine.state
-    agents = {str(agent.id): agent for agent in state.all(Agent)}
+    state, pools = call.api.engine.state, call.api.engine.pools
+    allocations, agents, jobs = state.listed(Allocation), state.listed(Agent), state.listed(Job)
+    return await rendered(lambda: _tasks(allocations, agents, jobs, pools))
+
+
+def _tasks(
+    allocations: Sequence[Allocation],
+    agents: Iterable[Agent],
+    jobs: Iterable[Job],
+    pools: Mapping[PoolName, PoolPolicy],
+) -> GetTasksResponse:
+    agent_of, job_of = {str(agent.id): agent for agent in agents}, {job.id: job for job in jobs}
     summaries = {}
-    for allocation in state.all(Allocation):
+    for allocation in sorted(allocations, key=lambda a: a.id):
         if allocation.ended:
             continue
-        job = state.get(Job, allocation.job_id)
-        policy = call.api.engine.pools.get(allocation.pool)
+        job, policy = job_of.get(allocation.job_id), pools.get(allocation.pool)
         summaries[str(allocation.id)] = render_allocations.summary(
             allocation,
             name=job.name if job else "",
             priority=job.priority if job else None,
             scheduler=policy.scheduler.value if policy else "",
-            agents=agents,
+            agents=agent_of,
         )
     return GetTasksResponse(allocation_id_to_summary=summaries)
 

@@ -74,6 +74,10 @@ class ClusterState:
         table = self._tables[kind_name(type_)]
         return tuple(cast(E, table[key]) for key in sorted(table, key=sortable))
 
+    def listed(self, type_: type[E]) -> list[E]:
+        """Every entity of the kind as it is now, in no order: a copy, for readers in another thread."""
+        return cast("list[E]", list(self._tables[kind_name(type_)].values()))
+
     def keys(self, index: str, value: IndexValue) -> frozenset[EntityKey]:
         return frozenset(self._indexes[index].get(value, ()))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import JobId
+from resolute_master.domain.job import Job
 from resolute_master.scheduler.order import Standing
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 
@@ -36,15 +38,29 @@ class JobStanding:
 
 def job_states(snapshot: PoolSnapshot) -> dict[JobId, JobStanding]:
     """Every job of which something waits or runs, in the pool's order (fair share: what holds least for its weight first)."""
-    shares = snapshot.shares
-    head = first_waiting(snapshot) if shares is None else None
-    order: list[tuple[float, float, JobId]] = []
-    for id_ in snapshot.job_allocations:
-        job = snapshot.jobs.get(id_)
-        if job is not None:
-            first = job.priority if shares is None else shares.charge(snapshot.member_of(job))
-            order.append((first, job.queue_position, id_))
-    return {id_: _standing(snapshot, id_, ahead, head) for ahead, (_, _, id_) in enumerate(sorted(order))}
+    head = first_waiting(snapshot) if snapshot.shares is None else None
+    order = sorted(_rank(snapshot, job) for job in _present(snapshot))
+    return {id_: _standing(snapshot, id_, ahead, head) for ahead, (_, _, id_) in enumerate(order)}
+
+
+def job_standing(snapshot: PoolSnapshot, id_: JobId) -> JobStanding | None:
+    """One of `job_states`; None when nothing of the job waits or runs."""
+    job = snapshot.jobs.get(id_)
+    if job is None or id_ not in snapshot.job_allocations:
+        return None
+    mine = _rank(snapshot, job)
+    ahead = sum(_rank(snapshot, other) < mine for other in _present(snapshot))
+    return _standing(snapshot, id_, ahead, first_waiting(snapshot) if snapshot.shares is None else None)
+
+
+def _present(snapshot: PoolSnapshot) -> Iterator[Job]:
+    present = set(snapshot.job_allocations)
+    return (job for job in snapshot.jobs.values() if job.id in present)
+
+
+def _rank(snapshot: PoolSnapshot, job: Job) -> tuple[float, float, JobId]:
+    first = job.priority if snapshot.shares is None else snapshot.shares.charge(snapshot.member_of(job))
+    return first, job.queue_position, job.id
 
 
 def first_waiting(snapshot: PoolSnapshot) -> Standing | None:
