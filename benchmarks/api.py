@@ -14,10 +14,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from tests.support.postgres import find_programs, postgres_server
-
 from benchmarks.cluster import Client, Cluster, cluster, experiment
 from benchmarks.report import Row, Spread, Target, percentile
+from support.postgres import find_programs, postgres_server
 
 EXPERIMENTS = 1000
 ROUNDS, CALLS = 6, 100

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Protocol
 
 import asyncpg
-from tests.support.postgres import find_programs, postgres_server
 
 from benchmarks.report import Row, Spread, ratio
 from resolute.clock import SystemClock
@@ -22,6 +21,7 @@ from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.engine import Engine
 from resolute_master.store.sql import open_store, sqlite_url
+from support.postgres import find_programs, postgres_server
 
 COMMANDS = 500
 IN_FLIGHT = (1, 20, 200)

@@ -16,14 +16,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.docker import TASK, DockerEngine, docker_engine
-
 from benchmarks.report import Row, Spread, Target, ratio
 from resolute.wire.agent_link import ContainerOptions, ContainerSpec
 from resolute.wire.states import TaskType
 from resolute_agent.runtimes.base import TaskContext
 from resolute_agent.runtimes.docker import DockerRuntime
 from resolute_agent.runtimes.docker_engine import Engine
+from support.docker import TASK, DockerEngine, docker_engine
 
 ROUNDS = 21
 COMMAND = ("sh", "-c", "echo ready")

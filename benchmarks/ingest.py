@@ -30,12 +30,12 @@ from typing import Any
 import asyncpg
 import jwt
 import psutil
-from tests.support.postgres import PostgresServer, postgres_server
 
 from benchmarks.cluster import Client, Cluster, cluster, experiment
 from benchmarks.ingest_client import write_requests
 from benchmarks.report import Row, Spread, Target, ratio
 from resolute_master.api.auth import ALGORITHM, TASK_TOKEN_HEADER, TokenKind
+from support.postgres import PostgresServer, postgres_server
 
 BATCH = 500
 BATCH_CONNECTIONS = 4

@@ -30,7 +30,6 @@ from typing import Any
 
 import httpx
 import yaml
-from tests.support.postgres import find_programs, postgres_server
 
 from benchmarks.load_clients import Clients, start_arguments
 from benchmarks.report import Row, Spread, Target, percentile
@@ -46,6 +45,7 @@ from resolute_master.domain.ids import UserId
 from resolute_master.domain.user import User
 from resolute_master.engine.engine import Engine
 from resolute_master.pools import pool_policies
+from support.postgres import find_programs, postgres_server
 
 PASSWORD = "correct horse"
 READY_S = 300.0

@@ -26,10 +26,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.support.postgres import postgres_server
-
 from benchmarks.load import Cluster, Load, fill
 from benchmarks.report import Row, Spread, Target, percentile
+from support.postgres import postgres_server
 
 RESTARTS = 20
 TARGET_S = 2.0

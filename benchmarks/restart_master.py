@@ -18,6 +18,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any, cast
 
 from resolute.config import MasterConfig
 from resolute_master import app, main
@@ -55,17 +56,19 @@ class Notes:
             self.write("placed", allocations=placed, connected=len(self._connected))
 
 
-def noting(store: Store, notes: Notes) -> Store:
+class NotingStore:
     """The same store, each of whose commits is told after it is durable."""
-    plain = type(store)
 
-    class Noting(plain):  # type: ignore[misc, valid-type]
-        async def commit(self, change: Change) -> None:
-            await super().commit(change)
-            notes.committed(change)
+    def __init__(self, inner: Store, notes: Notes) -> None:
+        self._inner = inner
+        self._notes = notes
 
-    store.__class__ = Noting
-    return store
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def commit(self, change: Change) -> None:
+        await self._inner.commit(change)
+        self._notes.committed(change)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -76,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
     async def open_store(config: MasterConfig) -> Store:
         store = await app.open_store(config)
         notes.write("opened")
-        return noting(store, notes)
+        return cast(Store, NotingStore(store, notes))
 
     return main.main(["--config-file", config_file], open_store=open_store)
 

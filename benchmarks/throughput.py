@@ -16,10 +16,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tests.support.postgres import find_programs, postgres_server
-
 from benchmarks.cluster import Cluster, cluster, experiment
 from benchmarks.report import Row, Spread, Target
+from support.postgres import find_programs, postgres_server
 
 TRIALS, CLIENTS, SLOTS = 1000, 4, 256
 BARE = 200

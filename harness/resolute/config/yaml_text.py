@@ -20,7 +20,7 @@ MAX_VALUES = 200_000  # after aliases are expanded: a short text must not become
 MAX_DEPTH = 100  # nesting that a person does not write
 
 MAX_INDICATORS = 2_000
-"""A text with more of `INDICATORS` is not given to the parser in C: each level of nesting takes a frame of the machine's stack there,
+"""A text with more of `INDICATORS` is not given to the parser in C: each level of nesting takes a frame of the stack there,
 and the process would end where the stack does."""
 INDICATORS = "[{-?:"
 """Each level of nesting needs one of these."""
