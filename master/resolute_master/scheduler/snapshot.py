@@ -291,8 +291,8 @@ class PoolSnapshot:
                 occupancy[agent].append((allocation.id, occupant))
             job_slots[allocation.job_id] += _held(allocation)
         rooms: dict[AgentId, Room] = {}
-        for id_, agent in self.agents.items():
-            room = _room(agent, tuple(occupancy.get(id_, ())))
+        for id_, present in self.agents.items():
+            room = _room(present, tuple(occupancy.get(id_, ())))
             if room is not None:
                 rooms[id_] = room
         return _changed(
