@@ -125,7 +125,7 @@ async def test_a_lease_ends_what_nobody_renews(runtime: Runtime) -> None:
 
 
 async def test_a_renewed_lease_goes_on_and_is_never_shortened(runtime: Runtime) -> None:
-    await runtime.start(a_container("run 2.5s; exit 6"), a_context(lease_s=2.0))
+    await runtime.start(a_container("run 4.5s; exit 6"), a_context(lease_s=4.0))
     runtime.renew("c1", 600.0)
     runtime.renew("c1", 0.1)
     assert (await end_of(runtime)).code == 6

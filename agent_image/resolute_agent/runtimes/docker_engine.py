@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -174,11 +175,13 @@ class Engine:
 
     def _translated(self, command: Callable[[], T]) -> T:
         try:
+            with socket.socket(socket.AF_UNIX) as probe:  # the SDK leaves its socket open when nobody answers
+                probe.connect(self.socket)
             return command()
         except APIError as error:
             status = error.response.status_code if error.response is not None else 500
             raise EngineError(status, str(error.explanation or error)) from error
-        except (DockerException, RequestException) as error:
+        except (OSError, DockerException, RequestException) as error:
             raise EngineGone(f"{self._gone} ({error})") from error
 
     # -------------------------------------------------------------------------------------------------------- streams
