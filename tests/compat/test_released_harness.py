@@ -84,7 +84,6 @@ def removed_by_hand_and_by_policy(det: ReleasedDet, cluster: LiveCluster, id_: s
     assert first in listed and last in listed
     det("checkpoint", "rm", last, "--glob", "state.*", "--yes")
     until("the file is gone", lambda: checkpoints.get(last).state.name == "PARTIALLY_DELETED")
-    assert "PARTIALLY_DELETED" in det("checkpoint", "describe", last)
     counts = ("--save-experiment-best", "0", "--save-trial-best", "0", "--save-trial-latest", "1")
     assert "will delete" in det("experiment", "set", "gc-policy", id_, *counts, typed="yes\n")
     until("the older one is gone", lambda: checkpoints.get(first).state.name == "DELETED")

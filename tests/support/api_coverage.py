@@ -131,9 +131,9 @@ def rows(seen: Mapping[Key, Iterable[str]]) -> list[Row]:
 
 def page(all_rows: Iterable[Row]) -> str:
     listed = list(all_rows)
-    parts = [INTRODUCTION, *_summary(listed)]
+    parts = [INTRODUCTION.rstrip(), *_summary(listed)]
     for tier, what in TIERS.items():
-        parts.append(f"\n## Tier {tier}: {what}\n")
+        parts.append(f"\n## Tier {tier}: {what}")
         groups = dict.fromkeys(row.endpoint.group for row in listed if row.endpoint.tier == tier)
         for group in groups:
             parts.append(f"\n### {group}\n\n| call | name | served | accepted by |\n|---|---|---|---|")
