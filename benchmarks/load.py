@@ -87,7 +87,8 @@ class Load:
             f"{self.agents} agents of {self.slots} slots, {self.jobs} jobs, {running} of them running; each task lasts "
             f"{self.task_s:.0f} s on average ({running / self.task_s:.0f} ends and starts a second), reports every "
             f"{self.report_s:.0f} s ({running / self.report_s:.0f} a second) with a line of output each"
-            f"{', and holds a poll for preemption' if self.polls else ''}; {self.database}"
+            f"{', and holds a poll for preemption' if self.polls else ''}; each second one list of everything is read; "
+            f"{self.database}"
         )
 
 
@@ -383,7 +384,10 @@ class Campaign:
         before = self._cluster.status()
         time.sleep(self._cluster.load.seconds)
         after, seconds = self._cluster.status(), self._cluster.load.seconds
-        rates = {key: (after.get(key, 0) - before.get(key, 0)) / seconds for key in ("ended", "submitted", "reports")}
+        rates = {
+            key: (after.get(key, 0) - before.get(key, 0)) / seconds
+            for key in ("ended", "submitted", "reports", "looks")
+        }
         return ", ".join(f"{rate:.1f} {key}/s" for key, rate in rates.items())
 
     def _restart(self) -> str:

@@ -4,12 +4,14 @@
 
 Each agent is the real one over a WebSocket of its own, with the scripted runtime: its containers are coroutines that do what a
 harness does over HTTP (report metrics, hold a poll for preemption), print lines, and end. For each trial that ends another
-experiment is submitted, so that the number of jobs stays. Once a second it writes into `status_file` what it has seen.
+experiment is submitted, so that the number of jobs stays. Once a second somebody looks at one of the lists of everything, and
+`status_file` tells what was seen.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 import sys
@@ -32,6 +34,19 @@ from resolute_agent.websocket import WebSocketConnector
 RETRY_S = 1.0
 REQUEST_S = 30.0
 SUBMITTERS = 16
+
+LISTS = (
+    "/api/v1/experiments",
+    "/api/v1/job-queues-v2?resourcePool=default",
+    "/api/v1/agents",
+    "/api/v1/resource-pools",
+    "/api/v1/tasks",
+    "/api/v1/job-queues/stats",
+    "/api/v1/decisions",
+    "/metrics",
+)
+LIST_EVERY_S = 1.0
+"""Somebody looks at another list of everything so often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +85,7 @@ class World:
                 group.create_task(self.agents[-1].run())
             for _ in range(SUBMITTERS):
                 group.create_task(self._submit())
+            group.create_task(self._look())
             group.create_task(self._tell())
 
     def _agent(self, number: int) -> Agent:
@@ -147,6 +163,17 @@ class World:
             headers = {"Authorization": f"Bearer {self.given.token}"}
             await self._ask("POST", "/api/v1/experiments", headers, self.given.experiment)
             self.counts["submitted"] += 1
+
+    async def _look(self) -> None:
+        headers = {"Authorization": f"Bearer {self.given.token}"}
+        for path in itertools.cycle(LISTS):
+            await asyncio.sleep(LIST_EVERY_S)
+            try:
+                async with self._http.get(self.given.url + path, headers=headers) as response:
+                    await response.read()
+                    self.counts["looks" if response.status == 200 else f"refused GET {response.status}"] += 1
+            except (aiohttp.ClientError, OSError, TimeoutError):
+                self.counts["unanswered"] += 1
 
     # -- the network -------------------------------------------------------------------------------------------
 
