@@ -92,17 +92,13 @@ def _named(by: str) -> str:
     """`det experiment list`, `Experiment.wait`, `core.TrainContext.report_progress`, `exec.prep_container`, `bindings`."""
     if by.startswith("det ") or by == "bindings":
         return by
-    parts = [part for part in by.split(".") if not part.startswith("_") or part == parts_of_class(part)]
+    # Private modules say nothing to a reader; a private class is the only name that some threads of the harness have.
+    parts = [part for part in by.split(".") if not part.startswith("_") or part[1:2].isupper()]
     if parts[0] == "exec":
         return ".".join(parts[:2])
     if parts[0] in ("core", "launch"):
         return ".".join(parts)
     return ".".join(parts[-2:])
-
-
-def parts_of_class(part: str) -> str:
-    """A private class is the only name that some threads of the harness have."""
-    return part if part[1:2].isupper() else ""
 
 
 def _kind(by: str) -> int:
