@@ -25,6 +25,7 @@ BENCHMARKS = (
     "ingest",
     "restart",
     "noisy",
+    "load",
 )
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 KEPT, PAGE = DOCS / "benchmarks.json", DOCS / "benchmarks.md"
