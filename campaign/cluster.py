@@ -75,11 +75,11 @@ class CampaignCluster(LiveCluster):
     def submit_work(self, client: Resolute, name: str, pool: int) -> Experiment:
         """An experiment with an upload of its own: no two have the same bytes."""
         context = self.directory / "contexts" / name
-        shutil.rmtree(context, ignore_errors=True)
-        (context / "campaign").mkdir(parents=True)
-        for file in CODE:
-            shutil.copy(HERE / file, context / "campaign" / file)
-        (context / "name.txt").write_text(name)
+        if not context.exists():  # who tries again sends the same bytes again, times included
+            (context / "campaign").mkdir(parents=True)
+            for file in CODE:
+                shutil.copy(HERE / file, context / "campaign" / file)
+            (context / "name.txt").write_text(name)
         config = {
             "name": name,
             "entrypoint": "python3 -m campaign.trial",
