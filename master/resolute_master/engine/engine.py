@@ -233,9 +233,10 @@ class Engine:
             digest=stored.digest,
             now=self._clock.now(),
         )
-        self._snapshots.begin(self._memory)
         if not stored.sequence:
-            await self._snapshots.written()  # so that there is never a journal without a beginning
+            # So that there is never a journal without a beginning. Later starts need none: a replay runs over them.
+            self._snapshots.begin(self._memory)
+            await self._snapshots.written()
         boot = _Waiting(MasterStarted(version=self._version), asyncio.get_running_loop().create_future())
         await self._cycle([boot])
 
