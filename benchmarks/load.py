@@ -171,19 +171,24 @@ class Cluster:
 
     # -- what is seen ------------------------------------------------------------------------------------------
 
-    def status(self) -> dict[str, int]:
+    def status(self) -> dict[str, Any]:
         """What the clients count; empty before their first word."""
         if self._clients is not None and self._clients.poll() is not None:
             raise SystemExit(f"the clients ended: {(self.directory / 'clients.log').read_text()[-3000:]}")
         try:
-            status: dict[str, int] = json.loads(self.status_file.read_text())
+            status: dict[str, Any] = json.loads(self.status_file.read_text())
         except FileNotFoundError:
             return {}
         return status
 
     def until_all_connected(self) -> float:
         begun = time.monotonic()
-        _until("all agents are connected", lambda: self.status().get("connected") == self.load.agents)
+
+        def all_are() -> bool:
+            status = self.status()
+            return bool(status.get("at", 0.0) > begun and status["connected"] == self.load.agents)
+
+        _until("all agents are connected", all_are)
         return time.monotonic() - begun
 
     def until_all_run(self) -> float:
@@ -395,7 +400,7 @@ class Campaign:
         time.sleep(2.0)
         served = self._cluster.start_master()
         connected = self._cluster.until_all_connected()
-        time.sleep(10.0)
+        time.sleep(20.0)
         return f"serves after {served:.1f} s, all agents connected {connected:.1f} s later"
 
     def _vanish(self) -> str:

@@ -15,6 +15,7 @@ import itertools
 import json
 import random
 import sys
+import time
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,6 +33,9 @@ from resolute_agent.runtimes.scripted import ScriptedRuntime, ScriptedTask
 from resolute_agent.websocket import WebSocketConnector
 
 RETRY_S = 1.0
+LONGEST_RETRY_S = 16.0
+"""What was not answered is asked again after twice as long each time, as programs on ten thousand machines should."""
+
 REQUEST_S = 30.0
 SUBMITTERS = 16
 
@@ -181,6 +185,7 @@ class World:
         self, method: str, path: str, headers: dict[str, str], body: dict[str, Any] | None = None
     ) -> dict[str, Any]:
         """Until it is answered: a master that is away comes back. What is refused is counted and not repeated."""
+        pause_s = RETRY_S
         while True:
             try:
                 request = self._http.request(method, self.given.url + path, headers=headers, json=body)
@@ -194,13 +199,16 @@ class World:
                     self.counts[f"answered {response.status}"] += 1
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
                 self.counts["unanswered"] += 1
-            await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
+            await asyncio.sleep(pause_s * self._rng.uniform(0.5, 1.5))
+            pause_s = min(2 * pause_s, LONGEST_RETRY_S)
 
     async def _tell(self) -> None:
         path = Path(self.given.status_file)
         while True:
             connected = sum(agent.state.welcomed for agent in self.agents)
-            path.with_suffix(".new").write_text(json.dumps({**self.counts, "connected": connected}))
+            path.with_suffix(".new").write_text(
+                json.dumps({**self.counts, "connected": connected, "at": time.monotonic()})
+            )
             path.with_suffix(".new").replace(path)
             await asyncio.sleep(1.0)
 
