@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     stores = given.store.split(",")
     if unknown := sorted(set(stores) - set(STORES)):
         parser.error(f"--store: {', '.join(unknown)} is none of {', '.join(STORES)}")
+    signal.signal(signal.SIGTERM, _interrupted)
     folder = Path(given.folder or tempfile.mkdtemp(prefix="resolute-campaign-")).resolve()
     began = time.monotonic()
     print(f"everything lies in {folder}", flush=True)
@@ -56,6 +58,11 @@ def main(arguments: Sequence[str]) -> int:
     if good and given.folder is None:
         shutil.rmtree(folder, ignore_errors=True)
     return 0 if good else 1
+
+
+def _interrupted(number: int, _: object) -> None:
+    """A polite end takes the cluster along, as Ctrl-C does."""
+    raise KeyboardInterrupt
 
 
 def _share(kills: int, number: int, stores: Sequence[str]) -> dict[Kind, int]:
