@@ -415,7 +415,9 @@ def test_preemption_settles_and_is_never_in_vain(world: World) -> None:
 def test_every_job_can_be_explained_and_its_state_agrees(world: World) -> None:
     snapshot = world.snapshot()
     states = job_states(snapshot)
-    assert {id_: job_standing(snapshot, id_) for id_ in snapshot.jobs} == {id_: states.get(id_) for id_ in snapshot.jobs}
+    assert {id_: job_standing(snapshot, id_) for id_ in snapshot.jobs} == {
+        id_: states.get(id_) for id_ in snapshot.jobs
+    }
     assert sum(s.requested_slots for s in states.values()) == sum(a.slots_needed for a in snapshot.allocations.values())
     assert sorted(s.jobs_ahead for s in states.values()) == list(range(len(states)))
     for job in world.jobs:

@@ -50,7 +50,9 @@ class Reporting:
                 for writer in (self._metrics, self._logs, self._marks):
                     await writer.close()
         except TimeoutError:
-            log.warning("the store does not take what is left, so nobody is told that it was stored: %s", self.unstored())
+            log.warning(
+                "the store does not take what is left, so nobody is told that it was stored: %s", self.unstored()
+            )
 
     def unstored(self) -> Mapping[str, int]:
         """Rows that were taken and are not durable yet, by stream."""
