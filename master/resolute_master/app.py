@@ -256,6 +256,8 @@ async def _serving(
         services += observation.services()
         context = _context(settings, store, engine, reporting, identity, tokens, passwords, observation)
         doors.open(context, hub)
+        sweep = asyncio.create_task(_sweep(context), name="sweep of uploads")
+        stack.push_async_callback(_cancel, [sweep])
         garbage.begin()
         stack.push_async_callback(doors.close)
         stack.push_async_callback(hub.close)
@@ -309,7 +311,18 @@ def _context(
         version=identity.version,
         master_log=settings.log,
         exposition=observation.exposition,
+        swept=asyncio.Event(),
     )
+
+
+async def _sweep(context: ApiContext) -> None:
+    """Archives that were stored for experiments which never came to be, or have been deleted since."""
+    try:
+        removed = await context.store.remove_unused_contexts()
+    finally:
+        context.swept.set()
+    if removed:
+        log.info("removed %d uploaded archive(s) that no experiment has", removed)
 
 
 def _provisioning(

@@ -476,3 +476,12 @@ async def test_settings_hold_json_values(store: Store) -> None:
     await store.put_setting("a", "other")
     assert await store.setting("a") == "other"
     assert await store.setting("b") is None
+
+
+async def test_archives_that_no_experiment_names_can_be_removed(store: Store) -> None:
+    for digest in ("used", "unused", "never"):
+        await store.put_context(digest, digest.encode())
+    await store.commit(a_change(1, upserts=(an_experiment(1, context_hash="used"),)))
+    assert await store.remove_unused_contexts() == 2
+    assert [await store.get_context(digest) for digest in ("used", "unused", "never")] == [b"used", None, None]
+    assert await store.remove_unused_contexts() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -19,6 +20,12 @@ from resolute_master.store.base import Store
 
 Exposition = Callable[[], Awaitable[bytes]]
 """Metrics as they are now, in Prometheus's text format."""
+
+
+def _set_event() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +46,8 @@ class ApiContext:
     master_log: LogRing = field(default_factory=LogRing)
     exposition: Exposition | None = None
     """Metrics for Prometheus; None where nobody measures."""
+    swept: asyncio.Event = field(default_factory=_set_event)
+    """Set when the archives of uploads that a dead master left have been removed: until then none may be added."""
     barriers: Barriers = field(default_factory=Barriers)
     admission: Admission = field(default_factory=Admission)
     max_request_bytes: int = MAX_UPLOAD_BYTES

@@ -154,6 +154,7 @@ async def _store_context(call: Call, request: CreateExperimentRequest, parent: E
         return ""
     archive = await asyncio.to_thread(pack, request.model_definition)
     digest = await asyncio.to_thread(digest_of, archive)
+    await call.api.swept.wait()
     await call.api.store.put_context(digest, archive)
     return digest
 

@@ -260,6 +260,10 @@ class Store(Protocol):
 
     async def get_context(self, digest: str) -> bytes | None: ...
 
+    async def remove_unused_contexts(self) -> int:
+        """Forget the archives that no stored experiment names; how many."""
+        ...
+
     async def setting(self, name: str) -> Any | None:
         """A JSON value the master keeps for itself (cluster id, signing key)."""
         ...

@@ -339,6 +339,13 @@ class MemoryStore:
     async def get_context(self, digest: str) -> bytes | None:
         return self._open.contexts.get(digest)
 
+    async def remove_unused_contexts(self) -> int:
+        used = {entity.context_hash for entity in self._all_of("experiment") if isinstance(entity, Experiment)}
+        unused = self._open.contexts.keys() - used
+        for digest in unused:
+            del self._open.contexts[digest]
+        return len(unused)
+
     async def setting(self, name: str) -> Any | None:
         body = self._open.settings.get(name)
         return None if body is None else decode_plain(body)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, Text
+from sqlalchemy import JSON, ColumnElement, Connection, Table, Text, cast, type_coerce
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import Executable
@@ -44,6 +44,13 @@ def _insert_new(table: Table, dialect: str, unique: tuple[str, ...]) -> Executab
 def contains(column: ColumnElement[str], text: str) -> ColumnElement[bool]:
     """Whether the column's text has `text` in it, large and small letters of any language alike."""
     return _Lower(column).contains(text.lower(), autoescape=True)
+
+
+def json_text(connection: Connection, column: ColumnElement[str], key: str) -> ColumnElement[str]:
+    """The text under a key of a JSON object that is stored as text."""
+    document = type_coerce(column, JSON) if connection.dialect.name == "sqlite" else cast(column, JSON)
+    found: ColumnElement[str] = document[key].as_string()
+    return found
 
 
 class _Lower(GenericFunction[str]):

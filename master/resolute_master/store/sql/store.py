@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, make_url, select
+from sqlalchemy import URL, Connection, delete, make_url, select
 from sqlalchemy.exc import ArgumentError
 
 from resolute.errors import InvalidInput
@@ -154,6 +154,16 @@ class SqlStore:
     async def get_context(self, digest: str) -> bytes | None:
         statement = select(tables.contexts.c.archive).where(tables.contexts.c.digest == digest)
         return await self._database.read(lambda connection: connection.execute(statement).scalar_one_or_none())
+
+    async def remove_unused_contexts(self) -> int:
+        def work(connection: Connection) -> int:
+            named = dialect.json_text(connection, tables.experiments.c.body, "context_hash")
+            if not connection.execute(select(tables.contexts.c.digest).limit(1)).first():
+                return 0
+            used = tables.contexts.c.digest.in_(select(named))
+            return connection.execute(delete(tables.contexts).where(~used)).rowcount
+
+        return await self._database.write(work)
 
     async def setting(self, name: str) -> Any | None:
         statement = select(tables.settings.c.value).where(tables.settings.c.name == name)
