@@ -96,6 +96,7 @@ class Director:
         for point, armed in list(self._armed.items()):
             file = self._cluster.orders / "struck" / f"{armed.strike.id}.json"
             if not file.exists():
+                self._renew_if_orphaned(point, armed)
                 continue
             marker = json.loads(file.read_text())
             del self._armed[point]
@@ -107,6 +108,14 @@ class Director:
             if self._cluster.master is not None and self._cluster.master.pid in marker["pids"]:
                 self._cluster.master.wait()  # its last threads may live a little longer
             self.done.append(armed.strike)
+
+    def _renew_if_orphaned(self, point: str, armed: Armed) -> None:
+        """Give an order again whose taker was itself killed by another one before it could carry it out."""
+        for taken in self._cluster.orders.glob(f"{point}.taken-*"):
+            marked = self._cluster.orders / "struck" / f"{armed.strike.id}.json"
+            if gone(int(taken.name.rpartition("-")[2])) and not marked.exists():
+                taken.unlink()
+                self._arm(armed.strike)
 
     def _kill_now(self, victim: str) -> None:
         if victim == MASTER:

@@ -59,14 +59,17 @@ class Points:
         """The order for this point, which is ours from now on."""
         if self._directory is None:
             return None
-        taken = self._directory / f"{point}.taken-{os.getpid()}"
         try:
-            os.rename(self._directory / f"{point}.order", taken)
+            os.rename(self._directory / f"{point}.order", self._taken(point))
         except FileNotFoundError:
             return None
-        order = json.loads(taken.read_text())
-        taken.unlink()
+        order = json.loads(self._taken(point).read_text())
         return Order(id=order["id"], point=point, victim=order["victim"])
+
+    def _taken(self, point: str) -> Path:
+        """The order while it is ours: if we die before the marker is written, it tells that nobody will carry it out."""
+        assert self._directory is not None
+        return self._directory / f"{point}.taken-{os.getpid()}"
 
     def victims(self, order: Order, *, backend: int = 0) -> list[int]:
         """The processes to kill, in this order; none when they are not there (any more)."""
@@ -110,6 +113,7 @@ class Points:
         beside = self._directory / "struck" / f".{order.id}"
         beside.write_text(json.dumps(marker))
         os.rename(beside, self._directory / "struck" / f"{order.id}.json")
+        self._taken(order.point).unlink()
 
 
 def kill_all(pids: Sequence[int], number: int = signal.SIGKILL) -> None:
