@@ -131,3 +131,14 @@ def test_files_stay_inside_their_checkpoint(storage: CheckpointStorage, name: st
     storage.stage("c1", "rank-0")
     with pytest.raises(InvalidInput):
         storage.put("c1", "rank-0", [name])
+
+
+def test_a_deletion_that_was_killed_is_finished_by_the_sweep(tmp_path: Path) -> None:
+    """It has unpublished the checkpoint and removed a part of it; the word that it was never reported is still there."""
+    storage = DirectoryStorage(tmp_path)
+    put(storage, "c1", "rank-0", {"a": "b"})
+    storage.commit("c1", MANIFEST)
+    (tmp_path / "c1").rename(tmp_path / "c1.partial")
+    (tmp_path / "c1.partial" / "manifest.json").unlink()
+    assert storage.sweep(datetime.now(UTC) + timedelta(hours=1)) == ("c1",)
+    assert storage.unreported() == () and list(tmp_path.iterdir()) == []

@@ -49,7 +49,8 @@ class Tasks:
 
     def finish(self, task: subprocess.Popen[str], timeout_s: float = GENEROUS_S) -> Ended:
         out, err = task.communicate(timeout=timeout_s)
-        return Ended(task.returncode, out, err)
+        code = task.returncode
+        return Ended(code if code >= 0 else 128 - code, out, err)  # a signal as supervisors write it down
 
     def run(self, variables: Mapping[str, str], *command: str, module: str = "resolute.launch") -> Ended:
         return self.finish(self.start(variables, *command, module=module))

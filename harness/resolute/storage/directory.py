@@ -98,9 +98,16 @@ class DirectoryStorage:
         yield self._final(uuid)
 
     def delete(self, uuid: str) -> None:
-        final = self._final(uuid)
-        (final / MANIFEST_NAME).unlink(missing_ok=True)
-        shutil.rmtree(final, ignore_errors=True)
+        final, partial = self._final(uuid), self._partial(uuid)
+        try:
+            os.rename(final, partial)  # whoever dies now leaves an unfinished one, which the sweep takes
+        except FileNotFoundError:
+            pass
+        except OSError:  # there is an unfinished one of that name already
+            (final / MANIFEST_NAME).unlink(missing_ok=True)
+            shutil.rmtree(final, ignore_errors=True)
+        else:
+            shutil.rmtree(partial, ignore_errors=True)
         self.reported(uuid)
 
     def list(self) -> tuple[str, ...]:

@@ -87,7 +87,10 @@ async def test_a_kill_ends_a_pull_that_hangs(runtime: DockerRuntime, agents: Age
         asked.set()
         await reader.read()  # until the engine gives up
         writer.close()
+        await writer.wait_closed()
+        given_up.set()
 
+    given_up = asyncio.Event()
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
@@ -97,6 +100,7 @@ async def test_a_kill_ends_a_pull_that_hangs(runtime: DockerRuntime, agents: Age
             await runtime.kill("c1", 0.0)
             with pytest.raises(LaunchAborted, match="while its image was pulled"):
                 await start
+            await given_up.wait()
     assert agents.containers() == []
     assert await runtime.adopt() == ()
 
