@@ -6,12 +6,13 @@ test holds that against the page of the documentation.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.api_released import ReleasedDet
+from support.api_released import RECORDER, ReleasedDet
 from support.live import PASSWORD, LiveCluster
 
 LAST = "test_api_coverage.py"
@@ -40,7 +41,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
 
 @pytest.fixture(scope="session")
 def evidence(cluster: LiveCluster) -> Path:
-    """Where tasks can write, too."""
+    """Where tasks can write, too; the recorder lies beside it, for what is under /tmp is hidden from them."""
+    shutil.copytree(RECORDER, cluster.storage / RECORDER.name, ignore=shutil.ignore_patterns("__pycache__"))
     return cluster.storage / "accepted.jsonl"
 
 

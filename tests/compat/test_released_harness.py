@@ -20,7 +20,7 @@ STEPS = 120
 
 def recorded(evidence: Path) -> str:
     """The beginning of a command line under which the released client notes what it could read."""
-    return f"RECORD_ACCEPTED={evidence} PYTHONPATH={RECORDER}:$PYTHONPATH {PYTHON}"
+    return f"RECORD_ACCEPTED={evidence} PYTHONPATH={evidence.parent / RECORDER.name}:$PYTHONPATH {PYTHON}"
 
 
 @pytest.fixture
