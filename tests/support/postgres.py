@@ -20,7 +20,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -104,6 +104,18 @@ class PostgresServer:
             **self._settings,
         }
         words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        end = time.monotonic() + READY_S
+        self._launch(words)
+        while not self.accepts_connections():
+            if self._process is not None and self._process.poll() is not None:
+                # One that died a moment ago may still be on its way out, and hold the port or the memory.
+                if time.monotonic() > end:
+                    raise AssertionError(f"PostgreSQL does not start: {self.log()[-3000:]}")
+                time.sleep(0.2)
+                self._launch(words)
+            time.sleep(0.02)
+
+    def _launch(self, words: Sequence[str]) -> None:
         with (self._directory / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [str(self._programs / "postgres"), "-D", str(self._data), *words],
@@ -115,11 +127,6 @@ class PostgresServer:
                 group=self._system_user and pwd.getpwnam(self._system_user).pw_gid,
                 extra_groups=None if self._system_user is None else [],
             )
-        end = time.monotonic() + READY_S
-        while not self.accepts_connections():
-            if self._process.poll() is not None or time.monotonic() > end:
-                raise AssertionError(f"PostgreSQL does not start: {self.log()[-3000:]}")
-            time.sleep(0.02)
 
     def accepts_connections(self) -> bool:
         ready = [str(self._programs / "pg_isready"), "-q", "-h", self.host, "-p", str(self.port)]
@@ -137,9 +144,11 @@ class PostgresServer:
         """Every process with -9 at once: what is not on the disk is lost. Again is a no-op."""
         if self._process is None:
             return
-        server = psutil.Process(self._process.pid)
-        server.suspend()  # so that it starts nothing while its children are counted
-        processes = [*server.children(recursive=True), server]
+        processes: list[psutil.Process] = []
+        with suppress(psutil.NoSuchProcess):
+            server = psutil.Process(self._process.pid)
+            server.suspend()  # so that it starts nothing while its children are counted
+            processes = [*server.children(recursive=True), server]
         for process in processes:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
