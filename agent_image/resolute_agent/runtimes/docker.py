@@ -22,7 +22,6 @@ import sys
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,8 @@ from resolute.wire.agent_link import ContainerSpec, Exit, NoticeFile
 from resolute.wire.states import FailureKind
 from resolute_agent import supervisor
 from resolute_agent.runtimes import docker_request
-from resolute_agent.runtimes.base import STREAMS, LaunchAborted, LaunchFailed, LaunchRefused, TaskContext
+from resolute_agent.runtimes.base import LaunchAborted, LaunchFailed, LaunchRefused, TaskContext
+from resolute_agent.runtimes.container_files import ContainerFiles
 from resolute_agent.runtimes.docker_engine import Engine, EngineError, EngineGone, PullFailed
 from resolute_agent.runtimes.docker_follow import Follower, recorded_end
 from resolute_agent.runtimes.docker_request import EngineOptions, Surroundings
@@ -43,20 +43,16 @@ from resolute_agent.runtimes.docker_watch import (
     CONTAINERS,
     EXIT,
     KILL,
-    LEASE,
     OWNER_LABEL,
     STARTED,
     WAKE,
     name_of,
 )
 from resolute_agent.runtimes.process import (
-    LEASE_GRACE_S,
     NOTICE,
     NOTICE_PID,
-    OFFSETS,
     make_run_directory,
 )
-from resolute_agent.runtimes.stamps import StampReader
 from resolute_agent.state import Found
 
 log = logging.getLogger(__name__)
@@ -77,14 +73,14 @@ _SAFE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _REFUSED = ("OCI runtime create failed", "could not select device driver", "error gathering device information")
 
 
-class DockerRuntime:
+class DockerRuntime(ContainerFiles):
     """The runtime port over a Docker engine. Create with `open`, end with `close`; containers live on."""
 
     def __init__(
         self, directory: Path, engine: Engine, options: EngineOptions, wheel: Path, pull_pauses_s: Sequence[float]
     ) -> None:
         self._directory = directory
-        self._homes = directory / CONTAINERS
+        super().__init__(directory / CONTAINERS)
         self._engine = engine
         self._options = options
         self._wheel = wheel
@@ -92,8 +88,6 @@ class DockerRuntime:
         self._agents = (directory / AGENT_LOCK).open("w")
         self._followers: dict[str, Follower] = {}
         self._starting: dict[str, asyncio.Event] = {}
-        self._leases: dict[str, float] = {}
-        self._stamps: dict[tuple[str, str], StampReader] = {}
         self._work: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -326,13 +320,6 @@ class DockerRuntime:
             if not self._wake():
                 self._spawn(self._wake_watch())
 
-    def _write_lease(self, container_id: str, lease_s: float) -> None:
-        until = supervisor.boot_time() + lease_s
-        if until > self._leases.get(container_id, 0.0):
-            self._leases[container_id] = until
-            text = f"{until:.3f} {min(LEASE_GRACE_S, lease_s / 4):.3f}"
-            supervisor.write_whole(str(self._home(container_id) / LEASE), text.encode(), durable=False)
-
     def notify(self, container_id: str, notice: NoticeFile) -> None:
         home = self._home(container_id)
         if not (home / "run").is_dir() or (home / EXIT).exists():
@@ -354,39 +341,10 @@ class DockerRuntime:
 
     # --------------------------------------------------------------------------------------------------------- output
 
-    def read_output(self, container_id: str, stream: str, offset: int, limit: int) -> bytes:
-        try:
-            descriptor = os.open(self._home(container_id) / stream, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return b""
-        try:
-            return os.pread(descriptor, limit, offset)
-        finally:
-            os.close(descriptor)
-
-    def output_time(self, container_id: str, stream: str, offset: int) -> datetime | None:
-        reader = self._stamps.get((container_id, stream))
-        if reader is None:
-            reader = self._stamps[container_id, stream] = StampReader(self._home(container_id) / f"{stream}.times")
-        return reader.at(offset)
-
     async def output_grown(self, container_id: str, offsets: Mapping[str, int]) -> None:
         follower = self._followers.get(container_id)
         if follower is not None and not self.output_ended(container_id):
             await follower.grown(offsets)
-
-    def output_ended(self, container_id: str) -> bool:
-        home = self._home(container_id)
-        return (home / EXIT).exists() or not home.is_dir()
-
-    def offsets(self, container_id: str) -> Mapping[str, int]:
-        saved = supervisor.read_json(str(self._home(container_id) / OFFSETS))
-        return {stream: int(saved.get(stream, 0)) for stream in STREAMS} if isinstance(saved, dict) else {}
-
-    def save_offsets(self, container_id: str, offsets: Mapping[str, int]) -> None:
-        home = self._home(container_id)
-        if home.is_dir():
-            supervisor.write_whole(str(home / OFFSETS), json.dumps(dict(offsets)).encode(), durable=False)
 
     async def forget(self, container_id: str) -> None:
         home = self._home(container_id)
@@ -399,15 +357,10 @@ class DockerRuntime:
             await follower.finished()
         gone = home.with_name(f"{home.name}.gone")  # a half-removed directory must not look like a container
         os.replace(home, gone)
-        self._leases.pop(container_id, None)
-        for stream in STREAMS:
-            self._stamps.pop((container_id, stream), None)
+        self._forget(container_id)
         await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
 
     # --------------------------------------------------------------------------------------------------------- inside
-
-    def _home(self, container_id: str) -> Path:
-        return self._homes / container_id
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -15,7 +15,6 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +28,9 @@ from resolute_agent import forkserver, processes, supervisor
 from resolute_agent.environment import RUN_DIR, Place, task_environment
 from resolute_agent.runtimes import left_out
 from resolute_agent.runtimes.base import STREAMS, LaunchAborted, LaunchFailed, LaunchRefused, TaskContext
+from resolute_agent.runtimes.container_files import ContainerFiles
 from resolute_agent.runtimes.disk_space import FREED_AT_ONCE_BYTES, free_stored
 from resolute_agent.runtimes.scripted import exit_with_code
-from resolute_agent.runtimes.stamps import StampReader
 from resolute_agent.runtimes.starting import Forkserver
 from resolute_agent.state import Found
 
@@ -43,9 +42,6 @@ PARALLEL_STARTS_PER_CPU = 2
 
 FIRST_POLL_S, SLOWEST_POLL_S = 0.05, 0.4
 """How often a quiet output file is looked at."""
-
-LEASE_GRACE_S = 5.0
-"""How long before the end of its lease a task is asked to end; a quarter of a shorter lease."""
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
@@ -77,19 +73,18 @@ async def probe_private_roots(directory: Path, starter: Forkserver) -> PrivateRo
     return PrivateRoots(mode="none", reason="; ".join(reasons))
 
 
-class ProcessRuntime:
+class ProcessRuntime(ContainerFiles):
     """The runtime port over processes. `directory` must be this agent's alone; create with `ProcessRuntime.open`."""
 
     def __init__(
         self, directory: Path, roots: PrivateRoots, *, keep: tuple[str, ...] = (), starter: Forkserver | None = None
     ) -> None:
+        super().__init__(directory)
         self._directory = directory
         self._starter = starter or Forkserver()
         self.private_roots = roots
         self._keep = keep
         self._starts = asyncio.Semaphore(PARALLEL_STARTS_PER_CPU * (os.cpu_count() or 1))
-        self._leases: dict[str, float] = {}
-        self._stamps: dict[tuple[str, str], StampReader] = {}
         self._freed: dict[tuple[str, str], int] = {}
 
     @classmethod
@@ -292,13 +287,6 @@ class ProcessRuntime:
         if (self._home(container_id) / supervisor.LAUNCH).exists():
             self._write_lease(container_id, lease_s)
 
-    def _write_lease(self, container_id: str, lease_s: float) -> None:
-        until = supervisor.boot_time() + lease_s
-        if until > self._leases.get(container_id, 0.0):
-            self._leases[container_id] = until
-            text = f"{until:.3f} {min(LEASE_GRACE_S, lease_s / 4):.3f}"
-            supervisor.write_whole(str(self._home(container_id) / supervisor.LEASE), text.encode(), durable=False)
-
     def notify(self, container_id: str, notice: NoticeFile) -> None:
         home = self._home(container_id)
         if not (home / "run").is_dir() or (home / supervisor.EXIT).exists():
@@ -314,22 +302,6 @@ class ProcessRuntime:
 
     # --------------------------------------------------------------------------------------------------------- output
 
-    def read_output(self, container_id: str, stream: str, offset: int, limit: int) -> bytes:
-        try:
-            descriptor = os.open(self._home(container_id) / stream, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return b""
-        try:
-            return os.pread(descriptor, limit, offset)
-        finally:
-            os.close(descriptor)
-
-    def output_time(self, container_id: str, stream: str, offset: int) -> datetime | None:
-        reader = self._stamps.get((container_id, stream))
-        if reader is None:
-            reader = self._stamps[container_id, stream] = StampReader(self._home(container_id) / f"{stream}.times")
-        return reader.at(offset)
-
     async def output_grown(self, container_id: str, offsets: Mapping[str, int]) -> None:
         home = self._home(container_id)
         poll_s = FIRST_POLL_S
@@ -341,18 +313,10 @@ class ProcessRuntime:
             await asyncio.sleep(poll_s)
             poll_s = min(SLOWEST_POLL_S, poll_s * 2)
 
-    def output_ended(self, container_id: str) -> bool:
-        home = self._home(container_id)
-        return (home / supervisor.EXIT).exists() or not home.is_dir()
-
-    def offsets(self, container_id: str) -> Mapping[str, int]:
-        saved = supervisor.read_json(str(self._home(container_id) / OFFSETS))
-        return {stream: int(saved.get(stream, 0)) for stream in STREAMS} if isinstance(saved, dict) else {}
-
     def save_offsets(self, container_id: str, offsets: Mapping[str, int]) -> None:
+        super().save_offsets(container_id, offsets)
         home = self._home(container_id)
         if home.is_dir():
-            supervisor.write_whole(str(home / OFFSETS), json.dumps(dict(offsets)).encode(), durable=False)
             for stream, stored in offsets.items():
                 freed = self._freed.get((container_id, stream), 0)
                 if stored - freed >= FREED_AT_ONCE_BYTES:
@@ -367,16 +331,12 @@ class ProcessRuntime:
             raise FailedPrecondition(f"container {container_id} still runs; kill it first")
         gone = home.with_name(home.name + ".gone")  # a half-removed directory must not look like a container
         os.replace(home, gone)
-        self._leases.pop(container_id, None)
+        self._forget(container_id)
         for stream in STREAMS:
-            self._stamps.pop((container_id, stream), None)
             self._freed.pop((container_id, stream), None)
         await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
 
     # --------------------------------------------------------------------------------------------------------- inside
-
-    def _home(self, container_id: str) -> Path:
-        return self._directory / container_id
 
     def _supervisor(self, home: Path) -> tuple[int, int | None] | None:
         """Pid and start time of a container's supervisor, once there was one."""

@@ -62,7 +62,7 @@ def test_a_failing_hook_ends_the_task(master: FakeMaster, tasks: Tasks, tmp_path
     ("entrypoint", "code"),
     [
         (["sh", "-c", "exit 7"], 7),
-        ("kill -9 $$", -9),  # the launcher has become the program: whoever started it sees how that ended
+        ("kill -9 $$", 137),  # the launcher has become the program: whoever started it sees how that ended
         (["no-such-program-anywhere"], 127),
         (["/"], 126),
         ([], 1),

@@ -1,0 +1,74 @@
+"""The part of a runtime that is files: a container's lease, what it wrote, when, and how far of it was stored.
+
+Whoever follows a container's output (a supervisor, or the one that reads an engine) writes it to `<homes>/<container>/<stream>`
+and the times beside it. Both runtimes for real containers read it from there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+
+from resolute_agent import supervisor
+from resolute_agent.runtimes.base import STREAMS
+from resolute_agent.runtimes.stamps import StampReader
+
+LEASE_GRACE_S = 5.0
+"""How long before the end of its lease a task is asked to end; a quarter of a shorter lease."""
+
+
+class ContainerFiles:
+    """Containers by their directories below `homes`."""
+
+    def __init__(self, homes: Path) -> None:
+        self._homes = homes
+        self._leases: dict[str, float] = {}
+        self._stamps: dict[tuple[str, str], StampReader] = {}
+
+    def _home(self, container_id: str) -> Path:
+        return self._homes / container_id
+
+    def _write_lease(self, container_id: str, lease_s: float) -> None:
+        until = supervisor.boot_time() + lease_s
+        if until > self._leases.get(container_id, 0.0):
+            self._leases[container_id] = until
+            text = f"{until:.3f} {min(LEASE_GRACE_S, lease_s / 4):.3f}"
+            supervisor.write_whole(str(self._home(container_id) / supervisor.LEASE), text.encode(), durable=False)
+
+    def read_output(self, container_id: str, stream: str, offset: int, limit: int) -> bytes:
+        try:
+            descriptor = os.open(self._home(container_id) / stream, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return b""
+        try:
+            return os.pread(descriptor, limit, offset)
+        finally:
+            os.close(descriptor)
+
+    def output_time(self, container_id: str, stream: str, offset: int) -> datetime | None:
+        reader = self._stamps.get((container_id, stream))
+        if reader is None:
+            reader = self._stamps[container_id, stream] = StampReader(self._home(container_id) / f"{stream}.times")
+        return reader.at(offset)
+
+    def output_ended(self, container_id: str) -> bool:
+        home = self._home(container_id)
+        return (home / supervisor.EXIT).exists() or not home.is_dir()
+
+    def offsets(self, container_id: str) -> Mapping[str, int]:
+        saved = supervisor.read_json(str(self._home(container_id) / supervisor.OFFSETS))
+        return {stream: int(saved.get(stream, 0)) for stream in STREAMS} if isinstance(saved, dict) else {}
+
+    def save_offsets(self, container_id: str, offsets: Mapping[str, int]) -> None:
+        home = self._home(container_id)
+        if home.is_dir():
+            supervisor.write_whole(str(home / supervisor.OFFSETS), json.dumps(dict(offsets)).encode(), durable=False)
+
+    def _forget(self, container_id: str) -> None:
+        """Of what is in memory; the directory is for its owner to remove."""
+        self._leases.pop(container_id, None)
+        for stream in STREAMS:
+            self._stamps.pop((container_id, stream), None)
