@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 COMPAT := .venv-compat
 PACKAGES := resolute resolute_agent resolute_provisioner resolute_master resolute_cli resolute_sim
+WORKERS ?= 2
 SEEDS ?= 2000
 SEED ?=
 
@@ -17,7 +18,7 @@ quick: $(VENV)/dev.ready
 	RESOLUTE_SIM_SEEDS=20 $(BIN)/python -m pytest -q tests/unit tests/properties tests/conformance/test_store* tests/simulation/test_worlds.py
 
 test: $(VENV)/dev.ready $(COMPAT)/ready
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 lint: $(VENV)/dev.ready
 	$(BIN)/ruff check .

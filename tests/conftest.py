@@ -53,31 +53,40 @@ def part_present(part: str) -> bool:
     return PARTS[part][0]()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    missing: dict[str, list[str]] = defaultdict(list)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for mark in item.iter_markers("needs"):
             for part in mark.args:
                 if not part_present(part):
-                    missing[part].append(item.nodeid)
+                    item.user_properties.append((_MISSING, part))  # this way it reaches who collects the reports
                     item.add_marker(pytest.mark.skip(reason=f"needs {part}"))
-    config.stash[_MISSING] = dict(missing)
 
 
-_MISSING = pytest.StashKey[dict[str, list[str]]]()
+_MISSING = "missing part"
+
+
+def _not_run(config: pytest.Config) -> dict[str, list[str]]:
+    """The tests that were left out, by the part that they need. Empty in a worker, which reports to another process."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    missing: dict[str, list[str]] = defaultdict(list)
+    for report in reporter.stats.get("skipped", []) if reporter is not None else ():
+        for name, part in report.user_properties:
+            if name == _MISSING:
+                missing[str(part)].append(report.nodeid)
+    return missing
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Iterator[None]:
     yield
-    for part, names in sorted(config.stash.get(_MISSING, {}).items()):
+    for part, names in sorted(_not_run(config).items()):
         terminalreporter.section(f"not run: {len(names)} tests need '{part}' ({PARTS[part][1]})")
-        for name in names:
+        for name in sorted(names):
             terminalreporter.write_line(f"  {name}")
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    if os.environ.get("RESOLUTE_TEST_REQUIRE") == "all" and session.config.stash.get(_MISSING, {}) and exitstatus == 0:
+    if os.environ.get("RESOLUTE_TEST_REQUIRE") == "all" and exitstatus == 0 and _not_run(session.config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
