@@ -12,7 +12,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.pool import SchedulerKind
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
-from support.pools import NOW, a_job, a_policy, an_agent, applied, gone, waiting
+from support.pools import NOW, a_job, a_policy, an_agent, applied, at_rest, gone, waiting
 
 SIZES = st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, max_size=4)
 WEIGHTS = st.sampled_from([0.5, 1.0, 1.0, 2.0, 3.0])
@@ -35,19 +35,6 @@ def some_jobs(draw: st.DrawFn) -> list[tuple[Job, int]]:
         )
         for n in range(draw(st.integers(1, 6)))
     ]
-
-
-def comes_to_rest(snapshot: PoolSnapshot) -> PoolSnapshot:
-    """Plans carried out until nothing changes; who must leave leaves at once and asks again."""
-    for number in range(60):
-        plan = schedule(snapshot)
-        if not plan.place and not plan.preempt:
-            return snapshot
-        snapshot = applied(snapshot, plan)
-        for allocation in list(snapshot.leaving()):
-            again = waiting(f"{allocation.task_id}+{number}", allocation.job_id, allocation.slots_needed, second=3600)
-            snapshot = snapshot.after(gone(allocation)).after(again)
-    raise AssertionError("the pool does not come to rest")
 
 
 def a_pool(sizes: list[int], jobs: list[tuple[Job, int]], *, hierarchical: bool = False) -> PoolSnapshot:
@@ -84,7 +71,7 @@ def test_slots_settle_at_weighted_max_min_whoever_came_first(
         if number < len(jobs):
             for task in work(jobs)[number]:
                 snapshot = snapshot.after(waiting(task, jobs[number][0].id))
-            snapshot = comes_to_rest(snapshot)
+            snapshot = at_rest(snapshot)
     total = sum(held(snapshot, job) for job, _ in jobs)
     assert total == min(sum(sizes), sum(demand(job, count) for job, count in jobs)), "no slot is idle, and none twice"
     for poor, wanted in jobs:
@@ -104,7 +91,7 @@ def test_sharing_pays_for_everybody(sizes: list[int], jobs: list[tuple[Job, int]
     for tasks, (job, _) in zip(work(jobs), jobs, strict=True):
         for task in tasks:
             snapshot = snapshot.after(waiting(task, job.id))
-    snapshot = comes_to_rest(snapshot)
+    snapshot = at_rest(snapshot)
     weights = sum(Fraction(job.weight) for job, count in jobs if count)
     for job, count in jobs:
         if count:
@@ -126,7 +113,7 @@ def test_users_are_even_however_they_split_their_work(
         for tasks, (job, _) in zip(work(everybody), everybody, strict=True):
             for task in tasks:
                 snapshot = snapshot.after(waiting(task, job.id))
-        snapshot = comes_to_rest(snapshot)
+        snapshot = at_rest(snapshot)
         return sum(held(snapshot, job) for job in mine)
 
     assert abs(totals(divided=True) - totals(divided=False)) <= 1

@@ -15,6 +15,7 @@ from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, Insta
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.scheduler.plan import Placement, Plan
+from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_provisioner.model import Market, Offer, PoolScaling
 
@@ -145,3 +146,16 @@ def starts(plan: Plan) -> dict[str, dict[str, tuple[int, ...]]]:
 def evicts(plan: Plan) -> dict[str, str]:
     """Victim -> for whom, as tasks."""
     return {p.allocation.removesuffix(".1"): p.for_allocation.removesuffix(".1") for p in plan.preempt}
+
+
+def at_rest(snapshot: PoolSnapshot) -> PoolSnapshot:
+    """Plans carried out until nothing changes; who must leave has left at once and asks again."""
+    for number in range(100):
+        plan = schedule(snapshot)
+        if not plan.place and not plan.preempt:
+            return snapshot
+        snapshot = applied(snapshot, plan)
+        for allocation in list(snapshot.leaving()):
+            again = waiting(f"{allocation.task_id}+{number}", allocation.job_id, allocation.slots_needed, second=3600)
+            snapshot = snapshot.after(gone(allocation)).after(again)
+    raise AssertionError("the pool does not come to rest")

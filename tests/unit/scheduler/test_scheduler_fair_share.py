@@ -17,7 +17,7 @@ from resolute_master.scheduler.plan import HoldKind
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.supply import AvailableOffer, Supply
-from support.pools import NOW, a_job, a_policy, an_agent, applied, elastic, gone, on, waiting
+from support.pools import NOW, a_job, a_policy, an_agent, at_rest, elastic, gone, on, waiting
 
 
 def a_pool(slots: int, jobs: list[Job], work: list[Allocation], *, agents: int = 1, **policy: Any) -> PoolSnapshot:
@@ -34,19 +34,6 @@ def tasks(job: str, count: int, slots: int = 1, **changes: Any) -> list[Allocati
     return [waiting(f"{job}-{n:03}", job, slots, second=n, **changes) for n in range(count)]
 
 
-def settled(snapshot: PoolSnapshot) -> PoolSnapshot:
-    """Plans carried out until nothing changes; who must leave has left at once and asks again."""
-    for round_ in range(100):
-        plan = schedule(snapshot)
-        if not plan.place and not plan.preempt:
-            return snapshot
-        snapshot = applied(snapshot, plan)
-        for allocation in list(snapshot.leaving()):
-            again = waiting(f"{allocation.task_id}+{round_}", allocation.job_id, allocation.slots_needed, second=3600)
-            snapshot = snapshot.after(gone(allocation)).after(again)
-    raise AssertionError("the pool does not come to rest")
-
-
 def held(snapshot: PoolSnapshot) -> dict[str, int]:
     return dict(snapshot.job_slots.items())
 
@@ -57,33 +44,33 @@ def held(snapshot: PoolSnapshot) -> dict[str, int]:
 )
 def test_slots_are_shared_by_weight(weights: tuple[float, float], expected: dict[str, int]) -> None:
     jobs = [a_job("a", weight=weights[0]), a_job("b", weight=weights[1], second=1)]
-    assert held(settled(a_pool(8, jobs, tasks("a", 10) + tasks("b", 30)))) == expected
+    assert held(at_rest(a_pool(8, jobs, tasks("a", 10) + tasks("b", 30)))) == expected
 
 
 def test_a_newcomer_gets_its_share_from_who_holds_everything() -> None:
-    first = settled(a_pool(8, [a_job("a")], tasks("a", 20)))
+    first = at_rest(a_pool(8, [a_job("a")], tasks("a", 20)))
     assert held(first) == {"a": 8}
     both = first.after(a_job("b", second=5))
     for task in tasks("b", 20):
         both = both.after(task)
     plan = schedule(both)
     assert len(plan.preempt) == 4
-    assert held(settled(both)) == {"a": 4, "b": 4}
+    assert held(at_rest(both)) == {"a": 4, "b": 4}
 
 
 def test_what_one_does_not_want_goes_to_the_others() -> None:
     jobs = [a_job("a"), a_job("b"), a_job("c")]
-    assert held(settled(a_pool(9, jobs, tasks("a", 1) + tasks("b", 20) + tasks("c", 20)))) == {"a": 1, "b": 4, "c": 4}
+    assert held(at_rest(a_pool(9, jobs, tasks("a", 1) + tasks("b", 20) + tasks("c", 20)))) == {"a": 1, "b": 4, "c": 4}
 
 
 def test_a_cap_binds_and_the_rest_is_shared() -> None:
     jobs = [a_job("a", max_slots=2), a_job("b")]
-    assert held(settled(a_pool(8, jobs, tasks("a", 20) + tasks("b", 20)))) == {"a": 2, "b": 6}
+    assert held(at_rest(a_pool(8, jobs, tasks("a", 20) + tasks("b", 20)))) == {"a": 2, "b": 6}
 
 
 def test_what_cannot_be_preempted_counts_for_its_job() -> None:
     stubborn = [on(task, {"a0": (n,)}) for n, task in enumerate(tasks("a", 6, preemptible=False))]
-    pool = settled(a_pool(8, [a_job("a"), a_job("b")], [*stubborn, *tasks("b", 20), *tasks("a", 0)]))
+    pool = at_rest(a_pool(8, [a_job("a"), a_job("b")], [*stubborn, *tasks("b", 20), *tasks("a", 0)]))
     assert held(pool) == {"a": 6, "b": 2}
 
 
@@ -97,7 +84,7 @@ def test_among_equals_who_waited_longest_goes_first() -> None:
 def test_more_jobs_than_slots_leave_nobody_in_vain() -> None:
     jobs = [a_job(f"j{n:02}", second=n) for n in range(20)]
     work = [task for job in jobs for task in tasks(job.id, 3)]
-    pool = settled(a_pool(4, jobs, work, agents=2))
+    pool = at_rest(a_pool(4, jobs, work, agents=2))
     assert sorted(held(pool).values()) == [1] * 8
 
 
@@ -121,11 +108,11 @@ def test_with_hierarchical_shares_splitting_work_wins_nothing() -> None:
     jobs = [a_job("one", owner=UserId(1)), *(a_job(f"many{n}", owner=UserId(2)) for n in range(4))]
     work = [task for job in jobs for task in tasks(job.id, 10)]
     by_user = Counter[int]()
-    pool = settled(a_pool(8, jobs, work, hierarchical_shares=True))
+    pool = at_rest(a_pool(8, jobs, work, hierarchical_shares=True))
     for job in jobs:
         by_user[job.owner] += pool.job_slots.get(job.id) or 0
     assert by_user == {1: 4, 2: 4}
-    assert held(settled(a_pool(10, jobs, work))) == {job.id: 2 for job in jobs}, "without them it wins"
+    assert held(at_rest(a_pool(10, jobs, work))) == {job.id: 2 for job in jobs}, "without them it wins"
 
 
 def test_workspaces_come_before_users() -> None:
@@ -135,7 +122,7 @@ def test_workspaces_come_before_users() -> None:
         a_job("c", workspace_id=2, owner=UserId(2)),
     ]
     work = [task for job in jobs for task in tasks(job.id, 10)]
-    assert held(settled(a_pool(8, jobs, work, hierarchical_shares=True))) == {"a": 4, "b": 2, "c": 2}
+    assert held(at_rest(a_pool(8, jobs, work, hierarchical_shares=True))) == {"a": 4, "b": 2, "c": 2}
 
 
 def test_what_has_just_begun_is_spared_until_its_time_has_come() -> None:
