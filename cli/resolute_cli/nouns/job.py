@@ -8,8 +8,11 @@ from resolute.errors import NotFound
 from resolute.wire.rest.enums import OrderBy, SchedulerType
 from resolute.wire.rest.jobs import GetJobsQuery, QueueControl, RBACJob
 from resolute.wire.rest.pools import ResourcePool
-from resolute_cli.command import Command, Group, paging
+from resolute_cli.command import Command, Group, UsageError, paging
 from resolute_cli.invocation import Invocation
+
+OPERATIONS = ("priority", "weight", "resource-pool", "ahead-of", "behind-of")
+"""Of `det job update-batch`."""
 
 
 def list_jobs(cli: Invocation, args: argparse.Namespace) -> None:
@@ -54,10 +57,46 @@ def _row(entry: RBACJob, *, weighs: bool) -> tuple[object, ...]:
 
 def update(cli: Invocation, args: argparse.Namespace) -> None:
     change = QueueControl(
-        job_id=args.job_id, priority=args.priority, weight=args.weight, resource_pool=args.resource_pool
+        job_id=args.job_id,
+        priority=args.priority,
+        weight=args.weight,
+        resource_pool=args.resource_pool,
+        ahead_of=args.ahead_of,
+        behind_of=args.behind_of,
     )
     cli.api().queue.update(change)
     cli.render.done(f"Updated job {args.job_id}", job=args.job_id)
+
+
+def update_batch(cli: Invocation, args: argparse.Namespace) -> None:
+    """One after the other, in one request; those that are refused are named together."""
+    changes = [parse_operation(text) for text in args.operation]
+    cli.api().queue.update(*changes)
+    jobs = [change.job_id for change in changes]
+    cli.render.done(f"Updated {len(jobs)} job(s)", jobs=jobs)
+
+
+def parse_operation(text: str) -> QueueControl:
+    """`<job id>.<operation>=<value>`. Raises `UsageError`."""
+    job, dot, change = text.partition(".")
+    name, equals, value = change.partition("=")
+    if not (job and dot and equals and value):
+        raise UsageError(f"'{text}': write it as <jobID>.<operation>=<value>, for instance {job or 'ID'}.priority=7")
+    try:
+        match name.replace("_", "-"):
+            case "priority":
+                return QueueControl(job_id=job, priority=int(value))
+            case "weight":
+                return QueueControl(job_id=job, weight=float(value))
+            case "resource-pool":
+                return QueueControl(job_id=job, resource_pool=value)
+            case "ahead-of":
+                return QueueControl(job_id=job, ahead_of=value)
+            case "behind-of":
+                return QueueControl(job_id=job, behind_of=value)
+    except ValueError:
+        raise UsageError(f"'{text}': {name} takes a number, not '{value}'") from None
+    raise UsageError(f"'{text}': there is no operation '{name}'; use {', '.join(OPERATIONS)}")
 
 
 def explain(cli: Invocation, args: argparse.Namespace) -> None:
@@ -82,6 +121,16 @@ def _update_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("-p", "--priority", type=int, help="new priority, 1 (first) to 99")
     one.add_argument("-w", "--weight", type=float, help="new weight, for fair-share pools")
     one.add_argument("--resource-pool", help="pool to move to")
+    one.add_argument("--ahead-of", metavar="JOB_ID", help="stand right before this job, with its priority")
+    one.add_argument("--behind-of", metavar="JOB_ID", help="stand right behind this job, with its priority")
+
+
+def _batch_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "operation",
+        nargs="+",
+        help=f"<jobID>.<operation>=<value>, where the operation is one of {', '.join(OPERATIONS)}",
+    )
 
 
 NOUN = Group(
@@ -98,6 +147,7 @@ NOUN = Group(
             formats=("json", "yaml", "table", "csv"),
         ),
         Command(name="update", aliases=("u",), help="update a job", run=update, arguments=_update_arguments),
+        Command(name="update-batch", help="update several jobs", run=update_batch, arguments=_batch_arguments),
         Command(
             name="explain",
             help="say why a job is where it is",

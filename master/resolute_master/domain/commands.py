@@ -194,13 +194,18 @@ class KillTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateJob:
-    """None leaves a field as it is. Moving to another pool preempts what runs, so that it moves."""
+    """None leaves a field as it is. Moving to another pool preempts what runs, so that it moves.
+
+    `ahead_of` or `behind_of` names the job beside which it is to stand in the queue, with that one's priority.
+    """
 
     job: JobId
     priority: int | None = None
     weight: float | None = None
     max_slots: int | None = None
     pool: PoolName | None = None
+    ahead_of: JobId | None = None
+    behind_of: JobId | None = None
 
 
 # ------------------------------------------------------------------------------------------------------- templates

@@ -12,8 +12,8 @@ from resolute_master.domain.ids import ExperimentId, JobId, PoolName, UserId
 class Job:
     """Who asks, where, and how important it is. Priority 1 is the most important, 99 the least.
 
-    `queue_position` orders jobs of one priority; smaller is earlier. It starts as the submission time in seconds since
-    1970 and is reset when the priority changes.
+    `queue_position` orders jobs of one priority; smaller is earlier. It starts as the submission time in seconds since 1970,
+    changes when the job, or one beside it, is moved by hand, and is the submission time again after a change of priority or pool.
     """
 
     id: JobId
@@ -31,3 +31,8 @@ class Job:
     queue_position: float
     experiment_id: ExperimentId | None = None
     ended: bool = False
+
+    @property
+    def place(self) -> tuple[float, datetime, JobId]:
+        """The order of the jobs of one priority in one pool."""
+        return self.queue_position, self.submitted_at, self.id

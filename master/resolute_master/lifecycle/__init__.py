@@ -6,7 +6,8 @@ changed values, effects for the outbox and words for people come out. Must not k
 - `cluster`      the state of the cluster, with its indexes
 - `step`         a working copy: reads through to the cluster, collects what changed
 - `allocation`   one allocation by itself: (allocation, event) -> (allocation, effects)
-- `allocations`, `trials`, `experiments`, `agents`, `instances`, `reports`, `users`   what a change of one means for the others
+- `queue`        a place in a line of jobs that is given by hand
+- `allocations`, `trials`, `experiments`, `jobs`, `agents`, `instances`, `reports`, `users`   what a change of one is for the others
 - `apply`        command -> function
 - `deadlines`    what is due when nobody says anything
 """

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from resolute.errors import FailedPrecondition, InvalidInput, NotFound
+from resolute.errors import NotFound
 from resolute.wire.states import ExperimentState as S
 from resolute_master.domain import commands as c
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.job import Job
 from resolute_master.lifecycle import (
     agents,
     allocations,
     checkpoints,
     experiments,
     instances,
+    jobs,
     reports,
     templates,
     trials,
@@ -75,7 +73,7 @@ def _apply(step: Step, command: c.Command) -> Any:
         case c.RecordStray():
             return instances.stray(step, command.pool, command.provider_id)
         case c.UpdateJob():
-            return _update_job(step, command)
+            return jobs.update(step, command)
         case c.PutTemplate() | c.RenameTemplate() | c.DeleteTemplate():
             return _template(step, command)
         case c.KillTrial() | c.SetTrialLogRetention() | c.StartUnmanagedRun() | c.HearUnmanagedTrial():
@@ -204,54 +202,3 @@ def _checkpoint(step: Step, command: c.Command) -> Any:
             return step.done(f"remove-tensorboards:{command.removed_from}")
         case _:
             raise AssertionError(f"no rule for {type(command).__name__}")
-
-
-def _update_job(step: Step, command: c.UpdateJob) -> None:
-    job = step.get(Job, command.job)
-    if job is None or job.ended:
-        raise NotFound("job", command.job)
-    if command.priority is not None:
-        if not 1 <= command.priority <= 99:
-            raise InvalidInput(
-                f"priority: {command.priority} is out of range; give a number from 1 (first) to 99 (last)"
-            )
-        job = replace(job, priority=command.priority, queue_position=job.submitted_at.timestamp())
-    if command.weight is not None:
-        if command.weight <= 0:
-            raise InvalidInput(f"weight: {command.weight} must be greater than 0")
-        job = replace(job, weight=command.weight)
-    if command.max_slots is not None:
-        job = replace(job, max_slots=command.max_slots)
-    if command.pool is not None and command.pool == job.pool:
-        raise FailedPrecondition(f"job '{job.id}' is in pool '{job.pool}' already")
-    step.put(job if command.pool is None else replace(job, pool=command.pool))
-    _keep_in_config(step, job, command)
-    if command.pool is not None:
-        _move_pool(step, job, command)
-
-
-def _keep_in_config(step: Step, job: Job, command: c.UpdateJob) -> None:
-    """The experiment's configuration shows what is in force."""
-    if job.experiment_id is None:
-        return
-    experiment = step.need(Experiment, job.experiment_id)
-    changed = {
-        "priority": command.priority,
-        "weight": command.weight,
-        "max_slots": command.max_slots,
-        "resource_pool": command.pool,
-    }
-    resources = {**experiment.config["resources"], **{k: v for k, v in changed.items() if v is not None}}
-    step.put(replace(experiment, config={**experiment.config, "resources": resources}))
-
-
-def _move_pool(step: Step, job: Job, command: c.UpdateJob) -> None:
-    """What runs is preempted and asks again in the new pool; what waits moves as it is."""
-    assert command.pool is not None
-    for allocation in step.find(Allocation, "allocations_of_job", job.id):
-        if allocation.ended:
-            continue
-        if allocation.assigned_at is None:
-            step.put(replace(allocation, pool=command.pool))
-        else:
-            allocations.preempt(step, allocation.id, f"its job moves to pool {command.pool}")

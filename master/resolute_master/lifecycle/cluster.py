@@ -13,6 +13,7 @@ from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.effects import Effect
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.instance import Instance
+from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import Session, User
 
@@ -31,6 +32,11 @@ def _allocation_containers(entity: Entity) -> tuple[IndexValue, ...]:
     return tuple(c.id for c in entity.containers)
 
 
+def line_of(job: Job) -> IndexValue:
+    """The jobs among which it has its place: those of its pool and priority that have not ended."""
+    return None if job.ended else f"{job.priority} {job.pool}"
+
+
 INDEXES: Mapping[str, tuple[str, Callable[[Entity], tuple[IndexValue, ...]]]] = {
     "trials_of_experiment": ("trial", lambda e: (cast(Trial, e).experiment_id,)),
     "trial_of_request": ("trial", lambda e: (cast(Trial, e).request_id,)),
@@ -40,6 +46,7 @@ INDEXES: Mapping[str, tuple[str, Callable[[Entity], tuple[IndexValue, ...]]]] = 
     "allocations_of_job": ("allocation", lambda e: (cast(Allocation, e).job_id,)),
     "allocations_on_agent": ("allocation", _allocation_agents),
     "allocation_of_container": ("allocation", _allocation_containers),
+    "jobs_of_line": ("job", lambda e: (line_of(cast(Job, e)),)),
     "agent_of_instance": ("agent", lambda e: (cast(Agent, e).instance_id,)),
     "agents_of_pool": ("agent", lambda e: (cast(Agent, e).pool,)),
     "instances_of_pool": ("instance", lambda e: (cast(Instance, e).pool,)),

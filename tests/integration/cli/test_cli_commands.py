@@ -386,6 +386,10 @@ def test_jobs_are_updated_and_explained(det: Shell, master: FakeMaster) -> None:
     det.ok("job", "update", "job-1", "--priority", "3")
     (request,) = master.asked("POST", "/api/v1/job-queues")
     assert request.body["updates"][0] | {"jobId": "job-1", "priority": 3} == request.body["updates"][0]
+    det.ok("job", "update", "job-1", "--behind-of", "job-2")
+    assert det.ok("j", "update-batch", "job-1.priority=3", "job-4.ahead-of=job-1") == "Updated 2 job(s)\n"
+    move, batch = (request.body["updates"] for request in master.asked("POST", "/api/v1/job-queues")[1:])
+    assert (move[0]["behindOf"], batch[0]["priority"], batch[1]["aheadOf"]) == ("job-2", 3, "job-1")
     assert det.ok("job", "explain", "job-1") == "Job job-1 is QUEUED: a machine is starting\n  - local-2 joins in 3 s\n"
 
 

@@ -45,7 +45,7 @@ TREE: Mapping[str, tuple[str, ...]] = {
         "wait",
     ),
     "instance": ("list", "ls"),
-    "job": ("explain", "list", "ls", "u", "update"),
+    "job": ("explain", "list", "ls", "u", "update", "update-batch"),
     "master": ("config", "info", "logs"),
     "resource-pool": ("list", "ls"),
     "slot": ("disable", "enable", "list", "ls"),
@@ -93,7 +93,10 @@ FLAGS: Mapping[tuple[str, ...], frozenset[str]] = {
     ),
     ("checkpoint", "download"): frozenset({"-o", "--output-dir", "-q", "--quiet", "--mode", "--json"}),
     ("agent", "disable"): frozenset({"--all", "--drain", "--csv", "--json"}),
-    ("job", "update"): frozenset({"-p", "--priority", "-w", "--weight", "--resource-pool", "--json"}),
+    ("job", "update"): frozenset(
+        {"-p", "--priority", "-w", "--weight", "--resource-pool", "--ahead-of", "--behind-of", "--json"}
+    ),
+    ("job", "update-batch"): frozenset({"--json"}),
 }
 
 
@@ -172,6 +175,12 @@ def test_groups_without_a_default_print_their_help(words: list[str], capsys: pyt
         ["trial", "logs", "1", "--timestamp-after", "yesterday"],
         ["trial", "download", "1"],
         ["job", "update", "j"],
+        ["job", "update", "j", "--ahead-of", "k", "--behind-of", "k"],
+        ["job", "update-batch"],
+        ["job", "update-batch", "j"],
+        ["job", "update-batch", "j.priority"],
+        ["job", "update-batch", "j.priority=high"],
+        ["job", "update-batch", "j.colour=red"],
         ["agent", "list", "--json", "--csv"],
         ["agent", "disable"],
     ],

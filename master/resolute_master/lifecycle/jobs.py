@@ -1,0 +1,132 @@
+"""What users change about a job while it waits or runs: priority, weight, cap, pool, and its place in the queue."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from resolute.errors import FailedPrecondition, InvalidInput, NotFound
+from resolute_master.domain import commands as c
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import JobId
+from resolute_master.domain.job import Job
+from resolute_master.lifecycle import allocations, queue
+from resolute_master.lifecycle.cluster import line_of
+from resolute_master.lifecycle.step import Step
+
+
+def update(step: Step, command: c.UpdateJob) -> None:
+    """All of the command, or an error and nothing."""
+    before = job = _living(step, command.job)
+    if command.priority is not None:
+        if not 1 <= command.priority <= 99:
+            raise InvalidInput(
+                f"priority: {command.priority} is out of range; give a number from 1 (first) to 99 (last)"
+            )
+        job = _at_its_time(replace(job, priority=command.priority))
+    if command.weight is not None:
+        if not 0 < command.weight < math.inf:
+            raise InvalidInput(f"weight: {command.weight} must be greater than 0, and finite")
+        job = replace(job, weight=command.weight)
+    if command.max_slots is not None:
+        job = replace(job, max_slots=command.max_slots)
+    if command.pool is not None:
+        _check_pool_change(job, command)
+        job = _at_its_time(replace(job, pool=command.pool))
+    step.put(job)
+    anchor = command.ahead_of if command.ahead_of is not None else command.behind_of
+    if anchor is not None:
+        _move(step, job, anchor, ahead=command.ahead_of is not None)
+    _keep_in_config(step, before, step.need(Job, job.id))
+    if command.pool is not None:
+        _move_pool(step, job)
+
+
+def _living(step: Step, id_: JobId) -> Job:
+    job = step.get(Job, id_)
+    if job is None or job.ended:
+        raise NotFound("job", id_)
+    return job
+
+
+def _at_its_time(job: Job) -> Job:
+    """A place that was given by hand was one among other jobs."""
+    return replace(job, queue_position=job.submitted_at.timestamp())
+
+
+# ----------------------------------------------------------------------------------------------------------- place
+
+
+def _move(step: Step, job: Job, anchor_id: JobId, *, ahead: bool) -> None:
+    """Right before or right behind the anchor, with its priority. Where it is there already nothing changes."""
+    word = "aheadOf" if ahead else "behindOf"
+    if anchor_id == job.id:
+        raise InvalidInput(f"{word}: '{anchor_id}' is the job itself; name another job of its pool")
+    anchor = step.get(Job, anchor_id)
+    if anchor is None or anchor.ended:
+        raise InvalidInput(
+            f"{word}: job '{anchor_id}' not found among those that have not ended; `det job list` shows them"
+        )
+    if anchor.pool != job.pool:
+        raise FailedPrecondition(
+            f"{word}: job '{anchor_id}' is in pool '{anchor.pool}', this one in '{job.pool}'; move it to that pool first"
+        )
+    moved = job if anchor.priority == job.priority else _at_its_time(replace(job, priority=anchor.priority))
+    found = step.find(Job, "jobs_of_line", line_of(anchor))
+    others = sorted((each for each in found if each.id != job.id), key=lambda each: each.place)
+    index = others.index(anchor) + (not ahead)
+    if moved is job and _stands(others, job, index):
+        return
+    for each in queue.inserted(others, moved, index, now=step.now):
+        step.put(each)
+
+
+def _stands(others: list[Job], job: Job, index: int) -> bool:
+    """It lies strictly between its neighbours already."""
+    behind_one = index == 0 or others[index - 1].queue_position < job.queue_position
+    return behind_one and (index == len(others) or job.queue_position < others[index].queue_position)
+
+
+# ------------------------------------------------------------------------------------------------------------ pool
+
+
+def _check_pool_change(job: Job, command: c.UpdateJob) -> None:
+    if command.pool == job.pool:
+        raise FailedPrecondition(f"resourcePool: job '{job.id}' is in pool '{job.pool}' already")
+    if job.experiment_id is None:
+        raise FailedPrecondition(
+            f"resourcePool: job '{job.id}' is a {job.kind.lower()}, and only experiments change pools; start it anew there"
+        )
+
+
+def _move_pool(step: Step, job: Job) -> None:
+    """What runs is preempted and asks again in the new pool; what waits moves as it is."""
+    for allocation in step.find(Allocation, "allocations_of_job", job.id):
+        if allocation.ended:
+            continue
+        if allocation.assigned_at is None:
+            step.put(replace(allocation, pool=job.pool))
+        else:
+            allocations.preempt(step, allocation.id, f"its job moves to pool {job.pool}")
+
+
+# ---------------------------------------------------------------------------------------------------- configuration
+
+
+def _keep_in_config(step: Step, before: Job, job: Job) -> None:
+    """The experiment's configuration shows what is in force."""
+    if job.experiment_id is None:
+        return
+    experiment = step.need(Experiment, job.experiment_id)
+    was = {
+        "priority": before.priority,
+        "weight": before.weight,
+        "max_slots": before.max_slots,
+        "resource_pool": before.pool,
+    }
+    now = {"priority": job.priority, "weight": job.weight, "max_slots": job.max_slots, "resource_pool": job.pool}
+    changed = {key: value for key, value in now.items() if value != was[key]}
+    if changed:
+        resources = {**experiment.config["resources"], **changed}
+        step.put(replace(experiment, config={**experiment.config, "resources": resources}))

@@ -1,0 +1,50 @@
+"""A line of jobs: the jobs of one priority in one pool, and a place in it that is given by hand.
+
+Positions are seconds since 1970, so that a new job, whose position is the time at which it came, stands behind everybody. A job
+that is moved gets the middle of its new neighbours' positions. Numbers run out after some twenty halvings of a second; then
+the jobs around the gap are spread over the nearest room that is wide enough, in the same change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from resolute_master.domain.job import Job
+
+STEP_S = 1.0
+"""Between a job that is put before everybody and the first."""
+
+ROOM = 256
+"""Jobs are spread so that between two there are at least so many numbers: the next eight moves into one gap find theirs."""
+
+
+def inserted(line: Sequence[Job], job: Job, index: int, *, now: datetime) -> tuple[Job, ...]:
+    """`job` before the `index`-th of `line`, which is in order and without it: those whose position is new, `job` among them.
+
+    The order is then strict around the job, and that of all others is as it was.
+    """
+    width = 0
+    while True:
+        first, last = max(0, index - width), min(len(line), index + width)
+        low = line[first - 1].queue_position if first else -math.inf
+        # Behind the last, and before whoever comes from now on.
+        high = line[last].queue_position if last < len(line) else now.timestamp()
+        members = (*line[first:index], job, *line[index:last])
+        places = _spread(low, high, len(members), room=ROOM if width else 1)
+        if places is not None:
+            found = zip(members, places, strict=True)
+            return tuple(replace(m, queue_position=p) for m, p in found if m is job or m.queue_position != p)
+        width = 2 * width + 1
+
+
+def _spread(low: float, high: float, count: int, *, room: int) -> tuple[float, ...] | None:
+    """So many numbers between the two, evenly; None when there are not `room` numbers from each to the next."""
+    if low == -math.inf:
+        return tuple(high - STEP_S * (count - n) for n in range(count))
+    gap = (high - low) / (count + 1)
+    places = tuple(low + gap * (n + 1) for n in range(count))
+    steps = zip((low, *places), (*places, high), strict=True)
+    return places if all(before + room * math.ulp(high) <= after for before, after in steps) else None

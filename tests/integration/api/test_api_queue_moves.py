@@ -1,0 +1,100 @@
+"""The queue, changed by hand over the API: what was moved stays moved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from resolute_master.domain.ids import JobId, PoolName
+from resolute_master.domain.job import Job
+from resolute_master.domain.pool import PoolPolicy, SchedulerKind
+from resolute_master.engine.replay import replay_store
+from resolute_master.scheduler.job_states import job_states
+from resolute_master.store.memory import MemoryStore
+from support.api import World, a_config, an_api
+from support.engines import POOLS, an_engine, running
+
+OTHER = PoolName("other")
+TWO_POOLS = {**POOLS, OTHER: PoolPolicy(name=OTHER)}
+TWO_POOLS_CONFIG = {"resource_pools": [{"pool_name": "default"}, {"pool_name": "other"}]}
+
+
+async def some_jobs(world: World, count: int) -> list[str]:
+    return [(await world.create(a_config(name=f"e{n}")))["jobId"] for n in range(count)]
+
+
+async def queue(world: World) -> list[str]:
+    return [job["full"]["jobId"] for job in (await world.get("/api/v1/job-queues-v2"))["jobs"]]
+
+
+async def update(world: World, **control: Any) -> None:
+    assert await world.post("/api/v1/job-queues", {"updates": [control]}) == {}
+
+
+async def refused(world: World, **control: Any) -> str:
+    text: str = await world.error("POST", "/api/v1/job-queues", {"updates": [control]}, status=400)
+    return text
+
+
+async def test_a_job_is_moved_and_stays_there_over_a_restart(tmp_path: Path) -> None:
+    store = MemoryStore()
+    async with an_api(tmp_path, store=store) as world:
+        await world.agent(slots=1)
+        await world.create(a_config(name="runs"))
+        running_job, *_ = await queue(world)
+        first, second, third = await some_jobs(world, 3)
+        await update(world, jobId=third, aheadOf=first)
+        assert await queue(world) == [running_job, third, first, second]
+        await update(world, jobId=first, behindOf=second, priority=None, aheadOf="")
+        await update(world, jobId=first, behindOf=second)  # told again
+        assert await queue(world) == [running_job, third, second, first]
+        await update(world, jobId=second, priority=7)
+        await update(world, jobId=first, behindOf=second)
+        assert await queue(world) == [second, first, running_job, third]
+        kept = {job.id: job.queue_position for job in world.engine.state.all(Job)}
+    async with running(an_engine(store, seed=2)) as again:
+        assert {job.id: job.queue_position for job in again.state.all(Job)} == kept
+        assert list(job_states(again.snapshot(PoolName("default")))) == [second, first, running_job, third]
+    assert (await replay_store(store, POOLS)).divergence is None
+
+
+async def test_what_cannot_be_done_is_refused_and_says_what_can(tmp_path: Path) -> None:
+    async with an_api(tmp_path, pools=TWO_POOLS, config=TWO_POOLS_CONFIG) as world:
+        await world.agent()
+        first, second = await some_jobs(world, 2)
+        assert "exactly one of priority, weight, resourcePool, aheadOf, behindOf" in await refused(
+            world, jobId=first, aheadOf=second, behindOf=second
+        )
+        assert "aheadOf: job 'gone' not found" in await refused(world, jobId=first, aheadOf="gone")
+        assert "is the job itself" in await refused(world, jobId=first, behindOf=first)
+        assert "job 'gone' not found" in await refused(world, jobId="gone", behindOf=first)
+        assert "weight" in await refused(world, jobId=first, weight=0)
+        assert "in pool 'default' already" in await refused(world, jobId=first, resourcePool="default")
+        await update(world, jobId=second, resourcePool="other")
+        assert "move it to that pool first" in await refused(world, jobId=first, aheadOf=second)
+
+
+async def test_a_fair_share_pool_has_no_places(tmp_path: Path) -> None:
+    policy = PoolPolicy(name=PoolName("default"), scheduler=SchedulerKind.FAIR_SHARE)
+    async with an_api(tmp_path, pools={policy.name: policy}) as world:
+        await world.agent()
+        first, second = await some_jobs(world, 2)
+        assert "change the weight instead" in await refused(world, jobId=second, aheadOf=first)
+
+
+async def test_a_job_takes_priority_weight_and_cap_to_another_pool(tmp_path: Path) -> None:
+    async with an_api(tmp_path, pools=TWO_POOLS, config=TWO_POOLS_CONFIG) as world:
+        await world.agent()
+        resources = {"priority": 9, "weight": 2.5, "max_slots": 3}
+        experiment = await world.create(a_config(resources=resources))
+        (ahead,) = await some_jobs(world, 1)
+        await update(world, jobId=ahead, priority=9)
+        job = JobId(experiment["jobId"])
+        await update(world, jobId=job, behindOf=ahead)
+        await update(world, jobId=job, resourcePool="other")
+        moved = world.engine.state.get(Job, job)
+        assert moved is not None
+        assert (moved.pool, moved.priority, moved.weight, moved.max_slots) == ("other", 9, 2.5, 3)
+        assert moved.queue_position == moved.submitted_at.timestamp(), "a place among other jobs does not come along"
+        shown = (await world.get(f"/api/v1/experiments/{experiment['id']}"))["config"]["resources"]
+        assert shown["resource_pool"] == "other" and shown.items() >= resources.items()
