@@ -3,139 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations, groupby
 from random import Random
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.ids import AgentId, AllocationId, InstanceId, UserId
-from resolute_master.domain.job import Job
-from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
+from resolute_master.domain.ids import AgentId, AllocationId
 from resolute_master.scheduler.explain import explain
 from resolute_master.scheduler.job_states import JobState, job_standing, job_states
 from resolute_master.scheduler.plan import HoldKind, Plan
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
-from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
-from support.pools import NOW, a_job, a_policy, an_agent, applied, elastic, gone, leaving, waiting
-
-SIZES = st.sampled_from([1, 2, 2, 4, 4, 4, 8])
-MAX_AUX = 2
-
-
-@dataclass(frozen=True)
-class World:
-    policy: PoolPolicy
-    agents: tuple[Agent, ...]
-    jobs: tuple[Job, ...]
-    allocations: tuple[Allocation, ...]
-    supply: Supply
-
-    def snapshot(self, random: Random | None = None) -> PoolSnapshot:
-        agents, jobs, allocations = list(self.agents), list(self.jobs), list(self.allocations)
-        if random is not None:
-            for part in (agents, jobs, allocations):
-                random.shuffle(part)
-        return PoolSnapshot.build(self.policy, agents, jobs, allocations, self.supply, now=NOW)
-
-
-@st.composite
-def policies(draw: st.DrawFn) -> PoolPolicy:
-    scheduler = draw(st.sampled_from([SchedulerKind.PRIORITY, SchedulerKind.FAIR_SHARE]))
-    return a_policy(
-        scheduler=scheduler,
-        hierarchical_shares=scheduler is SchedulerKind.FAIR_SHARE and draw(st.booleans()),
-        preemption=scheduler is SchedulerKind.PRIORITY and draw(st.booleans()),
-        fitting=draw(st.sampled_from(Fitting)),
-        heterogeneous_fits=draw(st.booleans()),
-        max_aux_containers_per_agent=MAX_AUX,
-        scaling=draw(st.sampled_from([None, elastic(4, max_instances=100)])),
-    )
-
-
-@st.composite
-def some_agents(draw: st.DrawFn) -> tuple[Agent, ...]:
-    count = draw(st.integers(1, 6))
-    return tuple(
-        an_agent(
-            f"a{number}",
-            draw(SIZES),
-            off=draw(st.sampled_from([(), (), (), (0,)])),
-            draining=draw(st.sampled_from([False, False, False, True])),
-            instance=f"i{number}",
-        )
-        for number in range(count)
-    )
-
-
-@st.composite
-def some_jobs(draw: st.DrawFn) -> tuple[Job, ...]:
-    return tuple(
-        a_job(
-            f"j{number}",
-            priority=draw(st.integers(41, 43)) - 5 * (number > 3),
-            second=draw(st.integers(0, 3)),
-            max_slots=draw(st.sampled_from([None, None, None, 4])),
-            weight=draw(st.sampled_from([1.0, 1.0, 2.0, 0.5])),
-            owner=UserId(1 + number % 3),
-            workspace_id=1 + number % 2,
-        )
-        for number in range(6)
-    )
-
-
-@st.composite
-def some_allocations(draw: st.DrawFn, prefix: str, jobs: int, slots: list[int], most: int) -> tuple[Allocation, ...]:
-    return tuple(
-        waiting(
-            f"{prefix}{number}",
-            f"j{draw(st.integers(0, jobs - 1))}",
-            draw(st.sampled_from(slots)),
-            second=draw(st.integers(0, 3)),
-            single_node=draw(st.sampled_from([False, False, True])),
-            preemptible=draw(st.sampled_from([True, True, True, False])),
-            blocked_agents=draw(st.sampled_from([(), (), (), (AgentId("a0"),)])),
-        )
-        for number in range(draw(st.integers(most // 4, most)))
-    )
-
-
-@st.composite
-def supplies(draw: st.DrawFn, policy: PoolPolicy) -> Supply:
-    if policy.scaling is None:
-        return Supply()
-    machines = tuple(ComingMachine(instance=InstanceId(f"m{n}"), slots=4) for n in range(draw(st.integers(0, 2))))
-    return Supply(
-        machines=machines, offers=(AvailableOffer(offer_id="m", slots=4),), room=draw(st.sampled_from([0, 0, 1, 3]))
-    )
-
-
-@st.composite
-def worlds(draw: st.DrawFn) -> World:
-    """A pool with a past: some work was placed, some of it is leaving or gone, and new work has come."""
-    policy, agents, jobs = draw(policies()), draw(some_agents()), draw(some_jobs())
-    past = World(policy, agents, jobs, draw(some_allocations("old", 4, [1, 1, 2, 4, 0, 8], 16)), Supply()).snapshot()
-    past = applied(past, schedule(past))
-    allocations: list[Allocation] = []
-    for allocation in past.allocations.values():
-        fate = draw(st.sampled_from(["stays", "stays", "stays", "leaves", "gone"]))
-        if fate == "leaves" and not waits(allocation):
-            allocations.append(leaving(allocation))
-        elif fate != "gone":
-            allocations.append(allocation)
-    # Priorities may have changed since, so that what runs is not always the most important.
-    return World(
-        policy,
-        agents,
-        draw(some_jobs()),
-        (*allocations, *draw(some_allocations("new", 6, [1, 2, 3, 4, 6, 8, 12, 0], 8))),
-        draw(supplies(policy)),
-    )
-
+from resolute_master.scheduler.supply import Supply
+from support.pools import NOW, applied, gone, waiting
+from support.random_pools import MAX_AUX, World, worlds
 
 # ------------------------------------------------------------------------------------------- an independent view
 
