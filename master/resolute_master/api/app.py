@@ -36,7 +36,6 @@ from resolute_master.api import (
 from resolute_master.api.call import Route
 from resolute_master.api.context import ApiContext
 from resolute_master.api.cross_origin import allow_everyone, answer_preflight
-from resolute_master.api.errors import errors
 from resolute_master.api.limits import MAX_UPLOAD_BYTES
 from resolute_master.api.opening import OPENING, Opening
 from resolute_master.api.patience import Patience
@@ -93,11 +92,10 @@ def build_doors(
 ) -> web.Application:
     """The application of a master that starts: what it serves comes later, with `Opening.open`."""
     patience = Patience(opening, surroundings.clock)
-    middlewares = [surroundings.middleware, *([answer_preflight] if enable_cors else []), errors, patience.middleware]
+    middlewares = [surroundings.middleware(patience), *([answer_preflight] if enable_cors else [])]
     app = web.Application(middlewares=middlewares, client_max_size=max_request_bytes)
     app[OPENING] = opening
-    app.on_response_prepare.append(surroundings.sent_header())
-    app.on_response_prepare.append(patience.began)
+    app.on_response_prepare.append(surroundings.begins(patience))
     app.cleanup_ctx.append(patience.running)
     if enable_cors:
         app.on_response_prepare.append(allow_everyone)

@@ -139,7 +139,7 @@ def authenticate(request: web.Request, tokens: Tokens) -> Caller:
     authorization = request.headers.get("Authorization")
     if authorization is not None:
         return tokens.read_bearer(_without_prefix(authorization))
-    cookie = request.cookies.get(COOKIE)
+    cookie = request.cookies.get(COOKIE) if "Cookie" in request.headers else None
     if cookie:
         return tokens.read_bearer(cookie)
     task = request.headers.get(TASK_TOKEN_HEADER)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -13,6 +13,7 @@ from aiohttp import web
 from resolute import logs
 from resolute.errors import InvalidInput, PermissionDenied, Unauthenticated
 from resolute.wire.codec import from_query, from_wire, to_wire
+from resolute.wire.rest.empty import Empty
 from resolute_master.api.auth import Caller, authenticate
 from resolute_master.api.authorise import Action, can
 from resolute_master.api.bodies import LARGEST, check_values, parse_json, read_body
@@ -28,7 +29,7 @@ THREAD_ABOVE_BYTES = 1024 * 1024
 MOST_DIGITS = len(str(LARGEST))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """One request, and who makes it."""
 
@@ -36,7 +37,7 @@ class Call:
     request: web.Request
     known_caller: Caller | None = None
     body_limit: int = MAX_BODY_BYTES
-    body_read: list[bytes] = field(default_factory=list)
+    body_read: bytes | None = None
 
     @property
     def caller(self) -> Caller:
@@ -84,9 +85,9 @@ class Call:
 
     async def _read(self) -> bytes:
         """Read once: finders look into the body too."""
-        if not self.body_read:
-            self.body_read.append(await read_body(self.request, self.body_limit))
-        return self.body_read[0]
+        if self.body_read is None:
+            self.body_read = await read_body(self.request, self.body_limit)
+        return self.body_read
 
 
 # ---------------------------------------------------------------------------------------------------------- routes
@@ -114,7 +115,8 @@ class Route:
     """Bytes of the body; `MAX_UPLOAD_BYTES` for calls that carry a context directory."""
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        api = await request.app[OPENING].context()
+        opening = request.app[OPENING]
+        api = opening.now or await opening.context()
         caller = None if self.action is Action.PUBLIC else authenticate(request, api.tokens)
         if caller is not None:
             logs.also_about(user=caller.user.username, allocation=caller.allocation and caller.allocation.id)
@@ -141,7 +143,8 @@ def allow(call: Call, action: Action, target: Any = None) -> None:
 
 def json_response(message: object) -> web.Response:
     """Status 200 and nothing else: clients of the contract take any other for a failure."""
-    return web.Response(body=msgspec.json.encode(to_wire(message)), content_type="application/json")
+    body = b"{}" if isinstance(message, Empty) else msgspec.json.encode(to_wire(message))
+    return web.Response(body=body, content_type="application/json")
 
 
 async def rendered(make: Callable[[], object]) -> web.Response:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,22 +98,18 @@ def unexpected(request: web.Request, error: BaseException) -> str:
     return f"internal error; the master's log has the details under {number}"
 
 
-@web.middleware
-async def errors(request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> Any:
-    """Turns whatever a handler raises into an answer."""
-    try:
-        return await handler(request)
-    except ResoluteError as error:
-        return answer(request, status_of(error), str(error), retry_after_s=_retry_after_s(error))
-    except web.HTTPNotFound:
-        return answer(request, NO_SUCH_CALL, f"there is no call {request.method} {request.path}")
-    except web.HTTPMethodNotAllowed as error:
-        allowed = ", ".join(sorted(error.allowed_methods))
-        return answer(request, WRONG_METHOD, f"{request.method} {request.path}: use {allowed}")
-    except web.HTTPException:
-        raise
-    except ConnectionResetError:
-        # The caller has gone while its request was read or answered: nobody is left to tell, and nothing is wrong here.
-        raise
-    except Exception as error:
-        return answer(request, INTERNAL, unexpected(request, error))
+def answer_to(request: web.Request, error: Exception) -> web.Response | None:
+    """What the caller is told of what a handler raised; None for what is an answer itself, and when nobody is left to tell."""
+    match error:
+        case ResoluteError():
+            return answer(request, status_of(error), str(error), retry_after_s=_retry_after_s(error))
+        case web.HTTPNotFound():
+            return answer(request, NO_SUCH_CALL, f"there is no call {request.method} {request.path}")
+        case web.HTTPMethodNotAllowed():
+            allowed = ", ".join(sorted(error.allowed_methods))
+            return answer(request, WRONG_METHOD, f"{request.method} {request.path}: use {allowed}")
+        case web.HTTPException() | ConnectionResetError():
+            # The latter: the caller has gone while its request was read or answered, and nothing is wrong here.
+            return None
+        case _:
+            return answer(request, INTERNAL, unexpected(request, error))

@@ -7,11 +7,10 @@ else changes something hears after `PATIENCE_S` that it may or may not have been
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from aiohttp import web
-from aiohttp.typedefs import Middleware
 
 from resolute.clock import Clock
 from resolute.errors import PermissionDenied, Unauthenticated, Unavailable
@@ -23,7 +22,8 @@ PATIENCE_S = 15.0
 
 LOOK_S = 1.0
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Held = asyncio.Task[object]
+"""The task that serves one request."""
 
 
 class Patience:
@@ -36,39 +36,30 @@ class Patience:
         self._clock = clock
         self._patience_s = patience_s
         self._look_s = look_s
-        self._waiting: dict[asyncio.Task[object], tuple[web.Request, float]] = {}
-        self._cut: set[asyncio.Task[object]] = set()
+        self._waiting: dict[Held, tuple[web.Request, float]] = {}
+        self._cut: set[Held] = set()
 
-    @property
-    def middleware(self) -> Middleware:
-        """Inside the one that turns errors into answers."""
-
-        @web.middleware
-        async def wait(request: web.Request, handler: Handler) -> web.StreamResponse:
-            task = asyncio.current_task()
-            assert task is not None
-            self._waiting[task] = (request, self._clock.monotonic())
-            try:
-                return await handler(request)
-            except asyncio.CancelledError:
-                if task not in self._cut:
-                    raise
-                task.uncancel()
-                raise Unavailable(
-                    f"the database has not answered for {self._patience_s:g} s; what was asked may or may not be stored: "
-                    "look, and ask again in a moment"
-                ) from None
-            finally:
-                self._waiting.pop(task, None)
-                self._cut.discard(task)
-
-        return wait
-
-    async def began(self, _request: web.Request, _response: web.StreamResponse) -> None:
-        """For `on_response_prepare`: who has begun to answer cannot say anything else any more."""
+    def hold(self, request: web.Request, begun: float) -> Held:
+        """The request of this task is open, since `begun` on the clock, until `let_go`."""
         task = asyncio.current_task()
-        if task is not None:
-            self._waiting.pop(task, None)
+        assert task is not None
+        self._waiting[task] = (request, begun)
+        return task
+
+    def let_go(self, task: Held) -> None:
+        """It is answered, or has begun to be: who has begun to answer cannot say anything else any more. Again is harmless."""
+        self._waiting.pop(task, None)
+        self._cut.discard(task)
+
+    def refusal(self, task: Held) -> Unavailable | None:
+        """What a request that was cancelled is told; None when it was not cancelled from here."""
+        if task not in self._cut:
+            return None
+        task.uncancel()
+        return Unavailable(
+            f"the database has not answered for {self._patience_s:g} s; what was asked may or may not be stored: "
+            "look, and ask again in a moment"
+        )
 
     async def running(self, _app: web.Application) -> AsyncIterator[None]:
         """For `cleanup_ctx`."""

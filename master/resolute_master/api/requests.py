@@ -1,23 +1,28 @@
-"""What surrounds each request: its id, the fields of its log lines, the access log, and whoever counts and traces it.
+"""What surrounds each request: its id, the fields of its log lines, the access log, whoever counts and traces it, the end of
+patience, and errors as answers.
 
-The id is taken from `X-Request-ID` if the caller sent a sensible one, else drawn, and always returned in the same header.
+One middleware does all of it: each further one would cost every request two more coroutines. The id is taken from `X-Request-ID`
+if the caller sent a sensible one, else drawn, and always returned in the same header.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from aiohttp import web
+from aiohttp.abc import AbstractMatchInfo
 from aiohttp.typedefs import Middleware
 
 from resolute import logs
 from resolute.clock import Clock
 from resolute.ids import IdSource
+from resolute_master.api.errors import answer_to
+from resolute_master.api.patience import Patience
 
 access = logging.getLogger("resolute_master.api.access")
 
@@ -42,8 +47,7 @@ SUBJECTS = {
 """Parts of a path that are worth a field in the log."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class Answered(NamedTuple):
     """One request that is over. `route` is the template, never the path; `streamed` answers last as long as somebody listens."""
 
     method: str
@@ -80,44 +84,50 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Surroundings:
-    """The outermost middleware: `web.Application(middlewares=[Surroundings(...).middleware, ...])`."""
+    """Of every request of one application: its only middleware, and what is done as an answer begins."""
 
     def __init__(self, *, clock: Clock, ids: IdSource, observer: RequestObserver) -> None:
         self._clock = clock
         self._ids = ids
         self._observer = observer
+        self._routes: dict[web.AbstractResource, str] = {}
 
     @property
     def clock(self) -> Clock:
         return self._clock
 
-    @property
-    def middleware(self) -> Middleware:
+    def middleware(self, patience: Patience) -> Middleware:
         @web.middleware
         async def surround(request: web.Request, handler: Handler) -> web.StreamResponse:
-            return await self._serve(request, handler)
+            return await self._serve(request, handler, patience)
 
         return surround
 
-    def sent_header(self) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-        """For `on_response_prepare`: streams send their headers long before the handler is through."""
+    def begins(self, patience: Patience) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+        """For `on_response_prepare`: streams send their headers long before the handler is through, and cannot be cut off then."""
 
-        async def set_header(request: web.Request, response: web.StreamResponse) -> None:
+        async def begin(request: web.Request, response: web.StreamResponse) -> None:
+            if isinstance(response, web.Response):
+                return  # the middleware has seen it
             known = logs.fields().get("request_id")
             if isinstance(known, str):
                 response.headers[REQUEST_ID_HEADER] = known
+            task = asyncio.current_task()
+            if task is not None:
+                patience.let_go(task)
 
-        return set_header
+        return begin
 
-    async def _serve(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        given = request.headers.get(REQUEST_ID_HEADER, "")
-        known = given if _SENSIBLE_ID.fullmatch(given) else f"{self._ids.bits(64):016x}"
-        route, begun = route_of(request), self._clock.monotonic()
+    async def _serve(self, request: web.Request, handler: Handler, patience: Patience) -> web.StreamResponse:
+        given = request.headers.get(REQUEST_ID_HEADER)
+        known = given if given is not None and _SENSIBLE_ID.fullmatch(given) else f"{self._ids.bits(64):016x}"
+        found = request.match_info
+        method, route, begun = request.method, self._route_of(found), self._clock.monotonic()
         status, streamed = CALLER_GONE, False
-        with logs.about(request_id=known, **_subjects(request)):
+        with logs.about(request_id=known, **_subjects(found)):
             try:
-                with self._observer.serving(request, request.method, route):
-                    response = await handler(request)
+                with self._observer.serving(request, method, route):
+                    response = await _answered(request, handler, patience, begun)
                 status, streamed = response.status, not isinstance(response, web.Response)
                 if not response.prepared:
                     response.headers[REQUEST_ID_HEADER] = known
@@ -128,20 +138,42 @@ class Surroundings:
                 raise
             finally:
                 seconds = self._clock.monotonic() - begun
-                self._observer.answered(
-                    Answered(method=request.method, route=route, status=status, seconds=seconds, streamed=streamed)
-                )
+                self._observer.answered(Answered(method, route, status, seconds, streamed))
                 _log(request, route, status, seconds)  # inside, for the fields
 
+    def _route_of(self, found: AbstractMatchInfo) -> str:
+        """The template of the path; never longer than the table of routes."""
+        resource = found.route.resource if isinstance(found, web.UrlMappingMatchInfo) else None
+        if resource is None:
+            return UNKNOWN_ROUTE
+        known = self._routes.get(resource)
+        if known is None:
+            known = self._routes[resource] = resource.canonical.rstrip("/") or "/"
+        return known
 
-def route_of(request: web.Request) -> str:
-    """The template of the path; never longer than the table of routes."""
-    resource = request.match_info.route.resource
-    return resource.canonical.rstrip("/") or "/" if resource is not None else UNKNOWN_ROUTE
+
+async def _answered(request: web.Request, handler: Handler, patience: Patience, begun: float) -> web.StreamResponse:
+    """What the handler answers, or what is said of its error."""
+    task = patience.hold(request, begun)
+    try:
+        return await handler(request)
+    except asyncio.CancelledError:
+        refusal = patience.refusal(task)
+        response = None if refusal is None else answer_to(request, refusal)
+        if response is None:
+            raise
+        return response
+    except Exception as error:
+        response = answer_to(request, error)
+        if response is None:
+            raise
+        return response
+    finally:
+        patience.let_go(task)
 
 
-def _subjects(request: web.Request) -> dict[str, str]:
-    return {SUBJECTS[name]: value for name, value in request.match_info.items() if name in SUBJECTS}
+def _subjects(parts: Mapping[str, str]) -> dict[str, str]:
+    return {SUBJECTS[name]: value for name, value in parts.items() if name in SUBJECTS}
 
 
 def _log(request: web.Request, route: str, status: int, seconds: float) -> None:
