@@ -132,6 +132,9 @@ def applied(snapshot: PoolSnapshot, plan: Plan) -> PoolSnapshot:
         snapshot = snapshot.with_allocation(
             leaving(snapshot.allocations[preemption.allocation], reason=preemption.reason)
         )
+    for reservation in plan.reserve:
+        known = snapshot.allocations[reservation.allocation]
+        snapshot = snapshot.with_allocation(replace(known, reserved_agents=reservation.agents))
     return snapshot
 
 

@@ -76,6 +76,8 @@ class Allocation:
     preemptible: bool = True
     preemption_timeout_s: float = 3600.0
     blocked_agents: tuple[AgentId, ...] = ()
+    reserved_agents: tuple[AgentId, ...] = ()
+    """While it waits: where room was reserved for it until enough of what runs there has ended."""
     state: AllocationState = AllocationState.PENDING
     containers: tuple[Container, ...] = ()
     ports: Mapping[str, int] = field(default_factory=dict)

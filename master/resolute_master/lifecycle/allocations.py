@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from resolute.errors import FailedPrecondition, NotFound
@@ -100,6 +101,10 @@ def preempt(
     if after is not None and before.preempt is None and after.preempt is not None:
         step.log(before.task_id, id_, f"Allocation {id_} is asked to save and end: {reason}")
         step.decide("preempt", pool=before.pool, subject=id_, reason=reason)
+
+
+def reserve(step: Step, id_: AllocationId, agents: tuple[AgentId, ...]) -> None:
+    step.put(replace(step.need(Allocation, id_), reserved_agents=agents))
 
 
 def kill(step: Step, id_: AllocationId, reason: str) -> None:

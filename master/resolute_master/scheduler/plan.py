@@ -32,6 +32,14 @@ class Preemption:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """Remember where room is reserved for `allocation`, so that the next pass reserves it there again."""
+
+    allocation: AllocationId
+    agents: tuple[AgentId, ...]
+
+
 class HoldKind(StrEnum):
     """What a waiting allocation waits for on the agents that are held for it."""
 
@@ -79,6 +87,8 @@ class Plan:
 
     place: tuple[Placement, ...] = ()
     preempt: tuple[Preemption, ...] = ()
+    reserve: tuple[Reservation, ...] = ()
+    """The reservations that are new or have moved."""
     demand: Demand = field(default_factory=Demand)
     holds: tuple[Hold, ...] = ()
     revisit_at: datetime | None = None
