@@ -44,6 +44,7 @@ def _policy(config: MasterConfig, pool: ResourcePool) -> PoolPolicy:
         max_aux_containers_per_agent=pool.max_aux_containers_per_agent,
         agent_reconnect_wait_s=pool.agent_reconnect_wait,
         description=pool.description,
+        launch_error=config.launch_error,
         scaling=_scaling(pool),
     )
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from resolute.config.checkpoint_storage import STORAGE_TYPES
 from resolute.config.errors import Location, Problem, quoted
-from resolute.config.log_policies import BUILT_IN_LOG_POLICIES
 from resolute.config.searcher import SEARCHER_NAMES
 from resolute.config.training import Optimizations
 
@@ -60,11 +59,6 @@ EXPERIMENT_KEYS: tuple[NotActedOn, ...] = (
     NotActedOn(path="workspace", accepted=_UNCATEGORIZED, reason="other workspaces are not available yet; remove it"),
     NotActedOn(path="project", accepted=_UNCATEGORIZED, reason="other projects are not available yet; remove it"),
     NotActedOn(path="environment.proxy_ports", accepted=([],), reason="the proxy is not available yet; remove the key"),
-    NotActedOn(
-        path="log_policies",
-        accepted=([dict(policy) for policy in BUILT_IN_LOG_POLICIES],),
-        reason="only the two built-in policies are available yet; remove the key",
-    ),
     NotActedOn(path="integrations", accepted=(None,), reason="webhooks are not available yet; remove the key"),
     NotActedOn(path="tensorboard_storage", accepted=(None,), reason="TensorBoard is not available yet; remove the key"),
     NotActedOn(path="profiling.enabled", accepted=(False,), reason="profiling is not available yet; remove the key"),
@@ -136,12 +130,8 @@ MASTER_KEYS: tuple[NotActedOn, ...] = (
         for name in ("scim", "saml", "oidc", "det_cloud")
     ),
     *(
-        NotActedOn(path=f"{block}.{key}", accepted=accepted, reason=f"{reason}; remove the key")
+        NotActedOn(path=f"{block}.startup_hook", accepted=(None,), reason="it is not available yet; remove the key")
         for block in ("task_container_defaults", "resource_pools[].task_container_defaults")
-        for key, accepted, reason in (
-            ("log_policies", (None, []), "only the two built-in policies are available yet"),
-            ("startup_hook", (None,), "it is not available yet"),
-        )
     ),
 )
 

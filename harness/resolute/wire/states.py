@@ -106,6 +106,15 @@ class FailureKind(StrEnum):
         return self in (FailureKind.CONTAINER_FAILED, FailureKind.TASK_ERROR, FailureKind.LAUNCH_REFUSED)
 
 
+class LogPolicyAction(StrEnum):
+    """What a line of a trial's log may lead to, at the next failure of the trial."""
+
+    CANCEL_RETRIES = "cancel_retries"
+    """The failure is final."""
+    EXCLUDE_NODE = "exclude_node"
+    """No later run is placed on the agent that the line came from."""
+
+
 class TaskType(StrEnum):
     TRIAL = "TRIAL"
     NOTEBOOK = "NOTEBOOK"

@@ -23,7 +23,6 @@ from resolute.wire.rest.enums import LaunchWarning
 from resolute.wire.rest.experiments import CreateExperimentRequest, CreateExperimentResponse
 from resolute.wire.states import ExperimentState
 from resolute_master.api.call import Call
-from resolute_master.api.capacity import shortage
 from resolute_master.api.context_archive import check_files, digest_of, pack
 from resolute_master.api.experiment_limits import check_config_text, check_search, check_texts
 from resolute_master.api.finders import find_experiment
@@ -37,6 +36,7 @@ from resolute_master.domain.ids import ExperimentId, JobId, PoolName
 from resolute_master.domain.metrics import LogRecord
 from resolute_master.domain.template import Template
 from resolute_master.domain.trial import Trial
+from resolute_master.lifecycle.capacity import shortage
 
 UNCATEGORIZED_ID = 1
 SEED_BITS = 31

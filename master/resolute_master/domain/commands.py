@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from resolute.wire.agent_link import ContainerReport, Device
-from resolute.wire.states import ExperimentState, NoticeKind
+from resolute.wire.states import ExperimentState, LogPolicyAction, NoticeKind
 from resolute_master.domain.checkpoint import CheckpointPurpose
 from resolute_master.domain.ids import (
     AgentId,
@@ -344,6 +344,27 @@ class RecordReports:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MatchedLine:
+    """A stored line of a trial's log in which the pattern of one of its log policies was found."""
+
+    trial: TrialId
+    allocation: AllocationId | None
+    agent: AgentId | None
+    """Where it was written, as far as that is known."""
+    name: str | None
+    pattern: str
+    action: LogPolicyAction | None
+    line: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordLogMatches:
+    """Lines that are durable already; again is without effect."""
+
+    matches: tuple[MatchedLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportCheckpoint:
     """A checkpoint that is complete in its storage. Keyed by uuid, fenced by the allocation."""
 
@@ -538,6 +559,7 @@ Command = (
     | ReportRunnerState
     | SetRunMetadata
     | RecordReports
+    | RecordLogMatches
     | ReportCheckpoint
     | SetCheckpointMetadata
     | SetCheckpointResources

@@ -41,5 +41,7 @@ class PoolPolicy:
     max_aux_containers_per_agent: int = 100
     agent_reconnect_wait_s: float = 25.0
     description: str = ""
+    launch_error: bool = True
+    """What the pool can never hold is refused, or ends in error; else it waits with a warning."""
     scaling: PoolScaling | None = None
     """Set when the pool is elastic."""

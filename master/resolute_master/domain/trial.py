@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from resolute.wire.states import ExperimentState
+from resolute.wire.states import ExperimentState, LogPolicyAction
 from resolute_master.domain.ids import AgentId, ExperimentId, JobId, TaskId, TrialId
 
 
@@ -27,6 +27,18 @@ class Validation:
     metric: float
     at: datetime
     metrics: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogMatch:
+    """What follows from a line of the log in which a policy's pattern was found: kept once an action, pattern and agent."""
+
+    action: LogPolicyAction
+    pattern: str
+    line: str
+    """The first such line, or its beginning."""
+    agent: AgentId | None = None
+    """Where the line was written; of `exclude_node` only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +76,9 @@ class Trial:
     kill_at: datetime | None = None
     """When an ending trial is killed if it has not ended by itself (invalid hyperparameters)."""
     warm_start_checkpoint: str | None = None
-    blocked_agents: tuple[AgentId, ...] = ()
+    log_matches: tuple[LogMatch, ...] = ()
+    log_policy_matched: str | None = None
+    """The name of the log policy that matched last."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     exit_message: str = ""
     log_retention_days: int | None = None
@@ -73,3 +87,14 @@ class Trial:
     """Its owner's own name for it; unmanaged trials only."""
     heard_at: datetime | None = None
     """The last sign of life of an unmanaged trial."""
+
+    @property
+    def blocked_agents(self) -> tuple[AgentId, ...]:
+        """Where no later run of it may be placed."""
+        found = {match.agent for match in self.log_matches if match.agent is not None}
+        return tuple(sorted(found))
+
+    @property
+    def retries_canceled_by(self) -> tuple[LogMatch, ...]:
+        """Why its next failure is its last; empty when it is not."""
+        return tuple(match for match in self.log_matches if match.action is LogPolicyAction.CANCEL_RETRIES)

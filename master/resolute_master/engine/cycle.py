@@ -91,7 +91,9 @@ class Cycle:
         self._entropy = entropy
         self._adopted = tuple(adopted)
         memory.state.adopt(self._adopted)  # durable already; `Memory.absorb` lets go of what is over
-        self._step = Step(memory.state, now=now, ids=self._ids("cycle"), sequence=memory.sequence + 1)
+        self._step = Step(
+            memory.state, now=now, ids=self._ids("cycle"), sequence=memory.sequence + 1, pools=memory.pools
+        )
         self._snapshots = dict(memory.snapshots)
         self._accepted: list[Command] = []
         self._plans: list[object] = []

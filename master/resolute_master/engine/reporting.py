@@ -7,12 +7,13 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from resolute.errors import Conflict, NotFound
-from resolute_master.domain.commands import RecordReports, StoredReport
+from resolute.errors import Conflict, LimitExceeded, NotFound
+from resolute_master.domain.commands import RecordLogMatches, RecordReports, StoredReport
 from resolute_master.domain.ids import TaskId, TrialId
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
 from resolute_master.domain.trial import Trial
 from resolute_master.engine.engine import Engine, Watch
+from resolute_master.engine.log_matching import LogMatching
 from resolute_master.store.base import MetricOutcome, Store
 from resolute_master.store.writers import BatchedWriter
 
@@ -27,6 +28,10 @@ LOG_ROW_BYTES = 200
 """About what a log line takes besides its text."""
 
 
+FULL_INBOX_S = 0.5
+"""What log policies found is told again after so long when the engine's inbox is full."""
+
+
 class Reporting:
     """One batched writer a stream. Runs inside `run`; every method returns when its rows are durable."""
 
@@ -37,8 +42,11 @@ class Reporting:
             store.append_metrics, publish=self._tell_rules
         )
         self._logs: BatchedWriter[LogRecord, None] = BatchedWriter(
-            self._store_logs, size_of=lambda record: len(record.log) + LOG_ROW_BYTES
+            self._store_logs,
+            size_of=lambda record: len(record.log) + LOG_ROW_BYTES,
+            publish=self._heed_policies,
         )
+        self._matching = LogMatching(engine)
         self._marks: BatchedWriter[StepMark, None] = BatchedWriter(store.append_step_marks)
         self._log_watchers: dict[Any, set[Watch]] = {}
         engine.on_commit(lambda change: self._wake(record.task_id for record in change.logs))
@@ -132,6 +140,16 @@ class Reporting:
     async def _store_logs(self, records: Sequence[LogRecord]) -> None:
         await self._store.append_logs(records)
         self._wake(record.task_id for record in records)
+
+    async def _heed_policies(self, records: Sequence[LogRecord], outcomes: object) -> None:
+        """What log policies say about the lines is durable before their sender is told that they are stored."""
+        matches = await self._matching.find(records)
+        while matches:
+            try:
+                await self._engine.submit(RecordLogMatches(matches=matches))
+                return
+            except LimitExceeded as full:
+                await asyncio.sleep(full.retry_after_s or FULL_INBOX_S)
 
     def _wake(self, tasks: Iterable[TaskId]) -> None:
         for task in set(tasks):

@@ -7,7 +7,9 @@ changed values, effects for the outbox and words for people come out. Must not k
 - `step`         a working copy: reads through to the cluster, collects what changed
 - `allocation`   one allocation by itself: (allocation, event) -> (allocation, effects)
 - `queue`        a place in a line of jobs that is given by hand
-- `allocations`, `trials`, `experiments`, `jobs`, `agents`, `instances`, `reports`, `users`   what a change of one is for the others
+- `capacity`     whether a pool can ever hold what is asked of it
+- `allocations`, `trials`, `log_policies`, `experiments`, `jobs`, `agents`,
+  `instances`, `reports`, `users`   what a change of one means for the others
 - `apply`        command -> function
 - `deadlines`    what is due when nobody says anything
 """

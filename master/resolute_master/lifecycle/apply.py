@@ -15,6 +15,7 @@ from resolute_master.lifecycle import (
     experiments,
     instances,
     jobs,
+    log_policies,
     reports,
     templates,
     trials,
@@ -179,6 +180,10 @@ def _task(step: Step, command: c.Command) -> Any:
         case c.RecordReports():
             for report in command.reports:
                 reports.record(step, report)
+            return None
+        case c.RecordLogMatches():
+            for match in command.matches:
+                log_policies.record(step, match)
             return None
         case _:
             return _checkpoint(step, command)

@@ -6,15 +6,16 @@ copy (`attempt`), so that a refused command leaves no trace.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TypeVar, cast
 
 from resolute.ids import IdSource
 from resolute_master.domain.change import KIND_OF, Counter, Decision, Entity, EntityKey, key_of, kind_name
 from resolute_master.domain.effects import Effect
-from resolute_master.domain.ids import AllocationId, TaskId, TrialId
+from resolute_master.domain.ids import AllocationId, PoolName, TaskId, TrialId
 from resolute_master.domain.metrics import LogRecord
+from resolute_master.domain.pool import PoolPolicy
 from resolute_master.lifecycle.cluster import INDEXES, INDEXES_OF_KIND, ClusterState, IndexValue
 
 E = TypeVar("E", bound=Entity)
@@ -24,8 +25,19 @@ _GONE = object()
 class Step:
     """`now` and `ids` are inputs of the cycle; everything else that a rule may know is in the state."""
 
-    def __init__(self, base: ClusterState | Step, *, now: datetime, ids: IdSource, sequence: int) -> None:
+    def __init__(
+        self,
+        base: ClusterState | Step,
+        *,
+        now: datetime,
+        ids: IdSource,
+        sequence: int,
+        pools: Mapping[PoolName, PoolPolicy] | None = None,
+    ) -> None:
+        """`pools` None takes those of `base`."""
         self._base = base
+        inherited = base.pools if isinstance(base, Step) else {}
+        self.pools: Mapping[PoolName, PoolPolicy] = inherited if pools is None else pools
         self.now = now
         self.ids = ids
         self.sequence = sequence

@@ -5,9 +5,11 @@ A trial asks for an allocation whenever it is ACTIVE and has none. How an alloca
 1. a stopping trial ends in the terminal state of its stopping state, or in ERROR when the allocation failed;
 2. a trial that the search has stopped completes, or ends in ERROR when the allocation failed;
 3. a failure that is the machine's (agent lost, not restored, not launched) costs no restart: it runs again;
-4. any other failure costs a restart; past `max_restarts` the trial ends in ERROR, before that it runs again;
-5. a clean end by its own decision completes it; so does a clean end after invalid hyperparameters were reported;
-6. otherwise (preempted, paused) it runs again as soon as it is ACTIVE.
+4. after any other failure a log policy that cancels retries ends the trial in ERROR, with the lines that matched in its log;
+5. else the failure costs a restart; past `max_restarts` the trial ends in ERROR, and so it does when its pool can never hold it
+   without the agents that log policies exclude (with `launch_error: false` it waits); before that it runs again;
+6. a clean end by its own decision completes it; so does a clean end after invalid hyperparameters were reported;
+7. otherwise (preempted, paused) it runs again as soon as it is ACTIVE.
 """
 
 from __future__ import annotations
@@ -17,12 +19,15 @@ from datetime import timedelta
 
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute.wire.states import STOPPING_ENDS, ExperimentState, FailureKind, TaskType
+from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, TrialId, allocation_id
 from resolute_master.domain.job import Job
+from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle import allocations, unmanaged
+from resolute_master.lifecycle.capacity import shortage
 from resolute_master.lifecycle.moves import SEVERITY
 from resolute_master.lifecycle.step import Step
 
@@ -126,6 +131,12 @@ def _failed(step: Step, trial: Trial, failure: FailureKind, reason: str) -> None
     if not failure.counts_as_restart:
         ask(step, trial)
         return
+    if trial.retries_canceled_by:
+        for match in trial.retries_canceled_by:
+            text = f"No retry of trial {trial.id}: a line of its log matches the log policy '{match.pattern}': {match.line}"
+            step.log(trial.task_id, None, text, level="ERROR")
+        _end(step, trial, S.ERROR, f"{reason}; a log policy forbids a retry")
+        return
     experiment = step.need(Experiment, trial.experiment_id)
     restarts = trial.restarts + 1
     trial = replace(trial, restarts=restarts, exit_message=reason)
@@ -136,8 +147,33 @@ def _failed(step: Step, trial: Trial, failure: FailureKind, reason: str) -> None
         step.log(trial.task_id, None, f"Trial {trial.id} failed {restarts} times: no restart is left", level="ERROR")
         _end(step, trial, S.ERROR, reason)
     else:
-        step.log(trial.task_id, None, f"Trial {trial.id} restarts ({restarts} of {experiment.max_restarts}): {reason}")
-        ask(step, trial)
+        _restart(step, trial, experiment, reason)
+
+
+def _restart(step: Step, trial: Trial, experiment: Experiment, reason: str) -> None:
+    policy = step.pools.get(step.need(Job, trial.job_id).pool)
+    missing = _room_missing(step, trial, experiment, policy) if policy is not None and trial.blocked_agents else ""
+    if missing and policy is not None and policy.launch_error:
+        step.log(trial.task_id, None, f"Trial {trial.id} cannot run again: {missing}", level="ERROR")
+        _end(step, trial, S.ERROR, f"{reason}; it cannot run again: {missing}")
+        return
+    if missing:
+        step.log(trial.task_id, None, f"Trial {trial.id} waits for other agents: {missing}", level="WARNING")
+    step.log(
+        trial.task_id, None, f"Trial {trial.id} restarts ({trial.restarts} of {experiment.max_restarts}): {reason}"
+    )
+    ask(step, trial)
+
+
+def _room_missing(step: Step, trial: Trial, experiment: Experiment, policy: PoolPolicy) -> str:
+    """Why the pool can never hold it without the agents that log policies exclude; empty when it can."""
+    return shortage(
+        policy,
+        step.find(Agent, "agents_of_pool", policy.name),
+        slots=experiment.slots_per_trial,
+        single_node=experiment.single_node,
+        blocked=trial.blocked_agents,
+    )
 
 
 def _end(step: Step, trial: Trial, state: ExperimentState, reason: str) -> None:

@@ -16,7 +16,6 @@ from resolute.wire.rest.enums import LogLevel, WireExperimentState, WireTaskStat
 from resolute.wire.states import AllocationState, ExperimentState
 from resolute_master.api.barriers import Barriers
 from resolute_master.api.bodies import parse_json
-from resolute_master.api.capacity import shortage
 from resolute_master.api.checkpoint_download import directory_of
 from resolute_master.api.errors import INTERNAL, BodyTooLarge, status_of
 from resolute_master.api.extensions import instance_state
@@ -28,6 +27,7 @@ from resolute_master.api.render.summaries import summaries
 from resolute_master.api.runs import check_metadata, storage_number
 from resolute_master.domain.ids import AllocationId, PoolName
 from resolute_master.domain.pool import PoolPolicy
+from resolute_master.lifecycle.capacity import shortage
 from resolute_provisioner.model import Intent, Market, Observed, Offer, PoolScaling
 from support.cluster import an_agent, an_allocation, an_instance, at
 from support.stores import a_line, a_report

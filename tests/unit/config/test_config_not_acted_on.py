@@ -19,7 +19,6 @@ OTHER_VALUES: dict[str, dict[str, Any]] = {
     "workspace": {"workspace": "vision", "project": "Uncategorized"},
     "project": {"workspace": "Uncategorized", "project": "digits"},
     "environment.proxy_ports": {"environment": {"proxy_ports": [{"proxy_port": 80}]}},
-    "log_policies": {"log_policies": [{"name": "mine", "pattern": "x", "action": "exclude_node"}]},
     "integrations": {"integrations": {"webhooks": {"webhook_id": [1]}}},
     "tensorboard_storage": {"tensorboard_storage": {"type": "gcs", "bucket": "b"}},
     "profiling.enabled": {"profiling": {"enabled": True}},

@@ -54,6 +54,7 @@ def trial(value: Trial, around: TrialSurroundings) -> WireTrial:
         summary_metrics=around.summaries,
         runner_state=value.runner_state,
         log_retention_days=value.log_retention_days,
+        log_policy_matched=value.log_policy_matched,
         metadata=value.metadata,
         task_id=value.task_id,
         task_ids=(value.task_id,),

@@ -1,0 +1,175 @@
+"""Which stored lines of trials' logs the log policies of their experiments are about.
+
+Lines are looked through after they are stored and before their sender is told so: a master that is killed in between is sent
+the same lines again, leaves those that it has out of the store, and looks through them again. So no line is overlooked, and an
+agent that waits until the output of a task is stored reports no end of a task before its last line has been looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from resolute.config.log_policies import compiled
+from resolute.wire.states import LogPolicyAction
+from resolute_master.domain.agent import Agent
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.commands import MatchedLine
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import AgentId, AllocationId, TaskId
+from resolute_master.domain.metrics import LogRecord
+from resolute_master.domain.trial import Trial
+from resolute_master.engine.engine import Engine
+from resolute_master.lifecycle import log_policies
+from resolute_master.lifecycle.cluster import ClusterState
+
+log = logging.getLogger(__name__)
+
+PRINTED_CONFIGURATION = '"log_policies":'
+"""A line with this text shows a configuration, in which each pattern of course is found."""
+
+LARGE = 64 * 1024 * 128
+"""Bytes times instructions that are looked through in the event loop, in about a millisecond and 40 ms at the very worst; more
+of it is done in a thread."""
+
+_OF_THE_WHOLE_TEXT = re.compile(r"\\[Az]|\(\?\w*-")
+"""Of a pattern that speaks of the beginning or end of the text, or switches flags off: it is looked for line by line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One log policy that has a pattern."""
+
+    name: str | None
+    pattern: str
+    action: LogPolicyAction | None
+
+
+@lru_cache(maxsize=128)
+def _expressions(pattern: str) -> tuple[Any, Any | None]:
+    """Of one line, and of many joined by line ends where that can be told apart: it is found there if it is in any of them."""
+    alone = compiled(pattern)
+    if _OF_THE_WHOLE_TEXT.search(pattern):
+        return alone, None
+    try:
+        return alone, compiled(f"(?m:{pattern})")
+    except ValueError:  # an open quotation (\Q), or just too large
+        return alone, None
+
+
+def lines_with(pattern: str, lines: Sequence[bytes], text: bytes) -> list[int]:
+    """Numbers of the lines in which the pattern is found; `text` is the lines, joined by line ends.
+
+    Most lines match nothing: one look at all of them costs a sixth of looking at each.
+    """
+    alone, joined = _expressions(pattern)
+    if joined is not None and joined.search(text) is None:
+        return []
+    return [number for number, line in enumerate(lines) if alone.search(line) is not None]
+
+
+class LogMatching:
+    """Reads the committed state; changes nothing."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def _state(self) -> ClusterState:
+        return self._engine.state
+
+    async def find(self, records: Sequence[LogRecord]) -> tuple[MatchedLine, ...]:
+        """What in these lines would change anything of their trials: at most one line a policy and agent."""
+        by_task: dict[TaskId, list[LogRecord]] = {}
+        for record in records:
+            by_task.setdefault(record.task_id, []).append(record)
+        found: list[MatchedLine] = []
+        for task, lines in by_task.items():
+            trial = self._trial_of(task)
+            experiment = self._state.get(Experiment, trial.experiment_id) if trial is not None else None
+            if trial is not None and experiment is not None:
+                policies = policies_of(experiment)
+                size = sum(len(line.log) for line in lines) * sum(policy_size(policy.pattern) for policy in policies)
+                if size > LARGE:
+                    hits = await asyncio.to_thread(_hits, policies, lines)
+                else:
+                    hits = _hits(policies, lines)
+                found.extend(self._news(trial, hits))
+        return tuple(found)
+
+    def _trial_of(self, task: TaskId) -> Trial | None:
+        request = task.partition(".")[2]
+        return next((t for t in self._state.find(Trial, "trial_of_request", request) if t.task_id == task), None)
+
+    def _news(self, trial: Trial, hits: Sequence[tuple[Policy, LogRecord]]) -> Iterator[MatchedLine]:
+        told: set[tuple[Policy, AgentId | None]] = set()
+        label = next((policy.name for policy, _ in reversed(hits) if policy.name is not None), None)
+        for policy, record in hits:
+            agent = self._agent_of(record)
+            if (policy, agent) in told:
+                continue
+            told.add((policy, agent))
+            match = MatchedLine(
+                trial=trial.id,
+                allocation=record.allocation_id,
+                agent=agent,
+                name=policy.name if policy.name == label else None,
+                pattern=policy.pattern,
+                action=policy.action,
+                line=record.log.rstrip("\n")[: log_policies.MAX_LINE_LENGTH],
+            )
+            if log_policies.is_news(trial, match):
+                yield match
+
+    def _agent_of(self, record: LogRecord) -> AgentId | None:
+        """Where it was written, among the agents that there are; a posted line may only name its container, or nothing."""
+        if record.agent_id:
+            return AgentId(record.agent_id) if self._state.get(Agent, record.agent_id) is not None else None
+        allocation = self._state.get(Allocation, record.allocation_id or AllocationId(""))
+        if allocation is None:
+            allocation = next(iter(self._state.find(Allocation, "allocations_of_task", record.task_id)), None)
+        containers = allocation.containers if allocation is not None else ()
+        named = [c for c in containers if c.id == record.container_id] or list(containers)
+        agents = {container.agent for container in named}
+        return agents.pop() if len(agents) == 1 else None
+
+
+def policies_of(experiment: Experiment) -> tuple[Policy, ...]:
+    """Those that can match."""
+    written: Iterable[Mapping[str, Any]] = experiment.config.get("log_policies") or ()
+    return tuple(policy for entry in written if entry.get("pattern") and (policy := _policy(entry)) is not None)
+
+
+def _policy(entry: Mapping[str, Any]) -> Policy | None:
+    action, pattern = entry.get("action"), str(entry["pattern"])
+    try:
+        _expressions(pattern)
+    except ValueError as error:
+        # It was accepted when the experiment was made: by a version that took it.
+        log.warning("a log policy has a pattern that cannot be read any more and is left out: %s: %s", pattern, error)
+        return None
+    return Policy(entry.get("name"), pattern, LogPolicyAction(action) if action is not None else None)
+
+
+def policy_size(pattern: str) -> int:
+    """Instructions of the pattern."""
+    size: int = _expressions(pattern)[0].programsize
+    return size
+
+
+def _hits(policies: Sequence[Policy], records: Sequence[LogRecord]) -> list[tuple[Policy, LogRecord]]:
+    """Each policy with each line that it is about, in the order of the lines, then of the policies."""
+    shown = [r for r in records if r.source != "master" and PRINTED_CONFIGURATION not in r.log]
+    lines = [record.log.rstrip("\n").encode(errors="replace") for record in shown]
+    text = b"\n".join(lines)
+    found = [
+        (number, place, policy)
+        for place, policy in enumerate(policies)
+        for number in lines_with(policy.pattern, lines, text)
+    ]
+    return [(policy, shown[number]) for number, _, policy in sorted(found, key=lambda hit: hit[:2])]
