@@ -79,9 +79,18 @@ async def an_experiment(engine: Engine, owner: UserId, config: Mapping[str, Any]
 class AgentByHand:
     """Registers and reports as an agent would, one sequence number at a time."""
 
-    def __init__(self, engine: Engine, name: str = "agent-1", *, slots: int = 2, incarnation: str = "first") -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        name: str = "agent-1",
+        *,
+        slots: int = 2,
+        incarnation: str = "first",
+        pool: PoolName = DEFAULT,
+    ) -> None:
         self._engine = engine
         self.id = AgentId(name)
+        self.pool = pool
         self.slots = slots
         self.incarnation = incarnation
         self.sequence = 0
@@ -89,7 +98,7 @@ class AgentByHand:
     async def register(self, *reports: ContainerReport) -> tuple[str, ...]:
         command = RegisterAgent(
             agent=self.id,
-            pool=DEFAULT,
+            pool=self.pool,
             incarnation=self.incarnation,
             devices=tuple(device(i) for i in range(self.slots)),
             address="127.0.0.1",
@@ -127,7 +136,7 @@ class AgentByHand:
 
     def restarted(self) -> AgentByHand:
         """The same agent, as a new process."""
-        again = AgentByHand(self._engine, self.id, slots=self.slots, incarnation=self.incarnation + "'")
+        again = AgentByHand(self._engine, self.id, slots=self.slots, incarnation=self.incarnation + "'", pool=self.pool)
         again.sequence = self.sequence
         return again
 
