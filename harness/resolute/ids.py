@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import secrets
 import uuid
+from functools import cached_property
 from typing import Protocol
 
 
@@ -34,10 +35,15 @@ class SeededIds:
     """Ids drawn from a seeded generator: the same seed gives the same ids. For replay and simulation."""
 
     def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
+        self._seed = seed
 
     def uuid(self) -> str:
-        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+        return str(uuid.UUID(int=self.bits(128), version=4))
 
     def bits(self, count: int) -> int:
         return self._random.getrandbits(count)
+
+    @cached_property
+    def _random(self) -> random.Random:
+        """Made when the first id is drawn: most sources never are asked for one, and a generator is dear to seed."""
+        return random.Random(self._seed)

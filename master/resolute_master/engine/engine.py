@@ -256,19 +256,27 @@ class Engine:
 
     async def _gather(self, next_pass: float) -> list[_Waiting]:
         """Wait for commands, or for the next deadline; take all that are there, up to the limit."""
-        batch: list[_Waiting] = []
+        if self._inbox.empty():
+            batch = await self._first(next_pass)
+        else:
+            batch = []
+            # A turn for the others all the same: who has just been answered, and who has come meanwhile.
+            await asyncio.sleep(0)
+        while len(batch) < self._batch_limit and not self._inbox.empty():
+            batch.append(self._inbox.get_nowait())
+        return batch
+
+    async def _first(self, next_pass: float) -> list[_Waiting]:
+        """The next command, or nothing when it is time for a cycle without one."""
         timeout = max(0.0, next_pass - self._clock.monotonic())
         wake = self.memory.next_wake()
         if wake is not None:
             timeout = max(0.0, min(timeout, (wake - self._clock.now()).total_seconds()) if wake.year > 1 else 0.0)
         try:
             async with asyncio.timeout(timeout):
-                batch.append(await self._inbox.get())
+                return [await self._inbox.get()]
         except TimeoutError:
-            pass
-        while len(batch) < self._batch_limit and not self._inbox.empty():
-            batch.append(self._inbox.get_nowait())
-        return batch
+            return []
 
     # -- one cycle ---------------------------------------------------------------------------------------------
 
