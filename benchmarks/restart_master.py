@@ -37,7 +37,7 @@ class Notes:
         self._connected: set[AgentId] = set()
 
     def write(self, what: str, **fields: object) -> None:
-        line = {"at": time.monotonic(), "pid": os.getpid(), "what": what, **fields}
+        line = {"at": time.monotonic(), "cpu_s": time.process_time(), "pid": os.getpid(), "what": what, **fields}
         os.write(self._file, (json.dumps(line) + "\n").encode())
 
     def committed(self, change: Change) -> None:
