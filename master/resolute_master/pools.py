@@ -36,6 +36,7 @@ def _policy(config: MasterConfig, pool: ResourcePool) -> PoolPolicy:
         scheduler=SchedulerKind(scheduler.type),
         preemption=scheduler.preemption,
         hierarchical_shares=scheduler.hierarchical_shares,
+        usage_half_life_s=scheduler.usage_half_life,
         min_runtime_s=scheduler.min_runtime,
         preemption_grace_s=scheduler.preemption_grace,
         default_priority=scheduler.default_priority,

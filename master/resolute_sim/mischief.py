@@ -233,9 +233,18 @@ class Mischief:
             return c.UpdateJob(job=job.id, pool=PoolName(self._rng.choice(others)))
         if draw < 0.77 and job is not None:
             return c.UpdateJob(job=job.id, weight=self._rng.uniform(0.5, 2.0))
+        if draw < 0.85 and job is not None:
+            return self._move(job)
         if job is not None:
             return c.UpdateJob(job=job.id, priority=self._rng.choice((1, 10, 42, 99)))
         return c.PatchExperiment(experiment=id_, description="changed")
+
+    def _move(self, job: Job) -> c.Command:
+        """Beside any job, also where that is refused."""
+        assert self._world.master is not None
+        anchor = self._one_of([other.id for other in self._world.master.engine.state.all(Job)])
+        ahead = self._rng.random() < 0.5
+        return c.UpdateJob(job=job.id, ahead_of=anchor if ahead else None, behind_of=None if ahead else anchor)
 
 
 async def restore_order(world: World) -> None:

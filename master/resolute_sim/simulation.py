@@ -17,7 +17,7 @@ from resolute_sim.mischief import Mischief, restore_order
 from resolute_sim.verdict import Violation
 from resolute_sim.weather import Weather, draw_weather
 from resolute_sim.workload import Submission, Workload, draw_workload
-from resolute_sim.world import OWNER, World
+from resolute_sim.world import World
 
 LOOK_S = 20.0
 """How often the world is looked at from outside."""
@@ -93,7 +93,7 @@ async def _lead(
 async def _live(world: World) -> None:
     await world.start_master()
     world.spawn(world.watch_master())
-    await world.create_owner()
+    await world.create_owners()
     world.boot_fixed_machines()
     submitting = [asyncio.create_task(_submit(world, each)) for each in world.workload.submissions]
     mischief = Mischief(world)
@@ -114,7 +114,7 @@ async def _live(world: World) -> None:
 
 async def _submit(world: World, submission: Submission) -> None:
     await asyncio.sleep(submission.at_s)
-    id_ = await world.submit(submission.command(OWNER))
+    id_ = await world.submit(submission.command())
     world.submitted.append(id_)
     resources, data = submission.config["resources"], submission.config["data"]
     world.tell(f"user   submits experiment {id_}: {resources['slots_per_trial']} slot(s), {data}")

@@ -93,6 +93,7 @@ class Verdict:
         self._found("reference: agents have instances", reference.agents_have_instances(state))
         self._found("reference: orders are in the outbox", reference.orders_are_in_the_outbox(state))
         self._found("economy: launches are needed", economy.launches_are_needed(state, change, self._pools))
+        self._found("reference: usage is what is held", reference.usage_is_what_is_held(memory))
         if self.commits % self._snapshot_every == 0:
             self._found("reference: the snapshot equals its source", reference.snapshots_equal_scratch(memory))
 

@@ -14,6 +14,9 @@ from resolute_provisioner.model import Market, Offer, PoolScaling
 
 METRIC = "loss"
 
+OWNERS = (UserId(1), UserId(2))
+"""The first users of each world."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
@@ -24,10 +27,11 @@ class Submission:
     max_slots: int | None
     seed: int
     activate: bool
+    owner: UserId = OWNERS[0]
 
-    def command(self, owner: UserId) -> CreateExperiment:
+    def command(self) -> CreateExperiment:
         return CreateExperiment(
-            owner=owner,
+            owner=self.owner,
             config=self.config,
             original_config="",
             context_hash="",
@@ -66,8 +70,11 @@ def draw_workload(rng: random.Random, *, within_s: float) -> Workload:
     # What a job asks for can be had in every pool, so that it may move.
     possible = sorted(set.intersection(*sizes.values()))
     submissions = [_draw_submission(rng, n, sorted(pools), possible, within_s) for n in range(count)]
+    pools = {name: _with_scheduler(rng, policy) for name, policy in pools.items()}
+    pools = {name: _with_past(rng, policy) for name, policy in pools.items()}
+    submissions = [replace(each, owner=rng.choice(OWNERS)) for each in submissions]
     return Workload(
-        pools={name: _with_scheduler(rng, policy) for name, policy in pools.items()},
+        pools=pools,
         submissions=tuple(sorted(submissions, key=lambda each: each.at_s)),
         fixed_machines=tuple(fixed),
     )
@@ -78,6 +85,13 @@ def _with_scheduler(rng: random.Random, policy: PoolPolicy) -> PoolPolicy:
     if kind is SchedulerKind.FAIR_SHARE:
         return replace(policy, scheduler=kind, preemption=False, hierarchical_shares=rng.random() < 0.5)
     return replace(policy, min_runtime_s=rng.choice((0.0, 0.0, 60.0)), preemption_grace_s=rng.choice((0.0, 0.0, 30.0)))
+
+
+def _with_past(rng: random.Random, policy: PoolPolicy) -> PoolPolicy:
+    """The half-lives are as short as the worlds: some pass, and what is used is measured many times."""
+    if not policy.hierarchical_shares:
+        return policy
+    return replace(policy, usage_half_life_s=rng.choice((None, 60.0, 600.0, 3600.0)))
 
 
 def _sizes(policy: PoolPolicy, fixed: Sequence[int]) -> set[int]:

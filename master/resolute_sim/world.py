@@ -18,7 +18,7 @@ from resolute_agent.link import LinkClosed
 from resolute_agent.runtimes.scripted import ScriptedTask
 from resolute_master.domain.change import Change
 from resolute_master.domain.commands import Command, CreateUser
-from resolute_master.domain.ids import ExperimentId, PoolName, UserId
+from resolute_master.domain.ids import ExperimentId, PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.cycle import RuleFault
 from resolute_master.engine.replay import Replay, replay
@@ -32,11 +32,10 @@ from resolute_sim.master import Killed, SimulatedMaster, UnansweredCloud
 from resolute_sim.training import Storage, Training
 from resolute_sim.verdict import Verdict
 from resolute_sim.weather import CALM, Weather
-from resolute_sim.workload import Workload
+from resolute_sim.workload import OWNERS, Workload
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 HEARTBEAT_S = 5.0
-OWNER = UserId(1)
 
 
 class WorldDiary(Diary):
@@ -297,8 +296,9 @@ class World:
 
     # -- phases ------------------------------------------------------------------------------------------------
 
-    async def create_owner(self) -> None:
-        await self.submit(CreateUser(username="ada", password_hash="hash"))
+    async def create_owners(self) -> None:
+        for owner in OWNERS:
+            await self.submit(CreateUser(username=f"user-{owner}", password_hash="hash"))
 
     def grow_calm(self) -> None:
         """From here on nothing goes wrong any more."""

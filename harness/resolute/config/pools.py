@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from resolute.config.base import ConfigModel, Count, Flag, FreeMap, NonEmptyText, Text, broken_at, broken_rule
-from resolute.config.durations import Duration
+from resolute.config.durations import Duration, PositiveDuration
 from resolute.config.providers import Provider
 from resolute.config.resources import Priority
 from resolute.config.task_defaults import TaskContainerDefaults
@@ -39,6 +39,9 @@ class Scheduler(ConfigModel):
     """Work of several machines may use machines of different sizes."""
     hierarchical_shares: Flag = False
     """Fair share only: among workspaces, then their users, then their jobs; else among jobs."""
+    usage_half_life: PositiveDuration | None = None
+    """Fair share with hierarchical_shares: what users held so long ago still counts half against them; null counts only
+    what they hold now."""
     min_runtime: Duration = 0.0
     """Nothing is preempted for other work before it has run so long."""
     preemption_grace: Duration = 0.0
@@ -46,12 +49,20 @@ class Scheduler(ConfigModel):
 
     @model_validator(mode="after")
     def _of_its_type(self) -> Self:
-        owners = {"preemption": "priority", "default_priority": "priority", "hierarchical_shares": "fair_share"}
+        owners = {
+            "preemption": "priority",
+            "default_priority": "priority",
+            "hierarchical_shares": "fair_share",
+            "usage_half_life": "fair_share",
+        }
         found = [
             ((name,), f"belongs to the {owner} scheduler; remove it", getattr(self, name))
             for name, owner in owners.items()
             if self.type != owner and getattr(self, name) != type(self).model_fields[name].default
         ]
+        if not found and self.usage_half_life is not None and not self.hierarchical_shares:
+            advice = "needs hierarchical_shares: true; a share of each job has no past, for the next job is a new one"
+            found = [(("usage_half_life",), advice, self.usage_half_life)]
         if found:
             raise broken_at(*found)
         return self

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from resolute.errors import FailedPrecondition, InvalidInput, ResoluteError
+from resolute.errors import InvalidInput, ResoluteError
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.enums import JobState, JobType, OrderBy
 from resolute.wire.rest.jobs import (
@@ -31,7 +31,6 @@ from resolute_master.domain.commands import UpdateJob
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId, JobId, PoolName, UserId
 from resolute_master.domain.job import Job
-from resolute_master.domain.pool import SchedulerKind
 from resolute_master.domain.user import User
 from resolute_master.scheduler.job_states import JobStanding, job_states
 from resolute_master.scheduler.snapshot import PoolSnapshot
@@ -174,8 +173,6 @@ def _command(api: ApiContext, control: QueueControl) -> UpdateJob:
     ahead_of, behind_of, pool = control.ahead_of or None, control.behind_of or None, control.resource_pool or None
     if sum(v is not None for v in (control.priority, control.weight, pool, ahead_of, behind_of)) != 1:
         raise InvalidInput("set exactly one of priority, weight, resourcePool, aheadOf, behindOf")
-    if ahead_of is not None or behind_of is not None:
-        _check_has_places(api, JobId(control.job_id))
     return UpdateJob(
         job=JobId(control.job_id),
         priority=control.priority,
@@ -184,15 +181,6 @@ def _command(api: ApiContext, control: QueueControl) -> UpdateJob:
         ahead_of=None if ahead_of is None else JobId(ahead_of),
         behind_of=None if behind_of is None else JobId(behind_of),
     )
-
-
-def _check_has_places(api: ApiContext, id_: JobId) -> None:
-    job = api.engine.state.get(Job, id_)
-    policy = None if job is None else api.engine.pools.get(job.pool)
-    if policy is not None and policy.scheduler is SchedulerKind.FAIR_SHARE:
-        raise FailedPrecondition(
-            f"pool '{policy.name}' is divided by fair share, where nobody has a place in a queue; change the weight instead"
-        )
 
 
 ROUTES = (

@@ -18,6 +18,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.metrics import LogRecord
 from resolute_master.domain.template import Template
 from resolute_master.domain.trial import Trial
+from resolute_master.domain.usage import Usage
 from resolute_master.domain.user import Session, User
 from resolute_provisioner.model import OfferBelief
 
@@ -61,6 +62,7 @@ Entity = (
     | PoolBelief
     | Template
     | ExternalExperiment
+    | Usage
 )
 
 KINDS: Mapping[str, type[Entity]] = {
@@ -77,6 +79,7 @@ KINDS: Mapping[str, type[Entity]] = {
     "belief": PoolBelief,
     "template": Template,
     "external_experiment": ExternalExperiment,
+    "usage": Usage,
 }
 """The nouns of the state, by the name of their table."""
 

@@ -31,6 +31,8 @@ class PoolPolicy:
     """Of the priority scheduler; fair share always preempts."""
     hierarchical_shares: bool = False
     """Fair share divides among workspaces, then their users, then their jobs; else among jobs."""
+    usage_half_life_s: float | None = None
+    """With hierarchical shares: what was held so long ago still counts half; None counts only what is held now."""
     min_runtime_s: float = 0.0
     """Nothing is preempted for another before it has run so long."""
     preemption_grace_s: float = 0.0

@@ -22,10 +22,11 @@ from resolute_master.domain.commands import Command, MasterStarted, Reconsider
 from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
+from resolute_master.domain.usage import Usage
 from resolute_master.engine import supply
 from resolute_master.engine.journal import chain, encode_commands, encode_entities
 from resolute_master.engine.memory import Memory, pool_of
-from resolute_master.lifecycle import allocations, deadlines, instances
+from resolute_master.lifecycle import allocations, deadlines, instances, usage
 from resolute_master.lifecycle.apply import apply, settle
 from resolute_master.lifecycle.step import Step
 from resolute_master.scheduler.plan import Plan
@@ -115,6 +116,7 @@ class Cycle:
             self.passes_s.append((pool, self._stopwatch() - begun))
         settle(self._step)
         self._refresh_idle()
+        self._book_usage()
         self._update_snapshots()
         return self._outcome(replies)
 
@@ -161,6 +163,13 @@ class Cycle:
                 if instance is not None:
                     touched[instance.id] = instance
         instances.refresh_idle(self._step, [touched[id_] for id_ in sorted(touched)])
+
+    def _book_usage(self) -> None:
+        """What is held has changed at this cycle's time, whatever in the cycle has changed it."""
+        if any(isinstance(command, MasterStarted) for command in self._accepted):
+            usage.count_anew(self._step)
+        else:
+            usage.book(self._step, self._memory.state)
 
     # -- decisions ---------------------------------------------------------------------------------------------
 
@@ -306,6 +315,8 @@ def _with(snapshot: PoolSnapshot, entity: Entity) -> PoolSnapshot:
     match entity:
         case Agent():
             return snapshot.with_agent(entity)
+        case Usage():
+            return snapshot.with_usage(entity)
         case Job():
             return snapshot.with_job(entity)
         case Allocation():
@@ -318,6 +329,8 @@ def _without(snapshot: PoolSnapshot, entity: Entity) -> PoolSnapshot:
     match entity:
         case Agent():
             return snapshot.without_agent(entity.id)
+        case Usage():
+            return snapshot.without_usage(entity)
         case Job():
             return snapshot.without_job(entity.id)
         case Allocation():

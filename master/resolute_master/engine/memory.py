@@ -21,6 +21,7 @@ from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
+from resolute_master.domain.usage import Usage
 from resolute_master.lifecycle import instances
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.deadlines import deadline
@@ -37,7 +38,7 @@ STALE_DEADLINES = 100
 def pool_of(entity: Entity) -> PoolName | None:
     """The pool whose decisions the entity takes part in."""
     match entity:
-        case Agent() | Allocation() | Instance() | Job():
+        case Agent() | Allocation() | Instance() | Job() | Usage():
             return entity.pool
         case PoolBelief():
             return PoolName(entity.pool)
@@ -66,6 +67,7 @@ class Memory:
                 [a for a in state.all(Agent) if a.pool == name],
                 [j for j in state.all(Job) if j.pool == name],
                 [a for a in state.all(Allocation) if a.pool == name],
+                usage=state.find(Usage, "usage_of_pool", name),
                 now=now,
             )
         self._watch_deadlines(state.entities())

@@ -15,6 +15,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
+from resolute_master.domain.usage import Usage
 from resolute_master.domain.user import Session, User
 
 E = TypeVar("E", bound=Entity)
@@ -52,6 +53,7 @@ INDEXES: Mapping[str, tuple[str, Callable[[Entity], tuple[IndexValue, ...]]]] = 
     "instances_of_pool": ("instance", lambda e: (cast(Instance, e).pool,)),
     "user_by_name": ("user", lambda e: (cast(User, e).username,)),
     "sessions_of_user": ("session", lambda e: (cast(Session, e).user_id,)),
+    "usage_of_pool": ("usage", lambda e: (cast(Usage, e).pool,)),
     "beliefs_of_pool": ("belief", lambda e: (cast(PoolBelief, e).pool,)),
 }
 """name -> (kind, values under which an entity of that kind is found)."""

@@ -13,8 +13,9 @@ from resolute_master.domain.change import Entity
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
+from resolute_master.domain.usage import Usage, interval
 from resolute_master.domain.user import Session
-from resolute_master.lifecycle import agents, allocations, trials, unmanaged
+from resolute_master.lifecycle import agents, allocations, trials, unmanaged, usage
 from resolute_master.lifecycle.allocation import KILL_AGAIN_S, kill_again
 from resolute_master.lifecycle.step import Step
 
@@ -42,8 +43,16 @@ def deadline(entity: Entity, pools: Pools) -> datetime | None:
             return heard_at + unmanaged.SILENCE
         case Session():
             return entity.expires_at
+        case Usage() if (half_life_s := _half_life_s(pools, entity.pool)) is not None:
+            return entity.measured_at + interval(half_life_s)
         case _:
             return None
+
+
+def _half_life_s(pools: Pools, pool: PoolName) -> float | None:
+    """None for a pool that does not remember, or that the configuration no longer has."""
+    policy = pools.get(pool)
+    return None if policy is None else policy.usage_half_life_s
 
 
 def expire(step: Step, entity: Entity) -> None:
@@ -65,5 +74,7 @@ def expire(step: Step, entity: Entity) -> None:
             trials.set_state(step, step.need(Trial, entity.id), ExperimentState.STOPPING_KILLED)
         case Session():
             step.delete(entity)
+        case Usage():
+            usage.measure(step, entity.pool)  # all of the pool: the others are due later again
         case _:
             pass

@@ -11,6 +11,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import JobId
 from resolute_master.domain.job import Job
+from resolute_master.domain.pool import SchedulerKind
 from resolute_master.lifecycle import allocations, queue
 from resolute_master.lifecycle.cluster import line_of
 from resolute_master.lifecycle.step import Step
@@ -71,6 +72,11 @@ def _move(step: Step, job: Job, anchor_id: JobId, *, ahead: bool) -> None:
     if anchor.pool != job.pool:
         raise FailedPrecondition(
             f"{word}: job '{anchor_id}' is in pool '{anchor.pool}', this one in '{job.pool}'; move it to that pool first"
+        )
+    policy = step.pools.get(job.pool)
+    if policy is not None and policy.scheduler is SchedulerKind.FAIR_SHARE:
+        raise FailedPrecondition(
+            f"{word}: pool '{job.pool}' is divided by fair share, where nobody has a place in a queue; change the weight instead"
         )
     moved = job if anchor.priority == job.priority else _at_its_time(replace(job, priority=anchor.priority))
     found = step.find(Job, "jobs_of_line", line_of(anchor))

@@ -10,7 +10,9 @@
    he left.
 3. The first for which nothing can be done gets a reservation that binds everybody who comes later: a gang that is larger than
    its fair share starts when enough has ended, however many small ones keep coming.
-4. Work without slots is not divided: the earliest first, whatever fits.
+4. With `usage_half_life`, workspaces and users are charged what they have used lately beside what they hold. Charges for the
+   past stay as they are from one measurement to the next, so what is said above holds in between.
+5. Work without slots is not divided: the earliest first, whatever fits.
 
 Within a line of jobs that differ in nothing but what they hold, what cannot be done for the poorest cannot be done for the
 others: a pass reads what it can place or keep, and one allocation of each line that it cannot.
@@ -48,7 +50,8 @@ def shares_of(snapshot: PoolSnapshot) -> Shares:
 
 
 class Balance:
-    """What each group holds during the pass: with what it was given and promised, without what it has to give back."""
+    """What each group holds during the pass: with what it was given and promised, without what it has to give back, and with
+    what it is charged for its past."""
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self._snapshot = snapshot
@@ -104,8 +107,8 @@ class Balance:
         # One division: equal charges are equal numbers, whatever they are made of.
         return (self._slots(group) - self._taken.get(group, 0) + change + 1) / weight
 
-    def _slots(self, group: Path) -> int:
-        return (self._shares.held.get(group) or 0) + self._given.get(group, 0)
+    def _slots(self, group: Path) -> float:
+        return self._shares.burden(group) + self._given.get(group, 0)
 
     def importance(self, allocation: Allocation) -> tuple[float, ...]:
         member = self._snapshot.member(allocation)
@@ -122,11 +125,21 @@ class Balance:
             _add(self._taken, self._snapshot.member(victim).path, len(victim.held_slots))
 
     def reason(self, claim: Claim, victim: Allocation) -> str:
+        """By the groups in which the two differ first."""
         mine, lesser = self._snapshot.member(claim.allocation), self._snapshot.member(victim)
-        return (
-            f"whose job {mine.job} holds {self._shares.held.get(mine.path) or 0} slot(s) at weight {mine.weight:g}, "
-            f"against {self._shares.held.get(lesser.path) or 0} at weight {lesser.weight:g}"
+        depth = next(n for n in range(len(mine.path)) if mine.path[n] != lesser.path[n])
+        level = ("workspace", "user", "job")[-len(mine.path) :][depth]
+        by_weight = depth == len(mine.parents)
+        first, second = (
+            f"{self._shares.held.get(m.path[: depth + 1]) or 0}{unit}{self._past(m.path[: depth + 1])}"
+            + (f" at weight {m.weight:g}" if by_weight else "")
+            for m, unit in ((mine, " slot(s)"), (lesser, ""))
         )
+        return f"whose {level} {mine.path[depth]} holds {first}, against {second}"
+
+    def _past(self, group: Path) -> str:
+        used = self._shares.used.get(group)
+        return "" if used is None else f" and is charged {used:g} for the past"
 
 
 def _add(sums: dict[Path, int], path: Path, slots: int) -> None:

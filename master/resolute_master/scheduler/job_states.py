@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from resolute_master.domain.allocation import Allocation
@@ -58,9 +59,17 @@ def _present(snapshot: PoolSnapshot) -> Iterator[Job]:
     return (job for job in snapshot.jobs.values() if job.id in present)
 
 
-def _rank(snapshot: PoolSnapshot, job: Job) -> tuple[float, float, JobId]:
-    first = job.priority if snapshot.shares is None else snapshot.shares.charge(snapshot.member_of(job))
-    return first, job.queue_position, job.id
+_Rank = tuple[tuple[float | str, ...], tuple[float, datetime], JobId]
+
+
+def _rank(snapshot: PoolSnapshot, job: Job) -> _Rank:
+    """By priority and place; where shares decide, by the charges of the groups around the job, its own, and who came first."""
+    if snapshot.shares is None:
+        return (job.priority,), job.place[:2], job.id
+    member = snapshot.member_of(job)
+    groups = (member.parents[: n + 1] for n in range(len(member.parents)))
+    charges = (part for group in groups for part in (snapshot.shares.burden(group), group[-1]))
+    return (*charges, snapshot.shares.charge(member)), (0.0, job.submitted_at), job.id
 
 
 def first_waiting(snapshot: PoolSnapshot) -> Standing | None:

@@ -2,8 +2,9 @@
 
 A job belongs to a path of groups, from the outermost to the job itself: `(job,)`, or `(workspace, user, job)` where the pool's
 shares are hierarchical. The *charge* of a group is the slots that it would hold with one more, over its weight; what is being
-left is not counted. Giving each slot to the smallest charge is Jefferson's (D'Hondt's) method of apportionment: nobody gets
-less than its part by weight, rounded down, and no two can both gain by trading a slot.
+left is not counted. Where the pool remembers, what a workspace or user has used lately comes on top (`domain.usage`). Giving
+each slot to the smallest charge is Jefferson's (D'Hondt's) method of apportionment: nobody gets less than its part by weight,
+rounded down, and no two can both gain by trading a slot.
 """
 
 from __future__ import annotations
@@ -61,10 +62,12 @@ Waiting = SortedMap[Shape, SortedMap[QueueKey, AllocationId]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """`held`: slots by group. `lines`: who waits. `waiting`: what each job waits with. `evictable`: what of each job may be
-    preempted, with its slots, the smallest first. `ranks`: the jobs of `evictable` in order."""
+    """`held`: slots by group. `used`: what workspaces and users are charged for their past, in slots. `lines`: who waits.
+    `waiting`: what each job waits with. `evictable`: what of each job may be preempted, with its slots, the smallest first.
+    `ranks`: the jobs of `evictable` in order."""
 
     held: SortedMap[Path, int]
+    used: SortedMap[Path, float]
     lines: SortedMap[LineKey, SortedMap[Turn, bool]]
     waiting: SortedMap[JobId, Waiting]
     evictable: SortedMap[JobId, SortedMap[tuple[int, AllocationId], bool]]
@@ -75,6 +78,7 @@ class Shares:
     def empty(meter: Meter | None = None) -> Shares:
         return Shares(
             held=SortedMap(meter=meter),
+            used=SortedMap(meter=meter),
             lines=SortedMap(meter=meter),
             waiting=SortedMap(meter=meter),
             evictable=SortedMap(meter=meter),
@@ -85,6 +89,19 @@ class Shares:
     def charge(self, member: Member) -> float:
         """Of the job itself."""
         return ((self.held.get(member.path) or 0) + 1) / member.weight
+
+    def with_used(self, user: Path, charged: float) -> Shares:
+        """A user's past, and with it his workspace's. The sums are exact: see `domain.usage.GRAIN`."""
+        more = charged - (self.used.get(user) or 0.0)
+        used = self.used
+        for group in (user[:1], user) if more else ():
+            total = (used.get(group) or 0.0) + more
+            used = used.set(group, total) if total else used.discard(group)
+        return self if used is self.used else replace(self, used=used)
+
+    def burden(self, group: Path) -> float:
+        """What the group holds, and is charged for its past."""
+        return (self.held.get(group) or 0) + (self.used.get(group) or 0.0)
 
     def with_waiting(self, member: Member, shape: Shape, key: QueueKey) -> Shares:
         mine: Waiting = self.waiting.get(member.job) or SortedMap(meter=self.meter)

@@ -18,6 +18,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId, JobId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
+from resolute_master.domain.usage import Usage
 from resolute_master.scheduler.order import QueueKey, Shape, Standing
 from resolute_master.scheduler.shares import Member, Shares
 from resolute_master.scheduler.sorted_map import Meter, SortedMap
@@ -139,6 +140,7 @@ class PoolSnapshot:
             groups=SortedMap(meter=meter),
             later_groups=SortedMap(meter=meter),
             sizes=SortedMap(meter=meter),
+        usage: Iterable[Usage] = (),
             queue=SortedMap(meter=meter),
             job_slots=SortedMap(meter=meter),
             evictable=SortedMap(meter=meter),
@@ -154,7 +156,10 @@ class PoolSnapshot:
                 ((a.id, a) for a in allocations if a.pool == policy.name and not a.ended), meter=meter
             ),
         )
-        return here._all_occupied()._all_listed()
+        whole = here._all_occupied()._all_listed()
+        for each in usage:
+            whole = whole.with_usage(each)
+        return whole
 
     # -- deriving ----------------------------------------------------------------------------------------------
 
@@ -238,6 +243,19 @@ class PoolSnapshot:
             return QueueKey(
                 allocation.requested_at.timestamp(), allocation.requested_at, allocation.requested_at, allocation.id
             )
+    def with_usage(self, usage: Usage) -> PoolSnapshot:
+        """Charged as it was measured, in a pool that remembers."""
+        return self._charged(usage, usage.charged)
+
+    def without_usage(self, usage: Usage) -> PoolSnapshot:
+        return self._charged(usage, 0.0)
+
+    def _charged(self, usage: Usage, slots: float) -> PoolSnapshot:
+        if self.shares is None or self.policy.usage_half_life_s is None or usage.pool != self.policy.name:
+            return self
+        shares = self.shares.with_used((str(usage.workspace_id), str(usage.owner)), slots)
+        return self if shares is self.shares else _changed(self, shares=shares)
+
         return QueueKey(job.queue_position, job.submitted_at, allocation.requested_at, allocation.id)
 
     def shape(self, allocation: Allocation) -> Shape:

@@ -115,7 +115,7 @@ class MemoryStore:
             *(instance for instance in self._all(Instance) if not instance.over),
             *(checkpoint for checkpoint in self._all(Checkpoint) if checkpoint.experiment_id in experiments),
         ]
-        for kind in ("user", "session", "counter", "belief", "template", "external_experiment"):
+        for kind in ("user", "session", "counter", "belief", "template", "external_experiment", "usage"):
             entities.extend(self._all_of(kind))
         sequence = tables.last_sequence
         return Stored(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
 
@@ -16,6 +17,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
+from resolute_master.domain.usage import Usage, usage_id
 from resolute_master.engine.journal import decode_commands
 from resolute_master.engine.memory import Memory
 from resolute_master.lifecycle.cluster import ClusterState
@@ -150,12 +152,26 @@ def snapshots_equal_scratch(memory: Memory) -> Iterator[str]:
             [j for j in state.all(Job) if j.pool == name and not j.ended],
             [a for a in state.all(Allocation) if a.pool == name],
             supply=kept.supply,
+            usage=state.find(Usage, "usage_of_pool", name),
             now=kept.now,
         )
         if kept != scratch:
             parts = [f.name for f in fields(PoolSnapshot) if f.compare]
             wrong = [part for part in parts if getattr(kept, part) != getattr(scratch, part)]
             yield f"the snapshot of pool {name} differs from one built anew in {', '.join(wrong)}"
+
+
+def usage_is_what_is_held(memory: Memory) -> Iterator[str]:
+    """In pools that remember, the books say of each user what his allocations hold."""
+    held: Counter[str] = Counter()
+    for allocation in memory.state.all(Allocation):
+        job = memory.state.get(Job, allocation.job_id)
+        if job is not None and memory.pools[allocation.pool].usage_half_life_s is not None:
+            held[usage_id(allocation.pool, job.workspace_id, job.owner)] += len(allocation.held_slots)
+    booked = {usage.id: usage.held for usage in memory.state.all(Usage)}
+    for id_ in sorted(held.keys() | booked.keys()):
+        if held[id_] != booked.get(id_, 0):
+            yield f"{id_} holds {held[id_]} slot(s), and {booked.get(id_, 0)} are booked"
 
 
 def memory_equals_store(state: ClusterState, stored: Stored) -> Iterator[str]:

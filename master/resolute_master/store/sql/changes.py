@@ -147,7 +147,7 @@ def load(connection: Connection) -> Stored:
         *_entities(connection, "instance", instances.over.is_(False)),
         *_entities(connection, "checkpoint", tables.checkpoints.c.experiment_id.in_(held)),
     ]
-    for kind in ("user", "session", "counter", "belief", "template", "external_experiment"):
+    for kind in ("user", "session", "counter", "belief", "template", "external_experiment", "usage"):
         entities.extend(_entities(connection, kind))
     box, entries = tables.outbox.c, tables.journal.c
     effects = connection.execute(select(box.body).order_by(box.id)).scalars()

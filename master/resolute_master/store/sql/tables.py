@@ -34,6 +34,7 @@ from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.template import Template
 from resolute_master.domain.trial import Trial, Validation
+from resolute_master.domain.usage import Usage
 from resolute_master.domain.user import Session, User
 from resolute_master.store.encoding import encode_entity, kind_of
 from resolute_master.store.listing import attempt_number, storable_text
@@ -221,6 +222,13 @@ external_experiments = Table(
     Column("body", StoredText, nullable=False),
 )
 
+usages = Table(
+    "usages",
+    metadata,
+    Column("id", NameText, primary_key=True),
+    Column("body", StoredText, nullable=False),
+)
+
 # ------------------------------------------------------------------------------------------------------ the engine's
 
 outbox = Table(
@@ -347,6 +355,7 @@ TABLES: Mapping[str, Table] = {
     "belief": beliefs,
     "template": templates,
     "external_experiment": external_experiments,
+    "usage": usages,
 }
 """Where each kind of entity is kept."""
 
@@ -438,7 +447,9 @@ def _checkpoint(c: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _by_id(entity: Agent | User | Session | Counter | PoolBelief | Template | ExternalExperiment) -> dict[str, Any]:
+def _by_id(
+    entity: Agent | User | Session | Counter | PoolBelief | Template | ExternalExperiment | Usage,
+) -> dict[str, Any]:
     return {"id": entity.id}
 
 
@@ -456,4 +467,5 @@ _COLUMNS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "belief": _by_id,
     "template": _by_id,
     "external_experiment": _by_id,
+    "usage": _by_id,
 }

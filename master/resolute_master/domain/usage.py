@@ -1,0 +1,83 @@
+"""What the users of a pool have held of it lately: a decaying average, exact between any two moments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from resolute_master.domain.ids import PoolName, UserId
+
+MEASUREMENTS_A_HALF_LIFE = 32
+"""How often what is charged is brought up to date: in this time an average comes 2 % nearer to what is held. More often would
+have every pool decided anew for changes that nobody can see."""
+
+LEAST_INTERVAL_S = 10.0
+"""Between two measurements, however short the half-life: a measurement writes one row a user."""
+
+GRAIN = 1 / 16
+"""Slots. What is charged is a multiple of it: a smaller difference is not worth that somebody must leave. A power of two, so that
+sums of charges are exact, in whatever order they are made."""
+
+FORGOTTEN = 1 / 1024
+"""Slots. A smaller average of a user who holds nothing is forgotten, after some ten half-lives."""
+
+
+def interval(half_life_s: float) -> timedelta:
+    """From one measurement of a pool to the next."""
+    return timedelta(seconds=max(LEAST_INTERVAL_S, half_life_s / MEASUREMENTS_A_HALF_LIFE))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """One user's past in one workspace and one pool; what a workspace has used is the sum over its users.
+
+    `average` is of the slots held until `at`, where what was held one half-life ago counts half: whoever holds k slots for ever
+    comes to k. `held` is what has been held since. `charged` is the average as it was measured at `measured_at`, and what the
+    scheduler goes by.
+    """
+
+    id: str
+    """`<pool>/<workspace>/<user>`."""
+    pool: PoolName
+    workspace_id: int
+    owner: UserId
+    at: datetime
+    measured_at: datetime
+    held: int = 0
+    average: float = 0.0
+    charged: float = 0.0
+
+    @staticmethod
+    def none_yet(pool: PoolName, workspace_id: int, owner: UserId, *, now: datetime) -> Usage:
+        return Usage(
+            id=usage_id(pool, workspace_id, owner),
+            pool=pool,
+            workspace_id=workspace_id,
+            owner=owner,
+            at=now,
+            measured_at=now,
+        )
+
+    def until(self, now: datetime, half_life_s: float) -> Usage:
+        """With what was held since added to the average. A clock that goes back adds nothing."""
+        seconds = (now - self.at).total_seconds()
+        if seconds <= 0:
+            return self
+        kept: float = 0.5 ** (seconds / half_life_s)
+        return replace(self, at=now, average=self.average * kept + self.held * (1 - kept))
+
+    def holding(self, slots: int, now: datetime, half_life_s: float) -> Usage:
+        """It holds so many from now on."""
+        return replace(self.until(now, half_life_s), held=slots)
+
+    def measured(self, now: datetime, half_life_s: float) -> Usage | None:
+        """Charged with its average from now on; None when there is nothing to remember."""
+        current = self.until(now, half_life_s)
+        if current.held == 0 and current.average < FORGOTTEN:
+            return None
+        return replace(current, measured_at=now, charged=round(current.average / GRAIN) * GRAIN)
+
+
+def usage_id(pool: PoolName, workspace_id: int, owner: UserId) -> str:
+    """Of one user in one workspace."""
+    return f"{pool}/{workspace_id}/{owner}"
