@@ -123,6 +123,7 @@ class PoolSnapshot:
         allocations: Iterable[Allocation] = (),
         supply: Supply | None = None,
         *,
+        usage: Iterable[Usage] = (),
         now: datetime,
         meter: Meter | None = None,
     ) -> PoolSnapshot:
@@ -140,7 +141,6 @@ class PoolSnapshot:
             groups=SortedMap(meter=meter),
             later_groups=SortedMap(meter=meter),
             sizes=SortedMap(meter=meter),
-        usage: Iterable[Usage] = (),
             queue=SortedMap(meter=meter),
             job_slots=SortedMap(meter=meter),
             evictable=SortedMap(meter=meter),
