@@ -313,10 +313,10 @@ class Cycle:
 
 def _with(snapshot: PoolSnapshot, entity: Entity) -> PoolSnapshot:
     match entity:
-        case Agent():
-            return snapshot.with_agent(entity)
         case Usage():
             return snapshot.with_usage(entity)
+        case Agent():
+            return snapshot.with_agent(entity)
         case Job():
             return snapshot.with_job(entity)
         case Allocation():
@@ -327,10 +327,10 @@ def _with(snapshot: PoolSnapshot, entity: Entity) -> PoolSnapshot:
 
 def _without(snapshot: PoolSnapshot, entity: Entity) -> PoolSnapshot:
     match entity:
-        case Agent():
-            return snapshot.without_agent(entity.id)
         case Usage():
             return snapshot.without_usage(entity)
+        case Agent():
+            return snapshot.without_agent(entity.id)
         case Job():
             return snapshot.without_job(entity.id)
         case Allocation():

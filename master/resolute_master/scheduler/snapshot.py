@@ -225,6 +225,19 @@ class PoolSnapshot:
         )
         return snapshot._reoccupied(id_, before, None)
 
+    def with_usage(self, usage: Usage) -> PoolSnapshot:
+        """Charged as it was measured, in a pool that remembers."""
+        return self._charged(usage, usage.charged)
+
+    def without_usage(self, usage: Usage) -> PoolSnapshot:
+        return self._charged(usage, 0.0)
+
+    def _charged(self, usage: Usage, slots: float) -> PoolSnapshot:
+        if self.shares is None or self.policy.usage_half_life_s is None or usage.pool != self.policy.name:
+            return self
+        shares = self.shares.with_used((str(usage.workspace_id), str(usage.owner)), slots)
+        return self if shares is self.shares else _changed(self, shares=shares)
+
     def with_supply(self, supply: Supply) -> PoolSnapshot:
         return self if supply == self.supply else _changed(self, supply=supply)
 
@@ -243,19 +256,6 @@ class PoolSnapshot:
             return QueueKey(
                 allocation.requested_at.timestamp(), allocation.requested_at, allocation.requested_at, allocation.id
             )
-    def with_usage(self, usage: Usage) -> PoolSnapshot:
-        """Charged as it was measured, in a pool that remembers."""
-        return self._charged(usage, usage.charged)
-
-    def without_usage(self, usage: Usage) -> PoolSnapshot:
-        return self._charged(usage, 0.0)
-
-    def _charged(self, usage: Usage, slots: float) -> PoolSnapshot:
-        if self.shares is None or self.policy.usage_half_life_s is None or usage.pool != self.policy.name:
-            return self
-        shares = self.shares.with_used((str(usage.workspace_id), str(usage.owner)), slots)
-        return self if shares is self.shares else _changed(self, shares=shares)
-
         return QueueKey(job.queue_position, job.submitted_at, allocation.requested_at, allocation.id)
 
     def shape(self, allocation: Allocation) -> Shape:
