@@ -45,7 +45,7 @@ $(VENV)/demo.ready: pyproject.toml scripts/environment.py
 	touch $@
 
 $(VENV)/dev.ready: pyproject.toml scripts/environment.py
-	$(PYTHON) scripts/environment.py $(VENV) '.[cli,master,agent,docker,otel,torch,test]' --editable
+	$(PYTHON) scripts/environment.py $(VENV) '.[cli,master,agent,docker,otel,torch,bench,test]' --editable
 	touch $@ $(VENV)/demo.ready
 
 $(COMPAT)/ready: tests/compat/requirements.txt scripts/environment.py

@@ -6,10 +6,10 @@ counts those machines too. Not listed is what waits for others to leave, and wha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
-from resolute_master.domain.ids import AllocationId
+from resolute_master.domain.ids import AllocationId, JobId
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.scheduler.order import QueueKey, Shape
 from resolute_master.scheduler.outcome import Verdict
@@ -23,8 +23,10 @@ def demand_of(
     snapshot: PoolSnapshot,
     verdicts: Mapping[AllocationId, Verdict],
     failed: Mapping[Shape, tuple[QueueKey, Verdict]],
+    held_by: Callable[[JobId], int],
 ) -> Demand:
-    """`verdicts` and `failed` as in `Outcome`. Empty for a pool that never grows. The most important comes first.
+    """`verdicts` and `failed` as in `Outcome`; `held_by` is what a job with a cap holds and was promised in this pass. Empty for
+    a pool that never grows. The most important comes first.
 
     Of each shape at most as many are listed as the largest pool could run: more would change no decision.
     """
@@ -35,8 +37,10 @@ def demand_of(
     turns = {id_: turn for turn, id_ in enumerate(verdicts)} if snapshot.shares is not None else None
     for shape in snapshot.queue:
         keys = _waiting(snapshot, shape, verdicts, failed.get(shape))
+        # What the pass has not come to was promised nothing, so all that its job has now counts.
+        held = (snapshot.job_slots.get(shape.capped_job) or 0) if shape in failed else held_by(shape.capped_job)
         waiting = ((_order(turns, shape, key), shape) for key in keys)
-        listed.extend(islice(waiting if turns is None else sorted(waiting), _limit(snapshot, shape)))
+        listed.extend(islice(waiting if turns is None else sorted(waiting), _limit(snapshot, shape, held)))
     listed.sort()
     ranks = [shape.priority for _, shape in listed] if turns is None else range(len(listed))
     return Demand(
@@ -54,19 +58,19 @@ def _waiting(
     verdicts: Mapping[AllocationId, Verdict],
     failed: tuple[QueueKey, Verdict] | None,
 ) -> Iterator[QueueKey]:
-    unread = failed is not None and failed[1] is not Verdict.CAPPED
+    unread = failed is None or failed[1] is not Verdict.CAPPED
     for key in snapshot.queue[shape]:
         verdict = verdicts.get(key.allocation)
         if verdict in _WANTS_MACHINES or (verdict is None and unread):
             yield key
 
 
-def _limit(snapshot: PoolSnapshot, shape: Shape) -> int:
+def _limit(snapshot: PoolSnapshot, shape: Shape, held: int) -> int:
     limit = _largest_run(snapshot.policy, shape.slots)
     if shape.capped_job and shape.slots:
         cap = snapshot.jobs[shape.capped_job].max_slots
         if cap is not None:
-            limit = min(limit, max(cap - (snapshot.job_slots.get(shape.capped_job) or 0), 0) // shape.slots)
+            limit = min(limit, max(cap - held, 0) // shape.slots)
     return limit
 
 

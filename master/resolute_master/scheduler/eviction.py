@@ -122,7 +122,7 @@ class Evictions:
         self._precedence = precedence
         self.ripe_at: datetime | None = None
         """When the first of those that were spared for having just begun may be evicted."""
-        self._evicted: set[AllocationId] = set()
+        self._evicted: dict[AllocationId, Allocation] = {}
         self._candidates: dict[object, _Candidates] = {}
         """To make room on, per kind of claim; to be emptied, per kind and size."""
 
@@ -304,10 +304,35 @@ class Evictions:
         return (importance, sum(self._lost_work(allocation) for allocation in leave), len(leave))
 
     def _leave(self, eviction: Eviction) -> None:
-        self._evicted.update(victim.id for victim in eviction.victims)
+        self._evicted.update((victim.id, victim) for victim in eviction.victims)
         self._precedence.left(eviction.victims)
         for victim in eviction.victims:
-            for agent in sorted({c.agent for c in victim.containers if not c.ended and c.slots}):
-                if agent in self._snapshot.rooms:
-                    slots = tuple(i for c in victim.containers if c.agent == agent and not c.ended for i in c.slots)
-                    self._rooms.vacate(agent, self._usable(agent, slots), stays_busy=bool(self._staying(agent)))
+            for agent, slots in self._slots_of(victim):
+                self._rooms.vacate(agent, slots, stays_busy=bool(self._staying(agent)))
+
+    def _slots_of(self, victim: Allocation) -> list[tuple[AgentId, int]]:
+        """Usable slots that it holds, on agents that may be given work."""
+        rooms = self._snapshot.rooms
+        agents = sorted({c.agent for c in victim.containers if not c.ended and c.slots and c.agent in rooms})
+        slots = {
+            agent: [i for c in victim.containers if c.agent == agent and not c.ended for i in c.slots]
+            for agent in agents
+        }
+        return [(agent, self._usable(agent, tuple(slots[agent]))) for agent in agents]
+
+    # -- afterwards --------------------------------------------------------------------------------------------
+
+    def spared(self) -> set[AllocationId]:
+        """Of those chosen, who need not leave after all: who left for a later one has made room for an earlier one as well.
+        The most important first."""
+
+        def unneeded(victim: Allocation) -> bool:
+            return all(self._rooms.state(agent).eventually_free >= slots for agent, slots in self._slots_of(victim))
+
+        found: set[AllocationId] = set()
+        for victim in sorted(filter(unneeded, self._evicted.values()), key=self._cheapness, reverse=True):
+            if unneeded(victim):
+                found.add(victim.id)
+                for agent, slots in self._slots_of(victim):
+                    self._rooms.stay(agent, slots)
+        return found

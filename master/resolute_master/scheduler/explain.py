@@ -88,12 +88,7 @@ class _Words:
                 return self._waits(allocation)
 
     def _verdict(self, allocation: Allocation) -> Verdict:
-        """An allocation that the pass did not read shares the fate of the first of its shape that got nothing."""
-        verdict = self._outcome.verdicts.get(allocation.id)
-        if verdict is not None:
-            return verdict
-        _, failed = self._outcome.failed[self._snapshot.shape(allocation)]
-        return Verdict.CAPPED if failed is Verdict.CAPPED else Verdict.WAITING
+        return self._outcome.verdict(self._snapshot, allocation)
 
     def _capped(self, allocation: Allocation) -> str:
         job = self._snapshot.jobs[allocation.job_id]

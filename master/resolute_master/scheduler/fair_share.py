@@ -40,7 +40,7 @@ def run(snapshot: PoolSnapshot, *, starts: int | None = None) -> Outcome:
     balance = Balance(snapshot)
     placing = Placing(snapshot, balance, preemption=True, soft_reservations=False, starts=starts)
     _poorest_first(snapshot, balance, placing)
-    in_queue_order(placing, [line for line in snapshot.queue.items() if line[0].slots == 0])
+    in_queue_order(placing, snapshot.queue.items_from((True,)), lambda _shape, _key: placing.no_place)
     return placing.outcome()
 
 
@@ -159,7 +159,7 @@ class _Sharers:
 
     def __init__(self, snapshot: PoolSnapshot, balance: Balance, key: LineKey) -> None:
         self.key = key
-        self.line = Line(key.shape)
+        self.line = Line(key.shape, Verdict.PLACED)
         self._shares = shares_of(snapshot)
         self._balance = balance
         self._source = iter(self._shares.lines[key])

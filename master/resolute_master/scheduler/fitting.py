@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 
 from resolute_master.domain.ids import AgentId
 from resolute_master.domain.pool import Fitting
-from resolute_master.scheduler.snapshot import Groups, PoolSnapshot, Room, RoomGroup
+from resolute_master.scheduler.snapshot import Groups, Place, PoolSnapshot, Room, RoomGroup
 
 Refuses = Callable[[AgentId], bool]
 """Whether work may not go to an agent."""
@@ -103,6 +103,11 @@ class _State:
         self.softly_held = 0
 
     @property
+    def claimed(self) -> bool:
+        """Something of it is kept for one that waits."""
+        return self.held > 0 or self.softly_held > 0
+
+    @property
     def eventually_free(self) -> int:
         """Slots that nothing will use or be owed when those that are leaving have left; negative when more is owed."""
         return len(self.free) + self.leaving - self.held
@@ -130,10 +135,21 @@ class Rooms:
         self._states: dict[AgentId, _State] = {}
         self._index = _Index(snapshot.groups)
         self._later = _Index(snapshot.later_groups)
-        self._aux: list[tuple[tuple[float, ...], AgentId]] | None = None
-        self._aux_limit = snapshot.policy.max_aux_containers_per_agent
+        self._places = iter(snapshot.places)
+        self._next_place = next(self._places, None)
+        self._moved_places: list[Place] = []
         self.softly_held = False
         """Something has a soft hold."""
+
+    @property
+    def none(self) -> bool:
+        """No slot can be taken now, nor when those that are leaving have left."""
+        return all(not index.groups or index.groups[-1].free == 0 for index in (self._index, self._later))
+
+    @property
+    def no_place(self) -> bool:
+        """No agent takes one more container without slots."""
+        return self._next_place is None and not self._moved_places
 
     def state(self, agent: AgentId) -> _State:
         state = self._states.get(agent)
@@ -179,7 +195,7 @@ class Rooms:
 
         def refused(agent: AgentId) -> bool:
             state = self.state(agent)
-            return state.held > 0 or state.softly_held > 0 or refuses(agent)
+            return state.claimed or refuses(agent)
 
         ranked = [
             (-group.free, number, group, index)
@@ -197,27 +213,30 @@ class Rooms:
         return list(found)[:count]
 
     def aux_agent(self, refuses: Refuses) -> AgentId | None:
-        """An agent with an auxiliary place: `best` gathers on agents that are in use, `worst` spreads."""
-        if self._aux is None:
-            self._aux = sorted((self._aux_key(id_), id_) for id_ in self._snapshot.rooms)
-        kept, chosen = [], None
-        while self._aux and chosen is None:
-            entry = heappop(self._aux)
-            key = self._aux_key(entry[1])
-            if key != entry[0]:
-                heappush(self._aux, (key, entry[1]))
-            elif self.state(entry[1]).aux < self._aux_limit:
-                kept.append(entry)
-                chosen = None if refuses(entry[1]) else entry[1]
-        for entry in kept:
-            heappush(self._aux, entry)
+        """An agent that takes one more container without slots."""
+        kept: list[Place] = []
+        chosen: AgentId | None = None
+        while chosen is None and (place := self._pop_place()) is not None:
+            now = self._place(place.agent)
+            if now != place:
+                if now is not None:
+                    heappush(self._moved_places, now)
+            elif not kept or kept[-1] != place:
+                kept.append(place)
+                chosen = None if refuses(place.agent) else place.agent
+        for place in kept:
+            heappush(self._moved_places, place)
         return chosen
 
-    def _aux_key(self, agent: AgentId) -> tuple[float, ...]:
+    def _pop_place(self) -> Place | None:
+        if self._next_place is not None and (not self._moved_places or self._next_place <= self._moved_places[0]):
+            place, self._next_place = self._next_place, next(self._places, None)
+            return place
+        return heappop(self._moved_places) if self._moved_places else None
+
+    def _place(self, agent: AgentId) -> Place | None:
         state = self.state(agent)
-        if self._snapshot.policy.fitting is Fitting.WORST:
-            return (state.aux, -len(state.free))
-        return (not state.busy and state.aux == 0, len(state.free), -state.aux)
+        return Place.of(self._snapshot.policy, agent, busy=state.busy, free=len(state.free), aux=state.aux)
 
     # -- what happens during the pass --------------------------------------------------------------------------
 
@@ -248,6 +267,13 @@ class Rooms:
         state = self.state(agent)
         state.leaving += slots
         state.stays_busy = stays_busy
+        self._moved(agent, state)
+
+    def stay(self, agent: AgentId, slots: int) -> None:
+        """Some that were asked to leave the agent need not."""
+        state = self.state(agent)
+        state.leaving -= slots
+        state.stays_busy = True
         self._moved(agent, state)
 
     def _moved(self, agent: AgentId, state: _State) -> None:

@@ -53,6 +53,11 @@ class Machines:
             for machine in supply.machines
         ]
 
+    @property
+    def none(self) -> bool:
+        """Nobody can count on any: none has room left, and none may be launched."""
+        return not (self._room > 0 and self._offered_sizes) and all(m.free <= 0 and m.aux <= 0 for m in self._machines)
+
     def cover_one(self, slots: int, token: str, *, launch: bool) -> bool:
         """Count on one machine for all of it: one that comes or, with `launch`, one that could be launched."""
         fitting = [m for m in self._machines if (m.free >= slots if slots else m.aux > 0)]

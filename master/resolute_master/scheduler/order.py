@@ -9,8 +9,13 @@ from resolute_master.domain.ids import AgentId, AllocationId, JobId
 
 
 class Shape(NamedTuple):
-    """Waiting allocations of one shape have the same chances: when one does not fit, no later one does."""
+    """Waiting allocations of one shape have the same chances: when one does not fit, no later one does.
 
+    In order, what needs slots comes before what needs none, each by priority.
+    """
+
+    auxiliary: bool
+    """It needs no slots."""
     priority: int
     slots: int
     single_node: bool
@@ -18,6 +23,11 @@ class Shape(NamedTuple):
     blocked: tuple[AgentId, ...]
     capped_job: JobId
     """The job, when it has a cap of its own; else empty."""
+
+    @property
+    def need(self) -> tuple[object, ...]:
+        """What must be found for it, whoever comes before or after."""
+        return self[2:]
 
 
 class QueueKey(NamedTuple):

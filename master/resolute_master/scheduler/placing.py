@@ -22,9 +22,13 @@ from resolute_master.scheduler.fitting import Rooms, divide
 from resolute_master.scheduler.machines import Machines
 from resolute_master.scheduler.order import QueueKey, Shape
 from resolute_master.scheduler.outcome import Outcome, Verdict
-from resolute_master.scheduler.plan import Hold, HoldKind, Placement, Plan, Preemption
+from resolute_master.scheduler.plan import Hold, HoldKind, Placement, Plan, Preemption, Reservation
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_provisioner.model import Demand, Note
+
+RESERVATIONS = 16
+"""At most so many have a reservation: enough that room which becomes free is never fought over by those who follow, few enough
+that a pool does not empty for work that is far from starting."""
 
 
 class Line:
@@ -32,9 +36,9 @@ class Line:
 
     __slots__ = ("shape", "stage")
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, stage: Verdict) -> None:
         self.shape = shape
-        self.stage = Verdict.PLACED
+        self.stage = stage
 
 
 class Placing:
@@ -62,36 +66,62 @@ class Placing:
         self._head: AllocationId | None = None
         """The first allocation that could not start."""
         self._reserved = False
-        """There is a reservation."""
+        """There is a reservation, and no other is given beside it."""
+        self._reservations = 0
         self._ripe_at: datetime | None = None
         """When the first of those that may not make others leave yet may."""
         self._place: list[Placement] = []
         self._preempt: list[Preemption] = []
         self._holds: list[Hold] = []
+        self._reserve_at: list[Reservation] = []
         self._verdicts: dict[AllocationId, Verdict] = {}
         self._failed: dict[Shape, tuple[QueueKey, Verdict]] = {}
+        self._unmet: set[object] = set()
+        """Needs for which there is no room now or later, and no machine. Nothing but an eviction makes room in a pass."""
 
     @property
     def full(self) -> bool:
         """Nothing more is to be offered in this pass."""
         return self._starts is not None and len(self._place) >= self._starts
 
+    @property
+    def no_room(self) -> bool:
+        """Whoever needs slots can start only when others are made to leave."""
+        return self._rooms.none and self._machines.none
+
+    @property
+    def no_place(self) -> bool:
+        """Whoever needs no slots cannot start."""
+        return self._rooms.no_place and self._machines.none
+
     def another_reservation(self) -> None:
         """What follows may have a reservation beside those that were given."""
-        self._reserved = False
+        self._reserved = self._reservations >= RESERVATIONS
+
+    def line(self, shape: Shape) -> Line:
+        """What has failed already for the same need is not tried again."""
+        return Line(shape, Verdict.PREEMPTING if shape.need in self._unmet else Verdict.PLACED)
+
+    def hopeless(self, shape: Shape) -> bool:
+        """Nothing can be done for any of this shape unless others are made to leave."""
+        return self._reservations >= RESERVATIONS and shape.need in self._unmet
 
     def offer(self, line: Line, key: QueueKey) -> Verdict:
         """Do for it what can be done. After `RESERVED` or worse nothing can be done for others of its line."""
         verdict = self._verdicts[key.allocation] = self._verdict(line, key)
         if verdict >= Verdict.RESERVED:
             self._failed.setdefault(line.shape, (key, verdict))
+            if verdict is not Verdict.CAPPED:
+                self._unmet.add(line.shape.need)
         return verdict
 
     def outcome(self) -> Outcome:
+        spared = self._evictions.spared()
         plan = Plan(
             place=tuple(self._place),
-            preempt=tuple(self._preempt),
-            demand=Demand() if self.full else demand_of(self._snapshot, self._verdicts, self._failed),
+            preempt=tuple(each for each in self._preempt if each.allocation not in spared),
+            reserve=tuple(self._reserve_at),
+            demand=Demand() if self.full else demand_of(self._snapshot, self._verdicts, self._failed, self._held_by),
             holds=tuple(self._holds),
             revisit_at=min(filter(None, (self._ripe_at, self._evictions.ripe_at)), default=None),
             notes=tuple(Note(subject=hold.allocation, text=hold.words) for hold in self._holds),
@@ -138,6 +168,7 @@ class Placing:
             line.stage = Verdict.RESERVED
         if not self._reserved and self._reserve(shape, allocation):
             self._reserved = True
+            self._reservations += 1
             return Verdict.RESERVED
         return Verdict.WAITING
 
@@ -252,17 +283,24 @@ class Placing:
         eviction = self._evictions.find(claim, line)
         if eviction is None:
             return False
+        self._unmet.clear()
         for victim in eviction.victims:
             reason = f"its slots go to {allocation.id}, {self._precedence.reason(claim, victim)}"
             self._preempt.append(Preemption(allocation=victim.id, for_allocation=allocation.id, reason=reason))
         return self._hold(allocation, HoldKind.PREEMPTING, dict(eviction.keep))
 
     def _reserve(self, shape: Shape, allocation: Allocation) -> bool:
-        """Keep the agents that will be free soonest, as far as can be seen, if there are such agents at all."""
+        """Keep the agents that will be free soonest, as far as can be seen, if there are such agents at all.
+
+        An earlier reservation stays where it is: one that followed what looks best now would give away what has become free
+        for it, and could wait for ever.
+        """
 
         def refuses(agent: AgentId) -> bool:
             return self._refuses(shape, agent)
 
+        if (kept := self._reserved_before(shape, allocation)) is not None:
+            return self._hold(allocation, HoldKind.RUNNING, kept, soft=self._soft)
         sizes = self._snapshot.sizes
         if (sizes.last_key() or 0) >= shape.slots:
             agents = self._rooms.emptiest(shape.slots, sizes.last_key() or 0, 1, refuses)
@@ -282,10 +320,24 @@ class Placing:
         keep = {id_: size for size, count in sorted(parts.items(), reverse=True) for id_ in found[size][:count]}
         return self._hold(allocation, HoldKind.RUNNING, keep, soft=self._soft)
 
+    def _reserved_before(self, shape: Shape, allocation: Allocation) -> dict[AgentId, int] | None:
+        """The agents of an earlier reservation, if they still hold the allocation and nobody more important has a claim on them."""
+        agents = allocation.reserved_agents
+        for agent in agents:
+            if agent not in self._snapshot.rooms or self._refuses(shape, agent) or self._rooms.state(agent).claimed:
+                return None
+        sizes = {agent: self._rooms.state(agent).size for agent in agents}
+        if len(agents) == 1 and sizes[agents[0]] >= shape.slots:
+            return {agents[0]: shape.slots}
+        return sizes if agents and sum(sizes.values()) == shape.slots else None
+
     def _hold(self, allocation: Allocation, kind: HoldKind, agents: dict[AgentId, int], *, soft: bool = False) -> bool:
         for agent, slots in agents.items():
             self._rooms.hold(agent, slots, soft=soft)
         self._holds.append(
             Hold(allocation=allocation.id, kind=kind, agents=tuple(sorted(agents.items(), key=itemgetter(0))))
         )
+        if kind is HoldKind.RUNNING and allocation.slots_needed > 1 and set(allocation.reserved_agents) != set(agents):
+            # One slot is had wherever the first becomes free: it needs no memory.
+            self._reserve_at.append(Reservation(allocation=allocation.id, agents=tuple(sorted(agents))))
         return True

@@ -10,14 +10,17 @@
    in the queue; never its own job's.
 
 The pass reads what it can place or keep, and one allocation of each shape that it cannot: capacity only shrinks during a
-pass, so a shape that has failed once has failed for the rest of its priority.
+pass, so a shape that has failed once has failed for the rest of its priority, and only the first need that fails is tried on the
+agents at lesser priorities too. It ends with the first for whom nothing can be done
+when nothing is left for anybody: no slot is free or will be, no machine can be had, and nothing that runs is less important.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heapreplace
 from itertools import groupby
+from math import inf
 
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId
@@ -34,31 +37,46 @@ Lines = Iterable[tuple[Shape, SortedMap[QueueKey, AllocationId]]]
 def run(snapshot: PoolSnapshot, *, starts: int | None = None) -> Outcome:
     """One pass over the pool, with the reasons that `explain` needs."""
     preemption = snapshot.policy.preemption
-    placing = Placing(
-        snapshot, ByPriority(snapshot), preemption=preemption, soft_reservations=preemption, starts=starts
-    )
-    for _, level in groupby(snapshot.queue.items(), key=lambda item: item[0].priority):
-        lines = list(level)
-        placing.another_reservation()
-        in_queue_order(placing, [line for line in lines if line[0].slots > 0])
-        in_queue_order(placing, [line for line in lines if line[0].slots == 0])
+    precedence = ByPriority(snapshot)
+    placing = Placing(snapshot, precedence, preemption=preemption, soft_reservations=preemption, starts=starts)
+
+    def no_room(shape: Shape, key: QueueKey) -> bool:
+        return placing.no_room and not (preemption and precedence.anybody_after(shape.priority, key.position))
+
+    def no_place(_shape: Shape, _key: QueueKey) -> bool:
+        return placing.no_place
+
+    for auxiliary, ended in ((False, no_room), (True, no_place)):
+        for (kind, priority), lines in groupby(snapshot.queue.items_from((auxiliary,)), key=lambda item: item[0][:2]):
+            placing.another_reservation()
+            victims = preemption and precedence.anybody_after(priority)
+            hopeful = (line for line in lines if victims or not placing.hopeless(line[0]))
+            if kind != auxiliary or not in_queue_order(placing, hopeful, ended):
+                break
     return placing.outcome()
 
 
-def in_queue_order(placing: Placing, lines: Lines) -> None:
-    """Offer everything, the earliest first, until no shape is left for which something can be done."""
+def in_queue_order(placing: Placing, lines: Lines, ended: Callable[[Shape, QueueKey], bool]) -> bool:
+    """Offer everything, the earliest first, until no shape is left for which something can be done.
+
+    False when the pass has `ended`: nothing can be done for who was met then, nor for anybody who comes later.
+    """
     heap: list[tuple[QueueKey, Shape, Line, Iterator[QueueKey]]] = []
     for shape, waiting in lines:
         keys = iter(waiting)
-        heap.append((next(keys), shape, Line(shape), keys))
+        heap.append((next(keys), shape, placing.line(shape), keys))
     heapify(heap)
     while heap and not placing.full:
         key, shape, line, keys = heap[0]
-        following = None if placing.offer(line, key) >= Verdict.RESERVED else next(keys, None)
+        verdict = placing.offer(line, key)
+        if verdict >= Verdict.RESERVED and ended(shape, key):
+            return False
+        following = None if verdict >= Verdict.RESERVED else next(keys, None)
         if following is None:
             heappop(heap)
         else:
             heapreplace(heap, (following, shape, line, keys))
+    return not placing.full
 
 
 class ByPriority:
@@ -66,6 +84,11 @@ class ByPriority:
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self._snapshot = snapshot
+
+    def anybody_after(self, priority: int, position: float = -inf) -> bool:
+        """Something that may be made to leave at all is less important."""
+        last = self._snapshot.evictable.last_key()
+        return last is not None and last[:2] > (priority, position)
 
     def lesser(self, claim: Claim) -> Iterator[Allocation]:
         mine = self._snapshot.standing(claim.allocation)

@@ -17,7 +17,7 @@ from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId, JobId
 from resolute_master.domain.job import Job
-from resolute_master.domain.pool import PoolPolicy, SchedulerKind
+from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
 from resolute_master.domain.usage import Usage
 from resolute_master.scheduler.order import QueueKey, Shape, Standing
 from resolute_master.scheduler.shares import Member, Shares
@@ -84,13 +84,29 @@ class Room:
 Groups = SortedMap[RoomGroup, SortedMap[AgentId, bool]]
 
 
+class Place(NamedTuple):
+    """An agent that can take one more container without slots; the first in order takes the next."""
+
+    order: tuple[float, ...]
+    agent: AgentId
+
+    @staticmethod
+    def of(policy: PoolPolicy, agent: AgentId, *, busy: bool, free: int, aux: int) -> Place | None:
+        """`best` gathers on agents that are in use, `worst` spreads; None when the agent has as many as it may."""
+        if aux >= policy.max_aux_containers_per_agent:
+            return None
+        worst = policy.fitting is Fitting.WORST
+        return Place((aux, -free) if worst else (not busy and aux == 0, free, -aux), agent)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSnapshot:
     """Read the fields, derive with the methods; the constructor is `build`.
 
     `queue` holds the waiting allocations by shape (first the most important priority), each shape in queue order.
     `groups` lists the agents that may be given work by what they have free, `later_groups` those that something is
-    leaving, by what they will have free; `sizes` is how many agents have so many usable slots. `evictable` is what runs on
+    leaving, by what they will have free; `sizes` is how many agents have so many usable slots, `places` which agents have a
+    place for a container without slots, first where the next one goes. `evictable` is what runs on
     slots and may be preempted, `job_slots` what each job holds now.
     """
 
@@ -106,6 +122,7 @@ class PoolSnapshot:
     groups: Groups
     later_groups: Groups
     sizes: SortedMap[int, int]
+    places: SortedMap[Place, bool]
     queue: SortedMap[Shape, SortedMap[QueueKey, AllocationId]]
     job_slots: SortedMap[JobId, int]
     evictable: SortedMap[Standing, bool]
@@ -141,6 +158,7 @@ class PoolSnapshot:
             groups=SortedMap(meter=meter),
             later_groups=SortedMap(meter=meter),
             sizes=SortedMap(meter=meter),
+            places=SortedMap(meter=meter),
             queue=SortedMap(meter=meter),
             job_slots=SortedMap(meter=meter),
             evictable=SortedMap(meter=meter),
@@ -261,6 +279,7 @@ class PoolSnapshot:
     def shape(self, allocation: Allocation) -> Shape:
         job = self.jobs.get(allocation.job_id)
         return Shape(
+            auxiliary=allocation.slots_needed == 0,
             priority=self.priority_of(allocation.job_id) if self.shares is None else 0,
             slots=allocation.slots_needed,
             single_node=allocation.single_node,
@@ -279,6 +298,16 @@ class PoolSnapshot:
     def member_of(self, job: Job) -> Member:
         parents = (str(job.workspace_id), str(job.owner)) if self.policy.hierarchical_shares else ()
         return Member(job.id, parents, job.weight)
+
+    def place(self, room: Room) -> Place | None:
+        return Place.of(self.policy, room.agent, busy=room.busy, free=len(room.free), aux=room.aux)
+
+    def over_cap(self, allocation: Allocation) -> bool:
+        """With it, its job would hold more slots than it may."""
+        job = self.jobs.get(allocation.job_id)
+        if job is None or job.max_slots is None:
+            return False
+        return (self.job_slots.get(job.id) or 0) + allocation.slots_needed > job.max_slots
 
     def standing(self, allocation: Allocation) -> Standing:
         job = self.jobs.get(allocation.job_id)
@@ -319,6 +348,7 @@ class PoolSnapshot:
             job_slots=self._sorted((job, slots) for job, slots in job_slots.items() if slots),
             rooms=self._sorted(rooms.items()),
             sizes=self._sorted(Counter(room.size for room in rooms.values() if room.size).items()),
+            places=self._sorted((place, True) for room in rooms.values() if (place := self.place(room)) is not None),
             groups=self._grouped((room.group, id_) for id_, room in rooms.items()),
             later_groups=self._grouped((room.later_group, id_) for id_, room in rooms.items()),
         )
@@ -448,11 +478,19 @@ class PoolSnapshot:
             self,
             rooms=self.rooms.discard(id_) if after is None else self.rooms.set(id_, after),
             sizes=sizes,
+            places=self._replaced(before, after),
             groups=self._regrouped(self.groups, id_, before.group if before else None, after.group if after else None),
             later_groups=self._regrouped(
                 self.later_groups, id_, before.later_group if before else None, after.later_group if after else None
             ),
         )
+
+    def _replaced(self, before: Room | None, after: Room | None) -> SortedMap[Place, bool]:
+        old, new = (None if room is None else self.place(room) for room in (before, after))
+        if old == new:
+            return self.places
+        places = self.places if old is None else self.places.discard(old)
+        return places if new is None else places.set(new, True)
 
     def _regrouped(self, groups: Groups, id_: AgentId, before: RoomGroup | None, after: RoomGroup | None) -> Groups:
         if before == after:

@@ -99,6 +99,21 @@ class SortedMap(Generic[K, V]):
         for leaf in self._leaves(self._root):
             yield from zip(leaf.keys, leaf.items, strict=True)
 
+    def items_from(self, least: object) -> Iterator[tuple[K, V]]:
+        """Those whose key is not smaller; `least` need be no key, only comparable with one."""
+        path: list[tuple[_Node, int]] = []
+        node = self._root
+        while not node.leaf:
+            at = max(bisect_right(node.keys, least) - 1, 0)
+            path.append((node, at))
+            node = node.items[at]
+        at = bisect_left(node.keys, least)
+        yield from zip(node.keys[at:], node.items[at:], strict=True)
+        for parent, below in reversed(path):
+            for child in parent.items[below + 1 :]:
+                for leaf in self._leaves(child):
+                    yield from zip(leaf.keys, leaf.items, strict=True)
+
     def key_list(self) -> list[K]:
         """All keys, in order, in a new list."""
         keys: list[K] = []

@@ -145,6 +145,18 @@ def test_a_victim_that_became_unneeded_is_spared() -> None:
     assert evicts(schedule(pool(TWO[:1], *running, waiting("new", "high", 3)))) == {"large": "new"}
 
 
+def test_a_victim_that_a_later_eviction_made_unneeded_is_spared() -> None:
+    """The second of the two that come makes somebody leave who has held enough for both."""
+    running = [
+        on(waiting("one", "low"), {"a": (0,)}, second=3599),
+        on(waiting("three", "low", 3), {"a": (1, 2, 3)}, second=3599),
+    ]
+    work = [waiting("new", "high"), waiting("newer", "high", second=1)]
+    plan = schedule(pool(TWO[:1], *running, *work))
+    assert evicts(plan) == {"three": "newer"}
+    assert {hold.allocation: hold.agents for hold in plan.holds} == {"new.1": (("a", 1),), "newer.1": (("a", 1),)}
+
+
 def test_the_agent_whose_victims_lose_least_is_chosen() -> None:
     running = [
         on(waiting("long", "low", 4), {"a": (0, 1, 2, 3)}),
@@ -334,6 +346,21 @@ def test_an_event_touches_few_entries_and_hardly_more_in_a_pool_ten_times_as_lar
     for name, count in large.items():
         assert 0 < count <= 2 * small[name] + 64, f"{name}: {small[name]} -> {count}"
         assert count <= (1500 if name == "decision" else 500), f"{name}: {count}"
+
+
+def test_work_that_nothing_is_left_for_is_not_looked_at() -> None:
+    """However many shapes wait, and what needs no slots is served all the same."""
+    meter = Meter()
+    shapes = [waiting(f"w{n:03}", f"j{n:03}", 1 + n % 8) for n in range(200)]
+    jobs = [a_job(f"j{n:03}", priority=1 + n % 99) for n in range(200)] + [a_job("aux", priority=99)]
+    running = on(waiting("r", "first", 4), {"a": (0, 1, 2, 3)})
+    snapshot = PoolSnapshot.build(
+        a_policy(), TWO[:1], [*jobs, FIRST], [running, waiting("aux", "aux", 0), *shapes], now=NOW, meter=meter
+    )
+    meter.touched = 0
+    plan = schedule(snapshot)
+    assert (list(starts(plan)), [hold.allocation for hold in plan.holds]) == (["aux"], ["w000.1"])
+    assert meter.touched < 300
 
 
 def test_what_cannot_be_preempted_makes_nobody_leave_while_a_reservation_could_move_there() -> None:

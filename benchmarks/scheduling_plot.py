@@ -1,0 +1,26 @@
+"""The curves of `benchmarks.scheduling` as one picture: a panel a scheduler, both axes logarithmic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+
+def draw(curves: dict[tuple[str, str], dict[int, float]], path: Path) -> None:
+    """`curves`: milliseconds by length of the queue, of each scheduler and subject. Equal curves give an equal file."""
+    schedulers = list(dict.fromkeys(scheduler for scheduler, _ in curves))
+    figure = Figure(figsize=(3.6 * len(schedulers), 3.8), layout="tight")
+    panels = figure.subplots(1, len(schedulers), sharey=True, squeeze=False)[0]
+    for panel, scheduler in zip(panels, schedulers, strict=True):
+        for (of, subject), ms in curves.items():
+            if of == scheduler:
+                panel.loglog(list(ms), list(ms.values()), marker="o", markersize=3, label=subject)
+        panel.set_title(scheduler, fontsize=10)
+        panel.set_xlabel("allocations queued")
+        panel.grid(True, which="major", alpha=0.3)
+    panels[0].set_ylabel("processor time, ms (median)")
+    panels[-1].legend(fontsize=7)
+    with rc_context({"svg.hashsalt": "resolute"}):
+        figure.savefig(path, format="svg", metadata={"Date": None})
