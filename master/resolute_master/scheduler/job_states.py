@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from heapq import nsmallest
 
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import JobId
@@ -52,6 +53,16 @@ def job_standing(snapshot: PoolSnapshot, id_: JobId) -> JobStanding | None:
     mine = _rank(snapshot, job)
     ahead = sum(_rank(snapshot, other) < mine for other in _present(snapshot))
     return _standing(snapshot, id_, ahead, first_waiting(snapshot) if snapshot.shares is None else None)
+
+
+def jobs_before(snapshot: PoolSnapshot, id_: JobId, limit: int) -> tuple[JobId, ...]:
+    """The jobs that come before it in the pool's order, the first of them; whether they wait or run."""
+    job = snapshot.jobs.get(id_)
+    if job is None:
+        return ()
+    mine = _rank(snapshot, job)
+    before = (rank for other in _present(snapshot) if (rank := _rank(snapshot, other)) < mine)
+    return tuple(found for _, _, found in nsmallest(limit, before))
 
 
 def _present(snapshot: PoolSnapshot) -> Iterator[Job]:

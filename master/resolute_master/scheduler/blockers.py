@@ -1,0 +1,274 @@
+"""What stands in the way of one that waits: as little as would have to go so that it starts, tried by the scheduler.
+
+What can stand in the way: what runs; what waits before it, where room is kept for that or goes to it first; the cap of its own
+job; agents that take no work; agents that are blocked for it. A set is found in this order: what an empty pool would still
+lack; the fewest that run where it would fit; what else comes before it then. After that everything that turns out not to be
+needed is taken off the list again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from resolute_master.domain.agent import Agent
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import AgentId, AllocationId
+from resolute_master.scheduler.fitting import divide
+from resolute_master.scheduler.outcome import Outcome
+from resolute_master.scheduler.rehearsal import PassesSpent, Rehearsal
+from resolute_master.scheduler.snapshot import PoolSnapshot, waits
+
+ROUNDS = 8
+"""When room becomes free, one after the other may take it before our turn comes: so many are counted one by one. If it is
+still not our turn, all that wait before it count as one obstacle."""
+
+LARGEST_TRIED = 32
+"""Of a larger set nothing is tried to be left out: each try is a pass."""
+
+_MANY = 100
+"""More changes than this are made by building the snapshot anew, which is cheaper then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blockers:
+    """Without all of these it would start at once; `smallest` when it is known that none of them can be left out.
+
+    `running` also names what is leaving already. `ahead` waits, too; with `ahead_together` only all of it is in the way, not
+    each.
+    """
+
+    running: tuple[AllocationId, ...] = ()
+    ahead: tuple[AllocationId, ...] = ()
+    ahead_together: bool = False
+    cap: bool = False
+    agents: tuple[AgentId, ...] = ()
+    """They take no work."""
+    blocked: bool = False
+    """Agents are blocked for it."""
+    smallest: bool = False
+
+
+def without(snapshot: PoolSnapshot, target: AllocationId, blockers: Blockers) -> PoolSnapshot:
+    """The pool as it would be if the blockers were gone."""
+    mine = snapshot.allocations[target]
+    gone = {*blockers.running, *blockers.ahead}
+    if len(gone) > _MANY:
+        snapshot = _keeping(snapshot, lambda allocation: allocation.id not in gone)
+    else:
+        for id_ in sorted(gone):
+            snapshot = snapshot.without_allocation(id_)
+    if blockers.cap and (job := snapshot.jobs.get(mine.job_id)) is not None:
+        snapshot = snapshot.with_job(replace(job, max_slots=None))
+    for agent in blockers.agents:
+        snapshot = snapshot.with_agent(opened(snapshot.agents[agent]))
+    if blockers.blocked:
+        snapshot = snapshot.with_allocation(replace(mine, blocked_agents=()))
+    return snapshot
+
+
+def opened(agent: Agent) -> Agent:
+    """The same agent, in contact, with all its slots open to work."""
+    slots = tuple(replace(slot, enabled=True, draining=False) for slot in agent.slots)
+    return replace(agent, slots=slots, enabled=True, draining=False, disconnected_at=None, notice=None)
+
+
+def find_blockers(
+    snapshot: PoolSnapshot, target: AllocationId, rehearsal: Rehearsal, *, capped: bool
+) -> Blockers | None:
+    """None when it does not start even in an empty pool. `capped`: its job's cap holds it back.
+
+    Raises `PassesSpent` when the passes are spent before any set is found.
+    """
+    return _Search(snapshot, target, rehearsal).find(capped=capped)
+
+
+class _Search:
+    def __init__(self, snapshot: PoolSnapshot, target: AllocationId, rehearsal: Rehearsal) -> None:
+        self._snapshot = snapshot
+        self._target = target
+        self._rehearsal = rehearsal
+
+    def find(self, *, capped: bool) -> Blockers | None:
+        found = self._lacking_when_empty(Blockers(cap=capped))
+        if found is None:
+            return None
+        found = self._with_running(found)
+        if found is None:
+            return None
+        return self._smallest(self._with_ahead(found))
+
+    def _starts(self, blockers: Blockers) -> bool:
+        return self._rehearsal.starts(without(self._snapshot, self._target, blockers), self._target)
+
+    # -- one kind of obstacle after the other ------------------------------------------------------------------
+
+    def _lacking_when_empty(self, known: Blockers) -> Blockers | None:
+        empty = _keeping(self._snapshot, lambda allocation: allocation.id == self._target)
+        shut = tuple(agent.id for agent in self._snapshot.agents.values() if opened(agent) != agent)
+        blocked = bool(self._snapshot.allocations[self._target].blocked_agents)
+        tries = [known]
+        tries += [replace(known, blocked=True)] if blocked else []
+        tries += [replace(known, agents=shut)] if shut else []
+        tries += [replace(known, agents=shut, blocked=True)] if shut and blocked else []
+        for each in tries:
+            if self._rehearsal.starts(without(empty, self._target, each), self._target):
+                return each
+        return None
+
+    def _with_running(self, known: Blockers) -> Blockers | None:
+        """With the fewest that run there where it would fit, if nothing else waited."""
+        alone = _keeping(self._snapshot, lambda allocation: allocation.id == self._target or not waits(allocation))
+        opened_up = without(alone, self._target, known)
+        if self._rehearsal.starts(opened_up, self._target):
+            return known
+        for ids in _emptied(opened_up, opened_up.allocations[self._target]):
+            found = replace(known, running=tuple(sorted(ids)))
+            if self._rehearsal.starts(without(alone, self._target, found), self._target):
+                return found
+        return None
+
+    def _with_ahead(self, known: Blockers) -> Blockers:
+        """With those that would take the room first."""
+        found = known
+        for _ in range(ROUNDS):
+            snapshot = without(self._snapshot, self._target, found)
+            outcome = self._rehearsal.run(snapshot)
+            takers = _takers(outcome, self._target)
+            if any(placement.allocation == self._target for placement in outcome.plan.place):
+                return found
+            if not takers:
+                break
+            found = replace(found, ahead=tuple(sorted({*found.ahead, *takers})))
+        for ahead in self._all_ahead():
+            found = replace(known, ahead=ahead, ahead_together=True)
+            if self._starts(found):
+                return found
+        raise AssertionError(f"{self._target} starts when nothing else waits, and does not start then")
+
+    def _all_ahead(self) -> Iterator[tuple[AllocationId, ...]]:
+        waiting = [allocation.id for allocation in self._snapshot.pending()]
+        if self._snapshot.shares is None:
+            yield tuple(sorted(waiting[: waiting.index(self._target)]))
+        yield tuple(sorted(id_ for id_ in waiting if id_ != self._target))
+
+    # -- nothing that is not needed ----------------------------------------------------------------------------
+
+    def _smallest(self, found: Blockers) -> Blockers:
+        """Without what can be left out: half of it at once, then less, at last one by one until each was tried."""
+        parts = list(parts_of(found))
+        if len(parts) > LARGEST_TRIED:
+            return found
+        at, step, needed = 0, max(len(parts) // 2, 1), 0
+        try:
+            while needed < len(parts):
+                fewer = parts[:at] + parts[at + step :]
+                if self._starts(_together(fewer)):
+                    parts, needed = fewer, 0
+                else:
+                    at, needed = at + step, needed + (step == 1)
+                if at >= len(parts):
+                    at, step = 0, max(step // 2, 1)
+        except PassesSpent:
+            return _together(parts)
+        return replace(_together(parts), smallest=True)
+
+
+def parts_of(blockers: Blockers) -> tuple[Blockers, ...]:
+    """Each single obstacle of a set."""
+    return (
+        *([Blockers(cap=True)] if blockers.cap else ()),
+        *([Blockers(blocked=True)] if blockers.blocked else ()),
+        *([Blockers(ahead=blockers.ahead, ahead_together=True)] if blockers.ahead_together else ()),
+        *(Blockers(ahead=(id_,)) for id_ in blockers.ahead if not blockers.ahead_together),
+        *(Blockers(agents=(id_,)) for id_ in blockers.agents),
+        *(Blockers(running=(id_,)) for id_ in blockers.running),
+    )
+
+
+def _together(parts: Iterable[Blockers]) -> Blockers:
+    parts = list(parts)
+    return Blockers(
+        running=tuple(id_ for part in parts for id_ in part.running),
+        ahead=tuple(id_ for part in parts for id_ in part.ahead),
+        ahead_together=any(part.ahead_together for part in parts),
+        cap=any(part.cap for part in parts),
+        agents=tuple(id_ for part in parts for id_ in part.agents),
+        blocked=any(part.blocked for part in parts),
+    )
+
+
+def _takers(outcome: Outcome, target: AllocationId) -> set[AllocationId]:
+    got = {placement.allocation for placement in outcome.plan.place}
+    return (got | {hold.allocation for hold in outcome.plan.holds}) - {target}
+
+
+def _keeping(snapshot: PoolSnapshot, keep: Callable[[Allocation], bool]) -> PoolSnapshot:
+    """The same pool with only some of its allocations."""
+    return PoolSnapshot.build(
+        snapshot.policy,
+        snapshot.agents.values(),
+        snapshot.jobs.values(),
+        filter(keep, snapshot.allocations.values()),
+        snapshot.supply,
+        now=snapshot.now,
+    )
+
+
+# ------------------------------------------------------------------------------------------------- whose room it needs
+
+
+def _emptied(snapshot: PoolSnapshot, allocation: Allocation) -> list[set[AllocationId]]:
+    """Sets of running allocations whose room, with what is free, holds this one: the fewest first."""
+    rooms = [room for room in snapshot.rooms.values() if room.agent not in allocation.blocked_agents]
+    occupied = {room.agent: _by_size(snapshot, room.agent, aux=allocation.slots_needed == 0) for room in rooms}
+    found: list[set[AllocationId]] = []
+    if allocation.slots_needed == 0:
+        limit = snapshot.policy.max_aux_containers_per_agent
+        found = [set(_named(occupied[r.agent][: max(r.aux - limit + 1, 0)])) for r in rooms]
+    else:
+        for room in rooms:
+            missing, gone = allocation.slots_needed - len(room.free), set[AllocationId]()
+            for id_, slots in occupied[room.agent]:
+                if missing > 0:
+                    gone.add(id_)
+                    missing -= slots
+            if missing <= 0:
+                found.append(gone)
+        if not allocation.single_node:
+            found.extend(
+                _whole(snapshot, allocation, {r.agent: (r.size, set(_named(occupied[r.agent]))) for r in rooms})
+            )
+    found.sort(key=lambda ids: (len(ids), sorted(ids)))
+    return found[:3]
+
+
+def _by_size(snapshot: PoolSnapshot, agent: AgentId, *, aux: bool) -> list[tuple[AllocationId, int]]:
+    """What is on the agent, what frees most first."""
+    usable = {slot.index for slot in snapshot.agents[agent].slots if slot.enabled and not slot.draining}
+    there = [
+        (id_, occupant.aux if aux else len(usable.intersection(occupant.slots)))
+        for id_, occupant in snapshot.occupancy.get(agent) or ()
+    ]
+    return sorted(((id_, slots) for id_, slots in there if slots), key=lambda each: (-each[1], each[0]))
+
+
+def _named(occupants: Sequence[tuple[AllocationId, int]]) -> list[AllocationId]:
+    return [id_ for id_, _ in occupants]
+
+
+def _whole(
+    snapshot: PoolSnapshot, allocation: Allocation, rooms: dict[AgentId, tuple[int, set[AllocationId]]]
+) -> Iterator[set[AllocationId]]:
+    """For whole agents of each size that divides the work, or of several sizes: those with the fewest on them."""
+    slots, mixed = allocation.slots_needed, snapshot.policy.heterogeneous_fits
+    by_size: dict[int, list[AgentId]] = {}
+    for agent in sorted(rooms, key=lambda id_: (len(rooms[id_][1]), id_)):
+        if 0 < rooms[agent][0] < slots:
+            by_size.setdefault(rooms[agent][0], []).append(agent)
+    counts = {size: len(agents) for size, agents in by_size.items()}
+    choices = [{size: counts[size]} for size in counts] + ([counts] if mixed else [])
+    for choice in choices:
+        parts = divide(slots, choice, mixed=mixed)
+        if parts is not None:
+            yield {id_ for size, count in parts.items() for agent in by_size[size][:count] for id_ in rooms[agent][1]}

@@ -1,0 +1,268 @@
+"""What a waiting allocation waits for, in a sentence, and the facts behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from resolute_master.domain.agent import Agent
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import AgentId, AllocationId
+from resolute_master.scheduler.fitting import divide
+from resolute_master.scheduler.outcome import Outcome, Verdict
+from resolute_master.scheduler.plan import Hold, HoldKind
+from resolute_master.scheduler.rehearsal import PassesSpent, Rehearsal, hold_of, leavers, verdict_in
+from resolute_master.scheduler.snapshot import PoolSnapshot
+
+NAMES_SHOWN = 8
+"""Longer lists of names are cut."""
+
+
+class Reasons:
+    """Sentences about one snapshot and what the pass over it found."""
+
+    def __init__(self, snapshot: PoolSnapshot, outcome: Outcome, rehearsal: Rehearsal) -> None:
+        self._snapshot = snapshot
+        self._outcome = outcome
+        self._rehearsal = rehearsal
+        """For the question what more time alone would change."""
+
+    # -- the sentence ------------------------------------------------------------------------------------------
+
+    def reason(self, allocation: Allocation) -> str:
+        for placement in self._outcome.plan.place:
+            if placement.allocation == allocation.id:
+                return f"{allocation.id} starts now on {names(placement.agents)}."
+        verdict, need = verdict_in(self._snapshot, self._outcome, allocation), needed(allocation)
+        hold = hold_of(self._outcome, allocation.id)
+        match verdict:
+            case Verdict.CAPPED:
+                return self._capped(allocation)
+            case Verdict.VACATING | Verdict.PREEMPTING if hold is not None:
+                leaving = leavers(self._snapshot, self._outcome, hold)
+                return f"It waits for {need} on {_agents(hold)}: {names(leaving)} must leave first."
+            case Verdict.COMING:
+                return f"It waits for {need} of machines that are on their way."
+            case Verdict.LAUNCHABLE:
+                return f"It waits for {need} of machines that the pool may ask for."
+            case Verdict.RESERVED if hold is not None:
+                return f"It waits for {need}: {_kept(hold)} for it until {hold.kind.until}{self._no_preemption(allocation)}."
+            case _:
+                return self._waits(allocation)
+
+    def _capped(self, allocation: Allocation) -> str:
+        job = self._snapshot.jobs[allocation.job_id]
+        held = self._snapshot.job_slots.get(job.id) or 0
+        return (
+            f"It waits for its own job: max_slots allows {job.max_slots}, {held} are in use, and it needs "
+            f"{allocation.slots_needed}."
+        )
+
+    def _waits(self, allocation: Allocation) -> str:
+        snapshot, need = self._snapshot, needed(allocation)
+        if not len(snapshot.rooms) and not snapshot.supply.machines:
+            return f"It waits for {need}: no agent of the pool takes work, and {self._no_launch()}."
+        if (misfit := self._misfit(allocation)) is not None:
+            return misfit
+        usable = [agent for agent in snapshot.rooms if agent not in allocation.blocked_agents]
+        if not usable:
+            return (
+                f"It waits for {need}: every agent that takes work is blocked for it "
+                f"({names(allocation.blocked_agents)})."
+            )
+        if allocation.slots_needed == 0:
+            return self._no_aux(allocation, usable)
+        for free in (self._free_after_the_pass(usable), self._free_now(usable)):
+            on = self._fit(allocation, free)
+            if on:
+                return f"It waits for {need}: {self._taken(allocation, on)}."
+        return f"It waits for {need}: {self._full(free)}{self._no_preemption(allocation)}."
+
+    def _no_launch(self) -> str:
+        if self._snapshot.policy.scaling is None:
+            return "the pool launches no machines"
+        return f"no machine can be had ({self._snapshot.supply.reason or 'the pool may not ask for more'})"
+
+    def _no_aux(self, allocation: Allocation, usable: Sequence[AgentId]) -> str:
+        limit = self._snapshot.policy.max_aux_containers_per_agent
+        if any(self._snapshot.rooms[agent].aux < limit for agent in usable):
+            return "It waits for an auxiliary place: those that are free go to work that comes before it."
+        return f"It waits for an auxiliary place: every agent has its {limit}."
+
+    # -- room that is free, and not for it -----------------------------------------------------------------------
+
+    def _free_now(self, usable: Iterable[AgentId]) -> dict[AgentId, int]:
+        return {agent: len(self._snapshot.rooms[agent].free) for agent in usable}
+
+    def _free_after_the_pass(self, usable: Iterable[AgentId]) -> dict[AgentId, int]:
+        free = self._free_now(usable)
+        for placement in self._outcome.plan.place:
+            for slot in placement.slots:
+                if slot.agent in free:
+                    free[slot.agent] -= 1
+        return free
+
+    def _fit(self, allocation: Allocation, free: dict[AgentId, int]) -> list[AgentId]:
+        """Agents on which it would fit if nothing kept their free slots from it: each alone, else all whole ones."""
+        slots = allocation.slots_needed
+        alone = [agent for agent, count in free.items() if count >= slots]
+        if alone or allocation.single_node:
+            return alone
+        idle = {agent: count for agent, count in free.items() if 0 < count == self._snapshot.rooms[agent].size}
+        sizes: dict[int, int] = {}
+        for size in idle.values():
+            sizes[size] = sizes.get(size, 0) + 1
+        parts = divide(slots, sizes, mixed=self._snapshot.policy.heterogeneous_fits)
+        return [] if parts is None else [agent for agent, size in idle.items() if size in parts]
+
+    def _taken(self, allocation: Allocation, on: Sequence[AgentId]) -> str:
+        """Who keeps the free slots of these agents from it."""
+        there = set(on)
+        holds = [hold for hold in self._outcome.plan.holds if there & {agent for agent, _ in hold.agents}]
+        if holds:
+            shown = "; ".join(hold.words for hold in holds[:NAMES_SHOWN])
+            more = f"; and {len(holds) - NAMES_SHOWN} more" if len(holds) > NAMES_SHOWN else ""
+            soft = self._soft(allocation, holds)
+            return f"the free slots that would hold it are kept for others ({shown}{more}){soft}"
+        first = [p.allocation for p in self._outcome.plan.place if there & set(p.agents)]
+        return f"the free slots that would hold it go to {names(first)} now"
+
+    def _soft(self, allocation: Allocation, holds: Sequence[Hold]) -> str:
+        soft = self._snapshot.policy.preemption and all(hold.kind is HoldKind.RUNNING for hold in holds)
+        return ", and it could not be preempted again" if soft and not allocation.preemptible else ""
+
+    def _full(self, free: dict[AgentId, int]) -> str:
+        most = max(free.values(), default=0)
+        if most == 0:
+            return "no slot is free"
+        return f"no agent has more than {most} free, and whole agents of the right number of slots are not free"
+
+    def _no_preemption(self, allocation: Allocation) -> str:
+        """Why nobody is made to leave for it, as the rest of a sentence."""
+        snapshot, policy = self._snapshot, self._snapshot.policy
+        if snapshot.shares is None and not policy.preemption:
+            return ", and this pool preempts nobody"
+        since = allocation.requested_at + timedelta(seconds=policy.preemption_grace_s)
+        if snapshot.now < since and self._would_preempt(allocation, preemption_grace_s=0.0):
+            return f"; others are asked to leave only after its preemption_grace, at {since:%H:%M:%S} UTC"
+        if policy.min_runtime_s and self._would_preempt(allocation, min_runtime_s=0.0, preemption_grace_s=0.0):
+            return f"; those that would leave for it have not run for the min_runtime of {policy.min_runtime_s:g} s yet"
+        if not allocation.preemptible and any(hold.kind is HoldKind.RUNNING for hold in self._outcome.plan.holds):
+            return ", and nobody leaves for what could not be preempted again while others have a reservation"
+        return ", and nothing that would have to leave for it makes enough room"
+
+    def _would_preempt(self, allocation: Allocation, **policy: float) -> bool:
+        """With these limits of the pool changed."""
+        changed = replace(self._snapshot, policy=replace(self._snapshot.policy, **policy))  # type: ignore[arg-type]
+        try:
+            return self._rehearsal.start(changed, allocation.id) is not None
+        except PassesSpent:
+            return False
+
+    # -- what can never be -----------------------------------------------------------------------------------------
+
+    def _misfit(self, allocation: Allocation) -> str | None:
+        """Said when even an empty pool could not hold it."""
+        slots, supply, scaling = allocation.slots_needed, self._snapshot.supply, self._snapshot.policy.scaling
+        agents = dict(self._snapshot.sizes.items())
+        for machine in supply.machines:
+            agents[machine.slots] = agents.get(machine.slots, 0) + 1
+        for offer in scaling.offers if scaling is not None else ():
+            agents[offer.slots] = max(agents.get(offer.slots, 0), scaling.max_instances if scaling else 0)
+        agents = {size: count for size, count in agents.items() if size > 0}
+        largest = max(agents, default=0)
+        if slots <= largest:
+            return None
+        if allocation.single_node:
+            return f"It can never start here: it needs {slots} slots on one machine, and the largest has {largest}."
+        if divide(slots, agents, mixed=self._snapshot.policy.heterogeneous_fits) is not None:
+            return None
+        sizes = ", ".join(f"{count} of {size}" for size, count in sorted(agents.items(), reverse=True)) or "none"
+        return (
+            f"It can never start here: it needs {slots} slots on whole machines of one size, and the pool's machines by "
+            f"slots are: {sizes}."
+        )
+
+    # -- the facts ---------------------------------------------------------------------------------------------
+
+    def facts(self, allocation: Allocation) -> Iterator[str]:
+        snapshot = self._snapshot
+        yield from self._shares(allocation)
+        rooms = list(snapshot.rooms.values())
+        free, total = sum(len(room.free) for room in rooms), sum(room.size for room in rooms)
+        most = max((len(room.free) for room in rooms), default=0)
+        yield f"{free} of {total} slots are free, at most {most} of them on one agent."
+        others = [hold for hold in self._outcome.plan.holds if hold.allocation != allocation.id]
+        for hold in others[:NAMES_SHOWN]:
+            yield f"{hold.words}."
+        if len(others) > NAMES_SHOWN:
+            yield f"{len(others) - NAMES_SHOWN} more allocations have agents that are kept for them."
+        yield from self._shut_agents()
+        if allocation.blocked_agents:
+            yield f"Agents that are blocked for it: {names(allocation.blocked_agents)}."
+        for machine in snapshot.supply.machines[:NAMES_SHOWN]:
+            when = f", expected at {machine.expected_at:%H:%M:%S} UTC" if machine.expected_at else ""
+            whose = ", launched for it" if allocation.id in machine.gangs else ""
+            yield f"Machine {machine.instance} with {machine.slots} slot(s) is on its way{when}{whose}."
+        if snapshot.supply.room and snapshot.supply.offers:
+            yield f"The pool may ask for {snapshot.supply.room} more machine(s)."
+        elif snapshot.policy.scaling is not None:
+            yield f"The pool can get no more machines now: {snapshot.supply.reason or 'it is at its maximum'}."
+
+    def _shares(self, allocation: Allocation) -> Iterator[str]:
+        """What its job, and the groups around it, hold of what is held in all."""
+        shares = self._snapshot.shares
+        if shares is None:
+            return
+        member = self._snapshot.member(allocation)
+        held = {path: slots for path, slots in shares.held.items() if len(path) == 1}
+        total = sum(held.values())
+        whose = ("workspace", "user")
+        for depth, name in enumerate(member.parents):
+            mine = shares.held.get(member.path[: depth + 1]) or 0
+            around = total if depth == 0 else shares.held.get(member.path[:depth]) or 0
+            of = "the pool's" if depth == 0 else f"that {whose[depth - 1]}'s"
+            yield f"Its {whose[depth]} {name} holds {mine} of {of} {around} slot(s) in use."
+        mine = shares.held.get(member.path) or 0
+        yield f"Its job holds {mine} slot(s) at weight {member.weight:g}; free slots go to who holds least for its weight."
+        if not member.parents:
+            yield f"{len(held)} job(s) hold {total} slot(s) together."
+
+    def _shut_agents(self) -> Iterator[str]:
+        shut = [(agent.id, why) for agent in self._snapshot.agents.values() if (why := shut_because(agent)) is not None]
+        for agent, why in shut[:NAMES_SHOWN]:
+            yield f"Agent {agent} takes no new work: it {why}."
+        if len(shut) > NAMES_SHOWN:
+            yield f"{len(shut) - NAMES_SHOWN} more agents take no new work."
+
+
+def shut_because(agent: Agent) -> str | None:
+    """Why the agent takes no new work; None when it does."""
+    if not agent.connected:
+        return "is out of contact"
+    if agent.notice is not None:
+        return f"is going away ({agent.notice.kind})"
+    if not agent.enabled:
+        return "is disabled"
+    return "is draining" if agent.draining else None
+
+
+def needed(allocation: Allocation) -> str:
+    if allocation.slots_needed == 0:
+        return "an auxiliary place"
+    return f"{allocation.slots_needed} slot(s){' on one machine' if allocation.single_node else ''}"
+
+
+def names(listed: Sequence[AgentId] | Sequence[AllocationId]) -> str:
+    """A list of names, cut when it is long."""
+    shown = ", ".join(listed[:NAMES_SHOWN])
+    return f"{shown} and {len(listed) - NAMES_SHOWN} more" if len(listed) > NAMES_SHOWN else shown or "nothing"
+
+
+def _agents(hold: Hold) -> str:
+    return names([agent for agent, _ in hold.agents])
+
+
+def _kept(hold: Hold) -> str:
+    return f"{_agents(hold)} {'are' if len(hold.agents) > 1 else 'is'} kept"

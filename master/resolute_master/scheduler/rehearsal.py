@@ -1,0 +1,91 @@
+"""The production scheduler on a snapshot that was changed, a bounded number of times: would it start then?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import AgentId, AllocationId
+from resolute_master.scheduler.outcome import Outcome, Verdict
+from resolute_master.scheduler.plan import Hold
+from resolute_master.scheduler.schedule import run
+from resolute_master.scheduler.snapshot import PoolSnapshot
+
+PASSES = 60
+"""Passes that one explanation may take. A pass over a full pool of 1,000 agents is some milliseconds, over an empty one that
+is filled some ten times that, and somebody waits for the answer."""
+
+
+class PassesSpent(Exception):
+    """The question is not decided, and no further pass may be made for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """It would be placed on `agents`: at once, or when those in `after` have saved and ended."""
+
+    agents: tuple[AgentId, ...]
+    after: tuple[AllocationId, ...] = ()
+
+
+class Rehearsal:
+    """Passes on behalf of one question."""
+
+    def __init__(self, passes: int = PASSES) -> None:
+        self.limit = passes
+        self.made = 0
+
+    @property
+    def left(self) -> int:
+        return self.limit - self.made
+
+    def run(self, snapshot: PoolSnapshot) -> Outcome:
+        """Raises `PassesSpent`."""
+        if self.left <= 0:
+            raise PassesSpent
+        self.made += 1
+        return run(snapshot)
+
+    def start(self, snapshot: PoolSnapshot, allocation: AllocationId) -> Start | None:
+        """How the allocation would start; None when it would go on waiting. Raises `PassesSpent`."""
+        return start_in(snapshot, self.run(snapshot), allocation)
+
+    def starts(self, snapshot: PoolSnapshot, allocation: AllocationId) -> bool:
+        """Would it start at once? Raises `PassesSpent`."""
+        found = self.start(snapshot, allocation)
+        return found is not None and not found.after
+
+
+def start_in(snapshot: PoolSnapshot, outcome: Outcome, allocation: AllocationId) -> Start | None:
+    """What a pass decided about a waiting allocation, seen from its start."""
+    for placement in outcome.plan.place:
+        if placement.allocation == allocation:
+            return Start(agents=placement.agents)
+    if outcome.verdicts.get(allocation) in (Verdict.VACATING, Verdict.PREEMPTING):
+        hold = hold_of(outcome, allocation)
+        if hold is not None:
+            return Start(agents=tuple(agent for agent, _ in hold.agents), after=tuple(leavers(snapshot, outcome, hold)))
+    return None
+
+
+def hold_of(outcome: Outcome, allocation: AllocationId) -> Hold | None:
+    return next((hold for hold in outcome.plan.holds if hold.allocation == allocation), None)
+
+
+def leavers(snapshot: PoolSnapshot, outcome: Outcome, hold: Hold) -> list[AllocationId]:
+    """What is leaving, or is asked to leave, on the agents of a hold."""
+    victims = {preemption.allocation for preemption in outcome.plan.preempt}
+    return sorted(
+        {
+            id_
+            for agent, _ in hold.agents
+            for id_, occupant in snapshot.occupancy.get(agent) or ()
+            if occupant.slots and (occupant.leaving or id_ in victims)
+        }
+    )
+
+
+def verdict_in(snapshot: PoolSnapshot, outcome: Outcome, allocation: Allocation) -> Verdict:
+    """What became of a waiting allocation. One that the pass did not read shares the fate of the first of its shape that got
+    nothing; what its own job's cap forbids, though, is forbidden to that job alone."""
+    return outcome.verdict(snapshot, allocation)

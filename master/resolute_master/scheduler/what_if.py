@@ -1,0 +1,269 @@
+"""What would start it: single changes that somebody could make, each tried by the scheduler on the changed snapshot.
+
+Of changes that differ in size the least is named, found by halving: the scheduler has the last word on the one that is named.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from resolute.wire.agent_link import Device
+from resolute.wire.states import SlotKind
+from resolute_master.domain.agent import Agent, Slot
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import AgentId, JobId, PoolName
+from resolute_master.domain.job import Job
+from resolute_master.scheduler.blockers import opened
+from resolute_master.scheduler.rehearsal import PassesSpent, Rehearsal, Start
+from resolute_master.scheduler.snapshot import PoolSnapshot
+
+LARGEST_WEIGHT = 1024
+"""Times the weight that it has: who needs more wants something else."""
+
+AGENTS_TRIED = 8
+"""Of agents that take no work, so many are tried one by one."""
+
+MORE_AGENT = AgentId("~one-more")
+"""Stands for a machine that is not there."""
+
+
+class Change(StrEnum):
+    """What is changed; the text says what `WhatIf.value` is."""
+
+    PRIORITY = "priority"
+    """The job's priority."""
+    AHEAD_OF = "ahead_of"
+    """The job is moved ahead of this one."""
+    WEIGHT = "weight"
+    """The job's weight."""
+    POOL = "pool"
+    """The job is moved to this pool."""
+    SLOTS = "slots"
+    """It asks for so many."""
+    SINGLE_NODE = "single_node"
+    """It need not run on one machine: false."""
+    MAX_SLOTS = "max_slots"
+    """The job's cap."""
+    AGENT = "agent"
+    """This agent takes work again, on all its slots."""
+    AGENTS = "agents"
+    """All agents take work again."""
+    BLOCKED_AGENTS = "blocked_agents"
+    """None is blocked for it any more: empty."""
+    MORE_AGENTS = "more_agents"
+    """The pool has one more agent of so many slots."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """With this change it starts as `start` says. `now` is the value in force; empty where there is none."""
+
+    change: Change
+    value: str
+    now: str = ""
+    start: Start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfs:
+    """`complete`: everything was tried; else the passes were spent before."""
+
+    found: tuple[WhatIf, ...]
+    complete: bool
+
+
+def what_if(
+    snapshot: PoolSnapshot,
+    allocation: Allocation,
+    base: Start | None,
+    rehearsal: Rehearsal,
+    others: Mapping[PoolName, PoolSnapshot],
+) -> WhatIfs:
+    """`base` is how it starts as things are; `others` are the pools to which its job could be moved."""
+    tries = _Tries(snapshot, allocation, base, rehearsal)
+    found: list[WhatIf] = []
+    try:
+        for each in (tries.of_the_job(), tries.of_the_pools(others), tries.of_the_request(), tries.of_the_agents()):
+            found.extend(each)
+    except PassesSpent:
+        return WhatIfs(found=tuple(found), complete=False)
+    return WhatIfs(found=tuple(found), complete=True)
+
+
+class _Tries:
+    def __init__(
+        self, snapshot: PoolSnapshot, allocation: Allocation, base: Start | None, rehearsal: Rehearsal
+    ) -> None:
+        self._snapshot = snapshot
+        self._mine = allocation
+        self._base = base
+        self._rehearsal = rehearsal
+
+    def _start(self, changed: PoolSnapshot) -> Start | None:
+        """None when it starts no sooner than it would anyway."""
+        found = self._rehearsal.start(changed, self._mine.id)
+        return None if found is None or (found.after and self._base is not None) else found
+
+    def _one(self, change: Change, value: object, changed: PoolSnapshot, now: object = "") -> Iterator[WhatIf]:
+        start = self._start(changed)
+        if start is not None:
+            yield WhatIf(change=change, value=str(value), now=str(now), start=start)
+
+    def _least(self, count: int, changed: Callable[[int], PoolSnapshot]) -> tuple[int, Start] | None:
+        """The least of the steps 1 to `count` with which it starts, if it starts with the last; more is taken to be better."""
+        if count < 1 or (start := self._start(changed(count))) is None:
+            return None
+        found, low, high = start, 1, count
+        while low < high:
+            middle = (low + high) // 2
+            start = self._start(changed(middle))
+            if start is None:
+                low = middle + 1
+            else:
+                found, high = start, middle
+        return high, found
+
+    # -- the job ---------------------------------------------------------------------------------------------------
+
+    def of_the_job(self) -> Iterator[WhatIf]:
+        job = self._snapshot.jobs.get(self._mine.job_id)
+        if job is None:
+            return
+        if self._snapshot.shares is not None:
+            yield from self._weight(job)
+        else:
+            yield from self._priority(job)
+            yield from self._ahead_of(job)
+        if job.max_slots is not None:
+            cap = (self._snapshot.job_slots.get(job.id) or 0) + self._mine.slots_needed
+            if cap > job.max_slots:
+                yield from self._one(Change.MAX_SLOTS, cap, self._with(replace(job, max_slots=cap)), job.max_slots)
+
+    def _with(self, job: Job) -> PoolSnapshot:
+        return self._snapshot.with_job(job)
+
+    def _priority(self, job: Job) -> Iterator[WhatIf]:
+        # A change of priority gives the job the place of its submission.
+        place = job.submitted_at.timestamp()
+        found = self._least(
+            job.priority - 1,
+            lambda step: self._with(replace(job, priority=job.priority - step, queue_position=place)),
+        )
+        if found is not None:
+            yield WhatIf(
+                change=Change.PRIORITY, value=str(job.priority - found[0]), now=str(job.priority), start=found[1]
+            )
+
+    def _ahead_of(self, job: Job) -> Iterator[WhatIf]:
+        """Ahead of the last one of its own priority for which that is enough."""
+        present = (self._snapshot.jobs.get(id_) for id_ in self._snapshot.job_allocations)
+        rivals = {
+            rival.id: rival.queue_position
+            for rival in present
+            if rival is not None and rival.priority == job.priority and rival.queue_position < job.queue_position
+        }
+        order = sorted(rivals, key=lambda id_: (-rivals[id_], id_))
+        found = self._least(len(order), lambda step: self._with(self._before(job, rivals, order, step)))
+        if found is not None:
+            yield WhatIf(change=Change.AHEAD_OF, value=order[found[0] - 1], start=found[1])
+
+    def _before(self, job: Job, rivals: Mapping[JobId, float], order: Sequence[JobId], step: int) -> Job:
+        mine = rivals[order[step - 1]]
+        earlier = rivals[order[step]] if step < len(order) else mine - 1.0
+        return replace(job, queue_position=(mine + earlier) / 2)
+
+    def _weight(self, job: Job) -> Iterator[WhatIf]:
+        """To a tenth of the weight that it has."""
+        scale = job.weight / 10
+        found = self._least(
+            10 * (LARGEST_WEIGHT - 1), lambda step: self._with(replace(job, weight=(10 + step) * scale))
+        )
+        if found is not None:
+            weight = (10 + found[0]) * scale
+            yield WhatIf(change=Change.WEIGHT, value=f"{weight:.6g}", now=f"{job.weight:g}", start=found[1])
+
+    # -- the pools -------------------------------------------------------------------------------------------------
+
+    def of_the_pools(self, others: Mapping[PoolName, PoolSnapshot]) -> Iterator[WhatIf]:
+        job = self._snapshot.jobs.get(self._mine.job_id)
+        if job is None:
+            return
+        for name, other in sorted(others.items()):
+            there = other.with_job(replace(job, pool=name)).with_allocation(replace(self._mine, pool=name))
+            yield from self._one(Change.POOL, name, there, self._snapshot.policy.name)
+
+    # -- what it asks for ------------------------------------------------------------------------------------------
+
+    def of_the_request(self) -> Iterator[WhatIf]:
+        yield from self._fewer_slots()
+        if self._mine.single_node and self._mine.slots_needed > 1:
+            yield from self._one(Change.SINGLE_NODE, "false", self._asking(single_node=False), "true")
+        if self._mine.blocked_agents:
+            changed = self._asking(blocked_agents=())
+            yield from self._one(Change.BLOCKED_AGENTS, "", changed, ", ".join(sorted(self._mine.blocked_agents)))
+
+    def _asking(self, **changes: object) -> PoolSnapshot:
+        return self._snapshot.with_allocation(replace(self._mine, **changes))  # type: ignore[arg-type]
+
+    def _fewer_slots(self) -> Iterator[WhatIf]:
+        """The most with which it starts: on one agent, or on whole agents of one size."""
+        wanted, best = self._mine.slots_needed, None
+        for sizes in self._smaller(wanted):
+            found = self._largest(sizes)
+            if found is not None and (best is None or found[0] > best[0]):
+                best = found
+        if best is not None:
+            yield WhatIf(change=Change.SLOTS, value=str(best[0]), now=str(wanted), start=best[1])
+
+    def _largest(self, sizes: Sequence[int]) -> tuple[int, Start] | None:
+        found = self._least(len(sizes), lambda step: self._asking(slots_needed=sizes[step - 1]))
+        return None if found is None else (sizes[found[0] - 1], found[1])
+
+    def _smaller(self, wanted: int) -> Iterator[list[int]]:
+        """Series of smaller requests of one kind, the largest first: fewer are as easy to place."""
+        largest = min(wanted - 1, self._snapshot.sizes.last_key() or 0)
+        yield list(range(largest, 0, -1))
+        for size in () if self._mine.single_node else self._snapshot.sizes:
+            yield list(range((wanted - 1) // size * size, size, -size))
+
+    # -- the agents ------------------------------------------------------------------------------------------------
+
+    def of_the_agents(self) -> Iterator[WhatIf]:
+        shut = [agent for agent in self._snapshot.agents.values() if opened(agent) != agent]
+        some = False
+        for agent in shut[:AGENTS_TRIED]:
+            for found in self._one(Change.AGENT, agent.id, self._snapshot.with_agent(opened(agent))):
+                some = True
+                yield found
+        if len(shut) > 1 and not some:
+            changed = self._snapshot
+            for agent in shut:
+                changed = changed.with_agent(opened(agent))
+            yield from self._one(Change.AGENTS, ", ".join(agent.id for agent in shut), changed)
+        size = self._usual_size()
+        if size is not None:
+            yield from self._one(Change.MORE_AGENTS, size, self._snapshot.with_agent(self._another(size)))
+
+    def _usual_size(self) -> int | None:
+        sizes = Counter(dict(self._snapshot.sizes.items()))
+        scaling = self._snapshot.policy.scaling
+        for offer in scaling.offers if scaling is not None and not sizes else ():
+            sizes[offer.slots] += 1
+        return max(sizes, key=lambda size: (sizes[size], size), default=None)
+
+    def _another(self, size: int) -> Agent:
+        now = self._snapshot.now
+        devices = (Device(index=i, kind=SlotKind.CPU, brand="", uuid=f"{MORE_AGENT}-{i}") for i in range(size))
+        return Agent(
+            id=MORE_AGENT,
+            pool=self._snapshot.policy.name,
+            slots=tuple(Slot(device=device) for device in devices),
+            incarnation="",
+            address="",
+            version="",
+            registered_at=now,
+            connected_at=now,
+        )
