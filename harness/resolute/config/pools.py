@@ -40,8 +40,7 @@ class Scheduler(ConfigModel):
     hierarchical_shares: Flag = False
     """Fair share only: among workspaces, then their users, then their jobs; else among jobs."""
     usage_half_life: PositiveDuration | None = None
-    """Fair share with hierarchical_shares: what users held so long ago still counts half against them; null counts only
-    what they hold now."""
+    """With hierarchical_shares: what users held so long ago still counts half; null counts what they hold now."""
     min_runtime: Duration = 0.0
     """Nothing is preempted for other work before it has run so long."""
     preemption_grace: Duration = 0.0
