@@ -140,7 +140,7 @@ def preempts(snapshot: PoolSnapshot) -> bool:
 
 
 def check_shares(snapshot: PoolSnapshot, plan: Plan) -> None:
-    """After the exchange nobody who had to leave holds less, for its weight, than the one that it left for."""
+    """After the exchange nobody who had to leave has less, for its weight and with its past, than the one it left for."""
     if snapshot.shares is None:
         return
     held, given = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
@@ -148,6 +148,10 @@ def check_shares(snapshot: PoolSnapshot, plan: Plan) -> None:
     def book(sums: Counter[tuple[str, ...]], allocation: Allocation, slots: int) -> None:
         path = snapshot.member(allocation).path
         sums.update({path[: depth + 1]: slots for depth in range(len(path))})
+
+    def burden(group: tuple[str, ...]) -> float:
+        assert snapshot.shares is not None
+        return held[group] + (snapshot.shares.used.get(group) or 0.0)
 
     for allocation in snapshot.allocations.values():
         book(held, allocation, 0 if allocation.leaving else len(allocation.held_slots))
@@ -163,8 +167,8 @@ def check_shares(snapshot: PoolSnapshot, plan: Plan) -> None:
             rich, poor = snapshot.member(victim), snapshot.member(winner)
             depth = next(n for n in range(len(rich.path)) if rich.path[n] != poor.path[n]) + 1
             last = depth == len(rich.path)
-            most = (held[rich.path[:depth]] + given[rich.path[:depth]] + 1) / (rich.weight if last else 1.0)
-            least = (held[poor.path[:depth]] + winner.slots_needed) / (poor.weight if last else 1.0)
+            most = (burden(rich.path[:depth]) + given[rich.path[:depth]] + 1) / (rich.weight if last else 1.0)
+            least = (burden(poor.path[:depth]) + winner.slots_needed) / (poor.weight if last else 1.0)
             assert most > least, "nobody is preempted by one that would then hold more"
 
 

@@ -15,6 +15,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId, InstanceId, JobId, PoolName, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
+from resolute_master.domain.usage import GRAIN, Usage, usage_id
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.supply import ComingMachine, Supply
@@ -28,6 +29,7 @@ POLICIES = st.sampled_from(
         a_policy(preemption=True),
         a_policy(scheduler=SchedulerKind.FAIR_SHARE),
         a_policy(scheduler=SchedulerKind.FAIR_SHARE, hierarchical_shares=True),
+        a_policy(scheduler=SchedulerKind.FAIR_SHARE, hierarchical_shares=True, usage_half_life_s=3600.0),
     ]
 )
 POLICY = a_policy(preemption=True)
@@ -39,6 +41,7 @@ class Derived(RuleBasedStateMachine):
         self.agents: dict[AgentId, Agent] = {}
         self.jobs: dict[JobId, Job] = {}
         self.allocations: dict[AllocationId, Allocation] = {}
+        self.usage: dict[str, Usage] = {}
         self.supply, self.now = Supply(), NOW
         self.policy = POLICY
         self.snapshot = PoolSnapshot.build(self.policy, now=NOW)
@@ -149,6 +152,20 @@ class Derived(RuleBasedStateMachine):
         self.allocations.pop(AllocationId(f"{task}.1"), None)
         self.snapshot = self.snapshot.without_allocation(AllocationId(f"{task}.1"))
 
+    # -- usage -------------------------------------------------------------------------------------------------
+
+    @rule(workspace=st.integers(1, 2), owner=st.integers(1, 2), grains=st.integers(0, 200), elsewhere=st.booleans())
+    def measure(self, workspace: int, owner: int, grains: int, elsewhere: bool) -> None:
+        pool = PoolName("other") if elsewhere else POLICY.name
+        usage = Usage.none_yet(pool, workspace, UserId(owner), now=self.now)
+        self.usage[usage.id] = replace(usage, charged=grains * GRAIN)
+        self.snapshot = self.snapshot.with_usage(self.usage[usage.id])
+
+    @rule(workspace=st.integers(1, 2), owner=st.integers(1, 2))
+    def forget_usage(self, workspace: int, owner: int) -> None:
+        if (usage := self.usage.pop(usage_id(POLICY.name, workspace, UserId(owner)), None)) is not None:
+            self.snapshot = self.snapshot.without_usage(usage)
+
     # -- the rest ----------------------------------------------------------------------------------------------
 
     @rule(machines=st.integers(0, 2), later=st.integers(0, 5))
@@ -169,6 +186,7 @@ class Derived(RuleBasedStateMachine):
             reversed(self.jobs.values()),
             reversed(self.allocations.values()),
             self.supply,
+            usage=reversed(self.usage.values()),
             now=self.now,
         )
 

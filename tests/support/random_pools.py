@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from hypothesis import strategies as st
@@ -12,10 +12,11 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, InstanceId, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
+from resolute_master.domain.usage import GRAIN, Usage
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
-from support.pools import NOW, a_job, a_policy, an_agent, applied, elastic, leaving, waiting
+from support.pools import NOW, POOL, a_job, a_policy, an_agent, applied, elastic, leaving, waiting
 
 SIZES = st.sampled_from([1, 2, 2, 4, 4, 4, 8])
 MAX_AUX = 2
@@ -28,21 +29,24 @@ class World:
     jobs: tuple[Job, ...]
     allocations: tuple[Allocation, ...]
     supply: Supply
+    usage: tuple[Usage, ...] = ()
 
     def snapshot(self, random: Random | None = None) -> PoolSnapshot:
-        agents, jobs, allocations = list(self.agents), list(self.jobs), list(self.allocations)
+        agents, jobs, allocations, usage = list(self.agents), list(self.jobs), list(self.allocations), list(self.usage)
         if random is not None:
-            for part in (agents, jobs, allocations):
+            for part in (agents, jobs, allocations, usage):
                 random.shuffle(part)
-        return PoolSnapshot.build(self.policy, agents, jobs, allocations, self.supply, now=NOW)
+        return PoolSnapshot.build(self.policy, agents, jobs, allocations, self.supply, usage=usage, now=NOW)
 
 
 @st.composite
 def policies(draw: st.DrawFn) -> PoolPolicy:
     scheduler = draw(st.sampled_from([SchedulerKind.PRIORITY, SchedulerKind.FAIR_SHARE]))
+    hierarchical = scheduler is SchedulerKind.FAIR_SHARE and draw(st.booleans())
     return a_policy(
         scheduler=scheduler,
-        hierarchical_shares=scheduler is SchedulerKind.FAIR_SHARE and draw(st.booleans()),
+        hierarchical_shares=hierarchical,
+        usage_half_life_s=draw(st.sampled_from([None, 3600.0])) if hierarchical else None,
         preemption=scheduler is SchedulerKind.PRIORITY and draw(st.booleans()),
         fitting=draw(st.sampled_from(Fitting)),
         heterogeneous_fits=draw(st.booleans()),
@@ -109,6 +113,16 @@ def supplies(draw: st.DrawFn, policy: PoolPolicy) -> Supply:
 
 
 @st.composite
+def some_usage(draw: st.DrawFn) -> tuple[Usage, ...]:
+    """What the users of `some_jobs` are charged for their past, where the pool remembers one."""
+    charges = draw(st.dictionaries(st.tuples(st.integers(1, 2), st.integers(1, 3)), st.integers(1, 80), max_size=4))
+    return tuple(
+        replace(Usage.none_yet(POOL, workspace, UserId(owner), now=NOW), charged=grains * GRAIN)
+        for (workspace, owner), grains in charges.items()
+    )
+
+
+@st.composite
 def worlds(draw: st.DrawFn) -> World:
     """A pool with a past: some work was placed, some of it is leaving or gone, and new work has come."""
     policy, agents, jobs = draw(policies()), draw(some_agents()), draw(some_jobs())
@@ -128,4 +142,5 @@ def worlds(draw: st.DrawFn) -> World:
         draw(some_jobs()),
         (*allocations, *draw(some_allocations("new", 6, [1, 2, 3, 4, 6, 8, 12, 0], 8))),
         draw(supplies(policy)),
+        draw(some_usage()),
     )
