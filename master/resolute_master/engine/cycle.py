@@ -268,6 +268,8 @@ class Cycle:
             allocations.preempt(self._step, preemption.allocation, preemption.reason)
         for placement in plan.place:
             allocations.assign(self._step, placement.allocation, placement.slots, placement.agents, placement.reason)
+        for reservation in plan.reserve:
+            allocations.reserve(self._step, reservation.allocation, reservation.agents)
 
     def _schedule_revisit(self, pool: PoolName, wakes: list[datetime]) -> None:
         self._memory.revisit.pop(pool, None)
