@@ -16,16 +16,17 @@ from resolute_master.scheduler.explain import Explanation, explain
 from resolute_master.scheduler.plan import HoldKind
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
+from resolute_master.scheduler.supply import Supply
 from resolute_master.scheduler.what_if import Change, WhatIf
-from support.pools import an_agent
-from support.random_pools import World, worlds
+from support.pools import a_job, an_agent
+from support.random_pools import World, policies, some_agents, some_allocations, worlds
 
 OTHER = PoolName("other")
 PASSES = 400
 """Enough to find everything in pools of this size."""
 
 SLOW = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
@@ -151,19 +152,20 @@ def test_without_what_is_in_its_way_it_starts_and_with_any_of_it_it_does_not(wor
             assert not placed(gone(world, mine.id, fewer), mine.id), "each is needed"
 
 
+@st.composite
+def other_pools(draw: st.DrawFn) -> World:
+    """Another pool, in which something waits."""
+    policy = replace(draw(policies()), name=OTHER, scaling=None)
+    agents = tuple(replace(agent, pool=OTHER) for agent in draw(some_agents())[:3])
+    work = draw(some_allocations("there", 2, [1, 2, 4], 4))
+    jobs = tuple(a_job(f"there{number}", pool=OTHER) for number in range(2))
+    allocations = tuple(replace(a, pool=OTHER, job_id=JobId(f"there{a.job_id[1:]}")) for a in work)
+    return World(policy, agents, jobs, allocations, Supply())
+
+
 @SLOW
-@given(worlds(), worlds())
+@given(worlds(), other_pools())
 def test_what_is_said_to_start_it_starts_it(world: World, other: World) -> None:
-    other = replace(
-        other,
-        policy=replace(other.policy, name=OTHER),
-        agents=tuple(replace(a, pool=OTHER) for a in other.agents),
-        jobs=tuple(replace(j, pool=OTHER, id=JobId(f"other-{j.id}")) for j in other.jobs),
-        allocations=tuple(
-            replace(a, pool=OTHER, id=AllocationId(f"other-{a.id}"), job_id=JobId(f"other-{a.job_id}"))
-            for a in other.allocations
-        ),
-    )
     for mine, told in explanations(world, {OTHER: other.snapshot()}):
         for found in told.what_if.found if told.what_if is not None else ():
             event(found.change)
@@ -201,7 +203,7 @@ def test_slots_that_lie_idle_beside_it_are_kept_by_a_rule_with_a_name(
             assert kept, "the reason names whose it is"
 
 
-@settings(SLOW, max_examples=40)
+@settings(SLOW, max_examples=25)
 @given(worlds(), st.integers(2, 20))
 def test_the_effort_is_bounded_and_the_answer_the_same_each_time(world: World, passes: int) -> None:
     snapshot = world.snapshot()

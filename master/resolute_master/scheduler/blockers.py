@@ -8,7 +8,7 @@ needed is taken off the list again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from resolute_master.domain.agent import Agent
@@ -54,7 +54,7 @@ def without(snapshot: PoolSnapshot, target: AllocationId, blockers: Blockers) ->
     mine = snapshot.allocations[target]
     gone = {*blockers.running, *blockers.ahead}
     if len(gone) > _MANY:
-        snapshot = _keeping(snapshot, lambda allocation: allocation.id not in gone)
+        snapshot = snapshot.keeping(lambda allocation: allocation.id not in gone)
     else:
         for id_ in sorted(gone):
             snapshot = snapshot.without_allocation(id_)
@@ -104,7 +104,7 @@ class _Search:
     # -- one kind of obstacle after the other ------------------------------------------------------------------
 
     def _lacking_when_empty(self, known: Blockers) -> Blockers | None:
-        empty = _keeping(self._snapshot, lambda allocation: allocation.id == self._target)
+        empty = self._snapshot.keeping(lambda allocation: allocation.id == self._target)
         shut = tuple(agent.id for agent in self._snapshot.agents.values() if opened(agent) != agent)
         blocked = bool(self._snapshot.allocations[self._target].blocked_agents)
         tries = [known]
@@ -118,7 +118,7 @@ class _Search:
 
     def _with_running(self, known: Blockers) -> Blockers | None:
         """With the fewest that run there where it would fit, if nothing else waited."""
-        alone = _keeping(self._snapshot, lambda allocation: allocation.id == self._target or not waits(allocation))
+        alone = self._snapshot.keeping(lambda allocation: allocation.id == self._target or not waits(allocation))
         opened_up = without(alone, self._target, known)
         if self._rehearsal.starts(opened_up, self._target):
             return known
@@ -201,18 +201,6 @@ def _together(parts: Iterable[Blockers]) -> Blockers:
 def _takers(outcome: Outcome, target: AllocationId) -> set[AllocationId]:
     got = {placement.allocation for placement in outcome.plan.place}
     return (got | {hold.allocation for hold in outcome.plan.holds}) - {target}
-
-
-def _keeping(snapshot: PoolSnapshot, keep: Callable[[Allocation], bool]) -> PoolSnapshot:
-    """The same pool with only some of its allocations."""
-    return PoolSnapshot.build(
-        snapshot.policy,
-        snapshot.agents.values(),
-        snapshot.jobs.values(),
-        filter(keep, snapshot.allocations.values()),
-        snapshot.supply,
-        now=snapshot.now,
-    )
 
 
 # ------------------------------------------------------------------------------------------------- whose room it needs

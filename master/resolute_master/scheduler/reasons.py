@@ -143,22 +143,25 @@ class Reasons:
         snapshot, policy = self._snapshot, self._snapshot.policy
         if snapshot.shares is None and not policy.preemption:
             return ", and this pool preempts nobody"
-        since = allocation.requested_at + timedelta(seconds=policy.preemption_grace_s)
-        if snapshot.now < since and self._would_preempt(allocation, preemption_grace_s=0.0):
-            return f"; others are asked to leave only after its preemption_grace, at {since:%H:%M:%S} UTC"
-        if policy.min_runtime_s and self._would_preempt(allocation, min_runtime_s=0.0, preemption_grace_s=0.0):
-            return f"; those that would leave for it have not run for the min_runtime of {policy.min_runtime_s:g} s yet"
+        if (patience := self._patience(allocation)) is not None:
+            return f"; others are asked to leave only after {patience}"
         if not allocation.preemptible and any(hold.kind is HoldKind.RUNNING for hold in self._outcome.plan.holds):
             return ", and nobody leaves for what could not be preempted again while others have a reservation"
         return ", and nothing that would have to leave for it makes enough room"
 
-    def _would_preempt(self, allocation: Allocation, **policy: float) -> bool:
-        """With these limits of the pool changed."""
-        changed = replace(self._snapshot, policy=replace(self._snapshot.policy, **policy))  # type: ignore[arg-type]
+    def _patience(self, allocation: Allocation) -> str | None:
+        """What spares the others for the moment; None when they would not leave anyway."""
+        policy = self._snapshot.policy
+        since = allocation.requested_at + timedelta(seconds=policy.preemption_grace_s)
+        limits = [f"its preemption_grace, at {since:%H:%M:%S} UTC"] if self._snapshot.now < since else []
+        limits += [f"they have run for the min_runtime of {policy.min_runtime_s:g} s"] if policy.min_runtime_s else []
+        if not limits:
+            return None
+        eager = replace(self._snapshot, policy=replace(policy, preemption_grace_s=0.0, min_runtime_s=0.0))
         try:
-            return self._rehearsal.start(changed, allocation.id) is not None
+            return " and after ".join(limits) if self._rehearsal.start(eager, allocation.id) is not None else None
         except PassesSpent:
-            return False
+            return None
 
     # -- what can never be -----------------------------------------------------------------------------------------
 

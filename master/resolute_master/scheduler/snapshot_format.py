@@ -1,0 +1,186 @@
+"""The format of a snapshot file, version 1: what a scheduling decision is made from, as JSON that a person can write.
+
+Whatever is left out has the default that is told here; `docs/snapshots.md` is the same for readers. Times have a zone. A name
+with `null` for a value stands for something that is named elsewhere and is not there (any more).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AwareDatetime, BeforeValidator, Field
+
+from resolute.config.base import (
+    ConfigModel,
+    Count,
+    Flag,
+    Integer,
+    NonEmptyText,
+    Number,
+    PositiveInteger,
+    Text,
+    broken_rule,
+)
+from resolute.config.pools import Scheduler
+from resolute.config.resources import Priority
+from resolute.wire.states import NoticeKind
+
+VERSION = 1
+
+SOME_DAY = datetime(2026, 1, 1, tzinfo=UTC)
+"""The time of a snapshot that names none."""
+
+
+def _this_version(value: Any) -> Any:
+    if value != VERSION:
+        raise broken_rule(f"is the version of another program; this one reads version {VERSION}")
+    return value
+
+
+def _as_agent(value: Any) -> Any:
+    """A number of slots is an agent that has nothing else to tell."""
+    return {"slots": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Slots = Annotated[Count | tuple[Count, ...], Field(union_mode="left_to_right")]
+"""How many, or which."""
+
+
+class Policy(Scheduler):
+    """How the pool decides: the `scheduler` block of the configuration, and one key of the pool's."""
+
+    max_aux_containers_per_agent: Count = 100
+    """Tasks without slots that an agent may run at a time."""
+
+
+class AgentRow(ConfigModel):
+    """An agent, or just its number of slots."""
+
+    slots: Slots
+    """How many slots it has, or their numbers."""
+    disabled_slots: tuple[Count, ...] = ()
+    """Numbers of those that are disabled."""
+    draining_slots: tuple[Count, ...] = ()
+    """Numbers of those that are draining."""
+    enabled: Flag = True
+    """Whether a person lets it have work."""
+    draining: Flag = False
+    """Whether it finishes what it has and takes nothing new."""
+    connected: Flag = True
+    """Whether it is in contact."""
+    notice: Literal[tuple(NoticeKind)] | None = None  # type: ignore[valid-type]
+    """What its machine has said about going away."""
+    instance: Text | None = None
+    """The machine of an elastic pool that it runs on."""
+
+
+class JobRow(ConfigModel):
+    """What the tasks of a job have in common."""
+
+    priority: Priority | None = None
+    """1 (first) to 99; null is the policy's default_priority."""
+    weight: Annotated[Number, Field(gt=0)] = 1.0
+    """Its part of a fair-share pool, beside the others'."""
+    max_slots: Count | None = None
+    """Slots that it may hold at a time."""
+    owner: Integer = 1
+    """Id of its user."""
+    workspace: Integer = 1
+    """Id of its workspace."""
+    submitted_at: AwareDatetime | None = None
+    """When it was submitted; null is a second after the job before it in the file."""
+    queue_position: Number | None = None
+    """Its place among jobs of its priority, smaller is earlier; null is the time of its submission in seconds since 1970."""
+
+
+class TaskRow(ConfigModel):
+    """One attempt at a task: it waits, it runs, or it is leaving."""
+
+    hints: ClassVar[Mapping[str, str]] = {
+        "state": "a task with 'on' runs there, one without waits; 'leaving: true' is one that was asked to end"
+    }
+
+    job: NonEmptyText | None = None
+    """Its job; null is a job of its own, of the task's name and with the defaults of a job."""
+    slots: Count | None = None
+    """How many slots it needs; null is what it holds, or 1 when it waits."""
+    single_node: Flag = False
+    """Whether all of them must be on one machine."""
+    preemptible: Flag = True
+    """Whether it may be asked to save and end for another."""
+    blocked_agents: tuple[NonEmptyText, ...] = ()
+    """Agents that it must not go to."""
+    reserved_agents: tuple[NonEmptyText, ...] = ()
+    """Agents that were reserved for it by an earlier decision."""
+    requested_at: AwareDatetime | None = None
+    """When it began to wait; null is a second after the task before it in the file."""
+    on: dict[str, Slots] | None = None
+    """Where it runs: for each agent, the chief's first, how many slots or which; no slots is an auxiliary place. Null waits."""
+    started_at: AwareDatetime | None = None
+    """When it began to run; null is when it was requested."""
+    leaving: Flag = False
+    """Whether it was asked to end, so that its slots will be free."""
+
+
+class OfferRow(ConfigModel):
+    """A kind of machine that the pool may launch."""
+
+    slots: PositiveInteger
+    """Slots of such a machine."""
+    price_per_hour: Annotated[Number, Field(ge=0)] | None = None
+    """The cheapest is launched first; null is not known."""
+    expected_s: Annotated[Number, Field(ge=0)] | None = None
+    """Seconds from the request until its agent joins; null is not known."""
+    available: Flag = True
+    """Whether it may be asked for now."""
+
+
+class MachineRow(ConfigModel):
+    """A machine that was asked for and whose agent has not joined."""
+
+    slots: PositiveInteger
+    """Slots that it will bring."""
+    expected_at: AwareDatetime | None = None
+    """When its agent is expected; null is not known."""
+    tasks: tuple[NonEmptyText, ...] = ()
+    """What it was launched for."""
+
+
+class SupplyRow(ConfigModel):
+    """Makes the pool elastic."""
+
+    max_instances: Count = 5
+    """Machines that it may have."""
+    offers: dict[str, OfferRow] = Field(default_factory=dict)
+    """What it may launch, by name."""
+    machines: dict[str, MachineRow] = Field(default_factory=dict)
+    """What is on its way, by name."""
+    room: Count | None = None
+    """Machines that may still be asked for; null is what is left of max_instances."""
+    reason: Text = ""
+    """Why none can be had now, in words."""
+
+
+class SnapshotRow(ConfigModel):
+    """A whole pool at one moment."""
+
+    version: Annotated[int, BeforeValidator(_this_version)] = VERSION
+    """Version of the format."""
+    pool: NonEmptyText = "default"
+    """Name of the pool."""
+    now: AwareDatetime = SOME_DAY
+    """The moment."""
+    policy: Policy = Policy()
+    """How the pool decides."""
+    agents: dict[str, Annotated[AgentRow, BeforeValidator(_as_agent)] | None] = Field(default_factory=dict)
+    """Its agents, by id; null is one that has left while something still counts as running there."""
+    jobs: dict[str, JobRow | None] = Field(default_factory=dict)
+    """Its jobs, by id, the earliest first; null is one that has left: its tasks count with the defaults."""
+    tasks: dict[str, TaskRow | None] = Field(default_factory=dict)
+    """What waits and what runs, by id, the earliest first; null is none."""
+    usage: dict[str, Annotated[Number, Field(ge=0)]] = Field(default_factory=dict)
+    """With usage_half_life: slots that a user, named `<workspace>/<user>`, is charged for the past."""
+    supply: SupplyRow | None = None
+    """What an elastic pool may launch; null is a pool that never grows."""
