@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from resolute.config.base import ConfigModel, Count, Flag, FreeMap, NonEmptyText, Text, broken_at, broken_rule
-from resolute.config.durations import Duration, PositiveDuration
+from resolute.config.durations import Duration, PositiveDuration, format_duration
 from resolute.config.providers import Provider
 from resolute.config.resources import Priority
 from resolute.config.task_defaults import TaskContainerDefaults
@@ -61,7 +61,7 @@ class Scheduler(ConfigModel):
         ]
         if not found and self.usage_half_life is not None and not self.hierarchical_shares:
             advice = "needs hierarchical_shares: true; a share of each job has no past, for the next job is a new one"
-            found = [(("usage_half_life",), advice, self.usage_half_life)]
+            found = [(("usage_half_life",), advice, format_duration(self.usage_half_life))]
         if found:
             raise broken_at(*found)
         return self
