@@ -74,4 +74,14 @@ class Agent:
 
     @property
     def placeable(self) -> bool:
-        return self.connected and self.enabled and not self.draining and not self.leaving
+        return self.connected and self.takes_work
+
+    @property
+    def takes_work(self) -> bool:
+        """While it is connected."""
+        return self.enabled and not self.draining and not self.leaving
+
+    @property
+    def usable_slots(self) -> frozenset[int]:
+        """Those that may be given to work, used or not."""
+        return frozenset(slot.index for slot in self.slots if slot.enabled and not slot.draining)

@@ -321,19 +321,26 @@ class Placing:
         return self._hold(allocation, HoldKind.RUNNING, keep, soft=self._soft)
 
     def _reserved_before(self, shape: Shape, allocation: Allocation) -> dict[AgentId, int] | None:
-        """The agents of an earlier reservation, if they still hold the allocation and nobody more important has a claim on them."""
-        agents = allocation.reserved_agents
-        for agent in agents:
-            if agent not in self._snapshot.rooms or self._refuses(shape, agent) or self._rooms.state(agent).claimed:
+        """The agents of an earlier reservation, if they still hold the allocation and nobody more important has a claim on them.
+
+        One whose link is down is waited for as long as it is known: after a restart of the master that is each of them.
+        """
+        sizes: dict[AgentId, int] = {}
+        for id_ in allocation.reserved_agents:
+            agent = self._snapshot.agents.get(id_)
+            if agent is None or not agent.takes_work or id_ in shape.blocked:
                 return None
-        sizes = {agent: self._rooms.state(agent).size for agent in agents}
-        if len(agents) == 1 and sizes[agents[0]] >= shape.slots:
-            return {agents[0]: shape.slots}
-        return sizes if agents and sum(sizes.values()) == shape.slots else None
+            if agent.connected and (self._refuses(shape, id_) or self._rooms.state(id_).claimed):
+                return None
+            sizes[id_] = len(agent.usable_slots)
+        if len(sizes) == 1 and max(sizes.values()) >= shape.slots:
+            return dict.fromkeys(sizes, shape.slots)
+        return sizes if sum(sizes.values()) == shape.slots else None
 
     def _hold(self, allocation: Allocation, kind: HoldKind, agents: dict[AgentId, int], *, soft: bool = False) -> bool:
         for agent, slots in agents.items():
-            self._rooms.hold(agent, slots, soft=soft)
+            if agent in self._snapshot.rooms:
+                self._rooms.hold(agent, slots, soft=soft)
         self._holds.append(
             Hold(allocation=allocation.id, kind=kind, agents=tuple(sorted(agents.items(), key=itemgetter(0))))
         )

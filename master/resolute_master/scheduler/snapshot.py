@@ -563,7 +563,7 @@ def _room(agent: Agent | None, occupants: Occupants) -> Room | None:
     """None when the agent may be given nothing."""
     if agent is None or not agent.placeable:
         return None
-    usable = {slot.index for slot in agent.slots if slot.enabled and not slot.draining}
+    usable = agent.usable_slots
     staying = {index for _, each in occupants if not each.leaving for index in each.slots}
     going = {index for _, each in occupants if each.leaving for index in each.slots} - staying
     return Room(
