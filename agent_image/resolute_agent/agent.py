@@ -230,7 +230,9 @@ class Agent:
         spec = effect.spec
         welcome = self._state.welcome
         lease_s = self._lease_left_s(welcome.lease_s if welcome is not None else 0.0)
-        context = TaskContext(environment=self._environment(), devices=effect.devices, lease_s=lease_s)
+        context = TaskContext(
+            environment=self._environment(), devices=effect.devices, lease_s=lease_s, address=self._state.address
+        )
         try:
             await self._runtime.start(spec, context)
         except LaunchAborted as error:

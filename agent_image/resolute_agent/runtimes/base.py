@@ -48,6 +48,8 @@ class TaskContext:
     environment: Mapping[str, str]
     devices: tuple[Device, ...]
     lease_s: float
+    address: str = ""
+    """Where tasks on other machines reach this one; empty when the agent has not been told."""
 
 
 class Runtime(Protocol):

@@ -162,7 +162,7 @@ class DockerRuntime(ContainerFiles):
 
     def _prepare(self, home: Path, spec: ContainerSpec, context: TaskContext) -> None:
         home.mkdir(mode=0o700)
-        make_run_directory(home / "run")
+        make_run_directory(home / "run", spec, context)
         for stream, number in (("stdout", 1), ("stderr", 2)):
             (home / stream).touch(mode=0o600)
             (home / "run" / "train" / "logs" / f"{stream}.log").symlink_to(f"/proc/1/fd/{number}")

@@ -22,7 +22,7 @@ import msgspec
 
 import resolute
 from resolute.errors import FailedPrecondition
-from resolute.wire.agent_link import ContainerSpec, Exit, NoticeFile
+from resolute.wire.agent_link import ContainerSpec, Exit, HandedFile, NoticeFile
 from resolute.wire.states import FailureKind
 from resolute_agent import forkserver, processes, supervisor
 from resolute_agent.environment import RUN_DIR, Place, task_environment
@@ -35,7 +35,9 @@ from resolute_agent.runtimes.starting import Forkserver
 from resolute_agent.state import Found
 
 SPEC, OFFSETS = supervisor.SPEC, supervisor.OFFSETS
-NOTICE, NOTICE_PID = "notice.json", "notice.pid"
+NOTICE, NOTICE_PID, HANDED = "notice.json", "notice.pid", "handed.json"
+
+LOOPBACK = "127.0.0.1"
 
 PARALLEL_STARTS_PER_CPU = 2
 """Starting is bound by the processor; more at once only makes each slower."""
@@ -156,7 +158,7 @@ class ProcessRuntime(ContainerFiles):
 
         Nothing of it waits for the disk: what a power cut loses, no process has outlived. See `supervisor.finish`.
         """
-        _make_folders(home)
+        _make_folders(home, spec, context)
         for host, _ in spec.shared_directories:
             try:
                 Path(host).mkdir(parents=True, exist_ok=True)
@@ -355,21 +357,28 @@ def _loaded_module(command: tuple[str, ...], search_path: str) -> str | None:
     return forkserver.LAUNCHER if found and os.path.dirname(found) == os.path.dirname(sys.executable) else None
 
 
-def _make_folders(home: Path) -> None:
+def _make_folders(home: Path, spec: ContainerSpec, context: TaskContext) -> None:
     """A run directory, a temporary folder, and a place to mount a root on."""
-    make_run_directory(home / "run")
+    make_run_directory(home / "run", spec, context)
     home.chmod(0o700)  # `parents` ignores the mode
     (home / "root").mkdir(mode=0o700)
     (home / "tmp").mkdir()
     (home / "tmp").chmod(0o1777)
 
 
-def make_run_directory(run: Path) -> None:
-    """The folders that a task finds in its run directory."""
+def make_run_directory(run: Path, spec: ContainerSpec, context: TaskContext) -> None:
+    """The folders that a task finds in its run directory, and what was sent along for its launcher."""
     for folder in ("info", "workdir", "pythonuserbase", "train/model", "train/logs"):
         (run / folder).mkdir(parents=True, mode=0o700)
     for parent in (run, run / "train"):
         parent.chmod(0o700)
+    handed = HandedFile(
+        code=spec.code,
+        # What the master would answer, which has the address from our reports.
+        container_addrs=(context.address or LOOPBACK,) if spec.alone else (),
+        container_slot_counts=(len(spec.slots),) if spec.alone else (),
+    )
+    supervisor.write_whole(str(run / HANDED), msgspec.json.encode(handed), durable=False)
 
 
 def _made(directory: Path) -> Path:

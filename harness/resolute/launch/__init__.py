@@ -5,5 +5,6 @@ Must not know frameworks, schedulers or clouds; the standard library only.
 
 - `task_info`         what the environment says; the only place that reads it
 - `__main__`          `python -m resolute.launch`, the command of every container
+- `handed`            what came with the order and need not be asked for
 - `process_per_slot`  `python -m resolute.launch.process_per_slot -- CMD`, one process per slot
 """

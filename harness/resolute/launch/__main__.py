@@ -1,9 +1,11 @@
 """`python -m resolute.launch`: the command of every container.
 
-First stage: fetch the context, write the info files. Then `startup-hook.sh`, if the context has one, is sourced by a
+First stage: unpack the context, write the info files. Then `startup-hook.sh`, if the context has one, is sourced by a
 shell that turns into the second stage, so that what it exports is there afterwards. Second stage: meet the other
 containers and report the accelerators beside it, prove that checkpoints can be stored, and become the entrypoint; as the
 first process of a container, run it and end with its exit code.
+
+The context and, for a container that is alone, the meeting come with the order where they can (`handed`); then nothing is asked.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any
 from resolute.core.context import task_storage
 from resolute.core.session import Session, TimedOut
 from resolute.errors import InvalidInput, ResoluteError
-from resolute.launch import child, context_dir, info_files
+from resolute.launch import child, context_dir, handed, info_files
 from resolute.launch.entrypoint import command_of, uses_released_harness
 from resolute.launch.task_info import LOG_FORMAT, RendezvousInfo, TaskInfo, environment
 from resolute.wire.states import TaskType
@@ -101,13 +103,19 @@ def prepare(info: TaskInfo) -> None:
     except OSError as error:
         raise InvalidInput(f"the working directory {info.workdir} cannot be entered: {error}") from None
     info_files.write_identity(info)
+    code = handed.read(info).code
+    count = context_dir.unpack(fetch_code(info) if code is None else code, (info.workdir, info.model_dir))
+    logger.info("%s of %s: %d files of code", info.task_type.lower(), info.task_id, count)
+    if info.task_type is TaskType.TRIAL:
+        info_files.write_resources(info, visible_gpus(environment()))
+
+
+def fetch_code(info: TaskInfo) -> str:
+    """The context as the master has it, for `context_dir.unpack`."""
     session = Session.for_task(info)
     try:
         answer = session.get(f"/api/v1/tasks/{info.task_id}/context_directory", timeout_s=600.0)
-        count = context_dir.unpack(answer.get("b64Tgz") or "", (info.workdir, info.model_dir))
-        logger.info("%s of %s: %d files of code", info.task_type.lower(), info.task_id, count)
-        if info.task_type is TaskType.TRIAL:
-            info_files.write_resources(info, visible_gpus(environment()))
+        return answer.get("b64Tgz") or ""
     finally:
         session.close()
 
@@ -128,14 +136,10 @@ def become_hook(info: TaskInfo, command: list[str]) -> None:
 
 def start(info: TaskInfo, given: list[str]) -> int:
     """Meet the gang, check the storage, run the program."""
-    telling = threading.Thread(target=tell_accelerators, args=(info,), daemon=True)
+    telling = threading.Thread(target=tell_accelerators, args=(info, visible_gpus(environment())), daemon=True)
     telling.start()
     if info.task_type is TaskType.TRIAL:
-        session = Session.for_task(info)
-        try:
-            gang = rendezvous(session, info)
-        finally:
-            session.close()
+        gang = handed.gang_of_one(handed.read(info)) or meet(info)
         info_files.write_rendezvous(info, gang)
         processes = sum(gang.container_slot_counts)
     else:
@@ -166,6 +170,15 @@ def refuse_released_harness(info: TaskInfo, command: list[str]) -> None:
         )
 
 
+def meet(info: TaskInfo) -> RendezvousInfo:
+    """`rendezvous` with a session of its own."""
+    session = Session.for_task(info)
+    try:
+        return rendezvous(session, info)
+    finally:
+        session.close()
+
+
 def rendezvous(session: Session, info: TaskInfo) -> RendezvousInfo:
     """Wait until every container of the allocation is up. Waits as long as it takes: the master decides otherwise."""
     path = f"/api/v1/allocations/{info.allocation_id}/resources/{info.resources_id}/rendezvous"
@@ -182,13 +195,13 @@ def rendezvous(session: Session, info: TaskInfo) -> RendezvousInfo:
         )
 
 
-def tell_accelerators(info: TaskInfo) -> None:
-    """Report which accelerators the task has: for people who look, so that the program does not depend on it."""
-    if info.task_type is not TaskType.TRIAL:
+def tell_accelerators(info: TaskInfo, gpu_uuids: list[str]) -> None:
+    """Report which accelerators the task has, if it has any: for people who look, so that the program does not depend on it."""
+    if info.task_type is not TaskType.TRIAL or not gpu_uuids:
         return
     session = Session.for_task(info)
     try:
-        report_accelerators(session, info, visible_gpus(environment()))
+        report_accelerators(session, info, gpu_uuids)
     except ResoluteError as error:
         logger.warning("the accelerators of this task are not known to the master: %s", error)
     finally:
@@ -203,7 +216,7 @@ def report_accelerators(session: Session, info: TaskInfo, gpu_uuids: list[str]) 
             "allocationId": info.allocation_id,
             "taskId": info.task_id,
             "nodeName": info.agent_id,
-            "acceleratorType": "cuda" if gpu_uuids else "cpu",
+            "acceleratorType": "cuda",
             "acceleratorUuids": gpu_uuids,
         },
     }

@@ -86,6 +86,9 @@ class ContainerSpec:
     agent's supervisor; it is the launcher of our wheel for trials. `shared_directories` are host paths that must
     stay visible inside a private mount namespace, as (host path, path in the container). `image` is the one for the
     kind of the slots.
+
+    `code` is the model code as the launcher would fetch it (base64 of a gzip tar, empty for none), sent along where it is small;
+    None leaves the launcher to ask. `alone` says that the container has nobody to meet.
     """
 
     container_id: str
@@ -101,6 +104,8 @@ class ContainerSpec:
     shared_directories: tuple[tuple[str, str], ...] = ()
     shm_bytes: int = 0
     options: ContainerOptions = field(default_factory=ContainerOptions)
+    code: str | None = None
+    alone: bool = False
 
 
 # ------------------------------------------------------------------------------------------------ agent -> master
@@ -269,7 +274,10 @@ MASTER_MESSAGES: Mapping[str, type[MasterMessage]] = {
 }
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
-"""Larger frames are a protocol error: contexts travel over REST, never over the link."""
+"""Larger frames are a protocol error: large contexts travel over REST."""
+
+MAX_CODE_CHARACTERS = 256 * 1024
+"""Of `ContainerSpec.code`: what is larger is fetched by the launcher, so that no agent's link is held up by it."""
 
 LOG_BATCH_LINES = 1000
 """At most this many lines a batch."""
@@ -286,3 +294,15 @@ class NoticeFile:
     deadline: datetime | None
     reason: str
     extra: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedFile:
+    """What a task finds as `handed.json` in its run directory: what its launcher need not ask the master for.
+
+    `code` as in `ContainerSpec`; the addresses, in the words of `rendezvous.json`, are those of a gang of one, empty otherwise.
+    """
+
+    code: str | None = None
+    container_addrs: tuple[str, ...] = ()
+    container_slot_counts: tuple[int, ...] = ()

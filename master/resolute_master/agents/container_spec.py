@@ -53,6 +53,8 @@ class SpecRenderer:
     """By pool; a pool that is not named gets the plain ones."""
     task_user: str = ""
     """`uid:gid` that tasks run as in containers; empty leaves it to the image."""
+    code_of: Callable[[str], str | None] = lambda _: None
+    """Model code by its hash, for `ContainerSpec.code`; None leaves it to the task to fetch it."""
     trace_of: Callable[[ContainerId], str] = lambda _: ""
     """The trace that a container's start belongs to, as a W3C `traceparent`; empty for none."""
 
@@ -82,6 +84,8 @@ class SpecRenderer:
             shared_directories=_shared_directories(experiment.config),
             shm_bytes=(experiment.config.get("resources") or {}).get("shm_size") or defaults.shm_bytes,
             options=self._options(experiment.config, allocation, defaults),
+            code=self.code_of(experiment.context_hash),
+            alone=len(allocation.containers) == 1,
         )
 
     def _environment(

@@ -17,6 +17,7 @@ from resolute_master.api.log_ring import LogRing
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.reporting import Reporting
 from resolute_master.store.base import Store
+from resolute_master.store.recent_code import RecentCode
 
 Exposition = Callable[[], Awaitable[bytes]]
 """Metrics as they are now, in Prometheus's text format."""
@@ -48,6 +49,8 @@ class ApiContext:
     """Metrics for Prometheus; None where nobody measures."""
     swept: asyncio.Event = field(default_factory=_set_event)
     """Set when the archives of uploads that a dead master left have been removed: until then none may be added."""
+    recent_code: RecentCode = field(default_factory=RecentCode)
+    """Told of what is uploaded."""
     barriers: Barriers = field(default_factory=Barriers)
     admission: Admission = field(default_factory=Admission)
     max_request_bytes: int = MAX_UPLOAD_BYTES

@@ -175,11 +175,16 @@ def _container_moved(allocation: Allocation, event: ContainerMoved, now: datetim
         address=event.address or container.address,
         exit=event.exit if event.state is ContainerState.TERMINATED else None,
     )
+    if moved == container:
+        return allocation, ()
     changed = _with_container(allocation, moved)
     if moved.ended:
         return _container_ended(changed, moved, now)
     if changed.started_at is None and event.state is not ContainerState.ASSIGNED:
         changed = replace(changed, started_at=now)
+    if event.state is ContainerState.RUNNING and len(changed.containers) == 1:
+        # It has nobody to meet, and need not come to a rendezvous.
+        changed = replace(_with_container(changed, replace(moved, joined=True)), ready=True)
     return _advance(changed, AllocationState(event.state.value), now), ()
 
 

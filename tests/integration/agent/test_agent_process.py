@@ -153,6 +153,23 @@ print(sorted(os.listdir("/determined_shared_fs")), os.environ["DET_SLOT_IDS"])
     assert "mine" not in os.listdir("/tmp"), "a private folder is not the machine's"
 
 
+async def test_a_task_finds_what_its_launcher_need_not_ask_for(master: LinkMaster, agent: AgentProcess) -> None:
+    agent.start()
+    await master.until_connected()
+    show = python("print(open('/run/determined/handed.json').read())")
+    for name, changes in (("alone", {"alone": True, "code": "Y29kZQ==", "slots": (0,)}), ("member", {})):
+        await master.run(a_spec(name, command=show, **changes))
+        report = await master.until_state(name, ContainerState.TERMINATED)
+        assert report.exit is not None and report.exit.code == 0, master.output(name, "stderr")
+        (line,) = master.output(name)
+        handed = json.loads(line)
+        if name == "member":
+            assert handed == {"code": None, "container_addrs": [], "container_slot_counts": []}
+        else:
+            assert (handed["code"], handed["container_slot_counts"]) == ("Y29kZQ==", [1])
+            assert handed["container_addrs"] == [report.address], "what the master would answer"
+
+
 async def test_without_private_roots_the_run_directory_comes_from_the_environment(
     master: LinkMaster, tmp_path: Path
 ) -> None:

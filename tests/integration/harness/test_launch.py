@@ -44,8 +44,41 @@ def test_the_task_finds_its_code_its_files_and_what_its_hook_exported(
     gang = json.loads((run_dir / "info" / "rendezvous.json").read_text())
     assert gang == {"container_addrs": ["127.0.0.1"], "container_rank": 0, "container_slot_counts": [1]}
     assert json.loads((run_dir / "info" / "resources.json").read_text()) == {"gpu_uuids": []}
-    assert [data["acceleratorType"] for data in master.stored.accelerators] == ["cpu"]
+    assert not master.stored.accelerators, "there are none to tell of"
     assert (run_dir / "info" / "cluster.json").stat().st_mode & 0o077 == 0, "it holds the task's token"
+
+
+def test_what_came_with_the_order_is_not_asked_for(master: FakeMaster, tasks: Tasks, tmp_path: Path) -> None:
+    entrypoint = f"{sys.executable} show.py"
+    variables = task_variables(master, tmp_path, slots=2, entrypoint=entrypoint)
+    variables["DET_MASTER"] = "http://127.0.0.1:1"  # where nobody answers
+    code = packed({"show.py": SHOW, "helper.py": "VALUE = 7\n", "startup-hook.sh": "export FROM_HOOK=yes\n"})
+    handed = {"code": code, "container_addrs": ["10.0.0.5"], "container_slot_counts": [2]}
+    run_dir = Path(variables["DET_RUN_DIR"])
+    (run_dir / "handed.json").write_text(json.dumps(handed))
+    ended = tasks.run(variables)
+    assert ended.code == 0, ended.err
+    shown = json.loads(ended.out)
+    assert (shown["hook"], shown["helper"]) == ("yes", 7)
+    gang = json.loads((run_dir / "info" / "rendezvous.json").read_text())
+    assert gang == {"container_addrs": ["10.0.0.5"], "container_rank": 0, "container_slot_counts": [2]}
+
+
+def test_what_did_not_come_with_the_order_is_asked_for(master: FakeMaster, tasks: Tasks, tmp_path: Path) -> None:
+    master.contexts["3.task"] = packed({"helper.py": ""})
+    variables = task_variables(master, tmp_path, entrypoint=["ls"])
+    run_dir = Path(variables["DET_RUN_DIR"])
+    (run_dir / "handed.json").write_text('{"code": null, "container_addrs": [], "container_slot_counts": []}')
+    assert tasks.run(variables).out == "helper.py\n"
+    gang = json.loads((run_dir / "info" / "rendezvous.json").read_text())
+    assert gang["container_addrs"] == ["127.0.0.1"]
+
+
+def test_the_master_is_told_of_gpus(master: FakeMaster, tasks: Tasks, tmp_path: Path) -> None:
+    variables = task_variables(master, tmp_path, entrypoint=["true"]) | {"CUDA_VISIBLE_DEVICES": "GPU-1,GPU-2"}
+    assert tasks.run(variables).code == 0
+    (told,) = master.stored.accelerators
+    assert (told["acceleratorType"], told["acceleratorUuids"]) == ("cuda", ["GPU-1", "GPU-2"])
 
 
 def test_the_users_modules_do_not_shadow_the_launchers(master: FakeMaster, tasks: Tasks, tmp_path: Path) -> None:

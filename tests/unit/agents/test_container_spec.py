@@ -98,6 +98,13 @@ def test_a_member_is_told_who_it_is_and_where_to_go_on() -> None:
     assert json.loads(environment["DET_EXPERIMENT_CONFIG"]) == {"name": "e"}
 
 
+def test_code_that_is_at_hand_comes_with_the_order_and_a_single_member_meets_nobody() -> None:
+    assert (rendered().code, rendered().alone) == (None, False)
+    renderer = replace(RENDERER, code_of=lambda digest: f"code of '{digest}'")
+    spec = renderer.render(a_state({}), a_running_allocation(), ContainerId("container-0"))
+    assert spec is not None and (spec.code, spec.alone) == ("code of ''", True)
+
+
 def test_a_first_run_has_no_checkpoint() -> None:
     assert "DET_LATEST_CHECKPOINT" not in rendered().environment
 

@@ -56,6 +56,14 @@ def test_a_late_report_never_takes_the_state_back() -> None:
     assert step(a_running_allocation(), late, at(1)) == (a_running_allocation(), ())
 
 
+def test_who_is_alone_has_met_its_gang_once_it_runs_and_others_have_not() -> None:
+    for members, met in ((1, True), (2, False)):
+        assigned = Assigned(containers=tuple(a_container(n, "agent-1") for n in range(members)), ports={})
+        runs = ContainerMoved(container=ContainerId("container-0"), state=ContainerState.RUNNING)
+        allocation = play(an_allocation(slots_needed=members), assigned, runs)
+        assert (allocation.containers[0].joined, allocation.ready) == (met, met)
+
+
 def test_a_clean_end_of_its_own_is_finished() -> None:
     exit_ = play(a_running_allocation(), ended(0)).exit
     assert exit_ is not None

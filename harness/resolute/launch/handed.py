@@ -1,0 +1,36 @@
+"""What came with the order and lies in the run directory, so that the launcher need not ask the master for it.
+
+The agent writes it before the task begins; who was started without it asks, and is told the same.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from resolute.launch.task_info import RendezvousInfo, TaskInfo
+from resolute.wire.agent_link import HandedFile
+
+HANDED = "handed.json"
+
+
+def read(info: TaskInfo) -> HandedFile:
+    """Nothing at all for a task that was handed nothing."""
+    try:
+        body: dict[str, Any] = json.loads((info.run_dir / HANDED).read_bytes())
+    except FileNotFoundError:
+        return HandedFile()
+    return HandedFile(
+        code=body["code"],
+        container_addrs=tuple(body["container_addrs"]),
+        container_slot_counts=tuple(body["container_slot_counts"]),
+    )
+
+
+def gang_of_one(handed: HandedFile) -> RendezvousInfo | None:
+    """What the rendezvous would answer; None when there are others, or when it is not known."""
+    if len(handed.container_addrs) != 1:
+        return None
+    return RendezvousInfo(
+        container_addrs=handed.container_addrs, container_rank=0, container_slot_counts=handed.container_slot_counts
+    )
