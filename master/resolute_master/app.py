@@ -44,6 +44,7 @@ from resolute_master.observability.observation import Observation
 from resolute_master.pools import agent_options, cloud_of, pool_policies
 from resolute_master.scripted_interruptions import InterruptionsBySteps
 from resolute_master.store.base import Store
+from resolute_master.store.recent_code import RecentCode
 from resolute_master.store.sql import SqlStore, sqlite_url
 from resolute_provisioner.bootstrap import MachineBoot
 from resolute_provisioner.clouds.base import Cloud
@@ -237,12 +238,14 @@ async def _serving(
         await bootstrap.first_users(engine, config, Path(config.cluster_state_dir), passwords.hash)
         reporting = Reporting(store, engine)
         stack.push_async_callback(reporting.close)
+        recent_code = RecentCode()
         hub = AgentHub(
             engine=engine,
             reporting=reporting,
             renderer=SpecRenderer(
                 task_token=tokens.issue_allocation,
                 user_token=tokens.issue_task_user,
+                code_of=recent_code.find,
                 trace_of=observation.trace_of,
                 defaults=container_defaults(config),
                 task_user=task_user(config),
@@ -254,7 +257,7 @@ async def _serving(
         )
         observation.watch(engine, store, reporting)
         services += observation.services()
-        context = _context(settings, store, engine, reporting, identity, tokens, passwords, observation)
+        context = _context(settings, store, engine, reporting, identity, tokens, passwords, recent_code, observation)
         doors.open(context, hub)
         sweep = asyncio.create_task(_sweep(context), name="sweep of uploads")
         stack.push_async_callback(_cancel, [sweep])
@@ -295,6 +298,7 @@ def _context(
     identity: ClusterIdentity,
     tokens: Tokens,
     passwords: Passwords,
+    recent_code: RecentCode,
     observation: Observation,
 ) -> ApiContext:
     return ApiContext(
@@ -311,6 +315,7 @@ def _context(
         version=identity.version,
         master_log=settings.log,
         exposition=observation.exposition,
+        recent_code=recent_code,
         swept=asyncio.Event(),
     )
 

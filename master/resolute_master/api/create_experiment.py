@@ -156,6 +156,7 @@ async def _store_context(call: Call, request: CreateExperimentRequest, parent: E
     digest = await asyncio.to_thread(digest_of, archive)
     await call.api.swept.wait()
     await call.api.store.put_context(digest, archive)
+    call.api.recent_code.remember(digest, archive)
     return digest
 
 
