@@ -69,6 +69,7 @@ from resolute.wire.rest.trials import (
     GetTrialWorkloadsResponse,
     Trial,
 )
+from resolute.wire.rest.why import ExplainJobResponse
 from support.cli_messages import (
     CHECKPOINT_FILES,
     PASSWORD,
@@ -427,10 +428,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def explain(self, job: str) -> None:
         self._json(
-            ext.ExplainJobResponse(
+            ExplainJobResponse(
                 job_id=job, state="QUEUED", reason="a machine is starting", details=("local-2 joins in 3 s",)
             )
         )
+
+    def snapshot(self, pool: str) -> None:
+        self._json({"version": 1, "pool": pool, "agents": {"a1": 8}, "tasks": {"t1": {"slots": 4}}})
 
     def instances(self) -> None:
         self._json(ext.GetInstancesResponse(instances=(an_instance(),)))
@@ -491,6 +495,7 @@ ROUTES: tuple[Route, ...] = (
     ("GET", r"/api/v1/job-queues-v2", "list_jobs"),
     ("POST", r"/api/v1/job-queues", "update_jobs"),
     ("GET", r"/api/v1/jobs/([^/]+)/explain", "explain"),
+    ("GET", r"/api/v1/resource-pools/([^/]+)/snapshot", "snapshot"),
     ("GET", r"/api/v1/instances", "instances"),
     ("GET", r"/api/v1/ledger", "ledger"),
     ("GET", r"/api/v1/decisions", "decisions"),

@@ -10,6 +10,8 @@ from resolute.wire.rest.jobs import GetJobsQuery, QueueControl, RBACJob
 from resolute.wire.rest.pools import ResourcePool
 from resolute_cli.command import Command, Group, UsageError, paging
 from resolute_cli.invocation import Invocation
+from resolute_cli.job_explain import explain
+from resolute_cli.job_snapshot import schedule, schedule_arguments, snapshot, snapshot_arguments
 
 OPERATIONS = ("priority", "weight", "resource-pool", "ahead-of", "behind-of")
 """Of `det job update-batch`."""
@@ -99,16 +101,6 @@ def parse_operation(text: str) -> QueueControl:
     raise UsageError(f"'{text}': there is no operation '{name}'; use {', '.join(OPERATIONS)}")
 
 
-def explain(cli: Invocation, args: argparse.Namespace) -> None:
-    answer = cli.api().queue.explain(args.job_id)
-    if cli.render.format == "json":
-        cli.render.value(answer)
-        return
-    cli.render.line(f"Job {answer.job_id} is {answer.state}: {answer.reason}")
-    for detail in answer.details:
-        cli.render.line(f"  - {detail}")
-
-
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-p", "--resource-pool", help="only jobs of this pool")
     parser.add_argument("--reverse", action="store_true", help="last in the queue first")
@@ -150,9 +142,21 @@ NOUN = Group(
         Command(name="update-batch", help="update several jobs", run=update_batch, arguments=_batch_arguments),
         Command(
             name="explain",
-            help="say why a job is where it is",
+            help="say why a job is where it is, and what would start it",
             run=explain,
             arguments=lambda p: p.add_argument("job_id", help="id of the job"),
+        ),
+        Command(
+            name="snapshot",
+            help="write what the scheduler sees of a pool",
+            run=snapshot,
+            arguments=snapshot_arguments,
+        ),
+        Command(
+            name="schedule",
+            help="print what the scheduler decides on a snapshot, without a master",
+            run=schedule,
+            arguments=schedule_arguments,
         ),
     ),
 )

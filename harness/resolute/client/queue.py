@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from resolute.client.paging import all_pages, segment
 from resolute.client.session import Session
 from resolute.wire.rest.empty import Empty
-from resolute.wire.rest.extensions import ExplainJobResponse
 from resolute.wire.rest.jobs import GetJobsQuery, GetJobsV2Response, QueueControl, RBACJob, UpdateJobQueueRequest
 from resolute.wire.rest.paging import Pagination
 from resolute.wire.rest.pools import GetResourcePoolsResponse, ResourcePool
+from resolute.wire.rest.why import ExplainJobResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,11 @@ class Queue:
     def explain(self, job_id: str) -> ExplainJobResponse:
         """Why the job is where it is."""
         return self.session.get(f"api/v1/jobs/{segment(job_id)}/explain", ExplainJobResponse)
+
+    def snapshot(self, pool: str) -> dict[str, Any]:
+        """What the scheduler sees of a pool, as the JSON object of a snapshot file."""
+        snapshot: dict[str, Any] = self.session.request("GET", f"api/v1/resource-pools/{segment(pool)}/snapshot")
+        return snapshot
 
     def pools(self) -> tuple[ResourcePool, ...]:
         return self.session.get("api/v1/resource-pools", GetResourcePoolsResponse).resource_pools

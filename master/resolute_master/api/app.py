@@ -31,6 +31,7 @@ from resolute_master.api import (
     trials,
     unmanaged,
     users,
+    why,
     workspaces,
 )
 from resolute_master.api.call import Route
@@ -67,6 +68,7 @@ ROUTES: tuple[Route, ...] = (
     *preview.ROUTES,
     *ledger.ROUTES,
     *extensions.ROUTES,
+    *why.ROUTES,
     *health.ROUTES,
     *monitoring.ROUTES,
 )

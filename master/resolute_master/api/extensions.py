@@ -1,13 +1,12 @@
-"""What goes beyond the contract: machines, decisions, why a job waits, the attempts at a trial."""
+"""What goes beyond the contract: machines, decisions, the attempts at a trial."""
 
 from __future__ import annotations
 
 from aiohttp import web
 
-from resolute.errors import InvalidInput, NotFound
+from resolute.errors import InvalidInput
 from resolute.wire.rest.extensions import (
     Decision,
-    ExplainJobResponse,
     GetDecisionsQuery,
     GetDecisionsResponse,
     GetInstancesResponse,
@@ -25,10 +24,8 @@ from resolute_master.domain import change
 from resolute_master.domain import instance as domain
 from resolute_master.domain.agent import MachineNotice
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle.ledger import Run, runs
-from resolute_master.scheduler.explain import explain
 from resolute_provisioner.model import Intent, Observed
 
 MAX_DECISIONS = 10_000
@@ -97,19 +94,6 @@ def _decision(value: change.Decision) -> Decision:
     return Decision(at=value.at, pool=value.pool, kind=value.kind, subject=value.subject, reason=value.reason)
 
 
-async def _job(call: Call) -> Job:
-    id_ = call.text("jobId")
-    found = call.api.engine.state.get(Job, id_)
-    if found is None:
-        raise NotFound("job", id_)
-    return found
-
-
-async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
-    found = explain(call.api.engine.snapshot(job.pool), job.id)
-    return ExplainJobResponse(job_id=job.id, state=str(found.state), reason=found.reason, details=tuple(found.details))
-
-
 # -------------------------------------------------------------------------------------------------------- attempts
 
 
@@ -158,6 +142,5 @@ def _request_notice(value: Allocation) -> PreemptionNotice | None:
 ROUTES = (
     Route("GET", "/api/v1/instances", Action.VIEW, nothing, list_instances),
     Route("GET", "/api/v1/decisions", Action.VIEW, nothing, list_decisions),
-    Route("GET", "/api/v1/jobs/{jobId}/explain", Action.VIEW, _job, explain_job),
     Route("GET", "/api/v1/trials/{trialId}/allocations", Action.VIEW, trial_at("trialId"), trial_allocations),
 )

@@ -167,25 +167,41 @@ class Reasons:
 
     def _misfit(self, allocation: Allocation) -> str | None:
         """Said when even an empty pool could not hold it."""
-        slots, supply, scaling = allocation.slots_needed, self._snapshot.supply, self._snapshot.policy.scaling
+        slots, scaling = allocation.slots_needed, self._snapshot.policy.scaling
         agents = dict(self._snapshot.sizes.items())
-        for machine in supply.machines:
+        for machine in self._snapshot.supply.machines:
             agents[machine.slots] = agents.get(machine.slots, 0) + 1
         for offer in scaling.offers if scaling is not None else ():
             agents[offer.slots] = max(agents.get(offer.slots, 0), scaling.max_instances if scaling else 0)
-        agents = {size: count for size, count in agents.items() if size > 0}
-        largest = max(agents, default=0)
-        if slots <= largest:
+        if self._holds(allocation, agents):
             return None
+        shut = [agent for agent in self._snapshot.agents.values() if shut_because(agent) is not None]
+        for agent in shut:
+            agents[len(agent.slots)] = agents.get(len(agent.slots), 0) + 1
+        if self._holds(allocation, agents):
+            return (
+                f"It waits for {needed(allocation)}: the agents that take work could not hold it if they were empty, and "
+                f"{names([agent.id for agent in shut])} {'take' if len(shut) > 1 else 'takes'} none."
+            )
+        sizes = {size: count for size, count in sorted(agents.items(), reverse=True) if size > 0}
         if allocation.single_node:
+            largest = max(sizes, default=0)
             return f"It can never start here: it needs {slots} slots on one machine, and the largest has {largest}."
-        if divide(slots, agents, mixed=self._snapshot.policy.heterogeneous_fits) is not None:
-            return None
-        sizes = ", ".join(f"{count} of {size}" for size, count in sorted(agents.items(), reverse=True)) or "none"
-        return (
-            f"It can never start here: it needs {slots} slots on whole machines of one size, and the pool's machines by "
-            f"slots are: {sizes}."
+        kind = (
+            "exactly on whole machines" if self._snapshot.policy.heterogeneous_fits else "on whole machines of one size"
         )
+        listed = ", ".join(f"{count} of {size}" for size, count in sizes.items()) or "none"
+        return (
+            f"It can never start here: it needs {slots} slots {kind}, and the pool's machines by slots are: {listed}."
+        )
+
+    def _holds(self, allocation: Allocation, agents: dict[int, int]) -> bool:
+        """Whether so many empty agents of each size would hold it."""
+        sizes = {size: count for size, count in agents.items() if size > 0}
+        if allocation.slots_needed <= max(sizes, default=0):
+            return True
+        mixed = self._snapshot.policy.heterogeneous_fits
+        return not allocation.single_node and divide(allocation.slots_needed, sizes, mixed=mixed) is not None
 
     # -- the facts ---------------------------------------------------------------------------------------------
 

@@ -187,14 +187,20 @@ class _Reader:
     # -- jobs --------------------------------------------------------------------------------------------------
 
     def _jobs(self, allocations: list[Allocation]) -> Iterator[Job]:
+        # A task that names no job has one of its own name, submitted with it.
+        own = {a.job_id: a.requested_at for a in allocations if self._names_no_job(a)}
         count = len(self.row.jobs)
         for number, (id_, row) in enumerate(self.row.jobs.items()):
             if row is not None:
-                yield self._job(id_, row, row.submitted_at or self._default_time(number, count))
-        for allocation in allocations:
-            task = self.row.tasks[allocation.id]
-            if task is not None and task.job is None and allocation.job_id not in self.row.jobs:
-                yield self._job(allocation.job_id, JobRow(), allocation.requested_at)
+                default_time = own.get(JobId(id_)) or self._default_time(number, count)
+                yield self._job(id_, row, row.submitted_at or default_time)
+        for job, requested_at in own.items():
+            if job not in self.row.jobs:
+                yield self._job(job, JobRow(), requested_at)
+
+    def _names_no_job(self, allocation: Allocation) -> bool:
+        task = self.row.tasks[allocation.id]
+        return task is not None and task.job is None
 
     def _job(self, id_: str, row: JobRow, submitted_at: datetime) -> Job:
         return Job(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AwareDatetime, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from resolute.config.base import (
     ConfigModel,
@@ -44,7 +44,27 @@ def _as_agent(value: Any) -> Any:
     return {"slots": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-Slots = Annotated[Count | tuple[Count, ...], Field(union_mode="left_to_right")]
+def _slots(value: Any) -> Any:
+    numbers = value if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in numbers):
+        raise broken_rule("must be how many slots, or a list of their numbers; write it like 4, or like [0, 1]")
+    return value
+
+
+def _moment(value: Any) -> Any:
+    """A time with a zone, as text; anything else is refused in words of our own."""
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        moment = None
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        raise broken_rule("must be a time with a zone; write it like 2026-01-01T12:00:00Z")
+    return moment
+
+
+Moment = Annotated[datetime, BeforeValidator(_moment)]
+
+Slots = Annotated[Count | tuple[Count, ...], BeforeValidator(_slots)]
 """How many, or which."""
 
 
@@ -89,7 +109,7 @@ class JobRow(ConfigModel):
     """Id of its user."""
     workspace: Integer = 1
     """Id of its workspace."""
-    submitted_at: AwareDatetime | None = None
+    submitted_at: Moment | None = None
     """When it was submitted; null is a second after the job before it in the file."""
     queue_position: Number | None = None
     """Its place among jobs of its priority, smaller is earlier; null is the time of its submission in seconds since 1970."""
@@ -114,11 +134,11 @@ class TaskRow(ConfigModel):
     """Agents that it must not go to."""
     reserved_agents: tuple[NonEmptyText, ...] = ()
     """Agents that were reserved for it by an earlier decision."""
-    requested_at: AwareDatetime | None = None
+    requested_at: Moment | None = None
     """When it began to wait; null is a second after the task before it in the file."""
     on: dict[str, Slots] | None = None
     """Where it runs: for each agent, the chief's first, how many slots or which; no slots is an auxiliary place. Null waits."""
-    started_at: AwareDatetime | None = None
+    started_at: Moment | None = None
     """When it began to run; null is when it was requested."""
     leaving: Flag = False
     """Whether it was asked to end, so that its slots will be free."""
@@ -142,7 +162,7 @@ class MachineRow(ConfigModel):
 
     slots: PositiveInteger
     """Slots that it will bring."""
-    expected_at: AwareDatetime | None = None
+    expected_at: Moment | None = None
     """When its agent is expected; null is not known."""
     tasks: tuple[NonEmptyText, ...] = ()
     """What it was launched for."""
@@ -170,7 +190,7 @@ class SnapshotRow(ConfigModel):
     """Version of the format."""
     pool: NonEmptyText = "default"
     """Name of the pool."""
-    now: AwareDatetime = SOME_DAY
+    now: Moment = SOME_DAY
     """The moment."""
     policy: Policy = Policy()
     """How the pool decides."""

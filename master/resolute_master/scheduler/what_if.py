@@ -66,6 +66,25 @@ class WhatIf:
     now: str = ""
     start: Start
 
+    @property
+    def words(self) -> str:
+        return _WORDS[self.change].format(value=self.value, now=self.now)
+
+
+_WORDS = {
+    Change.PRIORITY: "priority {value} instead of {now}",
+    Change.AHEAD_OF: "a place ahead of job {value}",
+    Change.WEIGHT: "weight {value} instead of {now}",
+    Change.POOL: "pool {value} instead of {now}",
+    Change.SLOTS: "{value} slot(s) instead of {now}",
+    Change.SINGLE_NODE: "leave to run on several machines (single_node: {value})",
+    Change.MAX_SLOTS: "max_slots {value} instead of {now}",
+    Change.AGENT: "agent {value} taking work again",
+    Change.AGENTS: "agents {value} taking work again",
+    Change.BLOCKED_AGENTS: "no agent blocked for it",
+    Change.MORE_AGENTS: "one more agent of {value} slot(s)",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfs:

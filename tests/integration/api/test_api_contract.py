@@ -24,6 +24,7 @@ EXTENSIONS = {
     ("GET", "/api/v1/decisions"),
     ("GET", "/api/v1/ledger"),
     ("GET", "/api/v1/jobs/{}/explain"),
+    ("GET", "/api/v1/resource-pools/{}/snapshot"),
     ("GET", "/api/v1/trials/{}/allocations"),
     ("POST", "/api/v1/allocations/{}/step_marks"),
     ("POST", "/api/v1/trials/{}/metrics/batch"),

@@ -45,7 +45,7 @@ TREE: Mapping[str, tuple[str, ...]] = {
         "wait",
     ),
     "instance": ("list", "ls"),
-    "job": ("explain", "list", "ls", "u", "update", "update-batch"),
+    "job": ("explain", "list", "ls", "schedule", "snapshot", "u", "update", "update-batch"),
     "master": ("config", "info", "logs"),
     "resource-pool": ("list", "ls"),
     "slot": ("disable", "enable", "list", "ls"),

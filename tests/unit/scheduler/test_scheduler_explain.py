@@ -89,7 +89,9 @@ def test_what_starts_now() -> None:
 def test_a_reservation_names_the_agents_and_the_queue() -> None:
     found = why([an_agent("a", 4)], on(waiting("r", "high", 2), {"a": (0, 1)}), waiting("w", "mine", 4))
     assert found.state is JobState.QUEUED
-    assert found.reason == "It waits for 4 slot(s): a is kept for it until enough of what runs there has ended."
+    assert found.reason == (
+        "It waits for 4 slot(s): a is kept for it until enough of what runs there has ended, and this pool preempts nobody."
+    )
     assert "1 job(s) of the pool come before it." in found.details
     assert "2 of 4 slots are free, at most 2 of them on one agent." in found.details
 
@@ -97,7 +99,10 @@ def test_a_reservation_names_the_agents_and_the_queue() -> None:
 def test_room_that_is_kept_for_another_is_named() -> None:
     work = [waiting("big", "high", 4), waiting("w", "mine", 2)]
     found = why([an_agent("a", 4)], on(waiting("r", "high", 2), {"a": (0, 1)}), *work)
-    assert found.reason == "It waits for 2 slot(s): what is free does not hold it, or is kept for others."
+    assert found.reason == (
+        "It waits for 2 slot(s): the free slots that would hold it are kept for others "
+        "(a is kept for big.1 until enough of what runs there has ended)."
+    )
     assert "a is kept for big.1 until enough of what runs there has ended." in found.details
 
 

@@ -5,7 +5,8 @@
     GET  /api/v1/ledger                                     GetLedgerResponse
     GET  /api/v1/instances                                  GetInstancesResponse
     GET  /api/v1/decisions?limit=                           GetDecisionsResponse
-    GET  /api/v1/jobs/{jobId}/explain                       ExplainJobResponse
+    GET  /api/v1/jobs/{jobId}/explain                       why.ExplainJobResponse
+    GET  /api/v1/resource-pools/{poolName}/snapshot         a snapshot file (docs/snapshots.md)
 
 Names are in the contract's style; money is in the currency of the pool's price list, durations are in seconds.
 """
@@ -192,16 +193,6 @@ class GetDecisionsQuery:
     """`limit` is how many of the last decisions to give; 0 is all that are remembered."""
 
     limit: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainJobResponse:
-    """Why a job is where it is: one sentence, then the details behind it."""
-
-    job_id: str
-    state: str
-    reason: str
-    details: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,84 @@
+"""`det job explain`: what a job waits for, who is ahead, what is in its way, and what would start it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from resolute.wire.rest.why import BlockingWork, ExplainJobResponse, JobBlockers, JobWhatIf
+from resolute_cli.invocation import Invocation
+from resolute_cli.render import Renderer, time_text
+
+NAMES_SHOWN = 8
+"""Longer lists are cut for people; JSON has them."""
+
+
+def explain(cli: Invocation, args: argparse.Namespace) -> None:
+    show_explanation(cli.render, cli.api().queue.explain(args.job_id))
+
+
+def show_explanation(render: Renderer, answer: ExplainJobResponse) -> None:
+    """As sentences for people, as the message for programs."""
+    if render.format == "json":
+        render.value(answer)
+        return
+    for line in explanation_lines(answer):
+        render.line(line)
+
+
+def explanation_lines(answer: ExplainJobResponse) -> Iterator[str]:
+    yield f"Job {answer.job_id} is {answer.state}: {answer.reason}"
+    yield from (f"  - {detail}" for detail in answer.details)
+    if answer.first_ahead:
+        yield f"Ahead of it: {_names(answer.first_ahead, answer.jobs_ahead)}"
+    if answer.blockers is not None:
+        yield "In its way; without all of this it would start now:"
+        yield from (f"  - {line}" for line in _blockers(answer.blockers))
+    if answer.what_if:
+        yield "Would start it:"
+        yield from (f"  - {found.text}: {_when(found)}" for found in answer.what_if)
+    for unknown in answer.gave_up:
+        yield f"Not found out: {unknown}."
+    if answer.cycle and answer.at is not None:
+        yield f"This is the pool after cycle {answer.cycle}, at {time_text(answer.at)}."
+
+
+def _blockers(blockers: JobBlockers) -> Iterator[str]:
+    if blockers.max_slots is not None:
+        yield f"its job's max_slots of {blockers.max_slots}"
+    for agent in blockers.agents:
+        yield f"agent {agent.agent_id}, which {agent.reason}"
+    if blockers.blocked_agents:
+        yield f"agents that are blocked for it: {_names(blockers.blocked_agents, len(blockers.blocked_agents))}"
+    for work in blockers.running[:NAMES_SHOWN]:
+        yield _work(work)
+    if blockers.running_count > NAMES_SHOWN:
+        yield f"{blockers.running_count - NAMES_SHOWN} more that run"
+    if blockers.ahead_together:
+        yield f"all {blockers.ahead_count} that wait before it ({_names(blockers.ahead, blockers.ahead_count)})"
+        return
+    for id_ in blockers.ahead[:NAMES_SHOWN]:
+        yield f"{id_}, which waits before it"
+    if blockers.ahead_count > NAMES_SHOWN:
+        yield f"{blockers.ahead_count - NAMES_SHOWN} more that wait before it"
+
+
+def _work(work: BlockingWork) -> str:
+    where = _names(work.agent_ids, len(work.agent_ids)) or "no agent"
+    slots = f"{work.slots} slot(s)" if work.slots else "an auxiliary place"
+    return (
+        f"{work.allocation_id} of job {work.job_id}, which {'is leaving' if work.leaving else 'has'} {slots} on {where}"
+    )
+
+
+def _when(found: JobWhatIf) -> str:
+    if not found.after_count:
+        return "now"
+    return (
+        f"when {_names(found.after, found.after_count)} {'has' if found.after_count == 1 else 'have'} saved and ended"
+    )
+
+
+def _names(names: tuple[str, ...], count: int) -> str:
+    shown = ", ".join(names[:NAMES_SHOWN])
+    return f"{shown} and {count - NAMES_SHOWN} more" if count > NAMES_SHOWN else shown

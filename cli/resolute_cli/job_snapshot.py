@@ -1,0 +1,131 @@
+"""`det job snapshot` writes what the scheduler sees of a pool; `det job schedule` decides on such a file, without a master."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from resolute.errors import FailedPrecondition, InvalidInput, NotFound
+from resolute_cli.invocation import Invocation
+from resolute_cli.job_explain import show_explanation
+
+if TYPE_CHECKING:
+    from resolute_master.scheduler.offline import Decided
+
+# -- writing -------------------------------------------------------------------------------------------------------------
+
+
+def snapshot(cli: Invocation, args: argparse.Namespace) -> None:
+    queue = cli.api().queue
+    pool = args.resource_pool or _default_pool(cli)
+    text = json.dumps(queue.snapshot(pool), indent=2, ensure_ascii=False) + "\n"
+    if args.output is None:
+        cli.render.raw(text)
+        return
+    try:
+        args.output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"--output: {args.output} cannot be written ({error.strerror}); name another file") from None
+    cli.render.done(f"Wrote what the scheduler sees of pool {pool} to {args.output}", pool=pool, file=str(args.output))
+
+
+def _default_pool(cli: Invocation) -> str:
+    for pool in cli.api().queue.pools():
+        if pool.default_compute_pool:
+            return pool.name
+    raise NotFound("resource pool", "default")
+
+
+def snapshot_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-p", "--resource-pool", help="the pool (default: the one for work with slots)")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="file to write (default: the standard output)"
+    )
+
+
+# -- deciding ------------------------------------------------------------------------------------------------------------
+
+
+def schedule(cli: Invocation, args: argparse.Namespace) -> None:
+    offline, data = _scheduler(), _read(args.snapshot)
+    if args.explain is not None:
+        show_explanation(cli.render, offline.explained(data, args.set, args.explain))
+        return
+    decided: Decided = offline.decide(data, args.set)
+    if cli.render.format == "json":
+        cli.render.value(asdict(decided))
+    else:
+        _show(cli, decided)
+
+
+def schedule_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--snapshot", type=Path, required=True, metavar="FILE", help="a file of `det job snapshot`, or one like it"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change the snapshot before, for instance jobs.j1.priority=10; may be given again",
+    )
+    parser.add_argument("--explain", metavar="JOB_ID", help="say why this job waits, rather than what is decided")
+
+
+def _scheduler() -> ModuleType:
+    """The production scheduler: a part of the master that needs none of what a master needs."""
+    try:
+        from resolute_master.scheduler import offline
+    except ImportError as error:
+        raise FailedPrecondition(
+            f"the scheduler cannot be loaded here ({error}); install the distribution with its command line: "
+            "pip install 'resolute[cli]'"
+        ) from None
+    return offline
+
+
+def _read(path: Path) -> object:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput(f"--snapshot: {path} cannot be read ({error.strerror}); name a file") from None
+    except ValueError as error:
+        raise InvalidInput(f"--snapshot: {path} is not JSON ({error}); mend it there") from None
+
+
+def _show(cli: Invocation, decided: Decided) -> None:
+    line = cli.render.line
+    line(f"Pool {decided.pool} at {decided.now}:")
+    for row in decided.place:
+        line(f"  start {row['task']} on {_slots(row['on'])}: {row['reason']}")
+    for row in decided.preempt:
+        line(f"  ask {row['task']} to save and end: {row['reason']}")
+    for row in decided.hold:
+        agents = ", ".join(f"{agent} ({slots} slot(s))" for agent, slots in row["agents"].items())
+        line(f"  keep {agents} for {row['task']} until {row['until']}")
+    if decided.machines:
+        line(f"  wait for machines with {', '.join(decided.machines[:8])}{_more(len(decided.machines) - 8)}")
+    if not (decided.place or decided.preempt or decided.hold or decided.machines):
+        line("  nothing is to be done")
+    if decided.waiting:
+        line("Waiting:")
+        for row in decided.waiting:
+            line(f"  {row['task']} of job {row['job']}: {row['reason']}")
+        if decided.waiting_count > len(decided.waiting):
+            line(f"  and {decided.waiting_count - len(decided.waiting)} more")
+    if decided.revisit_at is not None:
+        line(f"To be decided again at {decided.revisit_at}.")
+
+
+def _slots(on: Mapping[str, Any]) -> str:
+    places = (f"{agent} (slots {', '.join(map(str, slots))})" if slots else agent for agent, slots in on.items())
+    return ", ".join(places)
+
+
+def _more(count: int) -> str:
+    return f" and {count} more" if count > 0 else ""

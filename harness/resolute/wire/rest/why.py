@@ -1,0 +1,90 @@
+"""Why a job is where it is, and what would start it. An extension of the contract.
+
+GET /api/v1/jobs/{jobId}/explain     ExplainJobResponse
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockingWork:
+    """Something that runs, or is leaving, where the job could start."""
+
+    allocation_id: str
+    job_id: str
+    slots: int = 0
+    agent_ids: tuple[str, ...] = ()
+    leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockingAgent:
+    """An agent that takes no work, and why."""
+
+    agent_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobBlockers:
+    """Without all of these the job would start at once.
+
+    Long lists are cut; the counts are not. `ahead` waits before it: with `ahead_together` only all of it is in the way, not each.
+    `max_slots` is the job's own cap, where that is in the way. `smallest`: it was tried that none of them can be left out.
+    """
+
+    running: tuple[BlockingWork, ...] = ()
+    running_count: int = 0
+    ahead: tuple[str, ...] = ()
+    ahead_count: int = 0
+    ahead_together: bool = False
+    max_slots: int | None = None
+    agents: tuple[BlockingAgent, ...] = ()
+    blocked_agents: tuple[str, ...] = ()
+    smallest: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobWhatIf:
+    """One change with which the job would start: at once, or when `after` has saved and ended.
+
+    `change` is one of priority, ahead_of, weight, pool, slots, single_node, max_slots, agent, agents, blocked_agents,
+    more_agents or a later addition; `value` is what it would be, `now` what it is. `text` says it in words.
+    """
+
+    change: str
+    value: str = ""
+    now: str = ""
+    text: str = ""
+    agent_ids: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    after_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainJobResponse:
+    """Why a job is where it is: one sentence, then the details behind it.
+
+    It explains what was decided of the state after the engine's cycle `cycle`, and was computed for the time `at`. The rest is
+    empty unless something of the job waits: it is about the allocation `allocation_id`, the job's first. `first_ahead` are the
+    first of the `jobs_ahead` jobs that come before it. `blockers` None: nothing that could go is in its way, or it was not found.
+    `what_if` are the changes that would start it. `gave_up` says what was not found out within `passes` passes of the scheduler.
+    """
+
+    job_id: str
+    state: str
+    reason: str
+    details: tuple[str, ...] = ()
+    pool: str = ""
+    cycle: int = 0
+    at: datetime | None = None
+    allocation_id: str = ""
+    jobs_ahead: int = 0
+    first_ahead: tuple[str, ...] = ()
+    blockers: JobBlockers | None = None
+    what_if: tuple[JobWhatIf, ...] = ()
+    passes: int = 0
+    gave_up: tuple[str, ...] = ()

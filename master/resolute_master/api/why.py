@@ -1,0 +1,65 @@
+"""Why a job waits, what would start it, and the snapshot that such questions are about."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from aiohttp import web
+
+from resolute.errors import NotFound
+from resolute.wire.rest.why import ExplainJobResponse
+from resolute_master.api.authorise import Action
+from resolute_master.api.call import Call, Route
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.job import Job
+from resolute_master.scheduler.explain import explain
+from resolute_master.scheduler.explain_message import explain_message
+from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_master.scheduler.snapshot_file import write_snapshot
+
+
+async def _job(call: Call) -> Job:
+    id_ = call.text("jobId")
+    found = call.api.engine.state.get(Job, id_)
+    if found is None:
+        raise NotFound("job", id_)
+    return found
+
+
+async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
+    engine = call.api.engine
+    snapshot, cycle = engine.snapshot(job.pool), engine.memory.sequence
+    # Only an experiment can be moved to another pool.
+    movable = job.experiment_id is not None
+    others = {name: engine.snapshot(name) for name in engine.pools if movable and name != job.pool}
+    return await asyncio.to_thread(_explained, snapshot, job, others, cycle)
+
+
+def _explained(
+    snapshot: PoolSnapshot, job: Job, others: dict[PoolName, PoolSnapshot], cycle: int
+) -> ExplainJobResponse:
+    return explain_message(snapshot, job.id, explain(snapshot, job.id, others), cycle=cycle)
+
+
+# -------------------------------------------------------------------------------------------------------- the snapshot
+
+
+async def _pool(call: Call) -> PoolName:
+    name = PoolName(call.text("poolName"))
+    if name not in call.api.engine.pools:
+        raise NotFound("resource pool", name)
+    return name
+
+
+async def pool_snapshot(call: Call, pool: PoolName) -> web.Response:
+    """The file itself: what is saved from here can be read by `det job schedule`."""
+    snapshot = call.api.engine.snapshot(pool)
+    body = await asyncio.to_thread(lambda: msgspec.json.encode(write_snapshot(snapshot)))
+    return web.Response(body=body, content_type="application/json")
+
+
+ROUTES = (
+    Route("GET", "/api/v1/jobs/{jobId}/explain", Action.VIEW, _job, explain_job),
+    Route("GET", "/api/v1/resource-pools/{poolName}/snapshot", Action.VIEW, _pool, pool_snapshot),
+)

@@ -1,0 +1,76 @@
+"""An explanation as the message of the wire, for those who ask over the API and those who ask a file."""
+
+from __future__ import annotations
+
+from resolute.wire.rest.why import BlockingAgent, BlockingWork, ExplainJobResponse, JobBlockers, JobWhatIf
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import JobId
+from resolute_master.scheduler.blockers import Blockers
+from resolute_master.scheduler.explain import Explanation
+from resolute_master.scheduler.reasons import shut_because
+from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_master.scheduler.what_if import WhatIf
+
+SHOWN = 100
+"""Longer lists are cut; their lengths are told."""
+
+
+def explain_message(snapshot: PoolSnapshot, job: JobId, found: Explanation, *, cycle: int) -> ExplainJobResponse:
+    """`cycle` is the engine's cycle that left the snapshot; 0 for one that comes from no engine."""
+    waiting = None if found.waiting is None else snapshot.allocations[found.waiting]
+    return ExplainJobResponse(
+        job_id=job,
+        state=str(found.state),
+        reason=found.reason,
+        details=found.details,
+        pool=snapshot.policy.name,
+        cycle=cycle,
+        at=snapshot.now,
+        allocation_id=found.waiting or "",
+        jobs_ahead=found.jobs_ahead,
+        first_ahead=found.first_ahead,
+        blockers=_blockers(snapshot, waiting, found.blockers) if waiting and found.blockers else None,
+        what_if=tuple(map(_what_if, found.what_if.found)) if found.what_if is not None else (),
+        passes=found.passes,
+        gave_up=found.gave_up,
+    )
+
+
+def _blockers(snapshot: PoolSnapshot, waiting: Allocation, found: Blockers) -> JobBlockers:
+    job = snapshot.jobs.get(waiting.job_id)
+    return JobBlockers(
+        running=tuple(_work(snapshot.allocations[id_]) for id_ in found.running[:SHOWN]),
+        running_count=len(found.running),
+        ahead=found.ahead[:SHOWN],
+        ahead_count=len(found.ahead),
+        ahead_together=found.ahead_together,
+        max_slots=job.max_slots if found.cap and job is not None else None,
+        agents=tuple(
+            BlockingAgent(agent_id=id_, reason=shut_because(snapshot.agents[id_]) or "has slots that take no work")
+            for id_ in found.agents
+        ),
+        blocked_agents=waiting.blocked_agents if found.blocked else (),
+        smallest=found.smallest,
+    )
+
+
+def _work(allocation: Allocation) -> BlockingWork:
+    return BlockingWork(
+        allocation_id=allocation.id,
+        job_id=allocation.job_id,
+        slots=len(allocation.held_slots),
+        agent_ids=tuple(dict.fromkeys(c.agent for c in allocation.containers if not c.ended)),
+        leaving=allocation.leaving,
+    )
+
+
+def _what_if(found: WhatIf) -> JobWhatIf:
+    return JobWhatIf(
+        change=found.change.value,
+        value=found.value,
+        now=found.now,
+        text=found.words,
+        agent_ids=found.start.agents[:SHOWN],
+        after=found.start.after[:SHOWN],
+        after_count=len(found.start.after),
+    )

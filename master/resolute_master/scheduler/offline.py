@@ -1,0 +1,103 @@
+"""The scheduler on a snapshot file, without a master: what it would decide, and why the rest waits.
+
+The one door for `det job schedule`: it needs the scheduler and the configuration library, and nothing that serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from resolute.errors import NotFound
+from resolute.wire.rest.why import ExplainJobResponse
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import AllocationId, JobId
+from resolute_master.scheduler.explain import explain
+from resolute_master.scheduler.explain_message import explain_message
+from resolute_master.scheduler.outcome import Outcome
+from resolute_master.scheduler.plan import Plan
+from resolute_master.scheduler.reasons import Reasons
+from resolute_master.scheduler.rehearsal import PASSES, Rehearsal
+from resolute_master.scheduler.schedule import run
+from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_master.scheduler.snapshot_edit import edited
+from resolute_master.scheduler.snapshot_file import read_snapshot
+
+REASONS_TOLD = 200
+"""Of those that go on waiting, the first so many are told why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """A plan as JSON values, one row for each thing that is decided, in the order of the decision.
+
+    `place`: task, job, on (slots by agent), reason. `preempt`: task, job, for, reason. `hold`: task, agents (slots by agent),
+    until. `machines`: what waits for machines of an elastic pool. `waiting`: task, job, reason, of the first of those that go on
+    waiting; `waiting_count` of all.
+    """
+
+    pool: str
+    now: str
+    place: tuple[dict[str, Any], ...]
+    preempt: tuple[dict[str, Any], ...]
+    hold: tuple[dict[str, Any], ...]
+    machines: tuple[str, ...]
+    waiting: tuple[dict[str, Any], ...]
+    waiting_count: int
+    revisit_at: str | None
+
+
+def decide(data: object, changes: Sequence[str] = ()) -> Decided:
+    """`data` is what a JSON parser made of the file. Raises `InvalidInput` for a file or a change that is wrong."""
+    snapshot = read_snapshot(edited(data, changes))
+    outcome = run(snapshot)
+    plan = outcome.plan
+    placed = {placement.allocation for placement in plan.place}
+    rest = [allocation for allocation in snapshot.pending() if allocation.id not in placed]
+    return Decided(
+        pool=snapshot.policy.name,
+        now=snapshot.now.isoformat(),
+        place=tuple(_placements(snapshot, plan)),
+        preempt=tuple(_preemptions(snapshot, plan)),
+        hold=tuple(
+            {"task": hold.allocation, "agents": dict(hold.agents), "until": hold.kind.until} for hold in plan.holds
+        ),
+        machines=tuple(gang.token for gang in plan.demand.gangs),
+        waiting=tuple(_waiting(snapshot, outcome, rest)),
+        waiting_count=len(rest),
+        revisit_at=None if plan.revisit_at is None else plan.revisit_at.isoformat(),
+    )
+
+
+def explained(data: object, changes: Sequence[str], job: str) -> ExplainJobResponse:
+    """Why a job of the file waits. Raises `InvalidInput` as `decide`, `NotFound` for a job that has nothing there."""
+    snapshot = read_snapshot(edited(data, changes))
+    if JobId(job) not in snapshot.job_allocations:
+        raise NotFound("job", job)
+    return explain_message(snapshot, JobId(job), explain(snapshot, JobId(job)), cycle=0)
+
+
+def _job_of(snapshot: PoolSnapshot, id_: AllocationId) -> JobId:
+    return snapshot.allocations[id_].job_id
+
+
+def _placements(snapshot: PoolSnapshot, plan: Plan) -> Iterator[dict[str, Any]]:
+    for placement in plan.place:
+        on = {agent: [slot.index for slot in placement.slots if slot.agent == agent] for agent in placement.agents}
+        job = _job_of(snapshot, placement.allocation)
+        yield {"task": placement.allocation, "job": job, "on": on, "reason": placement.reason}
+
+
+def _preemptions(snapshot: PoolSnapshot, plan: Plan) -> Iterator[dict[str, Any]]:
+    for preemption in plan.preempt:
+        job = _job_of(snapshot, preemption.allocation)
+        winner = preemption.for_allocation
+        yield {"task": preemption.allocation, "job": job, "for": winner, "reason": preemption.reason}
+
+
+def _waiting(snapshot: PoolSnapshot, outcome: Outcome, rest: Sequence[Allocation]) -> Iterator[dict[str, Any]]:
+    reasons = Reasons(snapshot, outcome, Rehearsal(PASSES))
+    for allocation in islice(rest, REASONS_TOLD):
+        yield {"task": allocation.id, "job": allocation.job_id, "reason": reasons.reason(allocation)}

@@ -1,0 +1,97 @@
+"""Changes to a snapshot file by name: `jobs.j1.priority=10`, `agents.a1.enabled=false`, `tasks.t9={"slots": 4}`.
+
+Only names are checked here; whether the file is a good one after the changes, its reader says.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from resolute.config.errors import suggestion
+from resolute.errors import InvalidInput
+
+_NAMES = {("agents",): "agent", ("jobs",): "job", ("tasks",): "task"} | {
+    ("supply", part): part.rstrip("s") for part in ("offers", "machines")
+}
+"""Where keys are names that the file chooses, and what is named."""
+
+
+def edited(data: object, changes: Sequence[str]) -> object:
+    """A copy of the file with the changes made, one after the other. Raises `InvalidInput` naming key, value and what to do."""
+    if not changes:
+        return data
+    if not isinstance(data, Mapping):
+        raise InvalidInput(
+            "the snapshot is not a JSON object; give a file that `det job snapshot` has written, or one like it"
+        )
+    changed: dict[str, Any] = copy.deepcopy(dict(data))
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not (key and equals):
+            raise InvalidInput(f"'{change}': write it as <key>=<value>, for instance policy.preemption=true")
+        _Setting(changed, change, key).to(_value(text))
+    return changed
+
+
+def _value(text: str) -> Any:
+    """JSON, or a text that needs no quotes."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+class _Setting:
+    def __init__(self, data: dict[str, Any], change: str, key: str) -> None:
+        self._data = data
+        self._change = change
+        self._words = key.split(".")
+
+    def to(self, value: Any) -> None:
+        level, path, words = self._data, (), self._words
+        while True:
+            key, rest = _longest_key(level, words)
+            if not rest:
+                level[key] = value
+                return
+            level, path, words = self._below(level, path, key), (*path, key), rest
+
+    def _below(self, level: dict[str, Any], path: tuple[str, ...], key: str) -> dict[str, Any]:
+        """The mapping under the key; made, where the format knows what it would be."""
+        below = level.get(key)
+        if path == ("agents",) and isinstance(below, int) and not isinstance(below, bool):
+            below = {"slots": below}  # the short form of an agent
+        if below is None:
+            if path in _NAMES and not (path == ("jobs",) and key in self._jobs_of_tasks()):
+                known = sorted(level) + [name for name in self._jobs_of_tasks() if path == ("jobs",)]
+                hint = f"{suggestion(key, known)}, or " if known else ""
+                whole = ".".join((*path, key))
+                raise InvalidInput(
+                    f"'{self._change}': there is no {_NAMES[path]} '{key}' in the snapshot; {hint}make one with "
+                    f"'{whole}={{...}}'"
+                )
+            below = {}
+        if not isinstance(below, dict):
+            raise InvalidInput(
+                f"'{self._change}': {'.'.join((*path, key))} has no parts (value {json.dumps(below)}); set it as a whole"
+            )
+        level[key] = below
+        return below
+
+    def _jobs_of_tasks(self) -> list[str]:
+        """A task that names no job has one of its own name."""
+        tasks = self._data.get("tasks")
+        rows = tasks.items() if isinstance(tasks, Mapping) else ()
+        return [name for name, row in rows if isinstance(row, Mapping) and row.get("job") is None]
+
+
+def _longest_key(level: Mapping[str, Any], words: Sequence[str]) -> tuple[str, list[str]]:
+    """The key that is meant, and what is left: a name may have dots in it. What is not there is taken to have none."""
+    for length in range(len(words), 1, -1):
+        key = ".".join(words[:length])
+        if key in level:
+            return key, list(words[length:])
+    return words[0], list(words[1:])
