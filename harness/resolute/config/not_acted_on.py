@@ -47,8 +47,6 @@ def _optimization_rows() -> Iterable[NotActedOn]:
         )
 
 
-_UNCATEGORIZED = ("", "Uncategorized")
-
 EXPERIMENT_KEYS: tuple[NotActedOn, ...] = (
     *_searcher_row(),
     NotActedOn(
@@ -56,8 +54,6 @@ EXPERIMENT_KEYS: tuple[NotActedOn, ...] = (
         accepted=ACTED_ON_STORAGES,
         reason=f"use shared_fs or directory ({', '.join(STORAGE_TYPES[2:])} are not available yet)",
     ),
-    NotActedOn(path="workspace", accepted=_UNCATEGORIZED, reason="other workspaces are not available yet; remove it"),
-    NotActedOn(path="project", accepted=_UNCATEGORIZED, reason="other projects are not available yet; remove it"),
     NotActedOn(path="environment.proxy_ports", accepted=([],), reason="the proxy is not available yet; remove the key"),
     NotActedOn(path="integrations", accepted=(None,), reason="webhooks are not available yet; remove the key"),
     NotActedOn(path="tensorboard_storage", accepted=(None,), reason="TensorBoard is not available yet; remove the key"),

@@ -17,6 +17,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, TaskId
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
+from resolute_master.domain.workspace import Workspace
 
 
 class Action(StrEnum):
@@ -31,6 +32,9 @@ class Action(StrEnum):
     CONTROL_AGENTS = "enable and disable agents"
     CONTROL_QUEUE = "change the job queue"
     CONTROL_TEMPLATES = "change templates"
+    CREATE_WORKSPACE = "create workspaces and projects"
+    EDIT_WORKSPACE = "change this workspace"
+    BIND_POOLS = "bind resource pools to workspaces"
     CLEAN_UP = "remove old logs"
     REPORT = "report for this task"
     VIEW_MASTER_CONFIG = "see the master's configuration"
@@ -41,9 +45,16 @@ class Action(StrEnum):
 
 
 ADMIN_ONLY = frozenset(
-    {Action.CLEAN_UP, Action.VIEW_MASTER_CONFIG, Action.CHANGE_MASTER_CONFIG, Action.CREATE_USER, Action.GRANT}
+    {
+        Action.BIND_POOLS,
+        Action.CLEAN_UP,
+        Action.VIEW_MASTER_CONFIG,
+        Action.CHANGE_MASTER_CONFIG,
+        Action.CREATE_USER,
+        Action.GRANT,
+    }
 )
-OWNER_OR_ADMIN = frozenset({Action.DELETE_EXPERIMENT, Action.MOVE_EXPERIMENT, Action.EDIT_USER})
+OWNER_OR_ADMIN = frozenset({Action.DELETE_EXPERIMENT, Action.MOVE_EXPERIMENT, Action.EDIT_USER, Action.EDIT_WORKSPACE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +93,7 @@ def can(caller: Caller | None, action: Action, target: Any = None) -> bool:
 
 def _is_owner(user: User, target: Any) -> bool:
     match target:
-        case Experiment():
+        case Experiment() | Workspace():
             return target.owner == user.id
         case User():
             return target.id == user.id

@@ -36,9 +36,10 @@ from resolute_master.domain.ids import ExperimentId, JobId, PoolName
 from resolute_master.domain.metrics import LogRecord
 from resolute_master.domain.template import Template
 from resolute_master.domain.trial import Trial
+from resolute_master.domain.workspace import UNCATEGORIZED_ID, Project, Workspace
+from resolute_master.lifecycle import workspaces
 from resolute_master.lifecycle.capacity import shortage
 
-UNCATEGORIZED_ID = 1
 SEED_BITS = 31
 
 THREAD_ABOVE_CHARACTERS = 16 * 1024
@@ -54,6 +55,8 @@ class Checked:
     notes: tuple[str, ...]
     """What the task's log should mention."""
     parent: Experiment | None
+    workspace: Workspace
+    project: Project
 
 
 async def create_experiment(call: Call, _: None) -> CreateExperimentResponse:
@@ -78,24 +81,38 @@ async def create_from(
 
 
 async def _check(call: Call, request: CreateExperimentRequest) -> Checked:
-    _refuse_unavailable(request)
     parent = await _parent(call, request)
     check_files(request.model_definition)
     check_config_text(request.config)
     raw = await _read(request.config)
     if request.template:
         raw = merge(raw, _template(call, request.template))
+    state = call.api.engine.state
+    project = _project(call, request, raw)
+    workspace = workspaces.need_workspace(state, project.workspace_id)
+    raw = _with_default_pool(raw, workspace)
     defaults = experiment_defaults(call.api.config, raw, ids=call.api.ids, clock=call.api.clock)
     parsed = parse_experiment(raw, defaults=defaults, managed=not request.unmanaged)
     check_texts(name=parsed.name, description=parsed.description, labels=parsed.labels)
     pool = PoolName(
         call.api.config.pool_for(parsed.resources.resource_pool, parsed.resources.slots_per_trial).pool_name
     )
+    if not request.unmanaged:
+        workspaces.check_pool(state, pool, workspace, call.api.engine.pools)
     warnings = () if request.unmanaged else _check_capacity(call, parsed, pool)
     config = parsed.to_json()
     check_search(config["searcher"])
     config["resources"] = {**config["resources"], "resource_pool": pool}
-    return Checked(config=config, warnings=warnings, notes=tuple(runtime_warnings(parsed)), parent=parent)
+    if not project.immutable:
+        config |= {"workspace": workspace.name, "project": project.name}
+    return Checked(
+        config=config,
+        warnings=warnings,
+        notes=tuple(runtime_warnings(parsed)),
+        parent=parent,
+        workspace=workspace,
+        project=project,
+    )
 
 
 async def _read(text: str) -> dict[str, Any]:
@@ -112,9 +129,29 @@ def _template(call: Call, name: str) -> Mapping[str, Any]:
     return found.config
 
 
-def _refuse_unavailable(request: CreateExperimentRequest) -> None:
+def _project(call: Call, request: CreateExperimentRequest, raw: Mapping[str, Any]) -> Project:
+    """The one that the request names by its id, or the configuration by names."""
+    state = call.api.engine.state
     if request.project_id not in (None, 0, UNCATEGORIZED_ID):
-        raise InvalidInput(f"projectId: there is no project {request.project_id}; leave it out")
+        found = next((one for one in workspaces.projects(state) if one.id == request.project_id), None)
+        if found is None:
+            raise InvalidInput(f"projectId: there is no project {request.project_id}; leave it out, or create one")
+        return found
+    workspace, project = raw.get("workspace"), raw.get("project")
+    if isinstance(workspace, str) and isinstance(project, str) and workspace and project:
+        return workspaces.project_named(state, workspace, project)
+    return workspaces.need_project(state, UNCATEGORIZED_ID)
+
+
+def _with_default_pool(raw: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
+    """Work that names no pool goes to its workspace's, where that has one."""
+    resources = raw.get("resources")
+    asked = resources if isinstance(resources, Mapping) else {}
+    has_slots = asked.get("slots_per_trial") != 0
+    pool = workspace.default_compute_pool if has_slots else workspace.default_aux_pool
+    if asked.get("resource_pool") or pool is None or not isinstance(resources, Mapping | None):
+        return raw
+    return {**raw, "resources": {**asked, "resource_pool": pool}}
 
 
 async def _parent(call: Call, request: CreateExperimentRequest) -> Experiment | None:
@@ -176,6 +213,8 @@ def _command(
         max_slots=resources["max_slots"],
         seed=int(seed) if seed is not None else call.api.ids.bits(SEED_BITS),
         activate=request.activate,
+        workspace_id=checked.workspace.id,
+        project_id=checked.project.id,
         parent=checked.parent.id if checked.parent else None,
         unmanaged=request.unmanaged,
         external_id=external_id,
@@ -214,8 +253,8 @@ def _preview(call: Call, request: CreateExperimentRequest, checked: Checked) -> 
         id=ExperimentId(0),
         job_id=JobId(""),
         owner=user.id,
-        workspace_id=UNCATEGORIZED_ID,
-        project_id=UNCATEGORIZED_ID,
+        workspace_id=checked.workspace.id,
+        project_id=checked.project.id,
         name=str(checked.config["name"]),
         description=str(checked.config.get("description") or ""),
         labels=tuple(checked.config.get("labels") or ()),
@@ -227,5 +266,6 @@ def _preview(call: Call, request: CreateExperimentRequest, checked: Checked) -> 
         searcher={},
         parent_id=checked.parent.id if checked.parent else None,
     )
-    shown = render_experiment(draft, Surroundings(owner=user, project_owner=None, now=now))
+    around = Surroundings(owner=user, workspace=checked.workspace, project=checked.project, project_owner=None, now=now)
+    shown = render_experiment(draft, around)
     return CreateExperimentResponse(experiment=shown, config=shown.config, warnings=checked.warnings)

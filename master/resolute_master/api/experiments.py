@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from resolute.errors import FailedPrecondition, InvalidInput, NotFound
+from resolute.errors import InvalidInput, NotFound
 from resolute.wire.rest.checkpoints import GetCheckpointsQuery, GetExperimentCheckpointsResponse
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.enums import ExperimentSortBy, OrderBy, TrialSortBy
@@ -30,7 +30,7 @@ from resolute.wire.rest.trials import (
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, large_response, nothing
 from resolute_master.api.checkpoint_policy import set_policy
-from resolute_master.api.create_experiment import UNCATEGORIZED_ID, create_experiment
+from resolute_master.api.create_experiment import create_experiment
 from resolute_master.api.experiment_limits import check_texts
 from resolute_master.api.finders import experiment_at, find_experiment, user_named
 from resolute_master.api.limits import MAX_PAGE_ROWS, MAX_UPLOAD_BYTES
@@ -230,12 +230,8 @@ async def _set_labels(call: Call, experiment: Experiment, labels: set[str]) -> t
 
 
 async def move(call: Call, experiment: Experiment) -> Empty:
-    """There is one project, and everything is in it."""
     wanted = await call.body(MoveExperimentRequest)
-    if wanted.destination_project_id != UNCATEGORIZED_ID:
-        raise NotFound("project", wanted.destination_project_id)
-    if experiment.archived:
-        raise FailedPrecondition(f"experiment {experiment.id} is archived; unarchive it first")
+    await call.api.engine.submit(c.MoveExperiment(experiment=experiment.id, project_id=wanted.destination_project_id))
     return Empty()
 
 

@@ -22,6 +22,7 @@ from resolute_master.api.queue import queue_stats
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Container
 from resolute_master.domain.pool import Fitting, SchedulerKind
+from resolute_master.domain.workspace import PoolBinding
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_provisioner.model import Market
 
@@ -33,7 +34,10 @@ _SCHEDULERS = {SchedulerKind.PRIORITY: SchedulerType.PRIORITY, SchedulerKind.FAI
 async def list_pools(call: Call, _: None) -> GetResourcePoolsResponse:
     query = call.query(GetResourcePoolsQuery)
     engine, manager = call.api.engine, call.api.config.resource_manager
-    snapshots = [engine.snapshot(name) for name in sorted(engine.pools)]
+    names = sorted(engine.pools)
+    if query.unbound:
+        names = [name for name in names if engine.state.get(PoolBinding, name) is None]
+    snapshots = [engine.snapshot(name) for name in names]
     # In a thread: it looks at every agent, allocation and job.
     pools = await asyncio.to_thread(lambda: [show_pool(snapshot, manager) for snapshot in snapshots])
     rows, pages = page_of(pools, offset=query.offset, limit=query.limit)

@@ -18,6 +18,8 @@ from resolute_master.domain.ids import TrialId
 from resolute_master.domain.metrics import MetricReport
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
+from resolute_master.domain.workspace import Project, Workspace
+from resolute_master.lifecycle import workspaces
 from resolute_master.store.base import CheckpointQuery, ExperimentNumbers, TrialQuery
 
 VALIDATION = "validation"
@@ -30,18 +32,27 @@ def job_allocations(api: ApiContext, experiment: Experiment) -> tuple[Allocation
     return api.engine.state.find(Allocation, "allocations_of_job", experiment.job_id)
 
 
+def owner_of(api: ApiContext, place: Workspace | Project) -> User | None:
+    """What always exists is shown as the first user's."""
+    users = api.engine.state.all(User)
+    return api.engine.state.get(User, place.owner) or next(iter(users), None)
+
+
 async def show_experiments(
     api: ApiContext, experiments: Sequence[Experiment], trial_ids: tuple[int, ...] = ()
 ) -> tuple[WireExperiment, ...]:
     numbers = await api.store.experiment_numbers([e.id for e in experiments])
     users = {user.id: user for user in api.engine.state.all(User)}
-    project_owner = next(iter(users.values()), None)
+    projects = {project.id: project for project in workspaces.projects(api.engine.state)}
+    places = {place.id: place for place in workspaces.workspaces(api.engine.state)}
     found = [
         (
             experiment,
             render_experiments.Surroundings(
                 owner=users.get(experiment.owner),
-                project_owner=project_owner,
+                workspace=places[experiment.workspace_id],
+                project=projects[experiment.project_id],
+                project_owner=owner_of(api, projects[experiment.project_id]),
                 allocations=job_allocations(api, experiment),
                 numbers=numbers.get(experiment.id, ExperimentNumbers()),
                 trial_ids=trial_ids,

@@ -24,12 +24,12 @@ from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Finder, Route, nothing
 from resolute_master.api.context import ApiContext
 from resolute_master.api.paging import page_of
-from resolute_master.domain.commands import DeleteTemplate, PutTemplate, RenameTemplate
+from resolute_master.domain.administration import DeleteTemplate, PutTemplate, RenameTemplate
 from resolute_master.domain.template import Template
+from resolute_master.domain.workspace import UNCATEGORIZED_ID
+from resolute_master.lifecycle import workspaces
 
 MAX_NAME = 256
-WORKSPACE = 1
-"""The one workspace that there is."""
 
 
 def find_template(api: ApiContext, name: str) -> Template:
@@ -84,14 +84,22 @@ async def create_or_replace(call: Call, _: None) -> PutTemplateResponse:
 async def _put(call: Call, *, replace: bool | None) -> WireTemplate:
     """The name in the path counts."""
     body = await call.body(WireTemplate)
-    if body.workspace_id not in (0, WORKSPACE):
-        raise NotFound("workspace", body.workspace_id)
-    return await _store(call, call.text("templateName"), body.config, replace=replace)
+    place = workspaces.need_workspace(call.api.engine.state, body.workspace_id or UNCATEGORIZED_ID)
+    return await _store(call, call.text("templateName"), body.config, replace=replace, workspace=place.id)
 
 
-async def _store(call: Call, name: str, config: Mapping[str, Any], *, replace: bool | None) -> WireTemplate:
+async def _store(
+    call: Call,
+    name: str,
+    config: Mapping[str, Any],
+    *,
+    replace: bool | None,
+    workspace: int = UNCATEGORIZED_ID,
+) -> WireTemplate:
+    """One that is there stays in its workspace."""
     _check_name(name)
-    await call.api.engine.submit(PutTemplate(name=name, config=parse_template(config), replace=replace))
+    command = PutTemplate(name=name, config=parse_template(config), workspace_id=workspace, replace=replace)
+    await call.api.engine.submit(command)
     return _show(find_template(call.api, name))
 
 

@@ -1,9 +1,13 @@
-"""The one workspace and the one project that always exist; others are not available yet."""
+"""Workspaces and their projects: listed, created, changed."""
 
 from __future__ import annotations
 
-from resolute.errors import NotFound
-from resolute.wire.rest.enums import WorkspaceState
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from resolute.errors import InvalidInput
+from resolute.wire.rest.enums import OrderBy, ProjectSortBy, WorkspaceSortBy, WorkspaceState
+from resolute.wire.rest.pools import ListRPsBoundToWorkspaceQuery, ListRPsBoundToWorkspaceResponse
 from resolute.wire.rest.workspaces import (
     GetProjectResponse,
     GetWorkspaceProjectsQuery,
@@ -11,50 +15,83 @@ from resolute.wire.rest.workspaces import (
     GetWorkspaceResponse,
     GetWorkspacesQuery,
     GetWorkspacesResponse,
-    Project,
-    Workspace,
+    PatchWorkspace,
+    PatchWorkspaceResponse,
+    PostProjectRequest,
+    PostProjectResponse,
+    PostWorkspaceRequest,
+    PostWorkspaceResponse,
 )
+from resolute.wire.rest.workspaces import Project as WireProject
+from resolute.wire.rest.workspaces import Workspace as WireWorkspace
 from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, Route, nothing
+from resolute_master.api.call import Call, Finder, Route, nothing
 from resolute_master.api.paging import page_of
-from resolute_master.api.render.experiments import UNCATEGORIZED
-from resolute_master.domain.user import User
+from resolute_master.api.showing import owner_of
+from resolute_master.domain.administration import CreateProject, CreateWorkspace
+from resolute_master.domain.administration import PatchWorkspace as ChangeWorkspace
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.workspace import Project, Workspace
+from resolute_master.lifecycle import workspaces
 from resolute_master.store.base import ExperimentQuery
 
-ID = 1
+MAX_DESCRIPTION = 4096
 
 
-async def _workspace(call: Call) -> Workspace:
-    owner = next(iter(call.api.engine.state.all(User)), None)
-    experiments = await call.api.store.page_experiments(ExperimentQuery(limit=0))
-    return Workspace(
-        id=ID,
-        name=UNCATEGORIZED,
+def workspace_at(part: str) -> Finder:
+    async def find(call: Call) -> Workspace:
+        return workspaces.need_workspace(call.api.engine.state, call.number(part))
+
+    return find
+
+
+async def _project_at_id(call: Call) -> Project:
+    return workspaces.need_project(call.api.engine.state, call.number("id"))
+
+
+# ------------------------------------------------------------------------------------------------------------ showing
+
+
+async def _show(call: Call, workspace: Workspace) -> WireWorkspace:
+    owner = owner_of(call.api, workspace)
+    projects = workspaces.projects(call.api.engine.state, workspace.id)
+    return WireWorkspace(
+        id=workspace.id,
+        name=workspace.name,
         archived=False,
-        immutable=True,
+        immutable=workspace.immutable,
         pinned=False,
         error_message="",
-        num_experiments=experiments.total,
-        num_projects=1,
+        num_experiments=sum([await _count(call, project) for project in projects]),
+        num_projects=len(projects),
         state=WorkspaceState.UNSPECIFIED,
         user_id=owner.id if owner else 0,
         username=owner.username if owner else "",
+        default_compute_pool=workspace.default_compute_pool,
+        default_aux_pool=workspace.default_aux_pool,
     )
 
 
-async def _project(call: Call) -> Project:
-    owner = next(iter(call.api.engine.state.all(User)), None)
-    every = await call.api.store.page_experiments(ExperimentQuery(limit=None, sort_by="start_time"))
+async def _count(call: Call, project: Project) -> int:
+    return (await call.api.store.page_experiments(ExperimentQuery(limit=0, project_id=project.id))).total
+
+
+async def _show_project(call: Call, project: Project) -> WireProject:
+    state = call.api.engine.state
+    owner = owner_of(call.api, project)
+    every = await call.api.store.page_experiments(
+        ExperimentQuery(limit=None, sort_by="start_time", project_id=project.id)
+    )
     numbers = await call.api.store.experiment_numbers([e.id for e in every.rows])
-    return Project(
-        id=ID,
-        workspace_id=ID,
-        workspace_name=UNCATEGORIZED,
-        name=UNCATEGORIZED,
-        key="UNCAT",
-        description="",
+    return WireProject(
+        id=project.id,
+        workspace_id=project.workspace_id,
+        workspace_name=workspaces.need_workspace(state, project.workspace_id).name,
+        name=project.name,
+        key=project.key,
+        description=project.description,
         archived=False,
-        immutable=True,
+        immutable=project.immutable,
         error_message="",
         notes=(),
         num_experiments=every.total,
@@ -67,57 +104,157 @@ async def _project(call: Call) -> Project:
     )
 
 
-def _named(name: str | None) -> bool:
-    return (name or "").lower() in UNCATEGORIZED.lower()
+# ------------------------------------------------------------------------------------------------------------ listing
+
+
+def _fits(call: Call, one: Workspace | Project, query: GetWorkspacesQuery | GetWorkspaceProjectsQuery) -> bool:
+    owner = owner_of(call.api, one)
+    return (
+        (query.name or "").lower() in one.name.lower()
+        and not query.archived
+        and (not query.users or (owner is not None and owner.username in query.users))
+        and (not query.user_ids or (owner is not None and owner.id in query.user_ids))
+    )
 
 
 async def list_workspaces(call: Call, _: None) -> GetWorkspacesResponse:
     query = call.query(GetWorkspacesQuery)
-    only = await _workspace(call)
-    fits = (
-        _named(query.name)
-        and query.name_case_sensitive in (None, "", only.name)
-        and not query.archived
-        and not query.pinned
-        and (not query.users or only.username in query.users)
-        and (not query.user_ids or only.user_id in query.user_ids)
-    )
-    rows, pages = page_of((only,) if fits else (), offset=query.offset, limit=query.limit)
-    return GetWorkspacesResponse(workspaces=rows, pagination=pages)
+    found = [
+        one
+        for one in workspaces.workspaces(call.api.engine.state)
+        if _fits(call, one, query) and query.name_case_sensitive in (None, "", one.name) and not query.pinned
+    ]
+    if query.sort_by is WorkspaceSortBy.NAME:
+        found.sort(key=lambda one: (one.name, one.id))
+    rows, pages = page_of(_directed(found, query.order_by), offset=query.offset, limit=query.limit)
+    return GetWorkspacesResponse(workspaces=tuple([await _show(call, one) for one in rows]), pagination=pages)
 
 
-async def _only(call: Call) -> int:
-    """The id of the workspace or project that exists."""
-    if call.number("id") != ID:
-        kind = "project" if call.request.path.startswith("/api/v1/projects/") else "workspace"
-        raise NotFound(kind, call.number("id"))
-    return ID
+async def get_workspace(call: Call, workspace: Workspace) -> GetWorkspaceResponse:
+    return GetWorkspaceResponse(workspace=await _show(call, workspace))
 
 
-async def get_workspace(call: Call, _: int) -> GetWorkspaceResponse:
-    return GetWorkspaceResponse(workspace=await _workspace(call))
-
-
-async def list_projects(call: Call, _: int) -> GetWorkspaceProjectsResponse:
+async def list_projects(call: Call, workspace: Workspace) -> GetWorkspaceProjectsResponse:
     query = call.query(GetWorkspaceProjectsQuery)
-    only = await _project(call)
-    fits = (
-        _named(query.name)
-        and not query.archived
-        and (not query.users or only.username in query.users)
-        and (not query.user_ids or only.user_id in query.user_ids)
+    found = [one for one in workspaces.projects(call.api.engine.state, workspace.id) if _fits(call, one, query)]
+    if query.sort_by is ProjectSortBy.NAME:
+        found.sort(key=lambda one: (one.name, one.id))
+    rows, pages = page_of(_directed(found, query.order_by), offset=query.offset, limit=query.limit)
+    return GetWorkspaceProjectsResponse(
+        projects=tuple([await _show_project(call, one) for one in rows]), pagination=pages
     )
-    rows, pages = page_of((only,) if fits else (), offset=query.offset, limit=query.limit)
-    return GetWorkspaceProjectsResponse(projects=rows, pagination=pages)
 
 
-async def get_project(call: Call, _: int) -> GetProjectResponse:
-    return GetProjectResponse(project=await _project(call))
+def _directed(found: Sequence[Any], order: OrderBy) -> Sequence[Any]:
+    return found[::-1] if order is OrderBy.DESC else found
 
+
+async def get_project(call: Call, project: Project) -> GetProjectResponse:
+    return GetProjectResponse(project=await _show_project(call, project))
+
+
+async def list_pools(call: Call, workspace: Workspace) -> ListRPsBoundToWorkspaceResponse:
+    """Names of the pools that take its work: those that are bound to it, and those that are for everybody."""
+    query, engine = call.query(ListRPsBoundToWorkspaceQuery), call.api.engine
+    usable = [str(pool) for pool in sorted(engine.pools) if workspaces.may_use(engine.state, pool, workspace.id)]
+    rows, pages = page_of(usable, offset=query.offset, limit=query.limit)
+    return ListRPsBoundToWorkspaceResponse(resource_pools=rows, pagination=pages)
+
+
+# ----------------------------------------------------------------------------------------------------------- changing
+
+
+async def create(call: Call, _: None) -> PostWorkspaceResponse:
+    request = await call.body(PostWorkspaceRequest)
+    _refuse_unavailable(
+        {
+            "agentUserGroup": request.agent_user_group,
+            "checkpointStorageConfig": request.checkpoint_storage_config,
+            "clusterNamespaceMeta": request.cluster_namespace_meta,
+            "clusterQuotaPairs": request.cluster_quota_pairs,
+        }
+    )
+    command = CreateWorkspace(
+        name=request.name,
+        owner=call.caller.user.id,
+        default_compute_pool=_pool(call, "defaultComputePool", request.default_compute_pool),
+        default_aux_pool=_pool(call, "defaultAuxPool", request.default_aux_pool),
+    )
+    id_ = await call.api.engine.submit(command)
+    created = workspaces.need_workspace(call.api.engine.state, id_)
+    return PostWorkspaceResponse(workspace=await _show(call, created))
+
+
+async def patch(call: Call, workspace: Workspace) -> PatchWorkspaceResponse:
+    request = await call.body(PatchWorkspace)
+    _refuse_unavailable(
+        {
+            "agentUserGroup": request.agent_user_group,
+            "checkpointStorageConfig": request.checkpoint_storage_config,
+            "clusterNamespaceMeta": request.cluster_namespace_meta,
+        }
+    )
+    compute = (
+        request.default_compute_pool
+        if request.default_compute_pool is not None
+        else request.default_compute_resource_pool
+    )
+    aux = request.default_aux_pool if request.default_aux_pool is not None else request.default_aux_resource_pool
+    command = ChangeWorkspace(
+        workspace=workspace.id,
+        name=request.name,
+        default_compute_pool=_pool(call, "defaultComputePool", compute),
+        default_aux_pool=_pool(call, "defaultAuxPool", aux),
+    )
+    await call.api.engine.submit(command)
+    changed = workspaces.need_workspace(call.api.engine.state, workspace.id)
+    return PatchWorkspaceResponse(workspace=await _show(call, changed))
+
+
+def _refuse_unavailable(given: Mapping[str, object]) -> None:
+    for name, value in given.items():
+        if value:
+            raise InvalidInput(f"{name}: is not available for workspaces yet; leave it out")
+
+
+def _pool(call: Call, key: str, name: str | None) -> PoolName | None:
+    """An empty name stands for the cluster's default."""
+    if not name:
+        return None if name is None else PoolName("")
+    if name not in call.api.engine.pools:
+        known = ", ".join(f"'{pool}'" for pool in sorted(call.api.engine.pools))
+        raise InvalidInput(f"{key}: there is no pool '{name}'; choose one of {known}")
+    return PoolName(name)
+
+
+async def create_project(call: Call, workspace: Workspace) -> PostProjectResponse:
+    """The workspace in the path counts."""
+    request = await call.body(PostProjectRequest)
+    if len(request.description or "") > MAX_DESCRIPTION:
+        raise InvalidInput(f"description: has more than {MAX_DESCRIPTION} characters; shorten it")
+    command = CreateProject(
+        workspace=workspace.id,
+        name=request.name,
+        owner=call.caller.user.id,
+        description=request.description or "",
+        key=request.key or None,
+    )
+    id_ = await call.api.engine.submit(command)
+    created = workspaces.need_project(call.api.engine.state, id_)
+    return PostProjectResponse(project=await _show_project(call, created))
+
+
+_LIST = "/api/v1/workspaces"
+_ONE = f"{_LIST}/{{id}}"
+_by_id, _by_workspace_id = workspace_at("id"), workspace_at("workspaceId")
 
 ROUTES = (
-    Route("GET", "/api/v1/workspaces", Action.VIEW, nothing, list_workspaces),
-    Route("GET", "/api/v1/workspaces/{id}", Action.VIEW, _only, get_workspace),
-    Route("GET", "/api/v1/workspaces/{id}/projects", Action.VIEW, _only, list_projects),
-    Route("GET", "/api/v1/projects/{id}", Action.VIEW, _only, get_project),
+    Route("GET", _LIST, Action.VIEW, nothing, list_workspaces),
+    Route("POST", _LIST, Action.CREATE_WORKSPACE, nothing, create),
+    Route("GET", _ONE, Action.VIEW, _by_id, get_workspace),
+    Route("PATCH", _ONE, Action.EDIT_WORKSPACE, _by_id, patch),
+    Route("GET", f"{_ONE}/projects", Action.VIEW, _by_id, list_projects),
+    Route("POST", f"{_LIST}/{{workspaceId}}/projects", Action.CREATE_WORKSPACE, _by_workspace_id, create_project),
+    Route("GET", f"{_LIST}/{{workspaceId}}/available-resource-pools", Action.VIEW, _by_workspace_id, list_pools),
+    Route("GET", "/api/v1/projects/{id}", Action.VIEW, _project_at_id, get_project),
 )

@@ -20,6 +20,7 @@ from resolute_master.domain.template import Template
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.usage import Usage
 from resolute_master.domain.user import Session, User
+from resolute_master.domain.workspace import PoolBinding, Project, Workspace
 from resolute_provisioner.model import OfferBelief
 
 
@@ -63,6 +64,9 @@ Entity = (
     | Template
     | ExternalExperiment
     | Usage
+    | Workspace
+    | Project
+    | PoolBinding
 )
 
 KINDS: Mapping[str, type[Entity]] = {
@@ -80,8 +84,25 @@ KINDS: Mapping[str, type[Entity]] = {
     "template": Template,
     "external_experiment": ExternalExperiment,
     "usage": Usage,
+    "workspace": Workspace,
+    "project": Project,
+    "pool_binding": PoolBinding,
 }
 """The nouns of the state, by the name of their table."""
+
+ALWAYS_LOADED = (
+    "user",
+    "session",
+    "counter",
+    "belief",
+    "template",
+    "external_experiment",
+    "usage",
+    "workspace",
+    "project",
+    "pool_binding",
+)
+"""Kinds of which every entity is in memory, beside agents."""
 
 KIND_OF: Mapping[type[Entity], str] = {type_: kind for kind, type_ in KINDS.items()}
 

@@ -13,6 +13,15 @@ from typing import Any
 
 from resolute.wire.agent_link import ContainerReport, Device
 from resolute.wire.states import ExperimentState, LogPolicyAction, NoticeKind
+from resolute_master.domain.administration import (
+    BindPool,
+    CreateProject,
+    CreateWorkspace,
+    DeleteTemplate,
+    PatchWorkspace,
+    PutTemplate,
+    RenameTemplate,
+)
 from resolute_master.domain.checkpoint import CheckpointPurpose
 from resolute_master.domain.ids import (
     AgentId,
@@ -152,6 +161,14 @@ class PatchExperiment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MoveExperiment:
+    """To a project, which may be of another workspace."""
+
+    experiment: ExperimentId
+    project_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetCheckpointPolicy:
     """How many checkpoints to keep from now on; the others are removed at once.
 
@@ -206,30 +223,6 @@ class UpdateJob:
     pool: PoolName | None = None
     ahead_of: JobId | None = None
     behind_of: JobId | None = None
-
-
-# ------------------------------------------------------------------------------------------------------- templates
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PutTemplate:
-    """`replace` None creates or replaces, False only creates, True only replaces."""
-
-    name: str
-    config: Mapping[str, Any]
-    workspace_id: int = 1
-    replace: bool | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenameTemplate:
-    name: str
-    new_name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTemplate:
-    name: str
 
 
 # ------------------------------------------------------------------------------------------------- unmanaged trials
@@ -536,6 +529,7 @@ Command = (
     | ArchiveExperiment
     | DeleteExperiment
     | PatchExperiment
+    | MoveExperiment
     | SetCheckpointPolicy
     | RemoveTensorboards
     | SetExperimentLogRetention
@@ -545,6 +539,10 @@ Command = (
     | PutTemplate
     | RenameTemplate
     | DeleteTemplate
+    | CreateWorkspace
+    | PatchWorkspace
+    | CreateProject
+    | BindPool
     | CreateUnmanagedTrial
     | StartUnmanagedRun
     | HearUnmanagedTrial

@@ -6,6 +6,7 @@ from typing import Any
 
 from resolute.errors import NotFound
 from resolute.wire.states import ExperimentState as S
+from resolute_master.domain import administration as a
 from resolute_master.domain import commands as c
 from resolute_master.domain.allocation import Allocation
 from resolute_master.lifecycle import (
@@ -21,6 +22,7 @@ from resolute_master.lifecycle import (
     trials,
     unmanaged,
     users,
+    workspaces,
 )
 from resolute_master.lifecycle import allocation as machine
 from resolute_master.lifecycle.step import Step
@@ -75,8 +77,10 @@ def _apply(step: Step, command: c.Command) -> Any:
             return instances.stray(step, command.pool, command.provider_id)
         case c.UpdateJob():
             return jobs.update(step, command)
-        case c.PutTemplate() | c.RenameTemplate() | c.DeleteTemplate():
+        case a.PutTemplate() | a.RenameTemplate() | a.DeleteTemplate():
             return _template(step, command)
+        case a.CreateWorkspace() | a.PatchWorkspace() | a.CreateProject() | a.BindPool():
+            return _workspace(step, command)
         case c.KillTrial() | c.SetTrialLogRetention() | c.StartUnmanagedRun() | c.HearUnmanagedTrial():
             return _trial(step, command)
         case _:
@@ -95,14 +99,26 @@ def _user(step: Step, command: c.CreateUser | c.ChangeUser | c.StartSession | c.
             return users.end_session(step, command.session)
 
 
-def _template(step: Step, command: c.PutTemplate | c.RenameTemplate | c.DeleteTemplate) -> None:
+def _template(step: Step, command: a.PutTemplate | a.RenameTemplate | a.DeleteTemplate) -> None:
     match command:
-        case c.PutTemplate():
+        case a.PutTemplate():
             templates.put(step, command)
-        case c.RenameTemplate():
+        case a.RenameTemplate():
             templates.rename(step, command)
-        case c.DeleteTemplate():
+        case a.DeleteTemplate():
             templates.delete(step, command.name)
+
+
+def _workspace(step: Step, command: a.CreateWorkspace | a.PatchWorkspace | a.CreateProject | a.BindPool) -> Any:
+    match command:
+        case a.CreateWorkspace():
+            return workspaces.create(step, command)
+        case a.PatchWorkspace():
+            return workspaces.patch(step, command)
+        case a.CreateProject():
+            return workspaces.create_project(step, command)
+        case a.BindPool():
+            return workspaces.bind(step, command)
 
 
 def _trial(
@@ -141,6 +157,8 @@ def _experiment(step: Step, command: c.Command) -> Any:
             return experiments.delete(step, command.experiment)
         case c.PatchExperiment():
             return experiments.patch(step, command)
+        case c.MoveExperiment():
+            return workspaces.move(step, experiments.need(step, command.experiment), command.project_id)
         case c.SetCheckpointPolicy():
             return checkpoints.set_policy(step, command)
         case c.RemoveTensorboards():

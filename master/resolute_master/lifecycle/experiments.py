@@ -16,7 +16,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId, JobId, TaskId, TrialId
 from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
-from resolute_master.lifecycle import trials, unmanaged
+from resolute_master.lifecycle import trials, unmanaged, workspaces
 from resolute_master.lifecycle.moves import check_experiment_move
 from resolute_master.lifecycle.step import Step
 from resolute_master.searcher import base as search
@@ -44,6 +44,9 @@ def create(step: Step, command: CreateExperiment) -> ExperimentId:
     named = step.get(ExternalExperiment, command.external_id) if command.external_id is not None else None
     if named is not None:
         return named.experiment_id
+    if not command.unmanaged:
+        workspace = workspaces.need_workspace(step, command.workspace_id)
+        workspaces.check_pool(step, command.pool, workspace, step.pools)
     id_ = ExperimentId(step.next_number("experiment"))
     config = command.config
     job = Job(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from resolute.errors import AlreadyExists, NotFound
-from resolute_master.domain.commands import PutTemplate, RenameTemplate
+from resolute_master.domain.administration import PutTemplate, RenameTemplate
 from resolute_master.domain.template import Template
 from resolute_master.lifecycle.step import Step
 

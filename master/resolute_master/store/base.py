@@ -139,8 +139,8 @@ class Store(Protocol):
         """Everything the engine needs to go on, read at boot.
 
         Experiments that are not gone (`ExperimentState.gone`), or are being deleted, with their jobs, trials and
-        checkpoints; allocations that have not ended; instances that are not over; all agents, users, sessions, counters,
-        beliefs, templates and external names; the whole outbox; the last journal sequence and digest (0 and "" in an
+        checkpoints; allocations that have not ended; instances that are not over; all agents, and all of
+        `ALWAYS_LOADED`; the whole outbox; the last journal sequence and digest (0 and "" in an
         empty store).
         """
         ...

@@ -15,7 +15,17 @@ from typing import Any, Protocol, TypeVar
 from resolute.errors import Conflict, FailedPrecondition
 from resolute.wire.states import CheckpointState, ExperimentState
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.change import KINDS, Change, Decision, Entity, EntityKey, JournalEntry, Stored, key_of
+from resolute_master.domain.change import (
+    ALWAYS_LOADED,
+    KINDS,
+    Change,
+    Decision,
+    Entity,
+    EntityKey,
+    JournalEntry,
+    Stored,
+    key_of,
+)
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, ExperimentId, TaskId, TrialId
@@ -115,7 +125,7 @@ class MemoryStore:
             *(instance for instance in self._all(Instance) if not instance.over),
             *(checkpoint for checkpoint in self._all(Checkpoint) if checkpoint.experiment_id in experiments),
         ]
-        for kind in ("user", "session", "counter", "belief", "template", "external_experiment", "usage"):
+        for kind in ALWAYS_LOADED:
             entities.extend(self._all_of(kind))
         sequence = tables.last_sequence
         return Stored(

@@ -74,6 +74,8 @@ QUERIES = {
     "GetResourcePoolsQuery": "GetResourcePools",
     "GetWorkspacesQuery": "GetWorkspaces",
     "GetWorkspaceProjectsQuery": "GetWorkspaceProjects",
+    "ListWorkspacesBoundToRPQuery": "ListWorkspacesBoundToRP",
+    "ListRPsBoundToWorkspaceQuery": "ListRPsBoundToWorkspace",
     "GetUsersQuery": "GetUsers",
     "MasterLogsQuery": "MasterLogs",
     "GetTemplatesQuery": "GetTemplates",

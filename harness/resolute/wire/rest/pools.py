@@ -148,3 +148,62 @@ class GetResourcePoolsQuery:
     limit: int = 0
     offset: int = 0
     unbound: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindRPToWorkspaceRequest:
+    """Workspaces that the pool is for, beside those that it is for already; by id, by name or both."""
+
+    resource_pool_name: str
+    workspace_ids: tuple[int, ...] = ()
+    workspace_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnbindRPFromWorkspaceRequest:
+    """Workspaces that the pool is not for any more."""
+
+    resource_pool_name: str
+    workspace_ids: tuple[int, ...] = ()
+    workspace_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverwriteRPWorkspaceBindingsRequest:
+    """All workspaces that the pool is for; none makes it everybody's."""
+
+    resource_pool_name: str
+    workspace_ids: tuple[int, ...] = ()
+    workspace_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListWorkspacesBoundToRPQuery:
+    """Query of a pool's workspaces."""
+
+    limit: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListWorkspacesBoundToRPResponse:
+    """The workspaces that a pool is for; none when it is everybody's."""
+
+    pagination: Pagination | None = None
+    workspace_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListRPsBoundToWorkspaceQuery:
+    """Query of the pools that a workspace may use."""
+
+    limit: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListRPsBoundToWorkspaceResponse:
+    """Names of the pools that a workspace may use."""
+
+    pagination: Pagination | None = None
+    resource_pools: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -124,3 +124,84 @@ class GetWorkspaceProjectsQuery:
     sort_by: ProjectSortBy = ProjectSortBy.UNSPECIFIED
     user_ids: tuple[int, ...] = ()
     users: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceNamespaceMeta:
+    """A namespace of Kubernetes that a workspace asks for."""
+
+    auto_create_namespace: bool | None = None
+    auto_create_namespace_all_clusters: bool | None = None
+    cluster_name: str | None = None
+    namespace: str | None = None
+    resource_quota: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceNamespaceBinding:
+    """A namespace of Kubernetes that a workspace has."""
+
+    auto_create_namespace: bool | None = None
+    cluster_name: str | None = None
+    namespace: str | None = None
+    workspace_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostWorkspaceRequest:
+    """A new workspace."""
+
+    name: str
+    agent_user_group: AgentUserGroup | None = None
+    checkpoint_storage_config: Mapping[str, Any] | None = None
+    cluster_namespace_meta: Mapping[str, WorkspaceNamespaceMeta] = field(default_factory=dict)
+    cluster_quota_pairs: Mapping[str, int] = field(default_factory=dict)
+    default_aux_pool: str | None = None
+    default_compute_pool: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostWorkspaceResponse:
+    """The new workspace."""
+
+    workspace: Workspace
+    namespace_bindings: Mapping[str, WorkspaceNamespaceBinding] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchWorkspace:
+    """What is to change; the default pools have two spellings."""
+
+    agent_user_group: AgentUserGroup | None = None
+    checkpoint_storage_config: Mapping[str, Any] | None = None
+    cluster_namespace_meta: Mapping[str, WorkspaceNamespaceMeta] = field(default_factory=dict)
+    default_aux_pool: str | None = None
+    default_aux_resource_pool: str | None = None
+    default_compute_pool: str | None = None
+    default_compute_resource_pool: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchWorkspaceResponse:
+    """The changed workspace."""
+
+    workspace: Workspace
+    namespace_bindings: Mapping[str, WorkspaceNamespaceBinding] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostProjectRequest:
+    """A new project; `key` is made from the name when it is left out."""
+
+    name: str
+    workspace_id: int
+    description: str | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostProjectResponse:
+    """The new project."""
+
+    project: Project

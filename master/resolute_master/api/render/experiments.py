@@ -11,17 +11,17 @@ from resolute_master.api.render.states import experiment_state
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.user import User
+from resolute_master.domain.workspace import Project, Workspace
 from resolute_master.store.base import ExperimentNumbers
-
-UNCATEGORIZED = "Uncategorized"
-"""The workspace and project that always exist, both with the id 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What an experiment is shown with; `project_owner` owns the built-in project."""
+    """What an experiment is shown with; the owners are None where nobody knows them."""
 
     owner: User | None
+    workspace: Workspace
+    project: Project
     project_owner: User | None
     allocations: tuple[Allocation, ...] = ()
     numbers: ExperimentNumbers = field(default_factory=ExperimentNumbers)
@@ -66,8 +66,8 @@ def experiment(value: Experiment, around: Surroundings) -> WireExperiment:
         username=owner.username if owner else "",
         display_name=owner.display_name if owner else "",
         project_id=value.project_id,
-        project_name=UNCATEGORIZED,
+        project_name=around.project.name,
         project_owner_id=around.project_owner.id if around.project_owner else 0,
         workspace_id=value.workspace_id,
-        workspace_name=UNCATEGORIZED,
+        workspace_name=around.workspace.name,
     )

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func,
 from resolute.errors import Conflict
 from resolute.wire.states import ExperimentState
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.change import Change, Entity, JournalEntry, Stored, key_of
+from resolute_master.domain.change import ALWAYS_LOADED, Change, Entity, JournalEntry, Stored, key_of
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId
 from resolute_master.store.base import Snapshot
@@ -147,7 +147,7 @@ def load(connection: Connection) -> Stored:
         *_entities(connection, "instance", instances.over.is_(False)),
         *_entities(connection, "checkpoint", tables.checkpoints.c.experiment_id.in_(held)),
     ]
-    for kind in ("user", "session", "counter", "belief", "template", "external_experiment", "usage"):
+    for kind in ALWAYS_LOADED:
         entities.extend(_entities(connection, kind))
     box, entries = tables.outbox.c, tables.journal.c
     effects = connection.execute(select(box.body).order_by(box.id)).scalars()

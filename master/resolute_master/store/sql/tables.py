@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import (
     BigInteger,
@@ -25,17 +25,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.change import Counter, Entity, ExternalExperiment, PoolBelief
+from resolute_master.domain.change import Entity
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
-from resolute_master.domain.template import Template
 from resolute_master.domain.trial import Trial, Validation
-from resolute_master.domain.usage import Usage
-from resolute_master.domain.user import Session, User
 from resolute_master.store.encoding import encode_entity, kind_of
 from resolute_master.store.listing import attempt_number, storable_text
 
@@ -229,6 +225,27 @@ usages = Table(
     Column("body", StoredText, nullable=False),
 )
 
+workspaces = Table(
+    "workspaces",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("body", StoredText, nullable=False),
+)
+
+projects = Table(
+    "projects",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("body", StoredText, nullable=False),
+)
+
+pool_bindings = Table(
+    "pool_bindings",
+    metadata,
+    Column("id", NameText, primary_key=True),
+    Column("body", StoredText, nullable=False),
+)
+
 # ------------------------------------------------------------------------------------------------------ the engine's
 
 outbox = Table(
@@ -356,6 +373,9 @@ TABLES: Mapping[str, Table] = {
     "template": templates,
     "external_experiment": external_experiments,
     "usage": usages,
+    "workspace": workspaces,
+    "project": projects,
+    "pool_binding": pool_bindings,
 }
 """Where each kind of entity is kept."""
 
@@ -447,9 +467,12 @@ def _checkpoint(c: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _by_id(
-    entity: Agent | User | Session | Counter | PoolBelief | Template | ExternalExperiment | Usage,
-) -> dict[str, Any]:
+class _HasId(Protocol):
+    @property
+    def id(self) -> int | str: ...
+
+
+def _by_id(entity: _HasId) -> dict[str, Any]:
     return {"id": entity.id}
 
 
@@ -468,4 +491,7 @@ _COLUMNS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "template": _by_id,
     "external_experiment": _by_id,
     "usage": _by_id,
+    "workspace": _by_id,
+    "project": _by_id,
+    "pool_binding": _by_id,
 }

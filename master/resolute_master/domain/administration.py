@@ -1,0 +1,85 @@
+"""Commands about what people set up: templates, workspaces with their projects, and which pools are for whom.
+
+Asked of the engine like all others; `domain.commands` names them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from resolute_master.domain.ids import PoolName, UserId
+
+# ------------------------------------------------------------------------------------------------------- templates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutTemplate:
+    """`replace` None creates or replaces, False only creates, True only replaces."""
+
+    name: str
+    config: Mapping[str, Any]
+    workspace_id: int = 1
+    replace: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameTemplate:
+    name: str
+    new_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTemplate:
+    name: str
+
+
+# ------------------------------------------------------------------------------------------------------ workspaces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateWorkspace:
+    """Replies with its id. Without a default pool of its own it has the cluster's."""
+
+    name: str
+    owner: UserId
+    default_compute_pool: PoolName | None = None
+    default_aux_pool: PoolName | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchWorkspace:
+    """None leaves a field as it is; an empty pool takes the cluster's default."""
+
+    workspace: int
+    name: str | None = None
+    default_compute_pool: PoolName | None = None
+    default_aux_pool: PoolName | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateProject:
+    """Replies with its id. `key` None makes one from the name."""
+
+    workspace: int
+    name: str
+    owner: UserId
+    description: str = ""
+    key: str | None = None
+
+
+class BindingChange(StrEnum):
+    ADD = "add"
+    REMOVE = "remove"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindPool:
+    """Change which workspaces the pool is for."""
+
+    pool: PoolName
+    workspaces: tuple[int, ...]
+    change: BindingChange

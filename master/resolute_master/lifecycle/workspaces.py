@@ -1,0 +1,242 @@
+"""Workspaces, their projects, and which pools are for whom.
+
+A pool without a binding is for everybody; a bound one takes new work of its workspaces only. A binding is a rule of admission:
+what was admitted before it was made goes on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from resolute.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFound
+from resolute_master.domain import administration as c
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import PoolName, UserId
+from resolute_master.domain.job import Job
+from resolute_master.domain.workspace import UNCATEGORIZED, UNCATEGORIZED_ID, PoolBinding, Project, Workspace
+from resolute_master.lifecycle.cluster import ClusterState
+from resolute_master.lifecycle.step import Step
+
+MAX_NAME_LENGTH = 80
+MAX_KEY_LENGTH = 5
+
+NOBODY = UserId(0)
+"""Owns what always exists."""
+
+BUILT_IN_WORKSPACE = Workspace(id=UNCATEGORIZED_ID, name=UNCATEGORIZED, owner=NOBODY)
+BUILT_IN_PROJECT = Project(
+    id=UNCATEGORIZED_ID, workspace_id=UNCATEGORIZED_ID, name=UNCATEGORIZED, key="UNCAT", owner=NOBODY
+)
+
+State = Step | ClusterState
+"""To be read."""
+
+
+# --------------------------------------------------------------------------------------------------------- looking up
+
+
+def workspaces(state: State) -> tuple[Workspace, ...]:
+    """All, by id."""
+    return (BUILT_IN_WORKSPACE, *sorted(state.all(Workspace), key=lambda one: one.id))
+
+
+def projects(state: State, workspace: int | None = None) -> tuple[Project, ...]:
+    """All, or those of one workspace, by id."""
+    every = (BUILT_IN_PROJECT, *sorted(state.all(Project), key=lambda one: one.id))
+    return tuple(one for one in every if workspace in (None, one.workspace_id))
+
+
+def need_workspace(state: State, id_: int) -> Workspace:
+    found = BUILT_IN_WORKSPACE if id_ == UNCATEGORIZED_ID else state.get(Workspace, id_)
+    if found is None:
+        raise NotFound("workspace", id_)
+    return found
+
+
+def need_project(state: State, id_: int) -> Project:
+    found = BUILT_IN_PROJECT if id_ == UNCATEGORIZED_ID else state.get(Project, id_)
+    if found is None:
+        raise NotFound("project", id_)
+    return found
+
+
+def project_named(state: State, workspace: str, project: str) -> Project:
+    """Raises `InvalidInput` with what there is, for the configuration of an experiment names them so."""
+    place = next((one for one in workspaces(state) if one.name == workspace), None)
+    if place is None:
+        known = _listed(one.name for one in workspaces(state))
+        raise InvalidInput(f"workspace: there is no workspace '{workspace}'; choose one of {known}, or create it")
+    here = projects(state, place.id)
+    found = next((one for one in here if one.name == project), None)
+    if found is None:
+        known = _listed(one.name for one in here) or "none yet"
+        raise InvalidInput(
+            f"project: workspace '{workspace}' has no project '{project}'; it has {known}; choose one, or create it"
+        )
+    return found
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
+
+
+# --------------------------------------------------------------------------------------------------------- workspaces
+
+
+def create(step: Step, command: c.CreateWorkspace) -> int:
+    """Answers its id."""
+    _check_new_workspace_name(step, command.name)
+    # The first number is that of the workspace that always exists.
+    workspace = Workspace(id=step.next_number("workspace") + UNCATEGORIZED_ID, name=command.name, owner=command.owner)
+    step.put(_with_default_pools(step, workspace, command.default_compute_pool, command.default_aux_pool))
+    return workspace.id
+
+
+def patch(step: Step, command: c.PatchWorkspace) -> None:
+    workspace = need_workspace(step, command.workspace)
+    if workspace.immutable:
+        raise FailedPrecondition(
+            f"workspace '{workspace.name}' cannot be changed: its default pools are the cluster's; create another one"
+        )
+    if command.name is not None and command.name != workspace.name:
+        _check_new_workspace_name(step, command.name)
+        workspace = replace(workspace, name=command.name)
+    step.put(_with_default_pools(step, workspace, command.default_compute_pool, command.default_aux_pool))
+
+
+def _with_default_pools(step: Step, workspace: Workspace, compute: PoolName | None, aux: PoolName | None) -> Workspace:
+    """None leaves a default as it is, an empty name takes the cluster's."""
+    for pool in (compute, aux):
+        if pool:
+            check_pool(step, pool, workspace, step.pools)
+    return replace(
+        workspace,
+        default_compute_pool=workspace.default_compute_pool if compute is None else compute or None,
+        default_aux_pool=workspace.default_aux_pool if aux is None else aux or None,
+    )
+
+
+def _check_name(kind: str, name: str) -> None:
+    if not name.strip() or len(name) > MAX_NAME_LENGTH:
+        raise InvalidInput(
+            f"name: '{name[:MAX_NAME_LENGTH]}' must have 1 to {MAX_NAME_LENGTH} characters, not only spaces; "
+            f"give the {kind} another name"
+        )
+
+
+def _check_new_workspace_name(step: Step, name: str) -> None:
+    _check_name("workspace", name)
+    if any(one.name == name for one in workspaces(step)):
+        raise AlreadyExists(f"workspace '{name}' exists already; choose another name")
+
+
+# ----------------------------------------------------------------------------------------------------------- projects
+
+
+def create_project(step: Step, command: c.CreateProject) -> int:
+    """Answers its id."""
+    workspace = need_workspace(step, command.workspace)
+    if workspace.immutable:
+        raise FailedPrecondition(
+            f"workspace '{workspace.name}' has one project and takes no other; create a workspace first"
+        )
+    _check_name("project", command.name)
+    if any(one.name == command.name for one in projects(step, workspace.id)):
+        raise AlreadyExists(
+            f"project '{command.name}' of workspace '{workspace.name}' exists already; choose another name"
+        )
+    project = Project(
+        id=step.next_number("project") + UNCATEGORIZED_ID,
+        workspace_id=workspace.id,
+        name=command.name,
+        key=_key(step, command),
+        owner=command.owner,
+        description=command.description,
+    )
+    step.put(project)
+    return project.id
+
+
+def _key(step: Step, command: c.CreateProject) -> str:
+    """The one that was asked for, or one from the name."""
+    taken = {one.key for one in projects(step)}
+    if command.key:
+        key = command.key.upper()
+        if not re.fullmatch(rf"[A-Z0-9]{{1,{MAX_KEY_LENGTH}}}", key):
+            raise InvalidInput(f"key: '{command.key[:80]}' must be 1 to {MAX_KEY_LENGTH} letters and digits")
+        if key in taken:
+            raise AlreadyExists(f"a project with the key '{key}' exists already; choose another key")
+        return key
+    base = re.sub(r"[^A-Z0-9]", "", command.name.upper())[:3] or "P"
+    number = 0
+    while True:
+        key = base + (str(number) if number else "")
+        if key not in taken:
+            return key
+        number += 1
+
+
+def move(step: Step, experiment: Experiment, project_id: int) -> None:
+    """To another project; work that is not over needs a pool that it may use there."""
+    project = need_project(step, project_id)
+    if experiment.archived:
+        raise FailedPrecondition(f"experiment {experiment.id} is archived; unarchive it first")
+    job = step.need(Job, experiment.job_id)
+    workspace = need_workspace(step, project.workspace_id)
+    if not job.ended:
+        check_pool(step, job.pool, workspace, step.pools)
+    names = {"workspace": workspace.name, "project": project.name}
+    step.put(
+        replace(
+            experiment,
+            workspace_id=workspace.id,
+            project_id=project.id,
+            config={**experiment.config, **names},
+        )
+    )
+    step.put(replace(job, workspace_id=workspace.id, project_id=project.id))
+
+
+# -------------------------------------------------------------------------------------------------------------- pools
+
+
+def bind(step: Step, command: c.BindPool) -> None:
+    """Change which workspaces a pool is for; without any it is for everybody again."""
+    wanted = {need_workspace(step, id_).id for id_ in command.workspaces}
+    if not wanted and command.change is not c.BindingChange.REPLACE:
+        raise InvalidInput("workspaceNames: name at least one workspace")
+    binding = step.get(PoolBinding, command.pool)
+    bound = set(binding.workspaces) if binding is not None else set()
+    match command.change:
+        case c.BindingChange.ADD:
+            now = bound | wanted
+        case c.BindingChange.REMOVE:
+            missing = sorted(wanted - bound)
+            if missing:
+                names = _listed(need_workspace(step, id_).name for id_ in missing)
+                raise NotFound(f"binding of pool '{command.pool}' to", names)
+            now = bound - wanted
+        case c.BindingChange.REPLACE:
+            now = wanted
+    if now:
+        step.put(PoolBinding(id=command.pool, workspaces=tuple(sorted(now))))
+    elif binding is not None:
+        step.delete(binding)
+
+
+def may_use(state: State, pool: PoolName, workspace: int) -> bool:
+    binding = state.get(PoolBinding, pool)
+    return binding is None or workspace in binding.workspaces
+
+
+def check_pool(state: State, pool: PoolName, workspace: Workspace, pools: Collection[PoolName]) -> None:
+    """Raises `InvalidInput` when new work of the workspace may not go to the pool; `pools` are those that there are."""
+    if may_use(state, pool, workspace.id):
+        return
+    usable = _listed(name for name in sorted(pools) if may_use(state, name, workspace.id)) or "none"
+    raise InvalidInput(
+        f"resources.resource_pool: pool '{pool}' is bound to other workspaces than '{workspace.name}', which may use {usable}; "
+        "choose one of those, or ask an administrator for the pool"
+    )
