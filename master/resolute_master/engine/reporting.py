@@ -123,19 +123,21 @@ class Reporting:
 
         Of reports without a validation only the furthest of each run says anything that the others do not.
         """
-        furthest: dict[tuple[TrialId, int], StoredReport] = {}
-        validations: list[StoredReport] = []
+        furthest: dict[tuple[TrialId, int], tuple[int, MetricReport]] = {}
+        validations: list[MetricReport] = []
         for report, outcome in zip(reports, outcomes or (), strict=True):
             if outcome is MetricOutcome.CONFLICT or report.steps_completed is None:
                 continue
             if report.group == VALIDATION_GROUP:
-                validations.append(_stored(report))
+                validations.append(report)
                 continue
-            known = furthest.get((report.trial_id, report.run_id))
-            if known is None or known.steps_completed < report.steps_completed:
-                furthest[report.trial_id, report.run_id] = _stored(report)
-        if furthest or validations:
-            await self._engine.submit(RecordReports(reports=(*furthest.values(), *validations)))
+            key = (report.trial_id, report.run_id)
+            known = furthest.get(key)
+            if known is None or known[0] < report.steps_completed:
+                furthest[key] = (report.steps_completed, report)
+        told = [*(report for _, report in furthest.values()), *validations]
+        if told:
+            await self._engine.submit(RecordReports(reports=tuple(map(_stored, told))))
 
     async def _store_logs(self, records: Sequence[LogRecord]) -> None:
         await self._store.append_logs(records)
