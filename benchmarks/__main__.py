@@ -21,6 +21,7 @@ BENCHMARKS = (
     "cli",
     "api",
     "scheduling",
+    "reclaim",
     "commits",
     "ingest",
     "restart",

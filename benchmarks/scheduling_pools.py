@@ -17,7 +17,9 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.scheduler.plan import Placement, Plan
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
+START = datetime(2026, 1, 1, tzinfo=UTC)
+NOW = START + timedelta(days=30)
+"""When decisions are taken: after everything was asked for."""
 POOL = PoolName("default")
 SLOTS = 8
 """Of each agent."""
@@ -40,16 +42,16 @@ def agents(count: int, slots: int = SLOTS) -> list[Agent]:
             incarnation="1",
             address="10.0.0.1",
             version="0",
-            registered_at=NOW,
-            connected_at=NOW,
+            registered_at=START,
+            connected_at=START,
         )
         for n in range(count)
     ]
 
 
 def arrival(number: int, *, priority: int, slots: int, user: int = 1, workspace: int = 1) -> Arrival:
-    """One job of one allocation, `number` seconds after the first."""
-    asked_at = NOW + timedelta(seconds=number)
+    """One job of one allocation, `number` seconds after the start."""
+    asked_at = START + timedelta(seconds=number)
     job = Job(
         id=JobId(f"job-{number:06}"),
         kind="EXPERIMENT",

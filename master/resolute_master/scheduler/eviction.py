@@ -8,7 +8,7 @@ work (slots times running time), then the smaller one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
@@ -19,6 +19,9 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId
 from resolute_master.scheduler.fitting import Refuses, Rooms, divide
 from resolute_master.scheduler.snapshot import PoolSnapshot
+
+Group = tuple[str, ...]
+"""Of those who share slots; see `shares`."""
 
 Cost = tuple[tuple[float, ...], float, int]
 """Importance of the most important victim, slot-seconds of work lost, number of victims."""
@@ -43,8 +46,16 @@ class Precedence(Protocol):
         """Whatever may be evictable at all and, alone, would have to yield; the least important first."""
         ...
 
-    def yields(self, allocation: Allocation, claim: Claim, others: Iterable[Allocation]) -> bool:
-        """Would it have to leave for the claim, when `others` leave for it too?"""
+    def any_lesser(self, claim: Claim) -> bool:
+        """False when `lesser` would name nobody; may be true of some for whom it names nobody either."""
+        ...
+
+    def groups(self, allocation: Allocation) -> Iterable[Group]:
+        """Those of which `yields` wants to know what they lose."""
+        ...
+
+    def yields(self, allocation: Allocation, claim: Claim, lost: Mapping[Group, int]) -> bool:
+        """Would it have to leave for the claim, when its groups lose so many slots to the claim already?"""
         ...
 
     def importance(self, allocation: Allocation) -> tuple[float, ...]:
@@ -62,6 +73,27 @@ class Precedence(Protocol):
     def reason(self, claim: Claim, victim: Allocation) -> str:
         """Why, as the rest of a sentence about the claim's allocation."""
         ...
+
+
+class _Leavers:
+    """Who leaves for one claim, and what the groups lose with them."""
+
+    def __init__(self, precedence: Precedence) -> None:
+        self._precedence = precedence
+        self.allocations: dict[AllocationId, Allocation] = {}
+        self.lost: dict[Group, int] = {}
+
+    def add(self, allocation: Allocation) -> None:
+        self.allocations[allocation.id] = allocation
+        self._count(allocation, 1)
+
+    def discard(self, allocation: Allocation) -> None:
+        del self.allocations[allocation.id]
+        self._count(allocation, -1)
+
+    def _count(self, allocation: Allocation, sign: int) -> None:
+        for group in self._precedence.groups(allocation):
+            self.lost[group] = self.lost.get(group, 0) + sign * len(allocation.held_slots)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +160,7 @@ class Evictions:
 
     def find(self, claim: Claim, kind: object) -> Eviction | None:
         """Make room for the claim, or change nothing. Claims of one `kind` need the same, the most important comes first."""
-        if next(self._precedence.lesser(claim), None) is None:
+        if not self._precedence.any_lesser(claim):
             return None
         eviction = self._on_one(claim, kind)
         if eviction is None and not claim.single_node and claim.slots > 1:
@@ -169,9 +201,11 @@ class Evictions:
             return None
         candidates = sorted(self._staying(agent), key=lambda each: self._cheapness(each[0]))
         chosen: list[tuple[Allocation, int]] = []
+        leavers = _Leavers(self._precedence)
         for candidate in candidates:
-            if missing > 0 and self._may_evict(claim, candidate[0], [each for each, _ in chosen]):
+            if missing > 0 and self._may_evict(claim, candidate[0], leavers):
                 chosen.append(candidate)
+                leavers.add(candidate[0])
                 missing -= candidate[1]
         if missing > 0:
             return None
@@ -216,33 +250,34 @@ class Evictions:
         """Up to `count` agents of the size, each emptied at the least cost given those before it."""
         candidates = self._candidates_of(claim, (kind, size))
         chosen = dict.fromkeys(self._rooms.idle_agents(size, count, claim.refuses, later=True))
-        victims: dict[AllocationId, Allocation] = {}
+        victims = _Leavers(self._precedence)
 
-        def leavers(agent: AgentId) -> list[Allocation] | None:
+        def leaving(agent: AgentId) -> list[Allocation] | None:
             room = self._snapshot.rooms.get(agent)
             if room is None or room.size != size or agent in chosen or claim.refuses(agent):
                 return None
             return self._all_on(claim, agent, victims)
 
         def cost_of(agent: AgentId) -> Cost | None:
-            leave = leavers(agent)
+            leave = leaving(agent)
             return None if leave is None else self._cost(leave)
 
         met: list[tuple[Cost, AgentId]] = []
         while len(chosen) < count and (found := candidates.pop(cost_of)) is not None:
             met.append(found)
-            leave = leavers(found[1]) or []
+            leave = leaving(found[1]) or []
             chosen[found[1]] = None
-            victims.update((victim.id, victim) for victim in leave)
+            for victim in leave:
+                victims.add(victim)
             # Whoever leaves here leaves its other agents too: they have become cheaper.
             for other in sorted({c.agent for v in leave for c in v.containers if not c.ended} - chosen.keys()):
                 if (cost := cost_of(other)) is not None:
                     candidates.push(cost, other)
         for cost, agent in met:
             candidates.push(cost, agent)  # the caller may choose otherwise; if not, they are found to be held
-        return list(chosen), list(victims.values())
+        return list(chosen), list(victims.allocations.values())
 
-    def _all_on(self, claim: Claim, agent: AgentId, known: dict[AllocationId, Allocation]) -> list[Allocation] | None:
+    def _all_on(self, claim: Claim, agent: AgentId, leavers: _Leavers) -> list[Allocation] | None:
         """Everybody who must still be asked to leave the agent; None when somebody may not be, or it is held."""
         state = self._rooms.state(agent)
         staying = self._staying(agent)
@@ -250,13 +285,16 @@ class Evictions:
         emptied = len(state.free) + state.leaving + sum(used for _, used in staying) == state.size
         if state.held or not emptied:
             return None
-        leave: list[Allocation] = []
-        for allocation, _ in staying:
-            if allocation.id not in known:
-                if not self._may_evict(claim, allocation, [*known.values(), *leave]):
-                    return None
-                leave.append(allocation)
-        return leave
+        leave = [allocation for allocation, _ in staying if allocation.id not in leavers.allocations]
+        asked: list[Allocation] = []
+        for allocation in leave:
+            if not self._may_evict(claim, allocation, leavers):
+                break
+            leavers.add(allocation)
+            asked.append(allocation)
+        for allocation in asked:
+            leavers.discard(allocation)  # whether they leave is the caller's choice
+        return leave if len(asked) == len(leave) else None
 
     # -- candidates --------------------------------------------------------------------------------------------
 
@@ -272,8 +310,8 @@ class Evictions:
         usable = {slot.index for slot in self._snapshot.agents[agent].slots if slot.enabled and not slot.draining}
         return len(usable.intersection(slots))
 
-    def _may_evict(self, claim: Claim, allocation: Allocation, others: Iterable[Allocation]) -> bool:
-        if not allocation.preemptible or not self._precedence.yields(allocation, claim, others):
+    def _may_evict(self, claim: Claim, allocation: Allocation, leavers: _Leavers) -> bool:
+        if not allocation.preemptible or not self._precedence.yields(allocation, claim, leavers.lost):
             return False
         ripe_at = self._since(allocation) + timedelta(seconds=self._snapshot.policy.min_runtime_s)
         if self._snapshot.now < ripe_at:

@@ -20,8 +20,11 @@ others: a pass reads what it can place or keep, and one allocation of each line 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from heapq import heapify, heappop, heappush, heapreplace
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import heapify, heappop, heappush, heapreplace, merge
+from itertools import groupby, takewhile
+from math import inf
+from operator import itemgetter
 from typing import NamedTuple
 
 from resolute_master.domain.allocation import Allocation
@@ -31,7 +34,7 @@ from resolute_master.scheduler.order import QueueKey
 from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.placing import Line, Placing
 from resolute_master.scheduler.priority import in_queue_order
-from resolute_master.scheduler.shares import LineKey, Member, Path, Shares, Turn
+from resolute_master.scheduler.shares import LineKey, Member, Path, Rank, Shares, Turn
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
 
@@ -58,8 +61,11 @@ class Balance:
         self._shares = shares_of(snapshot)
         self._given: dict[Path, int] = {}
         self._taken: dict[Path, int] = {}
+        self._named: dict[Path, list[str]] = {}
+        self._greatest: dict[Path, float] = {}
 
     def give(self, member: Member, slots: int) -> None:
+        self._greatest.clear()
         _add(self._given, member.path, slots)
 
     def charge(self, group: Path, weight: float) -> float:
@@ -72,33 +78,87 @@ class Balance:
     # -- who must leave for whom ---------------------------------------------------------------------------------
 
     def lesser(self, claim: Claim) -> Iterator[Allocation]:
-        if self._snapshot.policy.hierarchical_shares:
-            return iter(sorted(self._lesser(claim), key=self.importance))
-        return self._lesser(claim)
+        return self._lesser(claim, ())
 
-    def _lesser(self, claim: Claim) -> Iterator[Allocation]:
+    def _lesser(self, claim: Claim, parents: Path) -> Iterator[Allocation]:
+        """Of everybody within the group `parents`, the richest first; equally rich groups are taken together."""
+        poor = self._snapshot.member(claim.allocation)
+        depth = len(parents)
+        if depth == len(poor.parents):
+            yield from self._lesser_jobs(claim, parents)
+            return
+        mine = poor.path[:depth] == parents
+        bound = self._after(poor.path[: depth + 1], 1.0, claim.slots - 1) if mine else -inf
+        inside = [(*parents, name) for name in self._children(parents)]
+        ranked = sorted((-self._after(group, 1.0, 0), group) for group in inside)
+        for _, equals in groupby(ranked, key=itemgetter(0)):
+            groups = [
+                group for _, group in equals if group == poor.path[: depth + 1] or self._after(group, 1.0, -1) > bound
+            ]
+            found = [self._lesser(claim, group) for group in groups]
+            yield from found[0] if len(found) == 1 else merge(*found, key=self.importance)
+
+    def _lesser_jobs(self, claim: Claim, parents: Path) -> Iterator[Allocation]:
         poor = self._snapshot.member(claim.allocation)
         bound = self._after(poor.path, poor.weight, claim.slots - 1)
-        for rank in self._shares.ranks:
-            if not rank.parents and -rank.negative_rest <= bound:
+        for rank in self._ranks(parents):
+            if parents == poor.parents and -rank.negative_rest <= bound:
                 return
             for _, id_ in self._shares.evictable[rank.job]:
                 allocation = self._snapshot.allocations[id_]
-                if not self.yields(allocation, claim, ()):
+                if not self.yields(allocation, claim, {}):
                     break  # nor would a larger one of the same job
                 yield allocation
 
-    def yields(self, allocation: Allocation, claim: Claim, others: Iterable[Allocation]) -> bool:
+    def any_lesser(self, claim: Claim) -> bool:
+        poor = self._snapshot.member(claim.allocation)
+        return self.may_claim(poor.parents, poor.weight, claim.slots)
+
+    def may_claim(self, parents: Path, weight: float, slots: int) -> bool:
+        """Somebody may have to leave for a job in the group `parents`; if not, nobody has to, whatever the job holds."""
+        for depth in range(len(parents)):
+            if self._richest(parents[:depth]) > self._after(parents[: depth + 1], 1.0, slots - 1):
+                return True
+        first = next(self._ranks(parents), None)
+        return first is not None and -first.negative_rest > slots / weight
+
+    def _richest(self, parents: Path) -> float:
+        """The greatest charge that one of the groups within would keep when it lost a slot."""
+        known = self._greatest.get(parents)
+        if known is None:
+            charges = (self._after((*parents, name), 1.0, -1) for name in self._children(parents))
+            known = self._greatest[parents] = max(charges, default=-inf)
+        return known
+
+    def _children(self, parents: Path) -> list[str]:
+        """Names of the groups within of which something may be preempted."""
+        known = self._named.get(parents)
+        if known is None:
+            known = self._named[parents] = []
+            depth, least = len(parents), parents
+            while (found := self._shares.ranks.first_key_from((least,))) and found.parents[:depth] == parents:
+                known.append(found.parents[depth])
+                least = (*parents, found.parents[depth] + "\0")  # the smallest name after it
+        return known
+
+    def _ranks(self, parents: Path) -> Iterator[Rank]:
+        """Those of the jobs of one user, or of the pool."""
+        return takewhile(
+            lambda rank: rank.parents == parents, (r for r, _ in self._shares.ranks.items_from((parents,)))
+        )
+
+    def groups(self, allocation: Allocation) -> Iterable[Path]:
+        path = self._snapshot.member(allocation).path
+        return (path[:depth] for depth in range(1, len(path) + 1))
+
+    def yields(self, allocation: Allocation, claim: Claim, lost: Mapping[Path, int]) -> bool:
         rich, poor = self._snapshot.member(allocation), self._snapshot.member(claim.allocation)
         if rich.job == poor.job:
             return False
         depth = next(n for n in range(len(rich.path)) if rich.path[n] != poor.path[n]) + 1
         last = depth == len(rich.path)
-        loss, gain = -len(allocation.held_slots), claim.slots - 1
-        for other in others:
-            path = self._snapshot.member(other).path[:depth]
-            loss -= len(other.held_slots) if path == rich.path[:depth] else 0
-            gain -= len(other.held_slots) if path == poor.path[:depth] else 0
+        loss = -len(allocation.held_slots) - lost.get(rich.path[:depth], 0)
+        gain = claim.slots - 1 - lost.get(poor.path[:depth], 0)
         left = self._after(rich.path[:depth], rich.weight if last else 1.0, loss)
         return left > self._after(poor.path[:depth], poor.weight if last else 1.0, gain)
 
@@ -121,6 +181,7 @@ class Balance:
         return -allocation.requested_at.timestamp()
 
     def left(self, victims: Iterable[Allocation]) -> None:
+        self._greatest.clear()
         for victim in victims:
             _add(self._taken, self._snapshot.member(victim).path, len(victim.held_slots))
 
@@ -147,19 +208,12 @@ def _add(sums: dict[Path, int], path: Path, slots: int) -> None:
         sums[path[:depth]] = sums.get(path[:depth], 0) + slots
 
 
-class _Order(NamedTuple):
-    """Where a line stands: the charges of the groups around it, then its poorest job's turn."""
-
-    parents: tuple[tuple[float, str], ...]
-    turn: Turn
-
-
 class _Sharers:
     """One line during the pass: its jobs, the poorest first, each with what it waits with."""
 
-    def __init__(self, snapshot: PoolSnapshot, balance: Balance, key: LineKey) -> None:
+    def __init__(self, snapshot: PoolSnapshot, balance: Balance, key: LineKey, line: Line) -> None:
         self.key = key
-        self.line = Line(key.shape, Verdict.PLACED)
+        self.line = line
         self._shares = shares_of(snapshot)
         self._balance = balance
         self._source = iter(self._shares.lines[key])
@@ -167,19 +221,24 @@ class _Sharers:
         self._moved: list[Turn] = []
         self._rest: dict[JobId, Iterator[QueueKey]] = {}
         self._next: dict[JobId, QueueKey] = {}
+        self.over = False
+        """Nothing can be done for any of them."""
 
     def member(self, job: JobId) -> Member:
         return Member(job, self.key.parents, self.key.weight)
 
-    def order(self) -> _Order | None:
+    def order(self) -> Turn | None:
         """None when nobody is left. Turns that have become outdated in this pass are put where they belong."""
-        while (turn := self._first()) is not None:
+        while not self.over and (turn := self._first()) is not None:
             charge = self._balance.charge(self.member(turn.job).path, self.key.weight)
             if charge == turn.charge:
-                return _Order(self._balance.rank(self.key.parents), turn)
+                return turn
             self._drop()
             heappush(self._moved, turn._replace(charge=charge))
         return None
+
+    def poorest(self) -> _Sharers | None:
+        return self
 
     def _first(self) -> Turn | None:
         if self._ahead is not None and (not self._moved or self._ahead <= self._moved[0]):
@@ -208,24 +267,79 @@ class _Sharers:
             heappush(self._moved, turn._replace(since=following.requested_at))
 
 
+class _Charge(NamedTuple):
+    """Where a group stands among its like."""
+
+    charge: float
+    name: str
+
+
+class _Groups:
+    """What is inside a group during the pass, the poorest first: its groups, or the lines of its jobs."""
+
+    def __init__(
+        self, snapshot: PoolSnapshot, balance: Balance, placing: Placing, path: Path, keys: list[LineKey]
+    ) -> None:
+        self.path = path
+        self._snapshot = snapshot
+        self._balance = balance
+        self._placing = placing
+        self._keys = keys
+        self._heap: list[tuple[_Charge | Turn, int, _Groups | _Sharers]] | None = None
+
+    def order(self) -> _Charge | None:
+        """None when nobody inside is left."""
+        if self._heap is not None and self.poorest() is None:
+            return None
+        return _Charge(self._balance.charge(self.path, 1.0), self.path[-1])
+
+    def poorest(self) -> _Sharers | None:
+        """The line that is next."""
+        if self._heap is None:
+            self._heap = self._inside()
+        while self._heap:
+            known, number, member = self._heap[0]
+            order = member.order()
+            if order is None:
+                heappop(self._heap)
+            elif order != known:
+                heapreplace(self._heap, (order, number, member))
+            elif (line := member.poorest()) is not None:
+                return line
+        return None
+
+    def _line(self, key: LineKey) -> _Sharers:
+        return _Sharers(self._snapshot, self._balance, key, self._placing.line(key.shape))
+
+    def _hopeful(self, key: LineKey) -> bool:
+        """There may be something to be done for one of the line."""
+        return not self._placing.hopeless(key.shape) or self._balance.may_claim(
+            key.parents, key.weight, key.shape.slots
+        )
+
+    def _inside(self) -> list[tuple[_Charge | Turn, int, _Groups | _Sharers]]:
+        depth, members = len(self.path), list[_Groups | _Sharers]()
+        for name, keys in groupby(self._keys, key=lambda key: key.parents[depth : depth + 1]):
+            if name:
+                path = (*self.path, *name)
+                members.append(_Groups(self._snapshot, self._balance, self._placing, path, list(keys)))
+            else:
+                members.extend(self._line(key) for key in keys if self._hopeful(key))
+        heap = [
+            (order, number, member) for number, member in enumerate(members) if (order := member.order()) is not None
+        ]
+        heapify(heap)
+        return heap
+
+
 def _poorest_first(snapshot: PoolSnapshot, balance: Balance, placing: Placing) -> None:
     """Offer to the smallest charge until no line is left for which something can be done."""
-    heap: list[tuple[_Order, int, _Sharers]] = []
-    for number, key in enumerate(shares_of(snapshot).lines):
-        sharers = _Sharers(snapshot, balance, key)
-        order = sharers.order()
-        assert order is not None, "a line that is kept has somebody in it"
-        heap.append((order, number, sharers))
-    heapify(heap)
-    while heap and not placing.full:
-        known, number, sharers = heap[0]
-        order = sharers.order()
-        if order is None:
-            heappop(heap)
-        elif order != known:
-            heapreplace(heap, (order, number, sharers))
-        elif placing.offer(sharers.line, sharers.first(order.turn.job)) >= Verdict.RESERVED:
-            heappop(heap)
+    whole = _Groups(snapshot, balance, placing, (), shares_of(snapshot).lines.key_list())
+    while not placing.full and (sharers := whole.poorest()) is not None:
+        turn = sharers.order()
+        assert turn is not None, "a line that is next has somebody in it"
+        if placing.offer(sharers.line, sharers.first(turn.job)) >= Verdict.RESERVED:
+            sharers.over = True
         else:
-            balance.give(sharers.member(order.turn.job), sharers.key.shape.slots)
-            sharers.offered(order.turn)
+            balance.give(sharers.member(turn.job), sharers.key.shape.slots)
+            sharers.offered(turn)

@@ -104,7 +104,7 @@ class Placing:
 
     def hopeless(self, shape: Shape) -> bool:
         """Nothing can be done for any of this shape unless others are made to leave."""
-        return self._reservations >= RESERVATIONS and shape.need in self._unmet
+        return self._reserved and shape.need in self._unmet
 
     def offer(self, line: Line, key: QueueKey) -> Verdict:
         """Do for it what can be done. After `RESERVED` or worse nothing can be done for others of its line."""

@@ -17,14 +17,14 @@ when nothing is left for anybody: no slot is free or will be, no machine can be 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heapreplace
 from itertools import groupby
 from math import inf
 
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId
-from resolute_master.scheduler.eviction import Claim
+from resolute_master.scheduler.eviction import Claim, Group
 from resolute_master.scheduler.order import QueueKey, Shape
 from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.placing import Line, Placing
@@ -97,7 +97,14 @@ class ByPriority:
                 return
             yield self._snapshot.allocations[standing.allocation]
 
-    def yields(self, allocation: Allocation, claim: Claim, others: Iterable[Allocation]) -> bool:
+    def any_lesser(self, claim: Claim) -> bool:
+        standing = self._snapshot.standing(claim.allocation)
+        return self.anybody_after(standing.priority, standing.position)
+
+    def groups(self, allocation: Allocation) -> Iterable[Group]:
+        return ()
+
+    def yields(self, allocation: Allocation, claim: Claim, lost: Mapping[Group, int]) -> bool:
         if allocation.job_id == claim.allocation.job_id:
             return False
         return self._snapshot.standing(allocation)[:2] > self._snapshot.standing(claim.allocation)[:2]

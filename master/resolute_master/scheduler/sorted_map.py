@@ -91,6 +91,10 @@ class SortedMap(Generic[K, V]):
         for leaf in self._leaves(self._root):
             yield from leaf.keys
 
+    def first_key_from(self, least: object) -> K | None:
+        """The smallest that is not smaller."""
+        return next((key for key, _ in self.items_from(least)), None)
+
     def values(self) -> Iterator[V]:
         for leaf in self._leaves(self._root):
             yield from leaf.items
