@@ -60,9 +60,6 @@ STOP_GRACE_S = 5.0
 WAITING_CONNECTIONS = 4096
 """Connections that the kernel keeps until they are accepted: after a restart every agent and every task comes at once."""
 
-ACCEPTED_AT_ONCE = 32
-"""Connections that are accepted in one turn of the event loop: each costs a part of a millisecond."""
-
 LOCAL_LISTING_S = 2.0
 """The local cloud is asked so often even when nothing is known to change: its list is a look at some files."""
 
@@ -175,22 +172,26 @@ async def _until(stop: asyncio.Event, services: list[asyncio.Task[None]]) -> Non
 class _Doors:
     """The socket's server, from the first moment to the last; who comes before the master has started waits."""
 
-    def __init__(self, app: web.Application, opening: Opening, hub: asyncio.Future[AgentHub]) -> None:
+    def __init__(
+        self, app: web.Application, opening: Opening, hub: asyncio.Future[AgentHub], listener: socket.socket
+    ) -> None:
         self.opening = opening
         self._hub = hub
         self._runner = runner_of(app, stop_grace_s=STOP_GRACE_S)
+        self._listener = listener
         self._listening: Listening | None = None
 
-    async def serve(self, listener: socket.socket) -> None:
+    async def serve(self) -> None:
         await self._runner.setup()
         self._listening = Listening(self._runner, limit=allow_open_files())
-        await self._listening.begin(listener, backlog=ACCEPTED_AT_ONCE)
-        listener.listen(WAITING_CONNECTIONS)
+        await self._listening.begin(self._listener, queue=WAITING_CONNECTIONS)
 
-    def open(self, context: ApiContext, hub: AgentHub) -> None:
+    async def open(self, context: ApiContext, hub: AgentHub) -> None:
         """The master has started."""
+        assert self._listening is not None
         self._hub.set_result(hub)
         self.opening.open(context)
+        await self._listening.open(self._listener, queue=WAITING_CONNECTIONS)
 
     async def close(self) -> None:
         """Again is harmless."""
@@ -208,8 +209,8 @@ async def _open_doors(settings: MasterSettings, observation: Observation, listen
     app = build_doors(opening, surroundings, enable_cors=config.enable_cors)
     hub: asyncio.Future[AgentHub] = asyncio.get_running_loop().create_future()
     add_agent_link(app, lambda: asyncio.shield(hub), watched=observation.link)
-    doors = _Doors(app, opening, hub)
-    await doors.serve(listener)
+    doors = _Doors(app, opening, hub, listener)
+    await doors.serve()
     return doors
 
 
@@ -258,7 +259,7 @@ async def _serving(
         observation.watch(engine, store, reporting)
         services += observation.services()
         context = _context(settings, store, engine, reporting, identity, tokens, passwords, recent_code, observation)
-        doors.open(context, hub)
+        await doors.open(context, hub)
         sweep = asyncio.create_task(_sweep(context), name="sweep of uploads")
         stack.push_async_callback(_cancel, [sweep])
         garbage.begin()

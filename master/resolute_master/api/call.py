@@ -116,7 +116,7 @@ class Route:
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         opening = request.app[OPENING]
-        api = opening.now or await opening.context()
+        api = opening.free or await opening.context()
         caller = None if self.action is Action.PUBLIC else authenticate(request, api.tokens)
         if caller is not None:
             logs.also_about(user=caller.user.username, allocation=caller.allocation and caller.allocation.id)

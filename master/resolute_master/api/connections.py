@@ -33,6 +33,16 @@ log = logging.getLogger(__name__)
 
 _END_OF_HEAD = b"\r\n\r\n"
 
+TAKEN_AT_ONCE = 4
+"""Connections that are taken in one turn of the event loop. Each costs a part of a millisecond, and as much again for its first
+request: after a restart, when thousands come in one moment, an agent's way in is a dozen turns."""
+
+FIRST_PAUSE_S = 0.004
+"""Between two connections while the master starts. Whoever comes then has to wait anyway, and the state is loaded faster when
+nobody is let in meanwhile; but probes are to be answered, whatever stands before them in the queue."""
+
+FAILED_PAUSE_S = 0.5
+
 
 def allow_open_files() -> int:
     """Let this process open as many files as it may, and answer how many connections that leaves room for."""
@@ -178,25 +188,56 @@ class _Refusing(asyncio.Protocol):
 
 
 class Listening:
-    """The runner's server behind `Connections`, on one socket."""
+    """The runner's server behind `Connections`, on one socket: slowly while the master starts, then as fast as it can."""
 
     def __init__(self, runner: web.AppRunner, *, limit: int, patience: Patience | None = None) -> None:
         """`runner` has been set up."""
         assert runner.server is not None
         self.connections = Connections(runner.server, limit=limit, patience=patience)
         self._server: asyncio.Server | None = None
-        self._sweeping: asyncio.Task[None] | None = None
+        self._slowly = False
+        self._tasks: list[asyncio.Task[None]] = []
 
-    async def begin(self, listener: socket.socket, *, backlog: int = 100) -> None:
-        """`backlog` is also how many connections are accepted in one turn of the event loop."""
+    async def begin(self, listener: socket.socket, *, queue: int = 100) -> None:
+        """Take connections one by one with pauses. `queue` of them wait in the kernel until they are taken."""
+        listener.setblocking(False)
+        listener.listen(queue)
+        self._slowly = True
+        work = {"first connections": self._take_slowly(listener), "connections": self.connections.sweep()}
+        self._tasks = [asyncio.create_task(each, name=name) for name, each in work.items()]
+
+    async def open(self, listener: socket.socket, *, queue: int = 100) -> None:
+        """Take every connection as it comes."""
+        await self._end_slowly()
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self.connections, sock=listener, backlog=backlog)
-        self._sweeping = loop.create_task(self.connections.sweep(), name="connections")
+        # For asyncio, `backlog` is also how many connections it takes in one turn.
+        self._server = await loop.create_server(self.connections, sock=listener, backlog=TAKEN_AT_ONCE)
+        listener.listen(queue)
+
+    async def _take_slowly(self, listener: socket.socket) -> None:
+        """Ends by itself: a connection that is being taken must not be lost."""
+        loop = asyncio.get_running_loop()
+        while self._slowly:
+            try:
+                taken, _ = listener.accept()
+                await loop.connect_accepted_socket(self.connections, taken)
+            except BlockingIOError:
+                pass  # nobody is there
+            except OSError as error:  # no file descriptor is left, or who called has gone already
+                log.warning("a connection cannot be taken: %s", error)
+                await asyncio.sleep(FAILED_PAUSE_S)
+            await asyncio.sleep(FIRST_PAUSE_S)
+
+    async def _end_slowly(self) -> None:
+        if self._slowly:
+            self._slowly = False
+            await self._tasks[0]
 
     async def end(self) -> None:
         """Take no further connection; those that are open are the runner's to end."""
+        await self._end_slowly()
         if self._server is not None:
             self._server.close()
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.gather(self._sweeping, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,12 +1,15 @@
 """Before the master has started: the doors are there, and requests wait before them.
 
 The socket is open from the first moment, so that probes get an answer at any time. Everything else waits until the state is loaded,
-and is told to come again when that takes too long.
+and is told to come again when that takes too long. Then those who have waited come in a few in each turn of the event loop, and
+whoever comes meanwhile stands behind them: after a restart every task of the cluster is at the doors, and the links of the agents,
+without which nothing can be scheduled, are not to wait for all of them.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from enum import StrEnum
 
 from aiohttp import web
@@ -16,6 +19,9 @@ from resolute_master.api.context import ApiContext
 
 WAIT_S = 30.0
 """A request that comes during the start waits for so long: a start takes seconds, and callers try again."""
+
+LET_IN_AT_ONCE = 1
+"""Requests in one turn of the event loop, of those that have waited: each takes the better part of a millisecond."""
 
 
 class Stage(StrEnum):
@@ -35,7 +41,8 @@ class Opening:
         self.doing = "the process has begun"
         self._wait_s = wait_s
         self._context: ApiContext | None = None
-        self._changed = asyncio.Event()
+        self._waiting: OrderedDict[asyncio.Future[None], None] = OrderedDict()
+        self._letting_in: asyncio.Task[None] | None = None
 
     @classmethod
     def opened(cls, context: ApiContext) -> Opening:
@@ -48,26 +55,52 @@ class Opening:
         """The master has started: everybody may come in."""
         self._context = context
         self.stage, self.doing = Stage.SERVING, ""
-        self._changed.set()
+        if self._waiting:
+            self._letting_in = asyncio.create_task(self._let_in(), name="requests that have waited")
+
+    async def _let_in(self) -> None:
+        while self._waiting:
+            for _ in range(min(LET_IN_AT_ONCE, len(self._waiting))):
+                self._pass_next()
+            await asyncio.sleep(0)
+
+    def _pass_next(self) -> None:
+        place, _ = self._waiting.popitem(last=False)
+        if not place.done():  # who waited may be going at this moment
+            place.set_result(None)
 
     def stop(self) -> None:
         """The master has been asked to stop: what is under way is finished, and probes are told."""
         self.stage, self.doing = Stage.STOPPING, "the master has been asked to stop"
-        self._changed.set()
+        while self._waiting:
+            self._pass_next()
 
     @property
     def now(self) -> ApiContext | None:
         """The context, if there is one yet."""
         return self._context
 
+    @property
+    def free(self) -> ApiContext | None:
+        """The context, if nobody waits to come in."""
+        return None if self._waiting else self._context
+
     async def context(self) -> ApiContext:
-        """Raises `Unavailable` when the master takes too long to start, or stops before it has."""
-        if self._context is None:
+        """In one's turn. Raises `Unavailable` when the master takes too long to start, or stops before it has."""
+        if self.free is None and self.stage is not Stage.STOPPING:
+            place = asyncio.get_running_loop().create_future()
+            self._waiting[place] = None
             try:
                 async with asyncio.timeout(self._wait_s):
-                    await self._changed.wait()
+                    await place
             except TimeoutError:
-                raise Unavailable(f"the master is still starting ({self.doing}); try again in a moment") from None
+                if self._context is None:
+                    text = f"the master is still starting ({self.doing}); try again in a moment"
+                else:
+                    text = "too many have come at once after the master's start; try again in a moment"
+                raise Unavailable(text) from None
+            finally:
+                self._waiting.pop(place, None)
         if self._context is None:
             raise Unavailable("the master stops before it has started; try again in a moment")
         return self._context

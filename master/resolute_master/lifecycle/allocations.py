@@ -29,7 +29,8 @@ def move(step: Step, id_: AllocationId, event: machine.AllocationEvent) -> Alloc
     if before is None:
         return None
     after, effects = machine.step(before, event, step.now)
-    step.put(after)
+    if after != before:  # after a restart every agent tells again of all that it runs
+        step.put(after)
     step.emit(effects)
     for container in after.containers:
         if container.ended:

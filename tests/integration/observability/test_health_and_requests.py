@@ -68,6 +68,30 @@ async def test_probes_are_answered_before_the_master_has_started_and_others_wait
         assert (await asked(server, http, "/info"))[0] == 200  # what is under way is finished
 
 
+async def test_those_who_have_waited_come_in_in_turn_and_who_comes_meanwhile_stands_behind_them(tmp_path: Path) -> None:
+    opening = Opening()
+    came: list[str] = []
+
+    async def come(name: str) -> None:
+        await opening.context()
+        came.append(name)
+
+    async with an_api(tmp_path) as world:
+        early = [asyncio.create_task(come(f"early {number}")) for number in range(20)]
+        gone = asyncio.create_task(come("gone"))
+        await asyncio.sleep(0)
+        gone.cancel()
+        opening.open(world.context)
+        assert opening.free is None and opening.now is world.context
+        await asyncio.sleep(0)
+        late = asyncio.create_task(come("late"))
+        await asyncio.sleep(0)
+        assert "late" not in came and len(came) < 20, "all of them in one turn"
+        await asyncio.gather(*early, late)
+        assert came == [*(f"early {number}" for number in range(20)), "late"]
+        assert opening.free is world.context, "nobody waits any more"
+
+
 async def test_who_waits_too_long_is_told_to_come_again() -> None:
     opening = Opening(wait_s=0.0)
     opening.doing = "the database does not answer yet"

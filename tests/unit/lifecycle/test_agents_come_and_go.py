@@ -74,6 +74,25 @@ def registration(**changes: Any) -> RegisterAgent:
     return RegisterAgent(**{**given, **changes})
 
 
+def test_an_agent_that_comes_back_with_what_is_known_writes_down_nothing_but_itself() -> None:
+    running = a_running_allocation()
+    container = running.containers[0]
+    step = world(an_agent(), running)
+    report = ContainerReport(
+        container_id=container.id,
+        allocation_id=running.id,
+        state=ContainerState.RUNNING,
+        sequence=1,
+        at=T0,
+        address=container.address,
+    )
+    known = told(step, registration(address=container.address, reports=(report,)))
+    assert known == (container.id,)
+    assert [key for key in step.written_keys() if key[0] == "allocation"] == []
+    told(step, registration(address="10.0.0.10", reports=(replace(report, address="10.0.0.10"),)))
+    assert ("allocation", running.id) in step.written_keys()
+
+
 def a_report(rank: int, state: ContainerState, exit_: Exit | None = None, sequence: int = 1) -> ContainerReport:
     return ContainerReport(
         container_id=f"container-{rank}", allocation_id="", state=state, sequence=sequence, at=T0, exit=exit_
