@@ -276,3 +276,51 @@ async def test_the_reserve_for_newcomers_ends_too() -> None:
     disk.gate.set()
     await asyncio.gather(*calls)
     assert len(disk.batches) == shares and writer.unstored == 0
+
+
+class Rules:
+    """Are told of each batch when they are let to be."""
+
+    def __init__(self) -> None:
+        self.told: list[list[str]] = []
+        self.gate = asyncio.Event()
+
+    async def tell(self, items: Sequence[str], outcomes: Sequence[str] | None) -> None:
+        await self.gate.wait()
+        self.told.append(list(items))
+
+
+async def test_what_comes_while_a_batch_is_made_known_shares_the_next() -> None:
+    disk, rules = Disk(), Rules()
+    writer = BatchedWriter(disk.write, publish=rules.tell)
+    calls = await busy_with(writer, ["a"])
+    for name in "bc":
+        calls += await busy_with(writer, [name])
+    assert disk.batches == [["a"]] and not any(call.done() for call in calls)
+    rules.gate.set()
+    assert await asyncio.gather(*calls) == [("A",), ("B",), ("C",)]
+    assert disk.batches == rules.told == [["a"], ["b", "c"]]
+
+
+async def test_a_large_batch_does_not_wait_for_the_last_to_be_known() -> None:
+    disk, rules = Disk(), Rules()
+    writer = BatchedWriter(disk.write, publish=rules.tell)
+    calls = await busy_with(writer, ["a"])
+    calls += await busy_with(writer, ["b"] * (writers.SMALL_BATCH_ITEMS - 1))
+    assert len(disk.batches) == 1
+    calls += await busy_with(writer, ["c"])
+    assert [len(batch) for batch in disk.batches] == [1, writers.SMALL_BATCH_ITEMS]
+    rules.gate.set()
+    await asyncio.gather(*calls)
+    assert [len(batch) for batch in rules.told] == [1, writers.SMALL_BATCH_ITEMS]
+
+
+async def test_a_writer_that_closes_stores_what_waits_for_the_last_batch_to_be_known() -> None:
+    disk, rules = Disk(), Rules()
+    writer = BatchedWriter(disk.write, publish=rules.tell)
+    calls = [*await busy_with(writer, ["a"]), *await busy_with(writer, ["b"])]
+    closing = asyncio.create_task(writer.close())
+    await settle()
+    rules.gate.set()
+    await closing
+    assert [call.result() for call in calls] == [("A",), ("B",)]
