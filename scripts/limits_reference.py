@@ -29,7 +29,7 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "master/resolute_master/agents/session.py": ("HELLO_S", "SILENT_HEARTBEATS"),
         "master/resolute_master/agents/websocket.py": ("SEND_TIMEOUT_S",),
-        "harness/resolute/wire/agent_link.py": ("MAX_FRAME_BYTES",),
+        "harness/resolute/wire/agent_link.py": ("MAX_FRAME_BYTES", "MAX_CODE_CHARACTERS"),
     },
     "requests": {
         API: ("MAX_REQUESTS_PER_USER", "MAX_REQUESTS_PER_CONTAINER", "MAX_PUBLIC_REQUESTS", "RETRY_AFTER_S"),
@@ -68,6 +68,7 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
         API: ("MAX_LOG_LINES_PER_POST", "MAX_LINE_LENGTH", "MAX_SEARCH_LENGTH"),
         "master/resolute_master/store/writers.py": (
             "MAX_BATCH_ITEMS",
+            "SMALL_BATCH_ITEMS",
             "MAX_BATCH_BYTES",
             "MAX_UNSTORED_ITEMS",
             "RESERVED_ITEMS",
