@@ -88,6 +88,8 @@ class _Search:
         self._snapshot = snapshot
         self._target = target
         self._rehearsal = rehearsal
+        self._without_ahead: tuple[tuple[AllocationId, ...], PoolSnapshot] = ((), snapshot)
+        """The last long list of those who wait before it, and the pool without them."""
 
     def find(self, *, capped: bool) -> Blockers | None:
         found = self._lacking_when_empty(Blockers(cap=capped))
@@ -99,7 +101,15 @@ class _Search:
         return self._smallest(self._with_ahead(found))
 
     def _starts(self, blockers: Blockers) -> bool:
-        return self._rehearsal.starts(without(self._snapshot, self._target, blockers), self._target)
+        return self._rehearsal.starts(self._without(blockers), self._target)
+
+    def _without(self, blockers: Blockers) -> PoolSnapshot:
+        if len(blockers.ahead) <= _MANY:
+            return without(self._snapshot, self._target, blockers)
+        if self._without_ahead[0] != blockers.ahead:
+            alone = Blockers(ahead=blockers.ahead)
+            self._without_ahead = (blockers.ahead, without(self._snapshot, self._target, alone))
+        return without(self._without_ahead[1], self._target, replace(blockers, ahead=()))
 
     # -- one kind of obstacle after the other ------------------------------------------------------------------
 
@@ -132,8 +142,7 @@ class _Search:
         """With those that would take the room first."""
         found = known
         for _ in range(ROUNDS):
-            snapshot = without(self._snapshot, self._target, found)
-            outcome = self._rehearsal.run(snapshot)
+            outcome = self._rehearsal.run(self._without(found))
             takers = _takers(outcome, self._target)
             if any(placement.allocation == self._target for placement in outcome.plan.place):
                 return found

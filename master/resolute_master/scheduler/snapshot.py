@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from heapq import merge
+from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
 
 from resolute_master.domain.agent import Agent
@@ -331,8 +332,8 @@ class PoolSnapshot:
 
     def pending(self) -> Iterator[Allocation]:
         """What waits, the most important first."""
-        keyed = (((shape.priority, key) for key in waiting) for shape, waiting in self.queue.items())
-        return (self.allocations[key.allocation] for _, key in merge(*keyed))
+        lines = (zip(repeat(shape.priority), waiting) for shape, waiting in self.queue.items())
+        return (self.allocations[key.allocation] for _, key in merge(*lines))
 
     def running(self) -> Iterator[Allocation]:
         """What has slots or places and was not asked to end, by id."""
