@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psutil
+
 from benchmarks.cluster import Cluster, cluster, experiment
 from benchmarks.report import Row, Spread, Target
 from support.postgres import find_programs, postgres_server
@@ -42,7 +44,9 @@ def _row(database: str, db: Mapping[str, Any] | None) -> Row:
     """The bare rate is taken before and after, for a machine's speed drifts."""
     before = _bare_rate()
     with cluster(slots=SLOTS, db=db) as running:
+        used = [_processor_s(process) for process in (running.master, running.agent)]
         rate = _trials_rate(running)
+        used = [_processor_s(process) - s for process, s in zip((running.master, running.agent), used, strict=True)]
     bare = [before, _bare_rate()]
     return Row(
         name=f"{TRIALS} no-op trials, {database}",
@@ -51,7 +55,17 @@ def _row(database: str, db: Mapping[str, Any] | None) -> Row:
         bound=Spread.of(bare, "a second"),
         result=rate / Spread.of(bare, "").median,
         target=Target(at_least=TARGET),
+        notes="{:.1f} ms of the master's processor time each, {:.1f} of the agent's".format(
+            *(1000 * s / TRIALS for s in used)
+        ),
     )
+
+
+def _processor_s(process: subprocess.Popen[bytes] | None) -> float:
+    """So far, without its children's."""
+    assert process is not None
+    times = psutil.Process(process.pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def _trials_rate(running: Cluster) -> float:
