@@ -55,12 +55,12 @@ def _blockers(blockers: JobBlockers) -> Iterator[str]:
     if blockers.running_count > NAMES_SHOWN:
         yield f"{blockers.running_count - NAMES_SHOWN} more that run"
     if blockers.ahead_together:
-        yield f"all {blockers.ahead_count} that wait before it ({_names(blockers.ahead, blockers.ahead_count)})"
+        yield f"{blockers.ahead_count} that would take the room first ({_names(blockers.ahead, blockers.ahead_count)})"
         return
     for id_ in blockers.ahead[:NAMES_SHOWN]:
-        yield f"{id_}, which waits before it"
+        yield f"{id_}, which would take the room first"
     if blockers.ahead_count > NAMES_SHOWN:
-        yield f"{blockers.ahead_count - NAMES_SHOWN} more that wait before it"
+        yield f"{blockers.ahead_count - NAMES_SHOWN} more that would take the room first"
 
 
 def _work(work: BlockingWork) -> str:

@@ -24,7 +24,7 @@ ROUNDS = 8
 still not our turn, all that wait before it count as one obstacle."""
 
 LARGEST_TRIED = 32
-"""Of a larger set nothing is tried to be left out: each try is a pass."""
+"""Of a larger set nothing is tried to be left out, and more that wait before it count as one: each try is a pass."""
 
 _MANY = 100
 """More changes than this are made by building the snapshot anew, which is cheaper then."""
@@ -145,7 +145,7 @@ class _Search:
             outcome = self._rehearsal.run(self._without(found))
             takers = _takers(outcome, self._target)
             if any(placement.allocation == self._target for placement in outcome.plan.place):
-                return found
+                return replace(found, ahead_together=len(found.ahead) > LARGEST_TRIED)
             if not takers:
                 break
             found = replace(found, ahead=tuple(sorted({*found.ahead, *takers})))
@@ -164,7 +164,7 @@ class _Search:
     # -- nothing that is not needed ----------------------------------------------------------------------------
 
     def _smallest(self, found: Blockers) -> Blockers:
-        """Without what can be left out: half of it at once, then less, at last one by one until each was tried."""
+        """Without what can be left out: half of it at once, then one by one until each was tried."""
         parts = list(parts_of(found))
         if len(parts) > LARGEST_TRIED:
             return found
@@ -177,7 +177,7 @@ class _Search:
                 else:
                     at, needed = at + step, needed + (step == 1)
                 if at >= len(parts):
-                    at, step = 0, max(step // 2, 1)
+                    at, step = 0, 1
         except PassesSpent:
             return _together(parts)
         return replace(_together(parts), smallest=True)

@@ -19,7 +19,7 @@ from resolute_master.scheduler.rehearsal import PASSES, PassesSpent, Rehearsal, 
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from resolute_master.scheduler.what_if import WhatIfs, what_if
 
-_FOR_BLOCKERS = 2 / 5
+_FOR_BLOCKERS = 1 / 2
 """Of the passes; the rest, and what is left of these, is for what would start it."""
 
 
