@@ -39,13 +39,19 @@ NOUNS = (
     Noun(name="job", aliases=("j",), help="manage the job queue", module="job"),
     Noun(name="ledger", help="show where the paid time went", module="ledger"),
     Noun(name="master", help="ask about the master", module="master"),
-    Noun(name="resource-pool", aliases=("rp",), help="list resource pools", module="resource_pool"),
+    Noun(name="project", help="manage projects", module="project"),
+    Noun(
+        name="resource-pool",
+        aliases=("rp",),
+        help="list resource pools, and bind them to workspaces",
+        module="resource_pool",
+    ),
     Noun(name="slot", aliases=("s",), help="manage slots", module="slot"),
     Noun(name="task", help="list tasks", module="task"),
     Noun(name="trial", aliases=("t",), help="manage trials", module="trial"),
     Noun(name="user", aliases=("u",), help="manage users and logins", module="user"),
     Noun(name="version", help="show the versions of client and master", module="version"),
-    Noun(name="workspace", aliases=("w",), help="list workspaces", module="workspace"),
+    Noun(name="workspace", aliases=("w",), help="manage workspaces", module="workspace"),
 )
 
 

@@ -1,4 +1,4 @@
-"""`det resource-pool`: pools and how full they are."""
+"""`det resource-pool`: pools, how full they are, and which workspaces they are for."""
 
 from __future__ import annotations
 
@@ -42,11 +42,80 @@ def list_pools(cli: Invocation, args: argparse.Namespace) -> None:
     cli.render.table((*columns, "Queued", "Scheduled", "Default", "Description"), rows, pools)
 
 
+def add_bindings(cli: Invocation, args: argparse.Namespace) -> None:
+    cli.api().queue.bind(args.pool_name, args.workspace_names)
+    _show_bindings(cli, args.pool_name)
+
+
+def remove_bindings(cli: Invocation, args: argparse.Namespace) -> None:
+    cli.api().queue.unbind(args.pool_name, args.workspace_names)
+    _show_bindings(cli, args.pool_name)
+
+
+def replace_bindings(cli: Invocation, args: argparse.Namespace) -> None:
+    cli.api().queue.rebind(args.pool_name, args.workspace_names)
+    _show_bindings(cli, args.pool_name)
+
+
+def list_workspaces(cli: Invocation, args: argparse.Namespace) -> None:
+    _show_bindings(cli, args.pool_name)
+
+
+def _show_bindings(cli: Invocation, pool: str) -> None:
+    api = cli.api()
+    bound = set(api.queue.workspaces_of(pool))
+    names = [space.name for space in api.cluster.workspaces() if space.id in bound]
+    shown = ", ".join(names) or "(all)"
+    cli.render.table(("Resource Pool", "Workspaces"), [(pool, shown)], {"pool": pool, "workspaces": names})
+
+
+def _pool_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pool_name", help="name of the resource pool")
+
+
+def _binding_arguments(parser: argparse.ArgumentParser) -> None:
+    _pool_argument(parser)
+    parser.add_argument("workspace_names", nargs="+", metavar="workspace_name", help="name of a workspace")
+
+
+_BINDINGS = Group(
+    name="bindings",
+    help="manage which workspaces a pool is for",
+    commands=(
+        Command(
+            name="add",
+            help="let workspaces use a pool, and those only that it has",
+            run=add_bindings,
+            arguments=_binding_arguments,
+        ),
+        Command(
+            name="remove",
+            help="take workspaces from a pool; without any it is for all",
+            run=remove_bindings,
+            arguments=_binding_arguments,
+        ),
+        Command(
+            name="replace",
+            help="let these workspaces use a pool, and no other",
+            run=replace_bindings,
+            arguments=_binding_arguments,
+        ),
+        Command(
+            name="list-workspaces",
+            help="list the workspaces that a pool is for",
+            run=list_workspaces,
+            arguments=_pool_argument,
+        ),
+    ),
+)
+
+
 NOUN = Group(
     name="resource-pool",
-    help="list resource pools",
+    help="list resource pools, and bind them to workspaces",
     default="list",
     commands=(
+        _BINDINGS,
         Command(name="list", aliases=("ls",), help="list resource pools", run=list_pools, formats=("json", "csv")),
     ),
 )

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
-from resolute.errors import NotFound
 from resolute.wire.rest.enums import OrderBy, ProjectSortBy, WorkspaceSortBy
-from resolute.wire.rest.workspaces import GetWorkspaceProjectsQuery, GetWorkspacesQuery
+from resolute.wire.rest.workspaces import (
+    GetWorkspaceProjectsQuery,
+    GetWorkspacesQuery,
+    PatchWorkspace,
+    PostWorkspaceRequest,
+    Project,
+    Workspace,
+)
 from resolute_cli.command import Command, Group
 from resolute_cli.invocation import Invocation
 
@@ -14,7 +21,10 @@ from resolute_cli.invocation import Invocation
 def list_workspaces(cli: Invocation, args: argparse.Namespace) -> None:
     sort_by = WorkspaceSortBy.NAME if args.sort_by == "name" else WorkspaceSortBy.ID
     query = GetWorkspacesQuery(sort_by=sort_by, order_by=_direction(args), limit=args.limit, offset=args.offset)
-    found = cli.api().cluster.workspaces(query)
+    _show(cli, cli.api().cluster.workspaces(query))
+
+
+def _show(cli: Invocation, found: Sequence[Workspace]) -> None:
     columns = ("ID", "Name", "# Projects", "Agent Uid", "Agent Gid", "Agent User", "Agent Group")
     rows = []
     for space in found:
@@ -27,12 +37,13 @@ def list_workspaces(cli: Invocation, args: argparse.Namespace) -> None:
 
 def list_projects(cli: Invocation, args: argparse.Namespace) -> None:
     cluster = cli.api().cluster
-    found = cluster.workspaces(GetWorkspacesQuery(name_case_sensitive=args.workspace_name))
-    if not found:
-        raise NotFound("workspace", args.workspace_name)
+    workspace = cluster.workspace_named(args.workspace_name)
     sort_by = ProjectSortBy.NAME if args.sort_by == "name" else ProjectSortBy.ID
     query = GetWorkspaceProjectsQuery(sort_by=sort_by, order_by=_direction(args), limit=args.limit, offset=args.offset)
-    projects = cluster.projects(found[0].id, query)
+    show_projects(cli, cluster.projects(workspace.id, query))
+
+
+def show_projects(cli: Invocation, projects: Sequence[Project]) -> None:
     rows = [
         (
             project.id,
@@ -48,6 +59,30 @@ def list_projects(cli: Invocation, args: argparse.Namespace) -> None:
     cli.render.table(columns, rows, projects)
 
 
+def list_pools(cli: Invocation, args: argparse.Namespace) -> None:
+    cluster = cli.api().cluster
+    pools = cluster.pools_of(cluster.workspace_named(args.workspace_name).id)
+    columns = ("Workspace", "Available Resource Pools")
+    cli.render.table(columns, [(args.workspace_name, ", ".join(pools))], pools)
+
+
+def create(cli: Invocation, args: argparse.Namespace) -> None:
+    request = PostWorkspaceRequest(
+        name=args.name, default_compute_pool=args.default_compute_pool, default_aux_pool=args.default_aux_pool
+    )
+    _show(cli, [cli.api().cluster.create_workspace(request)])
+
+
+def edit(cli: Invocation, args: argparse.Namespace) -> None:
+    cluster = cli.api().cluster
+    change = PatchWorkspace(
+        name=args.name,
+        default_compute_resource_pool=args.default_compute_pool,
+        default_aux_resource_pool=args.default_aux_pool,
+    )
+    _show(cli, [cluster.patch_workspace(cluster.workspace_named(args.workspace_name).id, change)])
+
+
 def _direction(args: argparse.Namespace) -> OrderBy:
     return OrderBy.DESC if args.order_by == "desc" else OrderBy.ASC
 
@@ -59,14 +94,34 @@ def _sorting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--offset", type=int, default=0, help="entries to skip (default 0)")
 
 
-def _projects_arguments(parser: argparse.ArgumentParser) -> None:
+def projects_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("workspace_name", help="name of the workspace")
     _sorting(parser)
 
 
+def workspace_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("workspace_name", help="name of the workspace")
+
+
+def _default_pools(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--default-compute-pool", help="pool of tasks with slots that name none; empty: the cluster's")
+    parser.add_argument("--default-aux-pool", help="pool of tasks without slots that name none; empty: the cluster's")
+
+
+def _create_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", help="name of the workspace, unique in the cluster")
+    _default_pools(parser)
+
+
+def _edit_arguments(parser: argparse.ArgumentParser) -> None:
+    workspace_argument(parser)
+    parser.add_argument("--name", help="its new name")
+    _default_pools(parser)
+
+
 NOUN = Group(
     name="workspace",
-    help="list workspaces",
+    help="manage workspaces",
     default="list",
     commands=(
         Command(
@@ -77,11 +132,19 @@ NOUN = Group(
             arguments=_sorting,
             formats=("json", "csv"),
         ),
+        Command(name="create", help="create a workspace", run=create, arguments=_create_arguments),
+        Command(name="edit", help="rename a workspace, or set its pools", run=edit, arguments=_edit_arguments),
+        Command(
+            name="list-pools",
+            help="list the resource pools that a workspace may use",
+            run=list_pools,
+            arguments=workspace_argument,
+        ),
         Command(
             name="list-projects",
             help="list the projects of a workspace",
             run=list_projects,
-            arguments=_projects_arguments,
+            arguments=projects_arguments,
             formats=("json", "csv"),
         ),
     ),

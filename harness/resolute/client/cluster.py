@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from resolute.client.session import NO_RETRY, Session
+from resolute.errors import NotFound
 from resolute.wire.codec import from_wire
 from resolute.wire.rest.master import (
     GetMasterConfigResponse,
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from resolute.wire.rest.workspaces import (
         GetWorkspaceProjectsQuery,
         GetWorkspacesQuery,
+        PatchWorkspace,
+        PostProjectRequest,
+        PostWorkspaceRequest,
         Project,
         Workspace,
     )
@@ -75,6 +79,38 @@ class Cluster:
 
         asked = query or GetWorkspacesQuery()
         return self.session.get("api/v1/workspaces", GetWorkspacesResponse, asked).workspaces
+
+    def workspace_named(self, name: str) -> Workspace:
+        """Raises `NotFound`."""
+        from resolute.wire.rest.workspaces import GetWorkspacesQuery
+
+        found = self.workspaces(GetWorkspacesQuery(name_case_sensitive=name))
+        if not found:
+            raise NotFound("workspace", name)
+        return found[0]
+
+    def create_workspace(self, request: PostWorkspaceRequest) -> Workspace:
+        from resolute.wire.rest.workspaces import PostWorkspaceResponse
+
+        return self.session.post("api/v1/workspaces", PostWorkspaceResponse, request).workspace
+
+    def patch_workspace(self, workspace_id: int, change: PatchWorkspace) -> Workspace:
+        from resolute.wire.rest.workspaces import PatchWorkspaceResponse
+
+        return self.session.patch(f"api/v1/workspaces/{workspace_id}", PatchWorkspaceResponse, change).workspace
+
+    def create_project(self, request: PostProjectRequest) -> Project:
+        from resolute.wire.rest.workspaces import PostProjectResponse
+
+        path = f"api/v1/workspaces/{request.workspace_id}/projects"
+        return self.session.post(path, PostProjectResponse, request).project
+
+    def pools_of(self, workspace_id: int) -> tuple[str, ...]:
+        """Names of the pools that the workspace may use."""
+        from resolute.wire.rest.pools import ListRPsBoundToWorkspaceResponse
+
+        path = f"api/v1/workspaces/{workspace_id}/available-resource-pools"
+        return self.session.get(path, ListRPsBoundToWorkspaceResponse).resource_pools
 
     def projects(self, workspace_id: int, query: GetWorkspaceProjectsQuery | None = None) -> tuple[Project, ...]:
         from resolute.wire.rest.workspaces import GetWorkspaceProjectsQuery, GetWorkspaceProjectsResponse

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +11,14 @@ from resolute.client.session import Session
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.jobs import GetJobsQuery, GetJobsV2Response, QueueControl, RBACJob, UpdateJobQueueRequest
 from resolute.wire.rest.paging import Pagination
-from resolute.wire.rest.pools import GetResourcePoolsResponse, ResourcePool
+from resolute.wire.rest.pools import (
+    BindRPToWorkspaceRequest,
+    GetResourcePoolsResponse,
+    ListWorkspacesBoundToRPResponse,
+    OverwriteRPWorkspaceBindingsRequest,
+    ResourcePool,
+    UnbindRPFromWorkspaceRequest,
+)
 from resolute.wire.rest.why import ExplainJobResponse
 
 
@@ -47,3 +55,26 @@ class Queue:
 
     def pools(self) -> tuple[ResourcePool, ...]:
         return self.session.get("api/v1/resource-pools", GetResourcePoolsResponse).resource_pools
+
+    def workspaces_of(self, pool: str) -> tuple[int, ...]:
+        """Ids of the workspaces that the pool is for; none when it is everybody's."""
+        return self.session.get(_bindings(pool), ListWorkspacesBoundToRPResponse).workspace_ids
+
+    def bind(self, pool: str, workspaces: Sequence[str]) -> None:
+        """Let these workspaces, too, use a pool that is not for everybody."""
+        body = BindRPToWorkspaceRequest(resource_pool_name=pool, workspace_names=tuple(workspaces))
+        self.session.post(_bindings(pool), Empty, body)
+
+    def unbind(self, pool: str, workspaces: Sequence[str]) -> None:
+        """The last one makes it everybody's."""
+        body = UnbindRPFromWorkspaceRequest(resource_pool_name=pool, workspace_names=tuple(workspaces))
+        self.session.delete(_bindings(pool), Empty, body)
+
+    def rebind(self, pool: str, workspaces: Sequence[str]) -> None:
+        """Let these workspaces use the pool, and no other."""
+        body = OverwriteRPWorkspaceBindingsRequest(resource_pool_name=pool, workspace_names=tuple(workspaces))
+        self.session.put(_bindings(pool), Empty, body)
+
+
+def _bindings(pool: str) -> str:
+    return f"api/v1/resource-pools/{segment(pool)}/workspace-bindings"

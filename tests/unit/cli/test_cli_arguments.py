@@ -47,7 +47,8 @@ TREE: Mapping[str, tuple[str, ...]] = {
     "instance": ("list", "ls"),
     "job": ("explain", "list", "ls", "schedule", "snapshot", "u", "update", "update-batch"),
     "master": ("config", "info", "logs"),
-    "resource-pool": ("list", "ls"),
+    "project": ("create", "list", "ls"),
+    "resource-pool": ("bindings", "list", "ls"),
     "slot": ("disable", "enable", "list", "ls"),
     "task": ("list", "ls"),
     "trial": ("describe", "download", "kill", "lc", "list-checkpoints", "logs"),
@@ -63,7 +64,7 @@ TREE: Mapping[str, tuple[str, ...]] = {
         "rename",
         "whoami",
     ),
-    "workspace": ("list", "list-projects", "ls"),
+    "workspace": ("create", "edit", "list", "list-pools", "list-projects", "ls"),
     "deploy": ("local",),
 }
 
