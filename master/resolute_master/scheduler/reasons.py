@@ -73,11 +73,12 @@ class Reasons:
             )
         if allocation.slots_needed == 0:
             return self._no_aux(allocation, usable)
-        for free in (self._free_after_the_pass(usable), self._free_now(usable)):
-            on = self._fit(allocation, free)
-            if on:
-                return f"It waits for {need}: {self._taken(allocation, on)}."
-        return f"It waits for {need}: {self._full(free)}{self._no_preemption(allocation)}."
+        now, later = self._free_now(usable), self._free_after_the_pass(usable)
+        if on := self._fit(allocation, later):
+            return f"It waits for {need}: {self._kept_from(allocation, on)}."
+        if on := self._fit(allocation, now):
+            return f"It waits for {need}: {self._taken_first(on)}."
+        return f"It waits for {need}: {self._full(now)}{self._no_preemption(allocation)}."
 
     def _no_launch(self) -> str:
         if self._snapshot.policy.scaling is None:
@@ -116,16 +117,17 @@ class Reasons:
         parts = divide(slots, sizes, mixed=self._snapshot.policy.heterogeneous_fits)
         return [] if parts is None else [agent for agent, size in idle.items() if size in parts]
 
-    def _taken(self, allocation: Allocation, on: Sequence[AgentId]) -> str:
-        """Who keeps the free slots of these agents from it."""
+    def _kept_from(self, allocation: Allocation, on: Sequence[AgentId]) -> str:
+        """For whom the free slots of these agents are kept."""
         there = set(on)
         holds = [hold for hold in self._outcome.plan.holds if there & {agent for agent, _ in hold.agents}]
-        if holds:
-            shown = "; ".join(hold.words for hold in holds[:NAMES_SHOWN])
-            more = f"; and {len(holds) - NAMES_SHOWN} more" if len(holds) > NAMES_SHOWN else ""
-            soft = self._soft(allocation, holds)
-            return f"the free slots that would hold it are kept for others ({shown}{more}){soft}"
-        first = [p.allocation for p in self._outcome.plan.place if there & set(p.agents)]
+        shown = "; ".join(hold.words for hold in holds[:NAMES_SHOWN])
+        more = f"; and {len(holds) - NAMES_SHOWN} more" if len(holds) > NAMES_SHOWN else ""
+        return f"the free slots that would hold it are kept for others ({shown}{more}){self._soft(allocation, holds)}"
+
+    def _taken_first(self, on: Sequence[AgentId]) -> str:
+        """Who is given the free slots of these agents."""
+        first = [p.allocation for p in self._outcome.plan.place if p.slots and not set(on).isdisjoint(p.agents)]
         return f"the free slots that would hold it go to {names(first)} now"
 
     def _soft(self, allocation: Allocation, holds: Sequence[Hold]) -> str:

@@ -1,0 +1,233 @@
+"""Snapshot files written by hand: the examples of the original's scheduling, and what the files themselves promise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resolute.errors import InvalidInput, NotFound
+from resolute_master.scheduler.offline import decide, explained
+from resolute_master.scheduler.snapshot_edit import edited
+from resolute_master.scheduler.snapshot_file import read_snapshot, write_snapshot
+
+FILES = Path(__file__).parent / "snapshots"
+
+
+def file(name: str) -> Any:
+    return json.loads((FILES / f"{name}.json").read_text())
+
+
+def starts(name: str, *changes: str) -> dict[str, dict[str, list[int]]]:
+    return {row["task"]: row["on"] for row in decide(file(name), changes).place}
+
+
+def asked_to_leave(name: str, *changes: str) -> set[str]:
+    return {row["task"] for row in decide(file(name), changes).preempt}
+
+
+# ---------------------------------------------------------------------------------- examples, as the original or better
+
+
+def by_job(name: str, *changes: str) -> tuple[int, int]:
+    started = starts(name, *changes)
+    return sum(task.startswith("t") for task in started), sum(task.startswith("u") for task in started)
+
+
+def test_shares_follow_the_weights_as_the_algorithm_of_the_original_has_them() -> None:
+    name = "fair_share_demands_10_and_30"
+    assert by_job(name) == (4, 4)
+    assert by_job(name, "jobs.ten.weight=3.0") == (6, 2)
+
+
+def test_sizes_are_combined_exactly_where_the_original_takes_the_largest_first_and_fails() -> None:
+    assert list(starts("sizes_4_6_8")["twelve"]) == ["eight", "four"]
+    assert starts("sizes_4_6_8", "policy.allow_heterogeneous_fits=false") == {}
+
+
+def test_agents_of_one_size_are_preferred_even_when_they_are_more() -> None:
+    assert list(starts("one_of_2_four_of_1")["gang"]) == ["b", "c", "d", "e"]
+
+
+def test_what_is_no_multiple_of_the_agents_never_starts_and_is_told_so() -> None:
+    assert list(starts("twelve_on_eights")) == ["sixteen"]
+    (row,) = decide(file("twelve_on_eights")).waiting
+    assert row["reason"] == (
+        "It can never start here: it needs 12 slots on whole machines of one size, and the pool's machines by slots "
+        "are: 3 of 8."
+    )
+
+
+def test_a_stuck_job_keeps_its_agents_also_from_its_own_priority() -> None:
+    """The original lets the peer start, and the stuck one wait as long as peers come."""
+    assert starts("stuck_without_preemption") == {}
+    assert list(starts("stuck_without_preemption", "agents.b=1")) == ["small"]
+    assert set(starts("stuck_without_preemption", "agents.b=2")) == {"small", "less"}
+
+
+def test_victims_are_the_least_important_the_latest_first_and_none_that_is_not_preemptible() -> None:
+    assert asked_to_leave("preempting", "tasks.w.slots=1") == {"new"}
+    assert asked_to_leave("preempting") == {"old", "new"}
+    assert asked_to_leave("preempting", "tasks.w.slots=3") == {"old", "new", "peer"}
+    assert asked_to_leave("preempting", "tasks.w.slots=4") == set()
+    assert asked_to_leave("preempting", "policy.preemption=false") == set()
+
+
+@pytest.mark.parametrize(("policy", "agent"), [("best", "full"), ("worst", "empty")])
+def test_best_packs_and_worst_spreads(policy: str, agent: str) -> None:
+    assert list(starts("shared_agents_by_policy", f"policy.fitting_policy={policy}")["w"]) == [agent]
+
+
+def test_the_chief_is_on_the_largest_and_auxiliary_work_is_in_nobodys_way() -> None:
+    started = starts("chief_and_auxiliary")
+    assert list(started["gang"]) == ["large", "small"]
+    assert started["notebook"] == {"large": []}
+
+
+# ------------------------------------------------------------------------------------------------------------ files
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    snapshot = read_snapshot({"agents": {"a": 2}, "tasks": {"t": {}, "u": {"on": {"a": 1}}}})
+    waits, runs = snapshot.allocations.values()
+    assert (waits.slots_needed, waits.job_id, snapshot.jobs[waits.job_id].priority) == (1, "t", 42)
+    assert runs.held_slots[0].index == 0 and waits.requested_at < runs.requested_at < snapshot.now
+
+
+def test_the_order_of_the_file_is_the_order_of_the_queue() -> None:
+    tasks = {name: {"slots": 1} for name in ("zeta", "alpha", "mid")}
+    assert [a.id for a in read_snapshot({"tasks": tasks}).pending()] == ["zeta", "alpha", "mid"]
+    jobs: dict[str, Any] = {"last": {}, "first": {"priority": 1}}
+    one = {name: {"job": name} for name in jobs}
+    assert [a.id for a in read_snapshot({"jobs": jobs, "tasks": one}).pending()] == ["first", "last"]
+
+
+def test_who_says_which_slots_comes_before_who_says_how_many() -> None:
+    tasks = {"some": {"on": {"a": 2}}, "these": {"on": {"a": [0, 2]}}}
+    snapshot = read_snapshot({"agents": {"a": 4}, "tasks": tasks})
+    assert {a.id: [s.index for s in a.held_slots] for a in snapshot.allocations.values()} == {
+        "some": [1, 3],
+        "these": [0, 2],
+    }
+
+
+def test_an_elastic_pool_is_one_with_a_supply() -> None:
+    supply = {"max_instances": 3, "offers": {"m": {"slots": 4}}}
+    decided = decide({"agents": {"a": 4}, "tasks": {"w": {"slots": 8}}, "supply": supply})
+    assert decided.machines == ("w",)
+    assert "machines that the pool may ask for" in decided.waiting[0]["reason"]
+    assert read_snapshot({"agents": {"a": 4}, "supply": supply}).supply.room == 2
+
+
+def test_what_a_past_user_is_charged_counts() -> None:
+    data = {
+        "policy": {"type": "fair_share", "hierarchical_shares": True, "usage_half_life": "1h"},
+        "agents": {"a": 1},
+        "jobs": {"heavy": {"owner": 1}, "new": {"owner": 2}},
+        "tasks": {"h": {"job": "heavy"}, "n": {"job": "new"}},
+        "usage": {"1/1": 4.0},
+    }
+    assert [row["task"] for row in decide(data).place] == ["n"]
+    assert [row["task"] for row in decide(data, ["usage.1/1=0.0"]).place] == ["h"]
+    assert write_snapshot(read_snapshot(data))["usage"] == {"1/1": 4.0}
+
+
+def test_names_and_addresses_of_people_and_machines_are_not_in_a_file() -> None:
+    written = json.dumps(write_snapshot(read_snapshot(file("preempting"))))
+    assert "address" not in written and "name" not in written and "EXPERIMENT" not in written
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        ([], "<snapshot>: must be a mapping of keys to values"),
+        ({"version": 2}, "<snapshot>.version: is the version of another program (value 2); this one reads version 1"),
+        ({"polcy": {}}, "<snapshot>.polcy: is not a known key; did you mean 'policy'?"),
+        ({"now": "noon"}, '<snapshot>.now: must be a time with a zone (value "noon"); write it like 2026-'),
+        ({"agents": {"a": "x"}}, "<snapshot>.agents.a: must be a mapping of keys to values"),
+        ({"agents": {"a": {}}}, "<snapshot>.agents.a.slots: is a required property"),
+        ({"agents": {"a": {"slots": [1, 1]}}}, "<snapshot>.agents.a.slots: names a slot twice (value [1, 1])"),
+        (
+            {"agents": {"a": {"slots": 2, "disabled_slots": [2]}}},
+            "<snapshot>.agents.a.disabled_slots: 2 is not one of its slots; they are 0, 1",
+        ),
+        ({"jobs": {"j": {"priority": 0}}}, "<snapshot>.jobs.j.priority: must be at least 1 (value 0)"),
+        ({"jobs": {"j": {"weight": 0.0}}}, "<snapshot>.jobs.j.weight: must be greater than 0 (value 0.0)"),
+        (
+            {"tasks": {"t": {"job": "k"}}, "jobs": {"j": {}}},
+            "<snapshot>.tasks.t.job: there is no job 'k' here; there are j",
+        ),
+        ({"tasks": {"t": {"on": {"a": 1}}}}, "<snapshot>.tasks.t.on: there is no agent 'a' here; there are none"),
+        (
+            {"tasks": {"t": {"state": "runs"}}},
+            "<snapshot>.tasks.t.state: is not a known key; a task with 'on' runs there",
+        ),
+        (
+            {"agents": {"a": 2}, "tasks": {"t": {"on": {"a": 3}}}},
+            "<snapshot>.tasks.t.on.a: only 2 of its slots are left (value 3)",
+        ),
+        (
+            {"agents": {"a": 2}, "tasks": {"t": {"on": {"a": [0]}}, "u": {"on": {"a": [0]}}}},
+            "<snapshot>.tasks.u.on.a: slot 0 is used by 't'",
+        ),
+        ({"usage": {"me": 1.0}}, "<snapshot>.usage.me: is not the name of a user here; write <workspace>/<user>"),
+        (
+            {"policy": {"type": "priority", "hierarchical_shares": True}},
+            "<snapshot>.policy.hierarchical_shares: belongs to the fair_share scheduler (value true); remove it",
+        ),
+    ],
+)
+def test_bad_files_are_told_where_what_and_what_to_do(data: object, problem: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        read_snapshot(data)
+    assert problem in str(refused.value)
+
+
+# ---------------------------------------------------------------------------------------------------------- changes
+
+
+def test_changes_reach_names_with_dots_and_short_forms() -> None:
+    data = {"agents": {"a.b": 4}, "tasks": {"1.t.1": {"slots": 2}}}
+    changed = edited(
+        data, ["agents.a.b.enabled=false", "tasks.1.t.1.slots=4", "policy.preemption=true", "tasks.new={}"]
+    )
+    assert changed == {
+        "agents": {"a.b": {"slots": 4, "enabled": False}},
+        "tasks": {"1.t.1": {"slots": 4}, "new": {}},
+        "policy": {"preemption": True},
+    }
+    assert data == {"agents": {"a.b": 4}, "tasks": {"1.t.1": {"slots": 2}}}, "the file itself is left alone"
+
+
+def test_a_task_that_names_no_job_has_one_that_can_be_changed() -> None:
+    data = {"agents": {"a": 1}, "tasks": {"early": {}, "late": {}}}
+    assert [row["task"] for row in decide(data).place] == ["early"]
+    assert [row["task"] for row in decide(data, ["jobs.late.priority=1"]).place] == ["late"]
+    assert [row["task"] for row in decide(data, ["tasks.early=null"]).place] == ["late"]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("policy", "'policy': write it as <key>=<value>, for instance policy.preemption=true"),
+        ("jobs.lte.priority=1", "there is no job 'lte' in the snapshot; did you mean 'late'?"),
+        ("agents.z.enabled=false", "there is no agent 'z' in the snapshot"),
+        ("agents.a.slots.x=1", "agents.a.slots has no parts (value 1); set it as a whole"),
+        ("policy.preemtion=true", "<snapshot>.policy.preemtion: is not a known key; did you mean 'preemption'?"),
+        ("jobs.late.priority=high", '<snapshot>.jobs.late.priority: must be an integer (value "high")'),
+    ],
+)
+def test_bad_changes_are_told_what_is_wrong_and_what_to_do(change: str, problem: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        decide({"agents": {"a": 1}, "tasks": {"early": {}, "late": {}}}, [change])
+    assert problem in str(refused.value)
+
+
+def test_a_job_of_a_file_is_explained_as_a_live_one_is() -> None:
+    answer = explained(file("stuck_without_preemption"), [], "peer")
+    assert answer.blockers is not None and answer.blockers.ahead == ("big",) and answer.cycle == 0
+    assert {found.change for found in answer.what_if} >= {"priority", "ahead_of", "more_agents"}
+    with pytest.raises(NotFound):
+        explained(file("stuck_without_preemption"), [], "nobody")
