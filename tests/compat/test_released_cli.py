@@ -113,6 +113,30 @@ def reaches(cluster: LiveCluster, id_: str, state: str) -> None:
     until(f"experiment {id_} is {state}", lambda: client.get_experiment(int(id_)).state == state, within_s=PATIENCE_S)
 
 
+def test_workspaces_and_the_pools_that_are_for_them(det: ReleasedDet, admin: ReleasedDet, context: Path) -> None:
+    assert "vision" in det("workspace", "create", "vision", "--default-compute-pool", "default")
+    assert "sight" in det("workspace", "edit", "vision", "--name", "sight", "--default-aux-pool", "second")
+    assert "digits" in det("project", "create", "sight", "digits", "--description", "ten of them")
+    assert "ten of them" in det("project", "describe", "sight", "digits")
+    bindings = ("resource-pool", "bindings")
+    assert "may not bind" in det(*bindings, "add", "second", "sight", code=1)
+    admin(*bindings, "add", "second", "sight")
+    assert "sight" in admin(*bindings, "list-workspaces", "second")
+    assert "second" in det("workspace", "list-pools", "sight")
+    assert "second" not in det("workspace", "list-pools", "Uncategorized")
+    where = ("--config", "resources.resource_pool=second", "--config", "resources.slots_per_trial=0")
+    file = str(context / "const.yaml")
+    refused = det("experiment", "create", "--paused", file, str(context), *where, code=1)
+    assert "pool 'second' is bound to other workspaces than 'Uncategorized', which may use 'default'" in refused
+    place = ("--config", "workspace=sight", "--config", "project=digits")
+    id_ = created(det("experiment", "create", "--paused", file, str(context), *where, *place))
+    assert id_ in det("project", "list-experiments", "sight", "digits")
+    admin(*bindings, "replace", "second", "sight", "Uncategorized")
+    det("experiment", "move", id_, "Uncategorized", "Uncategorized")
+    admin(*bindings, "remove", "second", "sight", "Uncategorized")
+    det("experiment", "kill", id_)
+
+
 def test_people_are_managed(det: ReleasedDet, admin: ReleasedDet, cluster: LiveCluster, tmp_path: Path) -> None:
     admin("user", "create", "user1", "--password", "Secret-Word-1")
     assert "exists already" in admin("user", "create", "user1", "--password", "Secret-Word-1", code=1)
