@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Protocol
 
 from resolute_master.domain.allocation import Allocation
@@ -104,22 +104,36 @@ class Eviction:
     keep: tuple[tuple[AgentId, int], ...]
 
 
+COMPARED = 64
+"""Of equally important work, at most so many are compared at a time, those first that are the last in their order: what a decision
+costs does not grow with the pool, and among so many there is hardly one that loses much more than the best of all."""
+
+
 class _Candidates:
     """Agents by what making room on them costs, found as they are needed: those of the least important work first.
 
-    A cost is looked at again when it is met, because the pass goes on meanwhile.
+    What is known of an agent is at first the least that it can cost, then its cost; it is looked at again when it is met, because
+    the pass goes on meanwhile.
     """
 
-    def __init__(self, lesser: Iterator[Allocation], importance: Callable[[Allocation], tuple[float, ...]]) -> None:
+    def __init__(
+        self,
+        lesser: Iterator[Allocation],
+        importance: Callable[[Allocation], tuple[float, ...]],
+        lost_work: Callable[[Allocation], float],
+    ) -> None:
         self._levels = groupby(lesser, key=importance)
+        self._rest: Iterator[Allocation] = iter(())
+        """What has not been read of the level."""
         self._level: tuple[float, ...] = _NOTHING[0]
-        """Everything up to this importance has been read."""
+        """Everything of less importance has been read."""
+        self._lost_work = lost_work
         self._heap: list[tuple[Cost, AgentId]] = []
 
     def pop(self, cost_of: Callable[[AgentId], Cost | None]) -> tuple[Cost, AgentId] | None:
         """The cheapest agent, taken out; agents for which `cost_of` is None are dropped."""
         while True:
-            while (not self._heap or self._heap[0][0][0] > self._level) and self._read_level(cost_of):
+            while (not self._heap or self._heap[0][0][0] > self._level) and self._read_more():
                 pass
             if not self._heap:
                 return None
@@ -133,15 +147,22 @@ class _Candidates:
     def push(self, cost: Cost, agent: AgentId) -> None:
         heappush(self._heap, (cost, agent))
 
-    def _read_level(self, cost_of: Callable[[AgentId], Cost | None]) -> bool:
-        importance, allocations = next(self._levels, (None, ()))
-        if importance is None:
-            return False
-        self._level = max(self._level, importance)
-        for agent in {c.agent for allocation in allocations for c in allocation.containers if not c.ended}:
-            cost = cost_of(agent)
-            if cost is not None:
-                heappush(self._heap, (cost, agent))
+    def _read_more(self) -> bool:
+        several = list(islice(self._rest, COMPARED))
+        if not several:
+            importance, level = next(self._levels, (None, iter(())))
+            if importance is None:
+                return False
+            self._level, self._rest = max(self._level, importance), level
+            several = list(islice(level, COMPARED))
+        least: dict[AgentId, float] = {}
+        for allocation in several:
+            lost = self._lost_work(allocation)
+            for container in allocation.containers:
+                if not container.ended:
+                    least[container.agent] = min(lost, least.get(container.agent, lost))
+        for agent, lost in least.items():
+            heappush(self._heap, ((self._level, lost, 0), agent))
         return True
 
 
@@ -173,7 +194,9 @@ class Evictions:
         found = self._candidates.get(kind)
         if found is None:
             precedence = self._precedence
-            found = self._candidates[kind] = _Candidates(precedence.lesser(claim), precedence.importance)
+            found = self._candidates[kind] = _Candidates(
+                precedence.lesser(claim), precedence.importance, self._lost_work
+            )
         return found
 
     # -- one agent ---------------------------------------------------------------------------------------------
