@@ -24,6 +24,7 @@ BENCHMARKS = (
     "reclaim",
     "commits",
     "ingest",
+    "requests",
     "restart",
     "noisy",
     "load",
