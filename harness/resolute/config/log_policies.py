@@ -19,6 +19,9 @@ BUILT_IN_LOG_POLICIES: tuple[Mapping[str, str], ...] = (
     {"name": "ECC Error", "pattern": ".*uncorrectable ECC error encountered.*"},
 )
 
+MAX_LOG_POLICIES = 100
+"""Of one experiment: every line is looked through for each."""
+
 MAX_PATTERN_SIZE = 1000
 """Instructions of a compiled pattern; the usual ones have about fifty. A batch of log lines is looked through in about 5 ns a byte
 and instruction at the worst: a third of a second for one of this size."""
@@ -81,8 +84,10 @@ class LogPolicy(ConfigModel):
         return self
 
 
-def distinct_names(policies: tuple[LogPolicy, ...]) -> tuple[LogPolicy, ...]:
-    """Refuse two policies of one name."""
+def checked_together(policies: tuple[LogPolicy, ...]) -> tuple[LogPolicy, ...]:
+    """Refuse two policies of one name, and too many."""
+    if len(policies) > MAX_LOG_POLICIES:
+        raise broken_rule(f"are {len(policies)}, over the limit of {MAX_LOG_POLICIES}; join patterns with |")
     seen: set[str] = set()
     for index, policy in enumerate(policies):
         if policy.name is not None and policy.name in seen:
@@ -91,4 +96,4 @@ def distinct_names(policies: tuple[LogPolicy, ...]) -> tuple[LogPolicy, ...]:
     return policies
 
 
-LogPolicies = Annotated[tuple[LogPolicy, ...], AfterValidator(distinct_names)]
+LogPolicies = Annotated[tuple[LogPolicy, ...], AfterValidator(checked_together)]

@@ -26,6 +26,7 @@ from resolute.wire.rest.workspaces import Project as WireProject
 from resolute.wire.rest.workspaces import Workspace as WireWorkspace
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Finder, Route, nothing
+from resolute_master.api.experiment_limits import check_texts
 from resolute_master.api.paging import page_of
 from resolute_master.api.showing import owner_of
 from resolute_master.domain.administration import CreateProject, CreateWorkspace
@@ -34,8 +35,6 @@ from resolute_master.domain.ids import PoolName
 from resolute_master.domain.workspace import Project, Workspace
 from resolute_master.lifecycle import workspaces
 from resolute_master.store.base import ExperimentQuery
-
-MAX_DESCRIPTION = 4096
 
 
 def workspace_at(part: str) -> Finder:
@@ -230,8 +229,7 @@ def _pool(call: Call, key: str, name: str | None) -> PoolName | None:
 async def create_project(call: Call, workspace: Workspace) -> PostProjectResponse:
     """The workspace in the path counts."""
     request = await call.body(PostProjectRequest)
-    if len(request.description or "") > MAX_DESCRIPTION:
-        raise InvalidInput(f"description: has more than {MAX_DESCRIPTION} characters; shorten it")
+    check_texts(description=request.description or "")
     command = CreateProject(
         workspace=workspace.id,
         name=request.name,

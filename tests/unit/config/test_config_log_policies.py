@@ -9,7 +9,7 @@ import pytest
 
 from resolute.clock import FixedClock
 from resolute.config import experiment_defaults, parse_experiment, parse_master_config
-from resolute.config.log_policies import MAX_PATTERN_SIZE
+from resolute.config.log_policies import MAX_LOG_POLICIES, MAX_PATTERN_SIZE
 from resolute.ids import SeededIds
 from support.config import an_experiment, problems_in
 
@@ -32,6 +32,13 @@ def test_what_re2_does_not_take_or_what_would_take_long_is_refused(pattern: str,
     (line,) = problems_in(parse_experiment, given)
     assert line.startswith("<config>.log_policies[0].pattern: must ")
     assert why in line
+
+
+def test_too_many_policies_are_refused() -> None:
+    given = [{"name": str(number), "pattern": "x"} for number in range(MAX_LOG_POLICIES + 1)]
+    (line,) = problems_in(parse_experiment, an_experiment(log_policies=given))
+    assert line.startswith("<config>.log_policies: are 103, over the limit of 100 ")
+    assert line.endswith("; join patterns with |")
 
 
 def test_a_master_refuses_a_bad_pattern_before_it_starts() -> None:
