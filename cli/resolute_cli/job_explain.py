@@ -80,5 +80,5 @@ def _when(found: JobWhatIf) -> str:
 
 
 def _names(names: tuple[str, ...], count: int) -> str:
-    shown = ", ".join(names[:NAMES_SHOWN])
-    return f"{shown} and {count - NAMES_SHOWN} more" if count > NAMES_SHOWN else shown
+    shown = names[:NAMES_SHOWN]
+    return ", ".join(shown) + (f" and {count - len(shown)} more" if count > len(shown) else "")

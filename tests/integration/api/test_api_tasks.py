@@ -13,6 +13,8 @@ from resolute_master.domain.commands import RecordLaunch, RegisterAgent, ReportN
 from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
+from resolute_master.scheduler.schedule import schedule
+from resolute_master.scheduler.snapshot_file import read_snapshot
 from resolute_provisioner.model import Market, Observed, Offer, PoolScaling
 from support.api import World, a_config, an_api, settled
 from support.cluster import device
@@ -207,6 +209,32 @@ async def test_the_queue_and_why_a_job_waits(world: World) -> None:
     assert stats[0]["stats"] == {"queuedCount": 1, "scheduledCount": 1}
     await world.error("GET", "/api/v1/job-queues-v2?resourcePool=defualt", status=400)
     await world.error("GET", "/api/v1/jobs/none/explain", status=404)
+
+
+async def test_why_a_job_waits_names_the_decision_and_what_would_start_it(world: World) -> None:
+    agent = await world.agent(slots=1)
+    _, running, _ = await world.started(agent)
+    waiting = await world.create(a_config(name="second"))
+    await settled(world)
+    told = await world.get(f"/api/v1/jobs/{waiting['jobId']}/explain")
+    assert told["pool"] == "default" and told["cycle"] == world.engine.memory.sequence and told["at"]
+    assert told["jobsAhead"] == 1 and told["firstAhead"] == [running.job_id]
+    (work,) = told["blockers"]["running"]
+    assert (work["allocationId"], work["jobId"], work["slots"]) == (running.id, running.job_id, 1)
+    assert (told["blockers"]["smallest"], told["blockers"]["aheadCount"], told["gaveUp"]) == (True, 0, [])
+    assert {found["change"]: found["afterCount"] for found in told["whatIf"]} == {"more_agents": 0}
+
+
+async def test_a_snapshot_of_a_pool_decides_as_the_pool_does(world: World) -> None:
+    agent = await world.agent(slots=1)
+    _, running, _ = await world.started(agent)
+    await world.create(a_config(name="second"))
+    await settled(world)
+    file = await world.get("/api/v1/resource-pools/default/snapshot")
+    assert file["version"] == 1 and list(file["tasks"]) and file["tasks"][running.id]["on"]
+    seen = world.engine.snapshot(PoolName("default")).at(datetime.fromisoformat(file["now"]))
+    assert schedule(read_snapshot(file)) == schedule(seen)
+    await world.error("GET", "/api/v1/resource-pools/defualt/snapshot", status=404)
 
 
 async def test_jobs_are_changed_one_by_one_and_refusals_named_together(world: World) -> None:

@@ -1,0 +1,139 @@
+"""`det job explain` in words, and `det job schedule` without a master or anything that a master needs."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from resolute.wire.rest.why import BlockingAgent, BlockingWork, ExplainJobResponse, JobBlockers, JobWhatIf
+from resolute_cli.invocation import Invocation
+from resolute_cli.job_explain import explanation_lines
+from resolute_cli.main import main
+from resolute_cli.render import Renderer
+
+SNAPSHOT = {
+    "policy": {"preemption": True},
+    "agents": {"a1": 4},
+    "jobs": {"low": {"priority": 90}},
+    "tasks": {"old": {"job": "low", "on": {"a1": 4}}, "new": {"slots": 2}},
+}
+
+
+def det(*words: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    environ = {"DET_MASTER": "127.0.0.1:1"}
+    code = main(words, Invocation(environ=environ, render=Renderer(out, err), stdin=io.StringIO()))
+    return code, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "pool.json"
+    path.write_text(json.dumps(SNAPSHOT))
+    return str(path)
+
+
+def test_a_plan_is_printed_with_its_reasons(file: str) -> None:
+    assert det("job", "schedule", "--snapshot", file) == (
+        0,
+        "Pool default at 2026-01-01T00:00:00+00:00:\n"
+        "  ask old to save and end: its slots go to new, which has priority 42 before 90\n"
+        "  keep a1 (2 slot(s)) for new until those that were asked to leave have left\n"
+        "Waiting:\n"
+        "  new of job new: It waits for 2 slot(s) on a1: old must leave first.\n",
+        "",
+    )
+
+
+def test_changes_are_made_before_and_the_plan_is_json_for_programs(file: str) -> None:
+    words = ("--set", "policy.preemption=false", "--set", "agents.a2=2", "--json")
+    code, out, _ = det("job", "schedule", "--snapshot", file, *words)
+    decided = json.loads(out)
+    assert code == 0 and decided["preempt"] == [] and decided["waiting_count"] == 0
+    assert decided["place"] == [{"job": "new", "on": {"a2": [0, 1]}, "reason": "next in the queue", "task": "new"}]
+
+
+def test_a_job_of_the_file_is_explained(file: str) -> None:
+    code, out, _ = det("job", "schedule", "--snapshot", file, "--set", "policy.preemption=false", "--explain", "new")
+    assert code == 0
+    assert out.splitlines()[0] == (
+        "Job new is QUEUED: It waits for 2 slot(s): a1 is kept for it until enough of what runs there has ended, and this "
+        "pool preempts nobody."
+    )
+    assert "  - old of job low, which has 4 slot(s) on a1" in out
+    assert "  - one more agent of 4 slot(s): now" in out
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "cannot be read (No such file or directory); name a file"),
+        ("{", "is not JSON"),
+        ('{"agent": {}}', "<snapshot>.agent: is not a known key; did you mean 'agents'?"),
+    ],
+)
+def test_a_bad_file_is_told(tmp_path: Path, content: str | None, told: str) -> None:
+    path = tmp_path / "bad.json"
+    if content is not None:
+        path.write_text(content)
+    code, out, err = det("job", "schedule", "--snapshot", str(path))
+    assert (code, out) == (1, "") and told in err
+
+
+def test_nothing_that_serves_is_needed(file: str) -> None:
+    """In a process of its own that cannot import what only the master's extra brings."""
+    program = (
+        "import sys\n"
+        "for name in ('aiohttp', 'alembic', 'asyncpg', 'sqlalchemy', 'prometheus_client', 'psutil', 'jwt', 'uvloop'):\n"
+        "    sys.modules[name] = None\n"
+        "from resolute_cli.main import main\n"
+        f"sys.exit(main(['job', 'schedule', '--snapshot', {file!r}]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and "ask old to save and end" in done.stdout
+
+
+def test_an_explanation_reads_from_the_reason_to_what_would_start_it() -> None:
+    answer = ExplainJobResponse(
+        job_id="j",
+        state="QUEUED",
+        reason="It waits.",
+        details=("A fact.",),
+        jobs_ahead=9,
+        first_ahead=tuple(f"j{n}" for n in range(8)),
+        blockers=JobBlockers(
+            running=(BlockingWork(allocation_id="r.1", job_id="k", slots=2, agent_ids=("a", "b"), leaving=True),),
+            running_count=1,
+            ahead=("q.1", "q.2"),
+            ahead_count=40,
+            ahead_together=True,
+            max_slots=4,
+            agents=(BlockingAgent(agent_id="c", reason="is draining"),),
+            blocked_agents=("d",),
+        ),
+        what_if=(
+            JobWhatIf(change="priority", value="41", text="priority 41 instead of 42", after=("r.1",), after_count=1),
+            JobWhatIf(change="slots", value="2", text="2 slot(s) instead of 4"),
+        ),
+        gave_up=("something",),
+    )
+    assert list(explanation_lines(answer)) == [
+        "Job j is QUEUED: It waits.",
+        "  - A fact.",
+        "Ahead of it: j0, j1, j2, j3, j4, j5, j6, j7 and 1 more",
+        "In its way; without all of this it would start now:",
+        "  - its job's max_slots of 4",
+        "  - agent c, which is draining",
+        "  - agents that are blocked for it: d",
+        "  - r.1 of job k, which is leaving 2 slot(s) on a, b",
+        "  - 40 that would take the room first (q.1, q.2 and 38 more)",
+        "Would start it:",
+        "  - priority 41 instead of 42: when r.1 has saved and ended",
+        "  - 2 slot(s) instead of 4: now",
+        "Not found out: something.",
+    ]
