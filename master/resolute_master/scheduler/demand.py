@@ -7,7 +7,7 @@ counts those machines too. Not listed is what waits for others to leave, and wha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from itertools import islice, takewhile
 
 from resolute_master.domain.ids import AllocationId, JobId
 from resolute_master.domain.pool import PoolPolicy
@@ -16,7 +16,8 @@ from resolute_master.scheduler.outcome import Verdict
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_provisioner.model import Demand, Gang
 
-_WANTS_MACHINES = (Verdict.COMING, Verdict.LAUNCHABLE, Verdict.RESERVED, Verdict.WAITING)
+_PROMISED = (Verdict.COMING, Verdict.LAUNCHABLE, Verdict.RESERVED)
+_WANTS_MACHINES = (*_PROMISED, Verdict.WAITING)
 
 
 def demand_of(
@@ -37,10 +38,9 @@ def demand_of(
     turns = {id_: turn for turn, id_ in enumerate(verdicts)} if snapshot.shares is not None else None
     for shape in snapshot.queue:
         keys = _waiting(snapshot, shape, verdicts, failed.get(shape))
-        # What the pass has not come to was promised nothing, so all that its job has now counts.
-        held = (snapshot.job_slots.get(shape.capped_job) or 0) if shape in failed else held_by(shape.capped_job)
+        limit = _limit(snapshot, shape, verdicts, held_by)
         waiting = ((_order(turns, shape, key), shape) for key in keys)
-        listed.extend(islice(waiting if turns is None else sorted(waiting), _limit(snapshot, shape, held)))
+        listed.extend(islice(waiting if turns is None else sorted(waiting), limit))
     listed.sort()
     ranks = [shape.priority for _, shape in listed] if turns is None else range(len(listed))
     return Demand(
@@ -65,13 +65,19 @@ def _waiting(
             yield key
 
 
-def _limit(snapshot: PoolSnapshot, shape: Shape, held: int) -> int:
+def _limit(
+    snapshot: PoolSnapshot, shape: Shape, verdicts: Mapping[AllocationId, Verdict], held_by: Callable[[JobId], int]
+) -> int:
     limit = _largest_run(snapshot.policy, shape.slots)
-    if shape.capped_job and shape.slots:
-        cap = snapshot.jobs[shape.capped_job].max_slots
-        if cap is not None:
-            limit = min(limit, max(cap - held, 0) // shape.slots)
-    return limit
+    cap = snapshot.jobs[shape.capped_job].max_slots if shape.capped_job and shape.slots else None
+    if cap is None:
+        return limit
+    # Who was promised something is within the cap already, and is part of what the job was promised.
+    looked_at = takewhile(
+        lambda verdict: verdict is not None, (verdicts.get(k.allocation) for k in snapshot.queue[shape])
+    )
+    promised = sum(verdict in _PROMISED for verdict in looked_at)
+    return min(limit, promised + max(cap - held_by(shape.capped_job), 0) // shape.slots)
 
 
 def _largest_run(policy: PoolPolicy, slots: int) -> int:

@@ -306,6 +306,15 @@ def test_demand_is_no_longer_than_the_largest_pool() -> None:
     assert len(schedule(snapshot).demand.gangs) == 11
 
 
+@pytest.mark.parametrize("room", [0, 1, 2, 5])
+@pytest.mark.parametrize(("cap", "listed"), [(3, 0), (4, 1), (7, 1), (8, 2), (99, 3)])
+def test_demand_is_what_the_cap_lets_start_promised_or_not(room: int, cap: int, listed: int) -> None:
+    work = [waiting(f"t{n}", "mine", 4) for n in range(3)]
+    supply = Supply(offers=(AvailableOffer(offer_id="m", slots=2),), room=room)
+    snapshot = pool([], *work, jobs=[a_job("mine", max_slots=cap)], supply=supply, scaling=elastic(2, max_instances=9))
+    assert len(schedule(snapshot).demand.gangs) == listed
+
+
 # ------------------------------------------------------------------------------------------------------------ cost
 
 
