@@ -31,6 +31,8 @@ def half_life_s(step: Step, pool: PoolName) -> float | None:
 
 def book(step: Step, before: ClusterState) -> None:
     """What the step has changed about who holds what, since the state that it began with: at the price of the changes."""
+    if all(policy.usage_half_life_s is None for policy in step.pools.values()):
+        return
     gained: Counter[Holder] = Counter()
     for id_ in _touched(step, before):
         for state, sign in ((before, -1), (step, 1)):
@@ -83,8 +85,7 @@ def _touched(step: Step, before: ClusterState) -> set[AllocationId]:
 
 
 def _add(sums: Counter[Holder], step: Step, state: ClusterState | Step, allocation: Allocation, sign: int) -> None:
-    slots = len(allocation.held_slots)
-    if slots and half_life_s(step, allocation.pool) is not None:
+    if half_life_s(step, allocation.pool) is not None and (slots := len(allocation.held_slots)):
         job = state.get(Job, allocation.job_id)
         assert job is not None, f"{allocation.id} holds slots for a job that is not there"
         sums[Holder(allocation.pool, job.workspace_id, job.owner)] += sign * slots
