@@ -13,6 +13,7 @@ from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.job import Job
+from resolute_master.lifecycle.workspaces import may_use
 from resolute_master.scheduler.explain import explain
 from resolute_master.scheduler.explain_message import explain_message
 from resolute_master.scheduler.snapshot import PoolSnapshot
@@ -30,10 +31,13 @@ async def _job(call: Call) -> Job:
 async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
     engine = call.api.engine
     snapshot, cycle = engine.snapshot(job.pool), engine.memory.sequence
-    # Only an experiment can be moved to another pool.
-    movable = job.experiment_id is not None
-    others = {name: engine.snapshot(name) for name in engine.pools if movable and name != job.pool}
+    others = {name: engine.snapshot(name) for name in engine.pools if name != job.pool and _may_move(call, job, name)}
     return await asyncio.to_thread(_explained, snapshot, job, others, cycle)
+
+
+def _may_move(call: Call, job: Job, pool: PoolName) -> bool:
+    """Only an experiment can be moved, and only to a pool that is not bound to other workspaces."""
+    return job.experiment_id is not None and may_use(call.api.engine.state, pool, job.workspace_id)
 
 
 def _explained(

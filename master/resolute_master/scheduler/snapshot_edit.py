@@ -13,7 +13,7 @@ from typing import Any
 from resolute.config.errors import suggestion
 from resolute.errors import InvalidInput
 
-_NAMES = {("agents",): "agent", ("jobs",): "job", ("tasks",): "task"} | {
+_NAMES: dict[tuple[str, ...], str] = {("agents",): "agent", ("jobs",): "job", ("tasks",): "task"} | {
     ("supply", part): part.rstrip("s") for part in ("offers", "machines")
 }
 """Where keys are names that the file chooses, and what is named."""

@@ -393,11 +393,9 @@ def test_jobs_are_updated_and_explained(det: Shell, master: FakeMaster) -> None:
     assert det.ok("job", "explain", "job-1") == "Job job-1 is QUEUED: a machine is starting\n  - local-2 joins in 3 s\n"
 
 
-def test_a_snapshot_is_written_and_can_be_decided_on(det: Shell, master: FakeMaster, tmp_path: Path) -> None:
-    assert json.loads(det.ok("job", "snapshot", "-p", "gpu"))["pool"] == "gpu"
-    path = tmp_path / "pool.json"
-    assert det.ok("job", "snapshot", "-o", str(path)).startswith("Wrote what the scheduler sees of pool default")
-    assert "start t1 on a1" in det.ok("job", "schedule", "--snapshot", str(path))
+def test_a_snapshot_is_written_and_can_be_decided_on(det: Shell, tmp_path: Path) -> None:
+    det.ok("job", "snapshot", "-p", "gpu", "-o", f"{tmp_path}/pool.json")
+    assert det.ok("job", "schedule", "--snapshot", f"{tmp_path}/pool.json").startswith("Pool gpu at 2026")
 
 
 def test_agents_are_drained_all_at_once(det: Shell, master: FakeMaster) -> None:

@@ -1,0 +1,38 @@
+"""To which pools a job is told that it could be moved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from resolute_master.domain.ids import PoolName
+from resolute_master.pools import pool_policies
+from support.api import World, a_config, an_api, master_config, settled
+from support.engines import AgentByHand
+
+POOLS: dict[str, Any] = {
+    "resource_pools": [{"pool_name": name} for name in ("default", "vision")],
+    # So that work may be submitted before there are agents.
+    "launch_error": False,
+}
+
+
+async def pools_told(world: World, job: str) -> list[str]:
+    answer = await world.get(f"/api/v1/jobs/{job}/explain")
+    return [found["value"] for found in answer["whatIf"] if found["change"] == "pool"]
+
+
+async def test_a_pool_that_is_bound_to_other_workspaces_is_no_way_out(tmp_path: Path) -> None:
+    async with an_api(tmp_path, pools=pool_policies(master_config(tmp_path, **POOLS)), config=POOLS) as world:
+        await AgentByHand(world.engine, "spare", slots=1, pool=PoolName("vision")).register()
+        await world.post("/api/v1/workspaces", {"name": "theirs"})
+        waiting = await world.create(a_config())
+        await settled(world)
+        assert await pools_told(world, waiting["jobId"]) == ["vision"]
+        root = await world.login("root")
+        body = {"resourcePoolName": "vision", "workspaceNames": ["theirs"]}
+        await world.call("POST", "/api/v1/resource-pools/vision/workspace-bindings", body, token=root)
+        assert await pools_told(world, waiting["jobId"]) == []
+        move = {"updates": [{"jobId": waiting["jobId"], "resourcePool": "vision"}]}
+        assert "bound to other" in json.dumps(await world.error("POST", "/api/v1/job-queues", move, status=400))
