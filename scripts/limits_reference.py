@@ -90,6 +90,8 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
             "MAX_METRIC_NAMES",
             "MAX_METRIC_NAME_LENGTH",
         ),
+        "harness/resolute/config/log_policies.py": ("MAX_LOG_POLICIES", "MAX_PATTERN_SIZE"),
+        "master/resolute_master/lifecycle/workspaces.py": ("MAX_WORKSPACE_NAME_LENGTH", "MAX_PROJECT_KEY_LENGTH"),
         "harness/resolute/config/yaml_text.py": ("MAX_VALUES", "MAX_DEPTH"),
     },
 }

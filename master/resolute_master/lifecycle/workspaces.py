@@ -19,8 +19,11 @@ from resolute_master.domain.workspace import UNCATEGORIZED, UNCATEGORIZED_ID, Po
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.step import Step
 
-MAX_NAME_LENGTH = 80
-MAX_KEY_LENGTH = 5
+MAX_WORKSPACE_NAME_LENGTH = 80
+"""Name of a workspace or a project, as in the contract."""
+
+MAX_PROJECT_KEY_LENGTH = 5
+"""Key of a project that is asked for: it stands before numbers."""
 
 NOBODY = UserId(0)
 """Owns what always exists."""
@@ -119,9 +122,9 @@ def _with_default_pools(step: Step, workspace: Workspace, compute: PoolName | No
 
 
 def _check_name(kind: str, name: str) -> None:
-    if not name.strip() or len(name) > MAX_NAME_LENGTH:
+    if not name.strip() or len(name) > MAX_WORKSPACE_NAME_LENGTH:
         raise InvalidInput(
-            f"name: '{name[:MAX_NAME_LENGTH]}' must have 1 to {MAX_NAME_LENGTH} characters, not only spaces; "
+            f"name: '{name[:MAX_WORKSPACE_NAME_LENGTH]}' must have 1 to {MAX_WORKSPACE_NAME_LENGTH} characters, not only spaces; "
             f"give the {kind} another name"
         )
 
@@ -164,8 +167,8 @@ def _key(step: Step, command: c.CreateProject) -> str:
     taken = {one.key for one in projects(step)}
     if command.key:
         key = command.key.upper()
-        if not re.fullmatch(rf"[A-Z0-9]{{1,{MAX_KEY_LENGTH}}}", key):
-            raise InvalidInput(f"key: '{command.key[:80]}' must be 1 to {MAX_KEY_LENGTH} letters and digits")
+        if not re.fullmatch(rf"[A-Z0-9]{{1,{MAX_PROJECT_KEY_LENGTH}}}", key):
+            raise InvalidInput(f"key: '{command.key[:80]}' must be 1 to {MAX_PROJECT_KEY_LENGTH} letters and digits")
         if key in taken:
             raise AlreadyExists(f"a project with the key '{key}' exists already; choose another key")
         return key
