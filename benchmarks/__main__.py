@@ -22,6 +22,7 @@ BENCHMARKS = (
     "api",
     "scheduling",
     "reclaim",
+    "admission",
     "commits",
     "ingest",
     "requests",

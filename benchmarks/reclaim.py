@@ -68,5 +68,5 @@ def crowded(policy: PoolPolicy, agents: int) -> PoolSnapshot:
 
 def with_gang(snapshot: PoolSnapshot, slots: int) -> PoolSnapshot:
     """One more job comes, of another workspace; its weight makes the gang less than its share, where jobs share."""
-    job, gang = arrival(len(snapshot.allocations), priority=10, slots=slots, user=2, workspace=2)
+    job, gang = arrival(len(snapshot.agents) * SLOTS, priority=10, slots=slots, user=2, workspace=2)
     return with_arrival(snapshot, (replace(job, weight=2.0 * slots), gang))
