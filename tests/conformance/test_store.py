@@ -28,6 +28,7 @@ from support.stores import (
     a_report,
     a_session,
     a_trial,
+    a_usage,
     a_user,
     an_agent,
     an_allocation,
@@ -82,6 +83,7 @@ async def test_every_kind_of_entity_comes_back_as_it_went_in(store: Store) -> No
         a_session(),
         a_counter(),
         a_belief(),
+        a_usage(),
     )
     await store.commit(a_change(1, upserts=entities))
     loaded = await store.load()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
 from resolute_master.domain.trial import Trial
+from resolute_master.domain.usage import Usage
 from resolute_master.domain.user import Session, User
 from resolute_master.store.base import Store
 from resolute_master.store.memory import MemoryStore, MemoryTables
@@ -320,6 +321,11 @@ def a_counter(id_: str = "experiment", value: int = 1) -> Counter:
 
 def a_belief(id_: str = "default/local") -> PoolBelief:
     return PoolBelief(id=id_, pool="default", belief=OfferBelief(offer_id="local", launches=2, join_time_s=3))
+
+
+def a_usage(owner: int = 1) -> Usage:
+    fresh = Usage.none_yet(PoolName("default"), 1, UserId(owner), now=START)
+    return replace(fresh, held=3, average=1 / 3, charged=0.3125, measured_at=moment(10))
 
 
 def a_report(steps: int | None, metrics: dict[str, Any] | None = None, **fields: Any) -> MetricReport:
