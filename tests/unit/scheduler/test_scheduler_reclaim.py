@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
 from benchmarks import reclaim
 from benchmarks.scheduling_pools import SLOTS
+
 from resolute_master.scheduler.schedule import schedule
 
 AGENTS = 40
