@@ -269,6 +269,17 @@ def _creation(owner: UserId, config: dict[str, Any], seed: int) -> CreateExperim
 # ----------------------------------------------------------------------------------------------------------- phases
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Stall:
+    """How late a tick of the event loop was, and what of it the process computed; the rest it waited for a processor."""
+
+    late_s: float
+    computed_s: float
+    """By all threads: another one holds the loop up as long as it holds the interpreter."""
+    own_s: float
+    """By the loop's own thread."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
     """What the meter saw between two moments."""
@@ -280,8 +291,8 @@ class Phase:
     busy_ms: tuple[float, ...]
     """Of each cycle the part in which the event loop does nothing else."""
     commands: int
-    stalls: tuple[tuple[float, float], ...]
-    """Late ticks of more than `STALL_S`: how late, and what of it was computed by the loop's own thread."""
+    stalls: tuple[Stall, ...]
+    """Late ticks of more than `STALL_S`."""
     collections_ms: tuple[float, ...]
     """Full garbage collections."""
     said: str
@@ -306,7 +317,11 @@ class Phase:
             commits_ms=tuple(1e3 * c for _, _, c, _ in cycles),
             busy_ms=tuple(1e3 * max(d, p) for _, d, _, p in cycles),
             commands=sum(n for n, *_ in cycles),
-            stalls=tuple((line["stall"], line["own_s"]) for line in lines if line.get("stall", 0) > STALL_S),
+            stalls=tuple(
+                Stall(late_s=line["stall"], computed_s=line["computed_s"], own_s=line["own_s"])
+                for line in lines
+                if line.get("stall", 0) > STALL_S
+            ),
             collections_ms=tuple(1e3 * line["gc"] for line in lines if "gc" in line),
             said=said,
             exported_stalls=exported_stalls,
@@ -325,13 +340,14 @@ class Phase:
             f"  full garbage collections: {len(self.collections_ms)}; ms {_spread(self.collections_ms)}",
             f"  memory MiB  first {self.memory_mib[0]:.0f}  most {max(self.memory_mib):.0f}  last {self.memory_mib[-1]:.0f}",
             f"  stalls of more than {1e3 * STALL_S:.0f} ms: {len(self.stalls)}, {self.exported_stalls} exported; "
-            f"ms late (and computing): {self._worst()}",
+            f"ms late (computed, by the loop's own thread): {self._worst()}",
             *(f"    {where}" for where in self._places()),
         ]
         return "\n".join(lines)
 
     def _worst(self) -> str:
-        return ", ".join(f"{1e3 * late:.0f} ({1e3 * own:.0f})" for late, own in sorted(self.stalls, reverse=True)[:8])
+        worst = sorted(self.stalls, reverse=True)[:8]
+        return ", ".join(f"{1e3 * s.late_s:.0f} ({1e3 * s.computed_s:.0f}, {1e3 * s.own_s:.0f})" for s in worst)
 
     def _places(self) -> list[str]:
         """Where the loop was found, by the innermost frames of the master's own, the most frequent first."""
@@ -450,7 +466,9 @@ def measure(load: Load, directory: Path, wanted: set[str]) -> dict[str, Phase]:
 def rows(load: Load, phases: dict[str, Phase]) -> list[Row]:
     """Of steady work with targets; of the rest how long the longest stall and the slowest cycles were."""
     steady = phases["steady"]
-    stall = 1e3 * max((late for late, _ in steady.stalls), default=0.0)
+    stall = 1e3 * max((stall.late_s for stall in steady.stalls), default=0.0)
+    computed = [1e3 * stall.computed_s for stall in steady.stalls]
+    own_stalls = sum(milliseconds > 1e3 * STALL_S for milliseconds in computed)
     memory = max(max(phase.memory_mib) for phase in phases.values())
     found = [
         Row(
@@ -462,12 +480,32 @@ def rows(load: Load, phases: dict[str, Phase]) -> list[Row]:
             notes=f"{len(steady.cycles_ms)} cycles, {steady.commands / steady.seconds:.0f} commands a second",
         ),
         Row(
+            name="of a cycle, waiting for the database, p99",
+            subject=Spread.of(steady.commits_ms, "ms"),
+            result=percentile(steady.commits_ms, 99),
+            unit="ms",
+        ),
+        Row(
+            name="of a cycle, the longest part in which nobody else has a turn, p99",
+            subject=Spread.of(steady.busy_ms, "ms"),
+            result=percentile(steady.busy_ms, 99),
+            unit="ms",
+        ),
+        Row(
             name="longest stall of the event loop",
             subject=Spread.one(stall, "ms"),
             result=stall,
             unit="ms",
             target=Target(at_most=1e3 * STALL_S),
             notes=f"{steady.exported_stalls} exported by the master in {steady.seconds:.0f} s",
+        ),
+        Row(
+            name="of the stalls, the most that the master itself computed",
+            subject=Spread.one(max(computed, default=0.0), "ms"),
+            result=max(computed, default=0.0),
+            unit="ms",
+            target=Target(at_most=1e3 * STALL_S),
+            notes=f"{own_stalls} of {len(computed)} stalls; in the others it had no processor",
         ),
         Row(
             name="memory of the master",
@@ -484,7 +522,7 @@ def rows(load: Load, phases: dict[str, Phase]) -> list[Row]:
 
 
 def _beside(phase: Phase) -> Row:
-    worst = 1e3 * max((late for late, _ in phase.stalls), default=0.0)
+    worst = 1e3 * max((stall.late_s for stall in phase.stalls), default=0.0)
     return Row(
         name=f"{phase.name}: cycle",
         subject=Spread.of(phase.cycles_ms, "ms"),

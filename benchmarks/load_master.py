@@ -57,14 +57,17 @@ class Meter:
         )
 
     async def _tick(self) -> None:
-        """A stall is how much later than asked the loop came back; `own_s` is what of it this thread computed."""
+        """A stall is how much later than asked the loop came back; what of it the process computed is in `computed_s`, and of
+        that this thread in `own_s`. Without either it waited for a processor."""
         while True:
-            self._ticked, before = time.monotonic(), time.thread_time()
+            self._ticked, before, before_all = time.monotonic(), time.thread_time(), time.process_time()
             await asyncio.sleep(TICK_S)
             late = time.monotonic() - self._ticked - TICK_S
             if late > LATE_S:
                 own = time.thread_time() - before
-                self._lines.append({"at": time.monotonic(), "stall": late, "own_s": own})
+                computed = min(late, time.process_time() - before_all)
+                line = {"at": time.monotonic(), "stall": late, "own_s": own, "computed_s": computed}
+                self._lines.append(line)
 
     def _collected(self, phase: str, info: Mapping[str, int]) -> None:
         if phase == "start":

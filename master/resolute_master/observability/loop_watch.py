@@ -2,6 +2,9 @@
 
 A coroutine sleeps for a moment, again and again, and notes how late it woke. A thread beside the loop looks at it and,
 when a wake-up is overdue, notes where the loop's thread is: so a stall is logged with the place in the code that held the loop up.
+
+A loop is late because the master computes, or because the machine has no processor for it. The processor time of the whole
+process tells the two apart: also a thread beside the loop holds it up, as long as it holds the interpreter.
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ import logging
 import selectors
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -46,11 +50,16 @@ class LoopWatch:
         *,
         period_s: float = PERIOD_S,
         stall_s: float = STALL_S,
+        processor_s: Callable[[], float] = time.process_time,
     ) -> None:
+        """`processor_s` says how much processor time the process has used so far."""
         self._clock = clock
+        self._processor_s = processor_s
         self._period_s = period_s
         self._stall_s = stall_s
         self._due = 0.0
+        self._used_s = 0.0
+        """Processor time up to the wake-up before."""
         self._sample: tuple[float, tuple[str, ...]] | None = None
         """The wake-up that was overdue, and what ran then."""
         self._ended = threading.Event()
@@ -65,6 +74,11 @@ class LoopWatch:
         self._stalls = Counter(
             "resolute_event_loop_stalls",
             f"Wake-ups that were late by more than {stall_s * 1000:.0f} ms",
+            registry=registry,
+        )
+        self._computed = Counter(
+            "resolute_event_loop_stalls_computed",
+            f"Stalls in which the process itself computed for more than {stall_s * 1000:.0f} ms; in others it had no processor",
             registry=registry,
         )
         self._worst = Gauge(
@@ -82,7 +96,7 @@ class LoopWatch:
     async def run(self) -> None:
         """Until it is cancelled."""
         loop_thread = threading.get_ident()
-        self._due = self._clock.monotonic() + self._period_s
+        self._due, self._used_s = self._clock.monotonic() + self._period_s, self._processor_s()
         watcher = threading.Thread(target=self._look, args=(loop_thread,), name="loop-watch", daemon=True)
         gc.callbacks.append(self._collecting)
         watcher.start()
@@ -98,8 +112,10 @@ class LoopWatch:
     # -- in the loop -------------------------------------------------------------------------------------------
 
     def _woke(self) -> None:
-        now = self._clock.monotonic()
+        now, used_s = self._clock.monotonic(), self._processor_s()
         late = max(0.0, now - self._due)
+        computed = min(late, used_s - self._used_s)
+        self._used_s = used_s
         self._late.observe(late)
         if late > self._worst_s:
             self._worst_s = late
@@ -108,14 +124,23 @@ class LoopWatch:
         due, self._due = self._due, now + self._period_s
         self._sample, self._collected_s = None, 0.0
         if late > self._stall_s:
-            self._tell(late, sample[1] if sample is not None and sample[0] == due else (), min(collected, late))
+            stack = sample[1] if sample is not None and sample[0] == due else ()
+            self._tell(late, computed, min(collected, late), stack)
 
-    def _tell(self, late_s: float, stack: tuple[str, ...], collected_s: float) -> None:
+    def _tell(self, late_s: float, computed_s: float, collected_s: float, stack: tuple[str, ...]) -> None:
         """`stack` is empty when the thread had no chance to look: what ran never let go of the interpreter."""
         self._stalls.inc()
-        collecting = f", {collected_s * 1000:.0f} ms of it garbage collection" if collected_s >= 0.001 else ""
+        if computed_s > self._stall_s:
+            self._computed.inc()
+        collecting = f", {collected_s * 1000:.0f} of it garbage collection" if collected_s >= 0.001 else ""
         what = "what ran:\n" + "".join(stack) if stack else "what ran could not be seen"
-        log.warning("the event loop stood still for %.0f ms%s; %s", late_s * 1000, collecting, what.rstrip())
+        log.warning(
+            "the event loop stood still for %.0f ms (%.0f ms computing%s); %s",
+            late_s * 1000,
+            computed_s * 1000,
+            collecting,
+            what.rstrip(),
+        )
 
     def _collecting(self, phase: str, info: Mapping[str, int]) -> None:
         now = self._clock.monotonic()

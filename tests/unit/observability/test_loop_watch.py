@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -19,9 +19,9 @@ BLOCKED_S = 6 * STALL_S
 
 
 @asynccontextmanager
-async def watched() -> AsyncIterator[CollectorRegistry]:
+async def watched(processor_s: Callable[[], float] = time.process_time) -> AsyncIterator[CollectorRegistry]:
     registry = CollectorRegistry()
-    task = asyncio.create_task(LoopWatch(registry, SystemClock()).run())
+    task = asyncio.create_task(LoopWatch(registry, SystemClock(), processor_s=processor_s).run())
     try:
         yield registry
     finally:
@@ -47,6 +47,22 @@ async def test_a_stall_is_counted_and_logged_with_what_ran(caplog: pytest.LogCap
         assert (registry.get_sample_value("resolute_event_loop_lag_max_seconds") or 0.0) > STALL_S
     lines = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert any("hold_everybody_up" in line and "the event loop stood still for" in line for line in lines)
+
+
+@pytest.mark.parametrize("computing", [True, False])
+async def test_a_stall_without_a_processor_is_told_from_one_that_was_computed(
+    computing: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    # A clock of the processor that goes as the time goes, or stands still: a machine that is free, or busy with others.
+    async with watched(time.monotonic if computing else lambda: 1.0) as registry:
+        await until_counted(registry, "resolute_event_loop_lag_seconds_count", 2)
+        hold_everybody_up()
+        await until_counted(registry, "resolute_event_loop_stalls_total", 1)
+        stalls = registry.get_sample_value("resolute_event_loop_stalls_total")
+        computed = registry.get_sample_value("resolute_event_loop_stalls_computed_total")
+    assert computed == (stalls if computing else 0.0)
+    lines = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert any("(0 ms computing" in line for line in lines) is not computing
 
 
 async def test_garbage_collection_is_timed_and_the_watch_leaves_nothing_behind() -> None:
