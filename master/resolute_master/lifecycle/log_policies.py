@@ -20,11 +20,16 @@ MAX_LINE_LENGTH = 1000
 
 
 def is_news(trial: Trial, match: MatchedLine) -> bool:
-    """Whether recording the match would change anything of the trial."""
+    """Whether recording the match would change anything of the trial.
+
+    A line of which nobody knows where it was written excludes no agent.
+    """
     if trial.state.gone:
         return False
     if match.name is not None and match.name != trial.log_policy_matched:
         return True
+    if match.action is LogPolicyAction.EXCLUDE_NODE and match.agent is None:
+        return False
     return match.action is not None and not _is_known(trial, match)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from resolute.wire.states import LogPolicyAction
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.commands import RecordLogMatches
 from resolute_master.domain.metrics import LogRecord
 from resolute_master.domain.trial import Trial
 from resolute_master.engine import log_matching
@@ -83,7 +85,28 @@ async def test_where_a_posted_line_comes_from_is_known_from_its_run() -> None:
     async with a_trial(EXCLUDE) as (engine, trial):
         for changes in ({"agent_id": ""}, {"agent_id": "", "allocation_id": None}):
             assert [match[2] for match in await found(engine, line(trial, "bad gpu", **changes))] == ["agent-1"]
-        assert [match[2] for match in await found(engine, line(trial, "bad gpu", agent_id="elsewhere"))] == [None]
+        # An agent that is not here can be given no work: nothing follows, however often the line comes.
+        assert await found(engine, line(trial, "bad gpu", agent_id="elsewhere")) == []
+
+
+async def test_a_line_of_a_gang_that_names_no_member_labels_and_excludes_nobody() -> None:
+    policy = {"name": "broken", **EXCLUDE}
+    async with running(an_engine(MemoryStore())) as engine:
+        for name in ("agent-1", "agent-2"):
+            await AgentByHand(engine, name).register()
+        await an_experiment(engine, await a_user(engine), {**a_config(slots=4), "log_policies": [policy]})
+        (trial,) = engine.state.all(Trial)
+        nobody = line(trial, "bad gpu", agent_id="", container_id="")
+        (match,) = await LogMatching(engine).find([nobody])
+        assert (match.name, match.agent) == ("broken", None)
+        await engine.submit(RecordLogMatches(matches=(match,)))
+        (trial,) = engine.state.all(Trial)
+        assert (trial.log_policy_matched, trial.blocked_agents) == ("broken", ())
+        assert await LogMatching(engine).find([nobody]) == ()
+        (allocation,) = engine.state.all(Allocation)
+        second = allocation.containers[1]
+        (match,) = await LogMatching(engine).find([line(trial, "bad gpu", agent_id="", container_id=second.id)])
+        assert match.agent == second.agent
 
 
 async def test_of_the_named_policies_the_last_one_that_matched_is_the_label() -> None:
