@@ -2,12 +2,13 @@
 patience, and errors as answers.
 
 One middleware does all of it: each further one would cost every request two more coroutines. The id is taken from `X-Request-ID`
-if the caller sent a sensible one, else drawn, and always returned in the same header.
+if the caller sent a sensible one, else made, and always returned in the same header.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -28,6 +29,8 @@ access = logging.getLogger("resolute_master.api.access")
 
 REQUEST_ID_HEADER = "X-Request-ID"
 _SENSIBLE_ID = re.compile(r"[\w.:/+=-]{1,128}", re.ASCII)
+
+ID_BITS = 64
 
 UNKNOWN_ROUTE = "(none)"
 """What requests of no route are counted under: their paths are anybody's."""
@@ -88,8 +91,9 @@ class Surroundings:
 
     def __init__(self, *, clock: Clock, ids: IdSource, observer: RequestObserver) -> None:
         self._clock = clock
-        self._ids = ids
         self._observer = observer
+        self._numbers = itertools.count(ids.bits(ID_BITS))
+        """Ids that are not given: counted from a random number, for to draw each would be a call of the system a request."""
         self._routes: dict[web.AbstractResource, str] = {}
 
     @property
@@ -120,7 +124,7 @@ class Surroundings:
 
     async def _serve(self, request: web.Request, handler: Handler, patience: Patience) -> web.StreamResponse:
         given = request.headers.get(REQUEST_ID_HEADER)
-        known = given if given is not None and _SENSIBLE_ID.fullmatch(given) else f"{self._ids.bits(64):016x}"
+        known = given if given is not None and _SENSIBLE_ID.fullmatch(given) else self._new_id()
         found = request.match_info
         method, route, begun = request.method, self._route_of(found), self._clock.monotonic()
         status, streamed = CALLER_GONE, False
@@ -140,6 +144,9 @@ class Surroundings:
                 seconds = self._clock.monotonic() - begun
                 self._observer.answered(Answered(method, route, status, seconds, streamed))
                 _log(request, route, status, seconds)  # inside, for the fields
+
+    def _new_id(self) -> str:
+        return f"{next(self._numbers) % (1 << ID_BITS):0{ID_BITS // 4}x}"
 
     def _route_of(self, found: AbstractMatchInfo) -> str:
         """The template of the path; never longer than the table of routes."""
