@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -59,8 +59,9 @@ def schedule(cli: Invocation, args: argparse.Namespace) -> None:
     decided: Decided = offline.decide(data, args.set)
     if cli.render.format == "json":
         cli.render.value(asdict(decided))
-    else:
-        _show(cli, decided)
+        return
+    for line in plan_lines(decided):
+        cli.render.line(line)
 
 
 def schedule_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,28 +99,28 @@ def _read(path: Path) -> object:
         raise InvalidInput(f"--snapshot: {path} is not JSON ({error}); mend it there") from None
 
 
-def _show(cli: Invocation, decided: Decided) -> None:
-    line = cli.render.line
-    line(f"Pool {decided.pool} at {decided.now}:")
+def plan_lines(decided: Decided) -> Iterator[str]:
+    """The plan in words, then who goes on waiting, and why."""
+    yield f"Pool {decided.pool} at {decided.now}:"
     for row in decided.place:
-        line(f"  start {row['task']} on {_slots(row['on'])}: {row['reason']}")
+        yield f"  start {row['task']} on {_slots(row['on'])}: {row['reason']}"
     for row in decided.preempt:
-        line(f"  ask {row['task']} to save and end: {row['reason']}")
+        yield f"  ask {row['task']} to save and end: {row['reason']}"
     for row in decided.hold:
         agents = ", ".join(f"{agent} ({slots} slot(s))" for agent, slots in row["agents"].items())
-        line(f"  keep {agents} for {row['task']} until {row['until']}")
+        yield f"  keep {agents} for {row['task']} until {row['until']}"
     if decided.machines:
-        line(f"  wait for machines with {', '.join(decided.machines[:8])}{_more(len(decided.machines) - 8)}")
+        yield f"  wait for machines with {', '.join(decided.machines[:8])}{_more(len(decided.machines) - 8)}"
     if not (decided.place or decided.preempt or decided.hold or decided.machines):
-        line("  nothing is to be done")
+        yield "  nothing is to be done"
     if decided.waiting:
-        line("Waiting:")
-        for row in decided.waiting:
-            line(f"  {row['task']} of job {row['job']}: {row['reason']}")
-        if decided.waiting_count > len(decided.waiting):
-            line(f"  and {decided.waiting_count - len(decided.waiting)} more")
+        yield "Waiting:"
+    for row in decided.waiting:
+        yield f"  {row['task']} of job {row['job']}: {row['reason']}"
+    if decided.waiting_count > len(decided.waiting):
+        yield f"  and {decided.waiting_count - len(decided.waiting)} more"
     if decided.revisit_at is not None:
-        line(f"To be decided again at {decided.revisit_at}.")
+        yield f"To be decided again at {decided.revisit_at}."
 
 
 def _slots(on: Mapping[str, Any]) -> str:

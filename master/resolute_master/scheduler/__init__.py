@@ -15,6 +15,10 @@ Must not know asyncio, the store, a clock or clouds; nothing here acts, and the 
 - `machines`     machines on the way, and those that could be launched, during one pass
 - `eviction`     which of those that must leave
 - `demand`       the gangs that wait for machines
-- `explain`      why a job waits, in words, when somebody asks
+- `explain`      why a job waits, when somebody asks; `reasons` are its sentences, `explain_message` its form on the wire
+- `rehearsal`    the scheduler on changed snapshots, a bounded number of times
+- `blockers`     what is in a job's way; `what_if` what would start it: both by rehearsal
+- `snapshot_format`, `snapshot_file`, `snapshot_edit`   a snapshot as a file: its keys, reading and writing, changes by name
+- `offline`      the scheduler on such a file, without a master
 - `job_states`   the job queue as people see it
 """

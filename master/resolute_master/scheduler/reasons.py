@@ -244,7 +244,9 @@ class Reasons:
             mine = shares.held.get(member.path[: depth + 1]) or 0
             around = total if depth == 0 else shares.held.get(member.path[:depth]) or 0
             of = "the pool's" if depth == 0 else f"that {whose[depth - 1]}'s"
-            yield f"Its {whose[depth]} {name} holds {mine} of {of} {around} slot(s) in use."
+            used = shares.used.get(member.path[: depth + 1])
+            past = f", and is charged {used:g} for the past" if used else ""
+            yield f"Its {whose[depth]} {name} holds {mine} of {of} {around} slot(s) in use{past}."
         mine = shares.held.get(member.path) or 0
         yield f"Its job holds {mine} slot(s) at weight {member.weight:g}; free slots go to who holds least for its weight."
         if not member.parents:

@@ -12,6 +12,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId, JobId, PoolName, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import SchedulerKind
+from resolute_master.domain.usage import Usage
 from resolute_master.scheduler.blockers import Blockers
 from resolute_master.scheduler.explain import Explanation, explain
 from resolute_master.scheduler.snapshot import PoolSnapshot
@@ -190,10 +191,23 @@ def test_shares_of_workspace_and_user_are_told() -> None:
         on(waiting("r3", "mine", 1), {"a": (3,)}),
         waiting("w", "mine", 1),
     ]
-    policy = {"scheduler": SchedulerKind.FAIR_SHARE, "hierarchical_shares": True}
+    policy: dict[str, Any] = {"scheduler": SchedulerKind.FAIR_SHARE, "hierarchical_shares": True}
     details = told([an_agent("a", 4)], *work, jobs=jobs, **policy).details
     assert "Its workspace 2 holds 3 of the pool's 4 slot(s) in use." in details
     assert "Its user 3 holds 1 of that workspace's 3 slot(s) in use." in details
+
+
+def test_what_a_user_is_charged_for_the_past_is_told() -> None:
+    job = a_job("mine", owner=UserId(3), workspace_id=2)
+    policy = a_policy(scheduler=SchedulerKind.FAIR_SHARE, hierarchical_shares=True, usage_half_life_s=3600.0)
+    past = replace(Usage.none_yet(policy.name, 2, UserId(3), now=NOW), charged=2.5)
+    full = on(waiting("r", "mine", 4), {"a": ALL})
+    work = [full, waiting("w", "mine", 1, second=1)]
+    snapshot = PoolSnapshot.build(policy, [an_agent("a", 4)], [job], work, now=NOW, usage=[past])
+    assert (
+        "Its user 3 holds 4 of that workspace's 4 slot(s) in use, and is charged 2.5 for the past."
+        in explain(snapshot, MINE).details
+    )
 
 
 def test_patience_is_named_with_its_end() -> None:
