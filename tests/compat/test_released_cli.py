@@ -171,6 +171,8 @@ def test_an_experiment_is_changed_while_it_lives(
     job = next(line.split("|")[1].strip() for line in det("job", "list").splitlines() if "renamed" in line)
     det("job", "update", job, "--priority", "9")
     assert "priority: 9" in det("experiment", "config", id_)
+    det("job", "update-batch", f"{job}.priority=11", f"{job}.weight=3")
+    assert "priority: 11" in det("experiment", "config", id_)
     assert "priority: 100" in det("job", "update", job, "--priority", "100", code=1)
     det("experiment", "pause", id_)
     reaches(cluster, id_, "PAUSED")
