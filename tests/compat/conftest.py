@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
     provider = {"type": "local", "slots_per_instance": 1, "max_instances": 2, "max_idle_agent_period": "30s"}
     default = {"pool_name": "default", "agent_reconnect_wait": "15s", "provider": provider}
-    made = LiveCluster(tmp_path_factory.mktemp("compat"), resource_pools=[default, {"pool_name": "second"}])
+    made = LiveCluster(tmp_path_factory.mktemp("compat"), resource_pools=[default, {"pool_name": "pool-2"}])
     made.start()
     try:
         yield made

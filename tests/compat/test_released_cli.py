@@ -114,26 +114,26 @@ def reaches(cluster: LiveCluster, id_: str, state: str) -> None:
 
 
 def test_workspaces_and_the_pools_that_are_for_them(det: ReleasedDet, admin: ReleasedDet, context: Path) -> None:
-    assert "vision" in det("workspace", "create", "vision", "--default-compute-pool", "default")
-    assert "sight" in det("workspace", "edit", "vision", "--name", "sight", "--default-aux-pool", "second")
-    assert "digits" in det("project", "create", "sight", "digits", "--description", "ten of them")
-    assert "ten of them" in det("project", "describe", "sight", "digits")
+    assert "Vision" in det("workspace", "create", "Vision", "--default-compute-pool", "default")
+    assert "Sight" in det("workspace", "edit", "Vision", "--name", "Sight", "--default-aux-pool", "pool-2")
+    assert "Digits" in det("project", "create", "Sight", "Digits", "--description", "ten of them")
+    assert "ten of them" in det("project", "describe", "Sight", "Digits")
     bindings = ("resource-pool", "bindings")
-    assert "may not bind" in det(*bindings, "add", "second", "sight", code=1)
-    admin(*bindings, "add", "second", "sight")
-    assert "sight" in admin(*bindings, "list-workspaces", "second")
-    assert "second" in det("workspace", "list-pools", "sight")
-    assert "second" not in det("workspace", "list-pools", "Uncategorized")
-    where = ("--config", "resources.resource_pool=second", "--config", "resources.slots_per_trial=0")
+    assert "may not bind" in det(*bindings, "add", "pool-2", "Sight", code=1)
+    admin(*bindings, "add", "pool-2", "Sight")
+    assert "Sight" in admin(*bindings, "list-workspaces", "pool-2")
+    assert "pool-2" in det("workspace", "list-pools", "Sight")
+    assert "pool-2" not in det("workspace", "list-pools", "Uncategorized")
+    where = ("--config", "resources.resource_pool=pool-2", "--config", "resources.slots_per_trial=0")
     file = str(context / "const.yaml")
     refused = det("experiment", "create", "--paused", file, str(context), *where, code=1)
-    assert "pool 'second' is bound to other workspaces than 'Uncategorized', which may use 'default'" in refused
-    place = ("--config", "workspace=sight", "--config", "project=digits")
+    assert "pool 'pool-2' is bound to other workspaces than 'Uncategorized', which may use 'default'" in refused
+    place = ("--config", "workspace=Sight", "--config", "project=Digits")
     id_ = created(det("experiment", "create", "--paused", file, str(context), *where, *place))
-    assert id_ in det("project", "list-experiments", "sight", "digits")
-    admin(*bindings, "replace", "second", "sight", "Uncategorized")
+    assert id_ in det("project", "list-experiments", "Sight", "Digits")
+    admin(*bindings, "replace", "pool-2", "Sight", "Uncategorized")
     det("experiment", "move", id_, "Uncategorized", "Uncategorized")
-    admin(*bindings, "remove", "second", "sight", "Uncategorized")
+    admin(*bindings, "remove", "pool-2", "Sight", "Uncategorized")
     det("experiment", "kill", id_)
 
 
