@@ -18,7 +18,7 @@ from resolute.clock import FixedClock
 from resolute.errors import ResoluteError
 from resolute.ids import SeededIds
 from resolute.wire.agent_link import ContainerReport, Exit
-from resolute.wire.states import ContainerState, ExperimentState, FailureKind, NoticeKind
+from resolute.wire.states import ContainerState, ExperimentState, FailureKind, LogPolicyAction, NoticeKind
 from resolute_master.domain import commands as c
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation, Container
@@ -310,6 +310,20 @@ class Life(RuleBasedStateMachine):
         else:
             self.tell(c.SetSlotEnabled(agent=agent.id, index=slot, enabled=enabled, draining=draining))
 
+    @precondition(lambda self: self.engine.state.all(Trial) and self.engine.state.all(Agent))
+    @rule(trial=which, agent=which, action=st.sampled_from((*LogPolicyAction, None)))
+    def log_line_matches(self, trial: int, agent: int, action: LogPolicyAction | None) -> None:
+        match = c.MatchedLine(
+            trial=self.chosen(self.engine.state.all(Trial), trial).id,
+            allocation=None,
+            agent=self.chosen(self.engine.state.all(Agent), agent).id,
+            name=None if action else "a label",
+            pattern="bad",
+            action=action,
+            line="a bad line",
+        )
+        self.tell(c.RecordLogMatches(matches=(match,)))
+
     # -- machines of the elastic pool --------------------------------------------------------------------------------
 
     @precondition(lambda self: self.engine.state.all(Instance))
@@ -467,6 +481,14 @@ class Life(RuleBasedStateMachine):
             assert trial_ is not None and trial_.run_id == allocation.run_id
             if trial_.state is ExperimentState.PAUSED:
                 assert allocation.leaving, allocation
+
+    @invariant()
+    def no_run_is_where_log_policies_forbid_it(self) -> None:
+        for allocation in self.engine.state.all(Allocation):
+            trial = self.engine.state.get(Trial, allocation.trial_id or 0)
+            if allocation.assigned_at is None:
+                assert trial is not None and allocation.blocked_agents == trial.blocked_agents
+            assert not {member.agent for member in allocation.containers} & set(allocation.blocked_agents)
 
     @invariant()
     def run_ids_grow(self) -> None:
