@@ -118,23 +118,19 @@ class Shares:
 
     def with_running(self, member: Member, allocation: Allocation, *, evictable: bool) -> Shares:
         """It holds slots and is not leaving."""
-        shares = self._changed(member, held=self._booked(member, len(allocation.held_slots)))
+        held = self._booked(member, len(allocation.held_slots))
         if not evictable:
-            return shares
+            return self._changed(member, held=held)
         mine = self.evictable.get(member.job) or SortedMap(meter=self.meter)
-        return shares._changed(
-            member,
-            evictable=self.evictable.set(member.job, mine.set((len(allocation.held_slots), allocation.id), True)),
-        )
+        mine = mine.set((len(allocation.held_slots), allocation.id), True)
+        return self._changed(member, held=held, evictable=self.evictable.set(member.job, mine))
 
     def without_running(self, member: Member, allocation: Allocation, *, evictable: bool) -> Shares:
-        shares = self
+        held, of_jobs = self._booked(member, -len(allocation.held_slots)), self.evictable
         if evictable:
-            mine = self.evictable[member.job].discard((len(allocation.held_slots), allocation.id))
-            of_jobs = self.evictable
+            mine = of_jobs[member.job].discard((len(allocation.held_slots), allocation.id))
             of_jobs = of_jobs.set(member.job, mine) if len(mine) else of_jobs.discard(member.job)
-            shares = shares._changed(member, evictable=of_jobs)
-        return shares._changed(member, held=self._booked(member, -len(allocation.held_slots)))
+        return self._changed(member, held=held, evictable=of_jobs)
 
     def _booked(self, member: Member, slots: int) -> SortedMap[Path, int]:
         held = self.held
@@ -153,11 +149,14 @@ class Shares:
         evictable: SortedMap[JobId, SortedMap[tuple[int, AllocationId], bool]] | None = None,
     ) -> Shares:
         """With new facts about one job, and its entries where the order says now."""
-        changed = replace(
-            self,
+        changed = Shares(
             held=self.held if held is None else held,
+            used=self.used,
+            lines=self.lines,
             waiting=self.waiting if waiting is None else waiting,
             evictable=self.evictable if evictable is None else evictable,
+            ranks=self.ranks,
+            meter=self.meter,
         )
         lines, ranks = self.lines, self.ranks
         before, after = self._turns(member), changed._turns(member)
@@ -172,7 +171,17 @@ class Shares:
         if old != new:
             ranks = ranks if old is None else ranks.discard(old)
             ranks = ranks if new is None else ranks.set(new, True)
-        return replace(changed, lines=lines, ranks=ranks)
+        if lines is self.lines and ranks is self.ranks:
+            return changed
+        return Shares(
+            held=changed.held,
+            used=changed.used,
+            lines=lines,
+            waiting=changed.waiting,
+            evictable=changed.evictable,
+            ranks=ranks,
+            meter=self.meter,
+        )
 
     def _turns(self, member: Member) -> dict[LineKey, Turn]:
         """Where the job stands in each line. Work without slots is not divided."""

@@ -1,0 +1,153 @@
+"""A pool through whatever happens to it: every decision keeps the promises, and nobody is made to leave again and again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from resolute_master.domain.agent import Agent
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import AgentId, JobId, UserId
+from resolute_master.domain.job import Job
+from resolute_master.domain.pool import SchedulerKind
+from resolute_master.scheduler.schedule import schedule
+from resolute_master.scheduler.snapshot import PoolSnapshot, waits
+from support.pool_promises import check_all, returned
+from support.pools import NOW, a_job, a_policy, an_agent, applied, gone, waiting
+
+POLICIES = st.sampled_from(
+    [
+        a_policy(max_aux_containers_per_agent=2),
+        a_policy(preemption=True, max_aux_containers_per_agent=2),
+        a_policy(scheduler=SchedulerKind.FAIR_SHARE, max_aux_containers_per_agent=2),
+        a_policy(scheduler=SchedulerKind.FAIR_SHARE, hierarchical_shares=True, max_aux_containers_per_agent=2),
+    ]
+)
+AGENTS = st.sampled_from(["a0", "a1", "a2", "a3"])
+JOBS = st.sampled_from([f"j{number}" for number in range(5)])
+ROUNDS = 40
+"""More than a pool of this size ever needs to come to rest."""
+AGAIN = 2
+"""So often one that runs may be made to leave before the pool is at rest: once for those who come before it, and once more when it
+was let in meanwhile on room that is reserved for another."""
+
+
+class PoolOverTime(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.snapshot = PoolSnapshot.build(a_policy(), now=NOW)
+        self.number = 0
+
+    @initialize(policy=POLICIES)
+    def begin(self, policy: object) -> None:
+        agents = [an_agent(f"a{number}", slots) for number, slots in enumerate((2, 4, 4, 8))]
+        jobs = [
+            a_job(f"j{number}", second=number, owner=UserId(1 + number % 3), workspace_id=1 + number % 2)
+            for number in range(5)
+        ]
+        self.snapshot = PoolSnapshot.build(policy, agents, jobs, now=NOW)  # type: ignore[arg-type]
+
+    # -- what happens ------------------------------------------------------------------------------------------
+
+    @rule(
+        job=JOBS,
+        slots=st.sampled_from([0, 1, 1, 2, 4, 4, 8, 12]),
+        single_node=st.booleans(),
+        preemptible=st.sampled_from([True, True, True, False]),
+        count=st.integers(1, 4),
+    )
+    def come(self, job: str, slots: int, single_node: bool, preemptible: bool, count: int) -> None:
+        for _ in range(count):
+            self.number += 1
+            self.put(
+                waiting(
+                    f"t{self.number:03}",
+                    job,
+                    slots,
+                    second=self.number,
+                    single_node=single_node,
+                    preemptible=preemptible,
+                )
+            )
+
+    @rule(choice=st.integers(0, 1000))
+    def end(self, choice: int) -> None:
+        running = list(self.snapshot.running())
+        if running:
+            self.put(gone(running[choice % len(running)]))
+
+    @rule(choice=st.integers(0, 1000))
+    def withdraw(self, choice: int) -> None:
+        pending = list(self.snapshot.pending())
+        if pending:
+            self.put(gone(pending[choice % len(pending)]))
+
+    @rule(name=AGENTS, draining=st.booleans(), enabled=st.booleans())
+    def change_agent(self, name: str, draining: bool, enabled: bool) -> None:
+        agent = self.snapshot.agents.get(AgentId(name))
+        if agent is not None:
+            self.put(replace(agent, draining=draining, enabled=enabled))
+
+    @rule(name=AGENTS)
+    def lose_agent(self, name: str) -> None:
+        """With everything on it, which is asked for anew."""
+        agent = self.snapshot.agents[AgentId(name)]
+        self.put(replace(agent, disconnected_at=NOW))
+        for allocation in list(self.snapshot.allocations.values()):
+            if any(container.agent == agent.id for container in allocation.containers):
+                self.put(gone(allocation))
+                self.put(returned(allocation))
+
+    @rule(name=AGENTS)
+    def come_back(self, name: str) -> None:
+        self.put(replace(self.snapshot.agents[AgentId(name)], disconnected_at=None))
+
+    @rule(
+        name=JOBS,
+        priority=st.integers(40, 44),
+        position=st.integers(0, 9),
+        weight=st.sampled_from([0.5, 1.0, 2.0]),
+        max_slots=st.sampled_from([None, None, 4]),
+    )
+    def change_job(self, name: str, priority: int, position: int, weight: float, max_slots: int | None) -> None:
+        job = self.snapshot.jobs[JobId(name)]
+        self.put(replace(job, priority=priority, queue_position=float(position), weight=weight, max_slots=max_slots))
+
+    def put(self, entity: Agent | Job | Allocation) -> None:
+        self.snapshot = self.snapshot.after(entity)
+
+    # -- what is decided ---------------------------------------------------------------------------------------
+
+    @rule()
+    def decide(self) -> None:
+        """While those that were asked to leave are still leaving."""
+        plan = schedule(self.snapshot)
+        check_all(self.snapshot, plan)
+        self.snapshot = applied(self.snapshot, plan)
+
+    @rule()
+    def come_to_rest(self) -> None:
+        evicted = Counter[str]()
+        for _ in range(ROUNDS):
+            plan = schedule(self.snapshot)
+            check_all(self.snapshot, plan)
+            evicted.update(preemption.allocation.rpartition(".")[0] for preemption in plan.preempt)
+            self.snapshot = applied(self.snapshot, plan)
+            going = list(self.snapshot.leaving())
+            for allocation in going:
+                self.put(gone(allocation))
+                self.put(returned(allocation))
+            if not plan.place and not plan.preempt and not going:
+                break
+        else:
+            raise AssertionError("the pool does not come to rest")
+        assert max(evicted.values(), default=0) <= AGAIN, f"made to leave again and again: {evicted}"
+        assert all(waits(a) or a.held_slots or not a.slots_needed for a in self.snapshot.allocations.values())
+
+
+PoolOverTime.TestCase.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+TestPoolOverTime = PoolOverTime.TestCase

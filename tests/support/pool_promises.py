@@ -1,0 +1,244 @@
+"""What every plan keeps, as checks of one plan. They know the rules, not how a plan is found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import combinations, groupby
+
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import AgentId, AllocationId
+from resolute_master.scheduler.plan import HoldKind, Plan
+from resolute_master.scheduler.snapshot import PoolSnapshot, waits
+from support.pools import NOW, waiting
+from support.random_pools import MAX_AUX
+
+# ------------------------------------------------------------------------------------------- an independent view
+
+
+class Pool:
+    """Slots by agent after the plan was carried out, computed the slow way."""
+
+    def __init__(self, snapshot: PoolSnapshot, plan: Plan) -> None:
+        self.snapshot, self.plan = snapshot, plan
+        self.usable = {
+            agent.id: {s.index for s in agent.slots if s.enabled and not s.draining}
+            for agent in snapshot.agents.values()
+            if agent.placeable
+        }
+        victims = {p.allocation for p in plan.preempt}
+        self.staying: dict[AgentId, set[int]] = {agent: set() for agent in snapshot.agents}
+        self.going: dict[AgentId, set[int]] = {agent: set() for agent in snapshot.agents}
+        self.aux = Counter[AgentId]()
+        for allocation in snapshot.allocations.values():
+            side = self.going if allocation.leaving or allocation.id in victims else self.staying
+            for ref in allocation.held_slots:
+                side[ref.agent].add(ref.index)
+            self.aux.update(c.agent for c in allocation.containers if not c.slots and not c.ended)
+        self.idle_before = {a for a in self.usable if not self.staying[a] and not self.going[a]}
+        for placement in plan.place:
+            for slot in placement.slots:
+                self.staying[slot.agent].add(slot.index)
+            self.aux.update(placement.agents if not placement.slots else ())
+
+    def free(self, agent: AgentId) -> int:
+        return len(self.usable[agent] - self.staying[agent] - self.going[agent])
+
+    def held(self, agent: AgentId, *, soft: bool) -> int:
+        return sum(
+            slots
+            for hold in self.plan.holds
+            for held, slots in hold.agents
+            if held == agent and (soft or hold.kind is not HoldKind.RUNNING or not soft_reservations(self.snapshot))
+        )
+
+    def takeable(self, agent: AgentId, *, soft: bool) -> int:
+        eventually = len(self.usable[agent] - self.staying[agent]) - self.held(agent, soft=soft)
+        return max(0, min(self.free(agent), eventually))
+
+    def fits_now(self, allocation: Allocation) -> bool:
+        """Would it start on what nobody uses and nothing is held on?"""
+        agents = [a for a in self.usable if a not in allocation.blocked_agents]
+        if allocation.slots_needed == 0:
+            return any(self.aux[a] < MAX_AUX for a in agents)
+        soft = not allocation.preemptible
+        if any(self.takeable(a, soft=soft) >= allocation.slots_needed for a in agents):
+            return True
+        if allocation.single_node:
+            return False
+        idle = [a for a in agents if not self.staying[a] and not self.going[a] and not self.held(a, soft=soft)]
+        return can_divide(
+            allocation.slots_needed, [len(self.usable[a]) for a in idle], mixed=self.snapshot.policy.heterogeneous_fits
+        )
+
+
+def soft_reservations(snapshot: PoolSnapshot) -> bool:
+    """What can be preempted again may run on what is reserved."""
+    return snapshot.policy.preemption
+
+
+def can_divide(slots: int, sizes: list[int], *, mixed: bool) -> bool:
+    """By trying everything: several agents, of one size unless `mixed`."""
+    sizes = [size for size in sizes if size]
+    return any(
+        sum(chosen) == slots and (mixed or len(set(chosen)) == 1)
+        for count in range(2, len(sizes) + 1)
+        for chosen in combinations(sizes, count)
+    )
+
+
+def standing(snapshot: PoolSnapshot, allocation: Allocation) -> tuple[int, float]:
+    return snapshot.standing(allocation)[:2]
+
+
+# -------------------------------------------------------------------------------------------------------- promises
+
+
+def check_placements(snapshot: PoolSnapshot, plan: Plan) -> None:
+    before, taken = Pool(snapshot, replace(plan, place=(), preempt=())), Counter[tuple[AgentId, int]]()
+    assert len({p.allocation for p in plan.place}) == len(plan.place)
+    for placement in plan.place:
+        allocation = snapshot.allocations[placement.allocation]
+        assert waits(allocation)
+        assert len(placement.slots) == allocation.slots_needed, "a gang starts whole"
+        assert not set(placement.agents) & set(allocation.blocked_agents)
+        taken.update((slot.agent, slot.index) for slot in placement.slots)
+        for slot in placement.slots:
+            assert slot.index in before.usable[slot.agent] - before.staying[slot.agent] - before.going[slot.agent]
+        if len(placement.agents) > 1:
+            assert not allocation.single_node
+            sizes = [len(before.usable[agent]) for agent in placement.agents]
+            assert sum(sizes) == allocation.slots_needed, "every agent of a gang is used whole"
+            assert set(placement.agents) <= before.idle_before
+            assert sizes == sorted(sizes, reverse=True), "the chief is on the largest"
+            assert len(set(sizes)) == 1 or snapshot.policy.heterogeneous_fits
+    assert not taken or max(taken.values()) == 1, "no slot is used twice"
+    after = Pool(snapshot, plan)
+    assert all(after.aux[agent] <= MAX_AUX for p in plan.place if not p.slots for agent in p.agents)
+
+
+def check_caps(snapshot: PoolSnapshot, plan: Plan) -> None:
+    held = Counter({job: snapshot.job_slots.get(job) or 0 for job in snapshot.jobs})
+    started = Counter[str]()
+    for placement in plan.place:
+        started[snapshot.allocations[placement.allocation].job_id] += len(placement.slots)
+    for job in snapshot.jobs.values():
+        if job.max_slots is not None and started[job.id]:
+            assert held[job.id] + started[job.id] <= job.max_slots
+
+
+def preempts(snapshot: PoolSnapshot) -> bool:
+    return snapshot.policy.preemption or snapshot.shares is not None
+
+
+def check_shares(snapshot: PoolSnapshot, plan: Plan) -> None:
+    """After the exchange nobody who had to leave has less, for its weight and with its past, than the one it left for."""
+    if snapshot.shares is None:
+        return
+    held, given = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
+
+    def book(sums: Counter[tuple[str, ...]], allocation: Allocation, slots: int) -> None:
+        path = snapshot.member(allocation).path
+        sums.update({path[: depth + 1]: slots for depth in range(len(path))})
+
+    def burden(group: tuple[str, ...]) -> float:
+        assert snapshot.shares is not None
+        return held[group] + (snapshot.shares.used.get(group) or 0.0)
+
+    for allocation in snapshot.allocations.values():
+        book(held, allocation, 0 if allocation.leaving else len(allocation.held_slots))
+    served = {p.allocation for p in plan.place} | {h.allocation for h in plan.holds}
+    for id_ in served | {gang.token for gang in plan.demand.gangs}:
+        book(given, snapshot.allocations[AllocationId(id_)], snapshot.allocations[AllocationId(id_)].slots_needed)
+    for winner_id, preemptions in groupby(plan.preempt, key=lambda p: p.for_allocation):
+        winner = snapshot.allocations[winner_id]
+        victims = [snapshot.allocations[p.allocation] for p in preemptions]
+        for victim in victims:
+            book(held, victim, -len(victim.held_slots))
+        for victim in victims:
+            rich, poor = snapshot.member(victim), snapshot.member(winner)
+            depth = next(n for n in range(len(rich.path)) if rich.path[n] != poor.path[n]) + 1
+            last = depth == len(rich.path)
+            most = (burden(rich.path[:depth]) + given[rich.path[:depth]] + 1) / (rich.weight if last else 1.0)
+            least = (burden(poor.path[:depth]) + winner.slots_needed) / (poor.weight if last else 1.0)
+            assert most > least, "nobody is preempted by one that would then hold more"
+
+
+def check_preemptions(snapshot: PoolSnapshot, plan: Plan) -> None:
+    assert preempts(snapshot) or not plan.preempt
+    assert len({p.allocation for p in plan.preempt}) == len(plan.preempt)
+    for preemption in plan.preempt:
+        victim, winner = snapshot.allocations[preemption.allocation], snapshot.allocations[preemption.for_allocation]
+        assert victim.preemptible and not victim.leaving and victim.held_slots
+        if snapshot.shares is None:
+            assert standing(snapshot, winner) < standing(snapshot, victim), (
+                "nobody is preempted by a lesser or equal one"
+            )
+        assert victim.job_id != winner.job_id
+        spared = Pool(snapshot, replace(plan, preempt=tuple(p for p in plan.preempt if p != preemption)))
+        short = [a for a in spared.usable if len(spared.usable[a] - spared.staying[a]) < spared.held(a, soft=False)]
+        needs_whole = [
+            agent
+            for hold in plan.holds
+            if hold.allocation == winner.id and len(hold.agents) > 1
+            for agent, _ in hold.agents
+            if spared.staying[agent]
+        ]
+        assert short or needs_whole, "no victim is unneeded"
+
+
+def check_holds(snapshot: PoolSnapshot, plan: Plan) -> None:
+    """Nothing that starts takes what is held for another."""
+    pool = Pool(snapshot, plan)
+    promised = (HoldKind.VACATING, HoldKind.PREEMPTING, HoldKind.MACHINES)
+    for hold in plan.holds:
+        for agent, slots in hold.agents:
+            if agent not in pool.usable:
+                continue  # its link is down: nothing starts there before it is back
+            if hold.kind in promised:
+                assert len(pool.usable[agent] - pool.staying[agent]) >= pool.held(agent, soft=False) >= slots
+            elif not soft_reservations(snapshot):
+                assert pool.takeable(agent, soft=True) == 0 or pool.held(agent, soft=True) <= len(
+                    pool.usable[agent] - pool.staying[agent]
+                )
+    holders = {hold.allocation: hold for hold in plan.holds if hold.kind is HoldKind.RUNNING}
+    for placement in plan.place:
+        mine = snapshot.allocations[placement.allocation]
+        for holder, hold in holders.items():
+            lesser = (standing(snapshot, snapshot.allocations[holder])) < standing(snapshot, mine)
+            on_held = bool(placement.slots) and set(placement.agents) & {agent for agent, _ in hold.agents}
+            if lesser and on_held and snapshot.shares is None:
+                assert snapshot.policy.preemption and mine.preemptible, "a reservation is not delayed"
+
+
+def check_work_conservation(snapshot: PoolSnapshot, plan: Plan) -> None:
+    pool, placed = Pool(snapshot, plan), {p.allocation for p in plan.place}
+    started = Counter[str]()
+    for hold_or_place in plan.place:
+        started[snapshot.allocations[hold_or_place.allocation].job_id] += len(hold_or_place.slots)
+    for allocation in snapshot.pending():
+        job = snapshot.jobs.get(allocation.job_id)
+        if allocation.id not in placed and (job is None or job.max_slots is None):
+            assert not pool.fits_now(allocation), "it waits beside room that no rule keeps from it"
+
+
+def check_all(snapshot: PoolSnapshot, plan: Plan) -> None:
+    check_placements(snapshot, plan)
+    check_caps(snapshot, plan)
+    check_preemptions(snapshot, plan)
+    check_shares(snapshot, plan)
+    check_holds(snapshot, plan)
+    check_work_conservation(snapshot, plan)
+
+
+def returned(allocation: Allocation) -> Allocation:
+    """The next attempt of the same task, as it is asked for after a preemption."""
+    task, _, number = allocation.id.rpartition(".")
+    fresh = waiting(task, allocation.job_id, allocation.slots_needed, single_node=allocation.single_node)
+    return replace(
+        fresh,
+        id=AllocationId(f"{task}.{int(number) + 1}"),
+        requested_at=NOW,
+        preemptible=allocation.preemptible,
+        blocked_agents=allocation.blocked_agents,
+    )
