@@ -26,7 +26,7 @@ PASSES = 400
 """Enough to find everything in pools of this size."""
 
 SLOW = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
@@ -203,7 +203,7 @@ def test_slots_that_lie_idle_beside_it_are_kept_by_a_rule_with_a_name(
             assert kept, "the reason names whose it is"
 
 
-@settings(SLOW, max_examples=25)
+@settings(SLOW, max_examples=15)
 @given(worlds(), st.integers(2, 20))
 def test_the_effort_is_bounded_and_the_answer_the_same_each_time(world: World, passes: int) -> None:
     snapshot = world.snapshot()

@@ -55,7 +55,7 @@ def through_a_file(snapshot: PoolSnapshot) -> PoolSnapshot:
     return read_snapshot(json.loads(json.dumps(write_snapshot(snapshot))))
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(worlds(), st.floats(0, 5000), st.booleans())
 def test_a_file_holds_all_that_a_decision_is_made_from(world: World, patience: float, lost: bool) -> None:
     seen = replace(

@@ -1,9 +1,9 @@
 """What stands in the way of one that waits: as little as would have to go so that it starts, tried by the scheduler.
 
 What can stand in the way: what runs; what waits before it, where room is kept for that or goes to it first; the cap of its own
-job; agents that take no work; agents that are blocked for it. A set is found in this order: what an empty pool would still
-lack; the fewest that run where it would fit; what else comes before it then. After that everything that turns out not to be
-needed is taken off the list again.
+job; agents that take no work; agents that are blocked for it. If the scheduler keeps agents for it, what uses those is tried
+first. Else a set is found in this order: what an empty pool would still lack; the fewest that run where it would fit; what else
+comes before it then. At last everything that turns out not to be needed is taken off the list again.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from resolute_master.scheduler.rehearsal import PassesSpent, Rehearsal
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 
 ROUNDS = 8
-"""When room becomes free, one after the other may take it before our turn comes: so many are counted one by one. If it is
-still not our turn, all that wait before it count as one obstacle."""
+"""When room becomes free, one after the other may take it before our turn comes: so often who does is looked at. If it is still
+not our turn, or they are many, all that wait before it count as one obstacle."""
 
 LARGEST_TRIED = 32
-"""Of a larger set nothing is tried to be left out, and more that wait before it count as one: each try is a pass."""
+"""Of a larger set nothing is tried to be left out: each try is a pass."""
 
 _MANY = 100
 """More changes than this are made by building the snapshot anew, which is cheaper then."""
@@ -74,13 +74,25 @@ def opened(agent: Agent) -> Agent:
 
 
 def find_blockers(
-    snapshot: PoolSnapshot, target: AllocationId, rehearsal: Rehearsal, *, capped: bool
+    snapshot: PoolSnapshot,
+    target: AllocationId,
+    rehearsal: Rehearsal,
+    *,
+    capped: bool = False,
+    kept: Sequence[AgentId] = (),
 ) -> Blockers | None:
-    """None when it does not start even in an empty pool. `capped`: its job's cap holds it back.
+    """None when it does not start even in an empty pool. `capped`: its job's cap holds it back. `kept` are the agents that the
+    scheduler keeps for it.
 
     Raises `PassesSpent` when the passes are spent before any set is found.
     """
-    return _Search(snapshot, target, rehearsal).find(capped=capped)
+    search = _Search(snapshot, target, rehearsal)
+    there = search.on_kept(kept)
+    fewest = next(iter(_emptied(snapshot, snapshot.allocations[target])), None)
+    if there is not None and (fewest is None or len(there.running) <= len(fewest)):
+        return there
+    found = search.find(capped=capped)
+    return min((each for each in (found, there) if each is not None), key=_count, default=None)
 
 
 class _Search:
@@ -90,6 +102,12 @@ class _Search:
         self._rehearsal = rehearsal
         self._without_ahead: tuple[tuple[AllocationId, ...], PoolSnapshot] = ((), snapshot)
         """The last long list of those who wait before it, and the pool without them."""
+
+    def on_kept(self, agents: Sequence[AgentId]) -> Blockers | None:
+        """What uses the agents that are kept for it, if that alone is in its way."""
+        there = {id_ for agent in agents for id_, each in self._snapshot.occupancy.get(agent) or () if each.slots}
+        found = Blockers(running=tuple(sorted(there)))
+        return self._smallest(found) if there and self._starts(found) else None
 
     def find(self, *, capped: bool) -> Blockers | None:
         found = self._lacking_when_empty(Blockers(cap=capped))
@@ -140,15 +158,17 @@ class _Search:
 
     def _with_ahead(self, known: Blockers) -> Blockers:
         """With those that would take the room first."""
-        found = known
+        found, snapshot = known, self._without(known)
         for _ in range(ROUNDS):
-            outcome = self._rehearsal.run(self._without(found))
-            takers = _takers(outcome, self._target)
+            outcome = self._rehearsal.run(snapshot)
             if any(placement.allocation == self._target for placement in outcome.plan.place):
-                return replace(found, ahead_together=len(found.ahead) > LARGEST_TRIED)
-            if not takers:
-                break
+                return found
+            takers = _takers(outcome, self._target)
             found = replace(found, ahead=tuple(sorted({*found.ahead, *takers})))
+            if not takers or len(found.ahead) > LARGEST_TRIED:
+                break
+            for id_ in sorted(takers):
+                snapshot = snapshot.without_allocation(id_)
         for ahead in self._all_ahead():
             found = replace(known, ahead=ahead, ahead_together=True)
             if self._starts(found):
@@ -193,6 +213,10 @@ def parts_of(blockers: Blockers) -> tuple[Blockers, ...]:
         *(Blockers(agents=(id_,)) for id_ in blockers.agents),
         *(Blockers(running=(id_,)) for id_ in blockers.running),
     )
+
+
+def _count(blockers: Blockers) -> int:
+    return len(blockers.running) + len(blockers.ahead) + len(blockers.agents) + blockers.cap + blockers.blocked
 
 
 def _together(parts: Iterable[Blockers]) -> Blockers:

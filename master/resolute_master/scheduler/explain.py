@@ -13,9 +13,9 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, JobId, PoolName
 from resolute_master.scheduler.blockers import Blockers, find_blockers
 from resolute_master.scheduler.job_states import JobState, job_standing, jobs_before
-from resolute_master.scheduler.outcome import Verdict
+from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.reasons import NAMES_SHOWN, Reasons
-from resolute_master.scheduler.rehearsal import PASSES, PassesSpent, Rehearsal, Start, start_in, verdict_in
+from resolute_master.scheduler.rehearsal import PASSES, PassesSpent, Rehearsal, Start, hold_of, start_in, verdict_in
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from resolute_master.scheduler.what_if import WhatIfs, what_if
 
@@ -97,9 +97,8 @@ class _Waiting:
         details.extend(_runs(a) for a in self._running[:NAMES_SHOWN])
         blockers, found, spent = None, None, decision.made
         if start is None or start.after:
-            capped = verdict_in(snapshot, outcome, mine) is Verdict.CAPPED
             search = Rehearsal(int((self._passes - spent) * _FOR_BLOCKERS))
-            blockers = self._blockers(search, capped=capped)
+            blockers = self._blockers(search, outcome)
             rest = Rehearsal(self._passes - spent - search.made)
             found = what_if(snapshot, mine, start, rest, self._others)
             spent += search.made + rest.made
@@ -121,9 +120,12 @@ class _Waiting:
             gave_up=tuple(self._gave_up),
         )
 
-    def _blockers(self, search: Rehearsal, *, capped: bool) -> Blockers | None:
+    def _blockers(self, search: Rehearsal, outcome: Outcome) -> Blockers | None:
+        hold = hold_of(outcome, self._mine.id)
+        kept = () if hold is None else tuple(agent for agent, _ in hold.agents)
+        capped = verdict_in(self._snapshot, outcome, self._mine) is Verdict.CAPPED
         try:
-            found = find_blockers(self._snapshot, self._mine.id, search, capped=capped)
+            found = find_blockers(self._snapshot, self._mine.id, search, capped=capped, kept=kept)
         except PassesSpent:
             self._gave_up.append(f"what is in its way was not found: the limit is {search.limit} passes")
             return None
