@@ -2,7 +2,7 @@
 
 A pool has ten times as many allocations queued as agents, of 8 slots each. A *full pass* fills the empty pool. Then it is full,
 and single events are measured as the engine meets them: the snapshot takes the event up, the scheduler decides, the snapshot
-takes the decision up. Garbage is collected meanwhile as it falls due, and counted. The curves are drawn to `PLOT`.
+takes the decision up. Garbage is collected meanwhile as the master does it, and counted. The curves are drawn to `PLOT`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from benchmarks.timing import interleaved
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import JobId
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
+from resolute_master.garbage import begin, survivors_set_aside
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
@@ -79,7 +80,8 @@ class Curve:
 
 
 def main() -> list[Row]:
-    curves = [curve for name, policy in POLICIES.items() for curve in _curves(name, policy)]
+    with survivors_set_aside():
+        curves = [curve for name, policy in POLICIES.items() for curve in _curves(name, policy)]
     scheduling_plot.draw(
         {
             (c.scheduler, c.subject): {n * QUEUED_PER_AGENT: percentile(ms, 50) for n, ms in c.ms.items()}
@@ -155,6 +157,7 @@ def _measured(policy: PoolPolicy, agents: int) -> dict[str, Sequence[float]]:
         full.quietly(next(source))
     for each in (full.idle_arrival, full.served_arrival, full.exit):
         gc.collect()
+        begin()
         for _ in range(EVENTS):
             each(next(source))
     return found | full.seconds

@@ -13,7 +13,7 @@ from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, JobId, UserId
 from resolute_master.domain.job import Job
-from resolute_master.domain.pool import SchedulerKind
+from resolute_master.domain.pool import PoolPolicy, SchedulerKind
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from support.pool_promises import check_all, returned
@@ -42,14 +42,18 @@ class PoolOverTime(RuleBasedStateMachine):
         self.snapshot = PoolSnapshot.build(a_policy(), now=NOW)
         self.number = 0
 
-    @initialize(policy=POLICIES)
-    def begin(self, policy: object) -> None:
+    @initialize(policy=POLICIES, work=st.lists(st.tuples(JOBS, st.sampled_from([1, 1, 2, 4])), min_size=8, max_size=20))
+    def begin(self, policy: PoolPolicy, work: list[tuple[str, int]]) -> None:
+        """Most of the pool is in use already."""
         agents = [an_agent(f"a{number}", slots) for number, slots in enumerate((2, 4, 4, 8))]
         jobs = [
             a_job(f"j{number}", second=number, owner=UserId(1 + number % 3), workspace_id=1 + number % 2)
             for number in range(5)
         ]
-        self.snapshot = PoolSnapshot.build(policy, agents, jobs, now=NOW)  # type: ignore[arg-type]
+        self.snapshot = PoolSnapshot.build(policy, agents, jobs, now=NOW)
+        for job, slots in work:
+            self.come(job, slots, single_node=False, preemptible=True, count=1)
+        self.decide()
 
     # -- what happens ------------------------------------------------------------------------------------------
 
@@ -58,7 +62,7 @@ class PoolOverTime(RuleBasedStateMachine):
         slots=st.sampled_from([0, 1, 1, 2, 4, 4, 8, 12]),
         single_node=st.booleans(),
         preemptible=st.sampled_from([True, True, True, False]),
-        count=st.integers(1, 4),
+        count=st.integers(1, 6),
     )
     def come(self, job: str, slots: int, single_node: bool, preemptible: bool, count: int) -> None:
         for _ in range(count):
@@ -117,6 +121,15 @@ class PoolOverTime(RuleBasedStateMachine):
         job = self.snapshot.jobs[JobId(name)]
         self.put(replace(job, priority=priority, queue_position=float(position), weight=weight, max_slots=max_slots))
 
+    @rule(choice=st.integers(0, 1000))
+    def leave(self, choice: int) -> None:
+        """One of those that were asked to leave has left, and wants to go on."""
+        going = list(self.snapshot.leaving())
+        if going:
+            allocation = going[choice % len(going)]
+            self.put(gone(allocation))
+            self.put(returned(allocation))
+
     def put(self, entity: Agent | Job | Allocation) -> None:
         self.snapshot = self.snapshot.after(entity)
 
@@ -149,5 +162,5 @@ class PoolOverTime(RuleBasedStateMachine):
         assert all(waits(a) or a.held_slots or not a.slots_needed for a in self.snapshot.allocations.values())
 
 
-PoolOverTime.TestCase.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+PoolOverTime.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 TestPoolOverTime = PoolOverTime.TestCase

@@ -104,7 +104,7 @@ class Eviction:
     keep: tuple[tuple[AgentId, int], ...]
 
 
-COMPARED = 64
+COMPARED = 32
 """Of equally important work, at most so many are compared at a time, those first that are the last in their order: what a decision
 costs does not grow with the pool, and among so many there is hardly one that loses much more than the best of all."""
 
@@ -121,13 +121,18 @@ class _Candidates:
         lesser: Iterator[Allocation],
         importance: Callable[[Allocation], tuple[float, ...]],
         lost_work: Callable[[Allocation], float],
+        enough: Callable[[AgentId, int], bool],
     ) -> None:
+        """`enough`: whether an agent comes into question when those who were read have so many of its slots."""
         self._levels = groupby(lesser, key=importance)
         self._rest: Iterator[Allocation] = iter(())
         """What has not been read of the level."""
         self._level: tuple[float, ...] = _NOTHING[0]
         """Everything of less importance has been read."""
         self._lost_work = lost_work
+        self._enough = enough
+        self._slots: dict[AgentId, int] = {}
+        """Of those who were read."""
         self._heap: list[tuple[Cost, AgentId]] = []
 
     def pop(self, cost_of: Callable[[AgentId], Cost | None]) -> tuple[Cost, AgentId] | None:
@@ -161,8 +166,10 @@ class _Candidates:
             for container in allocation.containers:
                 if not container.ended:
                     least[container.agent] = min(lost, least.get(container.agent, lost))
+                    self._slots[container.agent] = self._slots.get(container.agent, 0) + len(container.slots)
         for agent, lost in least.items():
-            heappush(self._heap, ((self._level, lost, 0), agent))
+            if self._enough(agent, self._slots[agent]):
+                heappush(self._heap, ((self._level, lost, 0), agent))
         return True
 
 
@@ -190,12 +197,17 @@ class Evictions:
             self._leave(eviction)
         return eviction
 
-    def _candidates_of(self, claim: Claim, kind: object) -> _Candidates:
+    def _candidates_of(self, claim: Claim, kind: object, slots: int) -> _Candidates:
+        """Agents on which so many slots may be had."""
+
+        def enough(agent: AgentId, used: int) -> bool:
+            return agent in self._snapshot.rooms and self._rooms.state(agent).eventually_free + used >= slots
+
         found = self._candidates.get(kind)
         if found is None:
             precedence = self._precedence
             found = self._candidates[kind] = _Candidates(
-                precedence.lesser(claim), precedence.importance, self._lost_work
+                precedence.lesser(claim), precedence.importance, self._lost_work, enough
             )
         return found
 
@@ -207,7 +219,7 @@ class Evictions:
             victims = self._victims(claim, agent, claim.slots) if usable else None
             return None if victims is None else self._cost(victims)
 
-        candidates = self._candidates_of(claim, kind)
+        candidates = self._candidates_of(claim, kind, claim.slots)
         found = candidates.pop(cost_of)
         if found is None:
             return None
@@ -271,7 +283,7 @@ class Evictions:
 
     def _empty(self, claim: Claim, kind: object, size: int, count: int) -> tuple[list[AgentId], list[Allocation]]:
         """Up to `count` agents of the size, each emptied at the least cost given those before it."""
-        candidates = self._candidates_of(claim, (kind, size))
+        candidates = self._candidates_of(claim, (kind, size), size)
         chosen = dict.fromkeys(self._rooms.idle_agents(size, count, claim.refuses, later=True))
         victims = _Leavers(self._precedence)
 

@@ -222,6 +222,8 @@ class PoolSnapshot:
         before = self.allocations.get(allocation.id)
         if before == allocation:
             return self
+        if before is not None and _footprint(before) == _footprint(allocation):
+            return _changed(self, allocations=self.allocations.set(allocation.id, allocation))
         mates = self.job_allocations.get(allocation.job_id) or SortedMap(meter=self.meter)
         snapshot = self if before is None else self._unlisted(before)
         snapshot = _changed(
@@ -536,6 +538,20 @@ def _changed(snapshot: PoolSnapshot, **changes: Any) -> PoolSnapshot:
 def waits(allocation: Allocation) -> bool:
     """It has been given nothing yet and still wants it."""
     return not allocation.containers and not allocation.ended and not allocation.leaving
+
+
+def _footprint(allocation: Allocation) -> tuple[object, ...]:
+    """All that the indexes say of it; most reports of a container leave it as it is."""
+    return (
+        allocation.job_id,
+        allocation.slots_needed,
+        allocation.requested_at,
+        allocation.single_node,
+        allocation.preemptible,
+        allocation.blocked_agents,
+        allocation.leaving,
+        tuple((container.agent, container.slots, container.ended) for container in allocation.containers),
+    )
 
 
 def _stays(allocation: Allocation) -> bool:
