@@ -69,7 +69,9 @@ def test_running_beside_what_can_never_start_or_may_not_is_no_backfill() -> None
 
 
 def test_what_waits_is_listed_by_importance_whatever_its_shape() -> None:
-    found = pool([], waiting("l1", "low", 1), waiting("m2", "mine", 2), waiting("l4", "low", 4), waiting("h8", "high", 8))
+    found = pool(
+        [], waiting("l1", "low", 1), waiting("m2", "mine", 2), waiting("l4", "low", 4), waiting("h8", "high", 8)
+    )
     assert [a.id for a in found.pending()] == ["h8.1", "m2.1", "l1.1", "l4.1"]
 
 
