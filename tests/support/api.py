@@ -31,7 +31,7 @@ from resolute_master.domain.user import User
 from resolute_master.engine.reporting import Reporting
 from resolute_master.store.base import Store
 from resolute_master.store.memory import MemoryStore
-from support.engines import AgentByHand, an_engine, running
+from support.engines import POOLS, AgentByHand, an_engine, running
 
 KEY = "a signing key for tests, of 32 bytes or more"
 FAST = Cost(log2_n=4)
@@ -180,7 +180,7 @@ async def an_api(
     """Users `root` (administrator), `ada` and `bob`; the world speaks as ada."""
     clock = clock or SystemClock()
     store = store or MemoryStore()
-    engine = an_engine(store, clock=clock, **({"pools": pools} if pools else {}))
+    engine = an_engine(store, clock=clock, pools=pools or POOLS)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(running(engine))
         ids = SeededIds(11)

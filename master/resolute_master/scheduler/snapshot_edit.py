@@ -51,7 +51,8 @@ class _Setting:
         self._words = key.split(".")
 
     def to(self, value: Any) -> None:
-        level, path, words = self._data, (), self._words
+        level, words = self._data, self._words
+        path: tuple[str, ...] = ()
         while True:
             key, rest = _longest_key(level, words)
             if not rest:
