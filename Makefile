@@ -18,7 +18,7 @@ quick: $(VENV)/dev.ready
 	RESOLUTE_SIM_SEEDS=20 $(BIN)/python -m pytest -q tests/unit tests/properties tests/conformance/test_store* tests/simulation/test_worlds.py
 
 test: $(VENV)/dev.ready $(COMPAT)/ready
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 lint: $(VENV)/dev.ready
 	$(BIN)/ruff check .

@@ -14,8 +14,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from support.docker import DockerEngine, docker_engine, engine_installed
 from support.docker_registry import registry_installed
@@ -114,3 +116,18 @@ def new_db(request: pytest.FixtureRequest) -> NewDb:
         return dict
     server: PostgresServer = request.getfixturevalue("postgres")
     return lambda: {"db": server.db_config(server.new_database())}
+
+
+class ByFile(LoadFileScheduling):  # type: ignore[misc]  # it comes without types
+    """A file is a worker's, and so is all of what shares something dear: an engine, a cluster, evidence that is summed up."""
+
+    SHARING = ("tests/compat/", "tests/integration/docker/", "tests/e2e/test_docker_cluster.py")
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "the released client and containers" if file.startswith(self.SHARING) else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    return ByFile(config, log)

@@ -69,7 +69,9 @@ def plan_scale(
     returned = _idle_ones(pool, spare, warm, packing.unserved, room - len(packing.bought), now)
     remaining = len(staying) - len(returned)
     launches = _launches(packing)
-    ending = sum(each.counts and each.stopping for each in standings) + len(terminations) + len(returned)
+    gone = going.union(each.instance_id for each in returned)
+    # One under notice takes no room now, so its end makes none.
+    ending = sum(each.counts and (each.stopping or each.view.instance_id in gone) for each in standings)
     # What waits for room that is being made will be the minimum itself: a machine bought for that alone would take the room.
     free = 0 if _room_is_coming(packing.unserved, room - len(launches), ending) else room - len(launches)
     floor, floor_notes = _floor(pool, remaining + len(launches), free, usable, blocks)

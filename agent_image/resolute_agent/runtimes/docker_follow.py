@@ -31,6 +31,8 @@ LAST_ENTRIES = 500
 """So many are read again when the container has ended: an engine may close a followed log before its last entries."""
 
 DISK_FULL_S = 1.0
+REASON_WITHIN_S = 0.5
+"""So long after a container was killed its engine may still learn that memory was the reason."""
 
 
 def has_ended(state: Mapping[str, Any] | None) -> bool:
@@ -127,11 +129,23 @@ class Follower:
                 log.warning("container %s: %s; looking again", self._home.name, error)
             await asyncio.sleep(pause_s)
             pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+        state = await self._with_reason(state)
         exit = end_of(state, lease_over=(self._home / ENDED).exists(), memory_bytes=self._options.memory_bytes)
         failure = exit.failure.value if exit.failure is not None else None
         record = {"code": exit.code, "failure": failure, "message": exit.message}
         supervisor.write_whole(str(self._home / EXIT), json.dumps(record).encode())
         return exit
+
+    async def _with_reason(self, state: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """An engine hears apart of a container's end and of the kernel's reason, and may know the first before the second."""
+        if state is None or not self._options.memory_bytes:
+            return state
+        if state["State"]["ExitCode"] != 128 + signal.SIGKILL or state["State"].get("OOMKilled"):
+            return state
+        await asyncio.sleep(REASON_WITHIN_S)
+        with suppress(EngineGone, EngineError):
+            return await self._engine.inspect(self._name) or state
+        return state
 
     async def _copy(self, *, follow: bool) -> bool:
         """Append what is not here yet, reading from the beginning. True when there was something."""
