@@ -174,7 +174,7 @@ class DockerEngine:
                 tar.add(path, name, filter=_wanted)
         archive.seek(0)
         with self.client() as client:
-            for line in client.build(fileobj=archive, custom_context=True, tag=tag, rm=True, decode=True):
+            for line in client.build(fileobj=archive, custom_context=True, tag=tag, rm=True, forcerm=True, decode=True):
                 if "error" in line:
                     raise AssertionError(f"docker build of {tag}: {line['error']}")
 
