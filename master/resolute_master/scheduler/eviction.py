@@ -42,6 +42,9 @@ class Claim:
 class Precedence(Protocol):
     """Who comes before whom, during one pass."""
 
+    nested: bool
+    """Whoever is offered later may make leave only those whom everybody before it may make leave too."""
+
     def lesser(self, claim: Claim) -> Iterator[Allocation]:
         """Whatever may be evictable at all and, alone, would have to yield; the least important first."""
         ...

@@ -56,6 +56,8 @@ class Balance:
     """What each group holds during the pass: with what it was given and promised, without what it has to give back, and with
     what it is charged for its past."""
 
+    nested = False
+
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self._snapshot = snapshot
         self._shares = shares_of(snapshot)

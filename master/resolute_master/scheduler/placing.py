@@ -78,6 +78,8 @@ class Placing:
         self._failed: dict[Shape, tuple[QueueKey, Verdict]] = {}
         self._unmet: set[object] = set()
         """Needs for which there is no room now or later, and no machine. Nothing but an eviction makes room in a pass."""
+        self._unyielding: set[object] = set()
+        """Needs for which nobody can be made to leave either, whoever of those that follow asks."""
 
     @property
     def full(self) -> bool:
@@ -100,6 +102,8 @@ class Placing:
 
     def line(self, shape: Shape) -> Line:
         """What has failed already for the same need is not tried again."""
+        if shape.need in self._unyielding:
+            return Line(shape, Verdict.RESERVED)
         return Line(shape, Verdict.PREEMPTING if shape.need in self._unmet else Verdict.PLACED)
 
     def hopeless(self, shape: Shape) -> bool:
@@ -282,8 +286,11 @@ class Placing:
         )
         eviction = self._evictions.find(claim, line)
         if eviction is None:
+            if self._precedence.nested:
+                self._unyielding.add(shape.need)
             return False
         self._unmet.clear()
+        self._unyielding.clear()
         for victim in eviction.victims:
             reason = f"its slots go to {allocation.id}, {self._precedence.reason(claim, victim)}"
             self._preempt.append(Preemption(allocation=victim.id, for_allocation=allocation.id, reason=reason))

@@ -82,6 +82,8 @@ def in_queue_order(placing: Placing, lines: Lines, ended: Callable[[Shape, Queue
 class ByPriority:
     """Whom an allocation may make leave: what has lesser priority, or stands later in the queue."""
 
+    nested = True
+
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self._snapshot = snapshot
 
