@@ -7,12 +7,14 @@ import random
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
+import asyncpg
 import pytest
 
 from resolute.errors import Unavailable
 from resolute_master.domain.ids import TaskId, TrialId
 from resolute_master.store.base import LogQuery, MetricOutcome
 from resolute_master.store.sql.postgres_address import PostgresAddress
+from resolute_master.store.sql.postgres_session import Lane
 from resolute_master.store.sql.postgres_store import PostgresStore
 from support.postgres import PostgresServer, postgres_server
 from support.postgres_proxy import LossyRelay
@@ -111,6 +113,20 @@ async def test_work_goes_on_over_kills_and_restarts_of_the_server(server: Postgr
     work.ending = True
     await running
     await work.check()
+
+
+async def test_a_connection_that_ends_between_two_steps_of_one_call_is_made_anew(store: PostgresStore) -> None:
+    calls = 0
+
+    async def call(connection: asyncpg.Connection) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            connection.terminate()  # here by the server; the driver's next step finds its protocol gone
+            await connection._protocol.copy_in()  # type: ignore[attr-defined]
+        return await connection.fetchval("SELECT 7")
+
+    assert (await store._postgres.on_lane(Lane.METRICS, call), calls) == (7, 2)
 
 
 async def test_reads_are_refused_after_a_little_and_served_when_the_server_is_back(

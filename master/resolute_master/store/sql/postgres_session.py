@@ -121,7 +121,13 @@ class Session:
     async def on_lane(self, lane: Lane, run: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
         at = self.lanes[lane]
         async with at.turn:
-            return await run(at.connection)
+            try:
+                return await run(at.connection)
+            except AttributeError as error:
+                if not at.connection.is_closed():
+                    raise
+                # asyncpg lets go of its protocol when the server ends the connection, also between two steps of one call.
+                raise ConnectionResetError("the connection ended in the middle of a call") from error
 
     async def pooled(self, work: Callable[[Connection], T], *, read_only: bool) -> T:
         """In one transaction, off the main loop."""
