@@ -134,6 +134,25 @@ class AgentByHand:
             await self.report(container, ContainerState.TERMINATED, Exit(code=code))
         return len(here)
 
+    async def returns_to(self, engine: Engine) -> AgentByHand:
+        """The same process, which went on, at a master that was started again: it tells of all that it runs."""
+        again = AgentByHand(engine, self.id, slots=self.slots, incarnation=self.incarnation, pool=self.pool)
+        again.sequence = self.sequence
+        reports: list[ContainerReport] = []
+        for container in again.containers():
+            again.sequence += 1
+            reports.append(
+                ContainerReport(
+                    container_id=container.id,
+                    allocation_id="",
+                    state=container.state,
+                    sequence=again.sequence,
+                    at=SystemClock().now(),
+                )
+            )
+        await again.register(*reports)
+        return again
+
     def restarted(self) -> AgentByHand:
         """The same agent, as a new process."""
         again = AgentByHand(self._engine, self.id, slots=self.slots, incarnation=self.incarnation + "'", pool=self.pool)

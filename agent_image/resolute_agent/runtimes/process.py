@@ -34,7 +34,7 @@ from resolute_agent.runtimes.scripted import exit_with_code
 from resolute_agent.runtimes.starting import Forkserver
 from resolute_agent.state import Found
 
-SPEC, OFFSETS = supervisor.SPEC, supervisor.OFFSETS
+SPEC = supervisor.SPEC
 NOTICE, NOTICE_PID, HANDED = "notice.json", "notice.pid", "handed.json"
 
 LOOPBACK = "127.0.0.1"
@@ -82,7 +82,6 @@ class ProcessRuntime(ContainerFiles):
         self, directory: Path, roots: PrivateRoots, *, keep: tuple[str, ...] = (), starter: Forkserver | None = None
     ) -> None:
         super().__init__(directory)
-        self._directory = directory
         self._starter = starter or Forkserver()
         self.private_roots = roots
         self._keep = keep
@@ -231,7 +230,7 @@ class ProcessRuntime(ContainerFiles):
 
     async def adopt(self) -> tuple[Found, ...]:
         found = []
-        for home in sorted(self._directory.iterdir()):
+        for home in sorted(self._homes.iterdir()):
             if home.suffix == ".gone":
                 shutil.rmtree(home, ignore_errors=True)
             elif (item := await self._adopt_one(home)) is not None:

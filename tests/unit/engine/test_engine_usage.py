@@ -11,10 +11,9 @@ from datetime import UTC, datetime
 import pytest
 
 from resolute.clock import LoopClock
-from resolute.wire.agent_link import ContainerReport, Exit
+from resolute.wire.agent_link import Exit
 from resolute.wire.states import ContainerState
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.commands import CreateExperiment
 from resolute_master.domain.ids import PoolName, UserId
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
 from resolute_master.domain.usage import Usage
@@ -22,7 +21,7 @@ from resolute_master.engine.engine import Engine
 from resolute_master.engine.replay import replay_store
 from resolute_master.store.memory import MemoryStore
 from support.agent_virtual import run_virtually
-from support.engines import DEFAULT, AgentByHand, a_config, a_user, an_engine, running
+from support.engines import DEFAULT, AgentByHand, a_config, a_user, an_engine, an_experiment, running
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 H = 320.0
@@ -53,40 +52,13 @@ class Cluster:
     async def restart(self, *, away_s: float = 0.0, pools: Mapping[PoolName, PoolPolicy] = POOLS) -> None:
         """The agent comes back at once, with what it runs."""
         before = self.agent
-        here = before.containers()
         await self._life.aclose()
         await asyncio.sleep(away_s)
         await self.start(pools)
-        self.agent = AgentByHand(self.engine, slots=4, incarnation=before.incarnation)
-        self.agent.sequence = before.sequence
-        reports = []
-        for container in here:
-            self.agent.sequence += 1
-            reports.append(
-                ContainerReport(
-                    container_id=container.id,
-                    allocation_id="",
-                    state=container.state,
-                    sequence=self.agent.sequence,
-                    at=self.clock.now(),
-                )
-            )
-        await self.agent.register(*reports)
+        self.agent = await before.returns_to(self.engine)
 
     async def submit(self, owner: int, slots: int) -> None:
-        command = CreateExperiment(
-            owner=self.owners[owner],
-            config=a_config(slots=slots),
-            original_config="",
-            context_hash="",
-            pool=DEFAULT,
-            priority=42,
-            weight=1.0,
-            max_slots=None,
-            seed=7,
-            activate=True,
-        )
-        await self.engine.submit(command)
+        await an_experiment(self.engine, self.owners[owner], a_config(slots=slots))
         await self.settle()
         for container in self.agent.containers():
             if container.state is ContainerState.ASSIGNED:

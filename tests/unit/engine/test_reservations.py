@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from resolute.clock import SystemClock
-from resolute.wire.agent_link import ContainerReport, Exit
+from resolute.wire.agent_link import Exit
 from resolute.wire.states import ContainerState
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId
@@ -21,25 +20,6 @@ async def one_ends(agent: AgentByHand) -> None:
     await agent.report(agent.containers()[0], ContainerState.TERMINATED, Exit(code=0))
 
 
-async def reconnected(agent: AgentByHand, engine: Engine) -> AgentByHand:
-    """The agent, which went on, at a master that was started again."""
-    again = AgentByHand(engine, agent.id, slots=agent.slots, incarnation=agent.incarnation)
-    again.sequence = agent.sequence + 1
-    await again.register(
-        *(
-            ContainerReport(
-                container_id=container.id,
-                allocation_id="",
-                state=ContainerState.RUNNING,
-                sequence=again.sequence,
-                at=SystemClock().now(),
-            )
-            for container in again.containers()
-        )
-    )
-    return again
-
-
 async def test_it_lies_where_it_lay_when_another_agent_looks_better_and_after_a_restart() -> None:
     store = MemoryStore()
     async with running(an_engine(store)) as engine:
@@ -55,7 +35,7 @@ async def test_it_lies_where_it_lay_when_another_agent_looks_better_and_after_a_
         await one_ends(first)  # now more of the first agent is free
         assert reserved(engine) == [("agent-2",)]
     async with running(an_engine(store, seed=2)) as engine:
-        first, second = await reconnected(first, engine), await reconnected(second, engine)
+        first, second = await first.returns_to(engine), await second.returns_to(engine)
         await an_experiment(engine, owner, a_config(slots=1))
         assert reserved(engine) == [("agent-2",)]
         assert (len(first.containers()), len(second.containers())) == (2, 1), "what came later runs beside it"
