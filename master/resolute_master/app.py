@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -18,8 +17,6 @@ from aiohttp import web
 
 from resolute.clock import Clock
 from resolute.config import MasterConfig, PostgresDatabase
-from resolute.config.pools import ResourcePool
-from resolute.config.providers import LocalProvider
 from resolute.errors import InvalidInput, Unavailable
 from resolute.ids import IdSource
 from resolute_master import bootstrap, garbage
@@ -33,23 +30,17 @@ from resolute_master.api.context import ApiContext
 from resolute_master.api.log_ring import LogRing
 from resolute_master.api.opening import Opening
 from resolute_master.api.requests import Surroundings
-from resolute_master.domain.change import Change
-from resolute_master.domain.ids import PoolName
+from resolute_master.clouds import OpenCloud, cloud_of
 from resolute_master.domain.instance import Instance
 from resolute_master.engine.checkpoint_files import CheckpointRemoval
 from resolute_master.engine.engine import Engine
-from resolute_master.engine.provisioning import PoolLedger, about_machines
 from resolute_master.engine.reporting import Reporting
 from resolute_master.observability.observation import Observation
-from resolute_master.pools import agent_options, cloud_of, pool_policies
-from resolute_master.scripted_interruptions import InterruptionsBySteps
+from resolute_master.pools import pool_policies
+from resolute_master.provisioning import Provisioning
 from resolute_master.store.base import Store
 from resolute_master.store.recent_code import RecentCode
 from resolute_master.store.sql import SqlStore, sqlite_url
-from resolute_provisioner.bootstrap import MachineBoot
-from resolute_provisioner.clouds.base import Cloud
-from resolute_provisioner.clouds.local import LocalCloud
-from resolute_provisioner.reconcile import Reconciler, ReconcileSettings
 
 log = logging.getLogger(__name__)
 
@@ -60,12 +51,7 @@ STOP_GRACE_S = 5.0
 WAITING_CONNECTIONS = 4096
 """Connections that the kernel keeps until they are accepted: after a restart every agent and every task comes at once."""
 
-LOCAL_LISTING_S = 2.0
-"""The local cloud is asked so often even when nothing is known to change: its list is a look at some files."""
-
-
 OpenStore = Callable[[MasterConfig], Awaitable[Store]]
-OpenCloud = Callable[[ResourcePool, Path, Mapping[str, str], Clock], Cloud | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,8 +253,17 @@ async def _serving(
         stack.push_async_callback(hub.close)
         removal = CheckpointRemoval(engine, store, cluster_id=identity.cluster_id)
         services.append(asyncio.create_task(removal.run(), name="checkpoint removal"))
-        for service in _provisioning(settings, store, engine, hub, identity):
-            services.append(service)
+        services += Provisioning(
+            config=config,
+            environ=settings.environ,
+            clock=clock,
+            ids=settings.ids,
+            open_cloud=settings.open_cloud,
+            store=store,
+            engine=engine,
+            hub=hub,
+            identity=identity,
+        ).start()
         yield services
 
 
@@ -329,65 +324,3 @@ async def _sweep(context: ApiContext) -> None:
         context.swept.set()
     if removed:
         log.info("removed %d uploaded archive(s) that no experiment has", removed)
-
-
-def _provisioning(
-    settings: MasterSettings, store: Store, engine: Engine, hub: AgentHub, identity: ClusterIdentity
-) -> list[asyncio.Task[None]]:
-    """One reconciler a pool that is elastic, woken by every change of its machines."""
-    config = settings.config
-    tasks: list[asyncio.Task[None]] = []
-    for pool in config.resource_pools:
-        directory = Path(config.cluster_state_dir) / "pools" / pool.pool_name
-        cloud = settings.open_cloud(pool, directory, settings.environ, settings.clock)
-        if cloud is None or pool.provider is None:
-            continue
-        assert isinstance(pool.provider, LocalProvider)
-        cluster = f"{identity.cluster_id}/{pool.pool_name}"
-        boot = _Boot(config, hub, pool.provider)
-        ledger = PoolLedger(engine, engine.pools[PoolName(pool.pool_name)], cluster=cluster, boot=boot.of)
-        reconciler = Reconciler(
-            cloud=cloud,
-            cluster=cluster,
-            ledger=ledger,
-            clock=settings.clock,
-            rng=random.Random(settings.ids.bits(64)),
-            settings=ReconcileSettings(steady_period_s=LOCAL_LISTING_S),
-        )
-        engine.on_commit(_waking(reconciler))
-        tasks.append(asyncio.create_task(reconciler.run(), name=f"reconciler of {pool.pool_name}"))
-        if isinstance(cloud, LocalCloud):
-            script = InterruptionsBySteps(engine, store, cloud, PoolName(pool.pool_name), pool.provider.interruptions)
-            tasks.append(asyncio.create_task(script.run(), name=f"scripted interruptions of {pool.pool_name}"))
-    return tasks
-
-
-def _waking(reconciler: Reconciler) -> Callable[[Change], None]:
-    def look(change: Change) -> None:
-        if about_machines(change):
-            reconciler.wake()
-
-    return look
-
-
-class _Boot:
-    """What a machine of the local cloud is told at its start."""
-
-    def __init__(self, config: MasterConfig, hub: AgentHub, provider: LocalProvider) -> None:
-        self._config = config
-        self._hub = hub
-        self._provider = provider
-
-    def of(self, instance: Instance) -> MachineBoot:
-        host = self._config.host
-        reachable = "127.0.0.1" if host in ("0.0.0.0", "::") else host
-        return MachineBoot(
-            master_url=self._provider.master_url or f"http://{reachable}:{self._config.port}",
-            agent_id=instance.id,
-            resource_pool=instance.pool,
-            instance_id=instance.id,
-            join_token=self._hub.join_token(instance.id),
-            artificial_slots=instance.slots,
-            master_timeout_s=self._provider.master_timeout,
-            agent_options=agent_options(self._provider),
-        )

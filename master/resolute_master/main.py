@@ -19,9 +19,9 @@ from resolute.config import MasterConfig, load_master_config
 from resolute.errors import InvalidInput, ResoluteError
 from resolute.ids import SystemIds
 from resolute_master.api.log_ring import LogRing
-from resolute_master.app import MasterSettings, OpenCloud, OpenStore, run_master
+from resolute_master.app import MasterSettings, OpenStore, run_master
+from resolute_master.clouds import OpenCloud, cloud_of
 from resolute_master.garbage import look_at_everything, survivors_set_aside
-from resolute_master.pools import cloud_of
 
 USAGE_ERROR = 2
 FAILED = 1

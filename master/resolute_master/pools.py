@@ -1,27 +1,14 @@
-"""From the configuration of the pools to the values that decisions are made with, and the clouds behind them."""
+"""From the configuration of the pools to the values that decisions are made with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-
-from resolute.clock import Clock
 from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import LocalProvider
 from resolute.errors import InvalidInput
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
-from resolute_provisioner.clouds.base import Cloud
-from resolute_provisioner.clouds.local import (
-    POWER_OFF_COMMAND,
-    LocalCloud,
-    LocalCloudSettings,
-    ScriptedInterruption,
-    ScriptedRefusal,
-    machine_environment,
-)
-from resolute_provisioner.model import Market, Offer, PoolScaling, RefusalKind
+from resolute_provisioner.model import Market, Offer, PoolScaling
 
 
 def pool_policies(config: MasterConfig) -> dict[PoolName, PoolPolicy]:
@@ -76,29 +63,3 @@ def _scaling(pool: ResourcePool) -> PoolScaling | None:
         reconnect_wait_s=pool.agent_reconnect_wait,
         max_aux_per_instance=pool.max_aux_containers_per_agent,
     )
-
-
-def agent_options(provider: LocalProvider) -> Mapping[str, object]:
-    """Settings of the agents of a pool's machines, beyond what every agent is told."""
-    if provider.container_runtime == "process":
-        return {}
-    return {"runtime": provider.container_runtime, "docker_host": provider.docker_host}
-
-
-def cloud_of(pool: ResourcePool, directory: Path, environ: Mapping[str, str], clock: Clock) -> Cloud | None:
-    """The cloud that the pool's machines come from; `directory` is the pool's own, for the local one."""
-    provider = pool.provider
-    if not isinstance(provider, LocalProvider):
-        return None
-    settings = LocalCloudSettings(
-        root=directory,
-        environment=machine_environment(environ),
-        boot_delay_s=provider.boot_delay,
-        power_off_command=POWER_OFF_COMMAND if provider.container_runtime == "docker" else (),
-        refuse=tuple(ScriptedRefusal(launch=r.launch, error=RefusalKind(r.error)) for r in provider.refuse),
-        interruptions=tuple(
-            ScriptedInterruption(instance=i.instance, after_s=i.after, after_steps=i.after_steps, notice_s=i.notice)
-            for i in provider.interruptions
-        ),
-    )
-    return LocalCloud(settings, clock=clock)

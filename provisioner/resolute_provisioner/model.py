@@ -70,6 +70,22 @@ class Offer:
     slots: int
     price_per_hour: float | None = None
     """In the currency of the account; None when it is not known."""
+    price_source: str = ""
+    """Where that price comes from and of when it is, for people."""
+    max_price_per_hour: float | None = None
+    """Nothing dearer is bought; None leaves it to the cloud."""
+    region: str = ""
+    family: str = ""
+    """Offers of one family share a quota of the account; empty stands for the offer alone."""
+    reservation: str = ""
+    """Capacity that is reserved, and paid for, under this name."""
+    slot_type: str = "auto"
+    """As in `MachineBoot`."""
+    accelerator: str = ""
+    """Kind of accelerator, in the cloud's own word where it has to be named in a request."""
+    accelerators: int = 0
+    vcpus: int | None = None
+    memory_gib: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +111,10 @@ class OfferBelief:
     last_message: str = ""
     join_time_s: float | None = None
     """Moving average of seconds from the request to the agent's first connection."""
+    price_per_hour: float | None = None
+    """The cloud's price of the moment, which goes before the configured one; None when it was never told."""
+    price_as_of: datetime | None = None
+    price_source: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +216,8 @@ class Gang:
     """When it should have started; orders gangs of one priority."""
     excluded_instances: frozenset[str] = frozenset()
     """Instances that it must not run on."""
+    markets: frozenset[Market] = frozenset(Market)
+    """Machines bought otherwise do not serve it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

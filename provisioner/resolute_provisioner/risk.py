@@ -74,6 +74,13 @@ def interrupted(belief: OfferBelief) -> OfferBelief:
     return replace(belief, interruptions=belief.interruptions + 1)
 
 
+def repriced(belief: OfferBelief, price_per_hour: float, *, source: str, as_of: datetime) -> OfferBelief:
+    """The cloud told the price of the moment. An older word than the last one changes nothing."""
+    if belief.price_as_of is not None and as_of < belief.price_as_of:
+        return belief
+    return replace(belief, price_per_hour=price_per_hour, price_source=source, price_as_of=as_of)
+
+
 def forget(belief: OfferBelief) -> OfferBelief:
     """What blocks the offer is taken back, because its configuration changed or a person asks for another try. What
     is known of its quality stays."""
