@@ -72,6 +72,8 @@ class Offer:
     """In the currency of the account; None when it is not known."""
     price_source: str = ""
     """Where that price comes from and of when it is, for people."""
+    price_is_fixed: bool = False
+    """The operator's own word, which goes before the cloud's price of the moment; also of what is paid for already."""
     max_price_per_hour: float | None = None
     """Nothing dearer is bought; None leaves it to the cloud."""
     region: str = ""
@@ -80,7 +82,8 @@ class Offer:
     reservation: str = ""
     """Capacity that is reserved, and paid for, under this name."""
     slot_type: str = "auto"
-    """As in `MachineBoot`."""
+    """As in `MachineBoot` (auto, cuda, rocm, cpu, none), or `artificial`: as many slots of a made-up device as `slots`
+    says, for machines that are no cloud's and for accelerators that the agent cannot enumerate (Trainium)."""
     accelerator: str = ""
     """Kind of accelerator, in the cloud's own word where it has to be named in a request."""
     accelerators: int = 0
