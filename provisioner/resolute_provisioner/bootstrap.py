@@ -1,14 +1,38 @@
-"""What a new machine is given so that it can join: pure rendering, no files, no environment.
+"""What a new machine is given so that it can join: pure rendering, no environment, no cloud.
 
-A machine learns at boot where its master is, who it is and with which secret it may join. The local cloud writes
-that as `agent.json` into the machine's directory; a cloud that takes user data renders it from the same value.
+A machine learns at boot where its master is, who it is and with which token it may join, once. The local cloud writes that
+as `agent.json` into the machine's directory; a cloud that takes user data is given a script which `render_boot_script`
+writes from the same value. That script starts the agent from the wheel that the master serves, reports a boot that fails,
+and powers the machine off when the boot fails, when the agent says so, or when no master has been heard for too long, also
+if no agent ever ran: a machine without its master ends itself.
 """
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from importlib import resources
+from typing import Literal
+from urllib.parse import urlsplit
+
+from resolute.errors import InvalidInput
+
+EC2_USER_DATA_BYTES = 16 * 1024
+"""Most bytes of user data on EC2, before base64."""
+GCE_METADATA_BYTES = 256 * 1024
+"""Most bytes of one metadata value on Google Compute Engine."""
+
+DIRECTORY = "/var/lib/resolute"
+"""All that the script keeps on a machine; only root may look into it."""
+
+SILENCE_MARGIN_S = 60.0
+"""An agent without its master ends its tasks and then the machine; the script waits so much longer before it does."""
+
+_BODY = resources.files("resolute_provisioner").joinpath("boot_script.sh").read_text()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +45,7 @@ class MachineBoot:
     resource_pool: str
     instance_id: str
     join_token: str
-    """Proves to the master that this machine was launched by it. A secret: never logged."""
+    """Proves to the master that this machine was launched by it, until its agent has a secret of its own. Never logged."""
     artificial_slots: int = 0
     """So many slots of a made-up device; 0 leaves the detection of devices to the agent."""
     slot_type: str = "auto"
@@ -38,3 +62,155 @@ def render_agent_settings(boot: MachineBoot, *, state_dir: str, notice_file: str
     options = decided.pop("agent_options")
     settings = {**options, **decided, "state_dir": state_dir, "notice_file": notice_file}
     return json.dumps(settings, indent=2, sort_keys=True) + "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentWheel:
+    """The package that the master serves at `/agents/wheels/<name>`. Its hash comes with the user data, so that it may be
+    fetched over a network that nobody trusts."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSetup:
+    """What an operator decides about all machines of a pool on a real cloud, and what of their master they need."""
+
+    metadata: Literal["ec2", "gce"]
+    """Whose metadata service tells the machine its name and its end."""
+    wheel: AgentWheel
+    startup_script: str = ""
+    """Run by root before anything else; when it fails so does the boot."""
+    container_startup_script: str = ""
+    """Run by the shell of the agent's container before the agent."""
+    agent_image: str = ""
+    """Container image for the agent, with Python and the packages of the extra `agent`; empty runs it on the machine itself."""
+    agent_network: str = "default"
+    agent_runtime: str = "runc"
+    log_driver: str = ""
+    """Docker's driver for the output of the agent's container; empty leaves it in a file."""
+    log_options: Mapping[str, str] = field(default_factory=dict)
+    agent_config: Mapping[str, object] = field(default_factory=dict)
+    """Keys of agent.yaml (`agent_config_file_contents`); what the master decides goes over them."""
+    master_cert: str = ""
+    """PEM of the authority that vouches for an https master; empty trusts what the machine trusts."""
+    boot_timeout_s: float = 1200.0
+    """A machine whose agent has not heard from its master so long after the start of the script ends itself."""
+
+    def __post_init__(self) -> None:
+        if self.container_startup_script and not self.agent_image:
+            raise InvalidInput(
+                "container_startup_script: the agent runs in no container; set agent_docker_image, or use startup_script"
+            )
+        if self.log_driver and not self.agent_image:
+            raise InvalidInput(
+                f"{self.log_driver}: the agent runs in no container whose output Docker could send there; set "
+                "agent_docker_image, or remove the key (log_group, use_cloud_logging)"
+            )
+
+
+def agent_file(boot: MachineBoot, host: HostSetup) -> dict[str, object]:
+    """The keys of the machine's agent.yaml."""
+    parts = urlsplit(boot.master_url)
+    tls: dict[str, object] = {"enabled": parts.scheme == "https"}
+    if host.master_cert:
+        tls["master_cert"] = f"{DIRECTORY}/master.pem"
+    return {
+        "container_runtime": "docker",
+        **host.agent_config,
+        **boot.agent_options,
+        "master_host": parts.hostname,
+        "master_port": parts.port or (443 if parts.scheme == "https" else 80),
+        "security": {"tls": tls},
+        "agent_id": boot.agent_id,
+        "resource_pool": boot.resource_pool,
+        "instance_id": boot.instance_id,
+        "join_token": boot.join_token,
+        "slot_type": boot.slot_type,
+        "artificial_slots": boot.artificial_slots,
+        "master_timeout": boot.master_timeout_s,
+        "notice_source": host.metadata,
+        "state_dir": f"{DIRECTORY}/agent",
+    }
+
+
+def render_boot_script(boot: MachineBoot, host: HostSetup) -> str:
+    """The user data (EC2) or start-up script (Google) of one machine, for bash. Equal arguments give equal bytes.
+
+    Raises `InvalidInput` when the cloud would not take so much.
+    """
+    files = {
+        "agent.yaml": json.dumps(agent_file(boot, host), indent=1, sort_keys=True),
+        "authorization": f"X-Resolute-Join-Token: {boot.join_token}",
+        "master.pem": host.master_cert,
+        "startup": host.startup_script,
+        "container-startup": host.container_startup_script,
+    }
+    variables = {
+        "METADATA": host.metadata,
+        "MASTER": boot.master_url.rstrip("/"),
+        "INSTANCE": boot.instance_id,
+        "WHEEL": host.wheel.name,
+        "WHEEL_SHA256": host.wheel.sha256,
+        "IMAGE": host.agent_image,
+        "BOOT_TIMEOUT_S": str(round(host.boot_timeout_s)),
+        "SILENCE_LIMIT_S": str(round(boot.master_timeout_s + SILENCE_MARGIN_S)),
+    }
+    text = "\n".join(
+        [
+            "#!/bin/bash",
+            "# Starts a machine of a Resolute cluster. The join token in it works once.",
+            *(f"{name}={shlex.quote(value)}" for name, value in variables.items()),
+            "write_files() {",
+            *(f"put {name} <<'END'\n{_packed(content)}\nEND" for name, content in files.items() if content),
+            "}",
+            f"run_agent() {{ {_agent_command(host, boot)}; }}",
+            _BODY,
+        ]
+    )
+    _check_size(text, host)
+    return text
+
+
+def _agent_command(host: HostSetup, boot: MachineBoot) -> str:
+    agent = f"-m resolute_agent --config {DIRECTORY}/agent.yaml"
+    if not host.agent_image:
+        return f'PYTHONPATH="$DIR/package" "$PYTHON" {agent}'
+    # No privilege beside the engine's socket, which amounts to root: the agent has every container run by the engine. Its
+    # folder has the same path inside, because the engine is told to mount what lies in it into tasks.
+    options = ["--rm", "--init", "--name", "resolute-agent", "--network", host.agent_network]
+    options += ["--runtime", host.agent_runtime]
+    if boot.slot_type == "cuda":
+        options += ["--gpus", "all"]
+    if host.log_driver:
+        options += ["--log-driver", host.log_driver]
+        options += [f"--log-opt={name}={value}" for name, value in sorted(host.log_options.items())]
+    options += [f"--volume={DIRECTORY}:{DIRECTORY}", "--volume=/var/run/docker.sock:/var/run/docker.sock"]
+    options += [f"--env=PYTHONPATH={DIRECTORY}/package", "--entrypoint", "/bin/sh", host.agent_image, "-c"]
+    inside = f"exec python3 {agent}"
+    if host.container_startup_script:
+        inside = f"sh {DIRECTORY}/container-startup && {inside}"
+    command = shlex.join(["docker", "run", *options, inside])
+    return f"docker rm --force resolute-agent; {command}"
+
+
+def _packed(content: str) -> str:
+    return base64.b64encode(gzip.compress(content.encode(), mtime=0)).decode()
+
+
+def _check_size(text: str, host: HostSetup) -> None:
+    limit = EC2_USER_DATA_BYTES if host.metadata == "ec2" else GCE_METADATA_BYTES
+    size = len(text.encode())
+    if size > limit:
+        parts = {
+            "startup_script": host.startup_script,
+            "container_startup_script": host.container_startup_script,
+            "agent_config_file_contents": json.dumps(dict(host.agent_config)),
+            "security.tls.cert": host.master_cert,
+        }
+        shares = ", ".join(f"{key} {len(_packed(value))} bytes" for key, value in parts.items() if value)
+        raise InvalidInput(
+            f"the machine's boot script has {size} bytes and the cloud takes {limit} (packed: {shares or 'nothing of yours'}); "
+            "let startup_script fetch what is long"
+        )
