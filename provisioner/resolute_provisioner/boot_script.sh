@@ -108,7 +108,8 @@ install_agent() {
   call_master --retry 10 --retry-connrefused --retry-delay 2 -o "$WHEEL" "$MASTER/agents/wheels/$WHEEL" 2>>"$LOG" ||
     fail wheel "cannot fetch $WHEEL from $MASTER"
   echo "$WHEEL_SHA256  $WHEEL" | sha256sum --check --status || fail wheel "$WHEEL is not what the master has"
-  rm -rf "$DIR/package" && python3 -m zipfile -e "$WHEEL" "$DIR/package" >>"$LOG" 2>&1 || fail wheel "cannot unpack $WHEEL"
+  rm -rf "$DIR/package"
+  python3 -m zipfile -e "$WHEEL" "$DIR/package" >>"$LOG" 2>&1 || fail wheel "cannot unpack $WHEEL"
   [ -n "$IMAGE" ] && return
   PYTHON=$(find_python) || fail python "no Python 3.11 or newer; take another machine image, or set agent_docker_image"
   complete "$PYTHON" && return
@@ -117,7 +118,7 @@ install_agent() {
     "$PYTHON" -m venv "$DIR/venv" >>"$LOG" 2>&1 || fail python "cannot make a virtual environment with $PYTHON"
   fi
   PYTHON="$DIR/venv/bin/python"
-  "$PYTHON" -m pip install --quiet "$DIR/$WHEEL[agent,docker]" >>"$LOG" 2>&1 || fail python "cannot install the agent's packages"
+  "$PYTHON" -m pip install --quiet "$DIR/${WHEEL}[agent,docker]" >>"$LOG" 2>&1 || fail python "cannot install the agent's packages"
   complete "$PYTHON" || fail python "the agent's packages cannot be imported"
 }
 
