@@ -1,0 +1,144 @@
+"""Machines of Amazon EC2."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from resolute.config.base import ConfigModel, Count, Flag, NonEmptyText, Text, broken_at
+from resolute.config.durations import Duration
+from resolute.config.providers.common import (
+    MIN_DISK_GB,
+    CloudOffer,
+    CloudProvider,
+    Problems,
+    price_text,
+    prices_of_no_type,
+    set_beside_offers,
+)
+
+PRICE_REFRESH_S = 300.0
+"""Spot prices change a few times a day; an older word than this is seldom wrong, and each pool asks once."""
+
+
+class AwsTag(ConfigModel):
+    """One more tag of the machines."""
+
+    key: NonEmptyText
+    """Its key."""
+    value: Text
+    """Its value."""
+
+
+class AwsNetworkInterface(ConfigModel):
+    """Network of the machines."""
+
+    public_ip: Flag = True
+    """Give each a public address."""
+    subnet_id: Text | None = None
+    """Subnet, and with it the zone."""
+    security_group_id: Text | None = None
+    """Security group."""
+    subnets: dict[str, NonEmptyText] = Field(default_factory=dict)
+    """Subnets by zone, for machines in several zones; instead of subnet_id."""
+    security_group_ids: tuple[NonEmptyText, ...] = ()
+    """Several security groups; instead of security_group_id."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        found: Problems = []
+        if self.subnet_id and self.subnets:
+            found.append((("subnet_id",), "is given beside subnets; put it there and remove it here", self.subnet_id))
+        if self.security_group_id and self.security_group_ids:
+            text = "is given beside security_group_ids; put it there and remove it here"
+            found.append((("security_group_id",), text, self.security_group_id))
+        if found:
+            raise broken_at(*found)
+        return self
+
+
+def _refresh(value: object) -> object:
+    return {True: PRICE_REFRESH_S, False: 0.0}[value] if isinstance(value, bool) else value
+
+
+class AwsProvider(CloudProvider):
+    """Machines of Amazon EC2."""
+
+    type: Literal["aws"] = "aws"
+    """Tag of the provider."""
+    region: Text | None = None
+    """Region; null takes the master's own, or AWS_DEFAULT_REGION."""
+    image_id: Text | None = None
+    """Machine image; null takes the release's image of the region."""
+    instance_type: NonEmptyText = "g4dn.metal"
+    """Kind of machine."""
+    instance_slots: Count | None = None
+    """Slots of it, where the type is not known."""
+    cpu_slots_allowed: Flag = False
+    """A machine without GPUs has one slot."""
+    root_volume_size: Annotated[Count, Field(ge=MIN_DISK_GB)] = 200
+    """Disk in GB."""
+    ssh_key_name: NonEmptyText
+    """Key pair for people who must log in."""
+    iam_instance_profile_arn: Text | None = None
+    """Role of the machines."""
+    network_interface: AwsNetworkInterface = AwsNetworkInterface()
+    """Network."""
+    tag_key: NonEmptyText = "managed_by"
+    """Key of the tag by which machines are found again."""
+    tag_value: Text | None = None
+    """Its value; null takes the master's own instance id."""
+    instance_name: NonEmptyText = "determined-ai-agent"
+    """Name tag."""
+    custom_tags: tuple[AwsTag, ...] = ()
+    """More tags."""
+    log_group: Text | None = None
+    """CloudWatch group for the agent's log."""
+    log_stream: Text | None = None
+    """CloudWatch stream for the agent's log."""
+    spot: Flag = False
+    """Use spot machines."""
+    spot_max_price: Annotated[Text | None, BeforeValidator(price_text)] = None
+    """Highest price of a spot machine's hour; null means the on-demand price."""
+    offers: tuple[CloudOffer, ...] = ()
+    """What may be bought, instead of one instance_type on one market."""
+    price_refresh: Annotated[Duration, BeforeValidator(_refresh)] = PRICE_REFRESH_S
+    """How often spot prices are asked of the cloud; false never asks, true asks every five minutes."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        found: Problems = []
+        if self.offers:
+            single = ("instance_type", "instance_slots", "spot", "spot_max_price")
+            found += set_beside_offers(self.model_fields_set, single, self)
+        types = [type_ for offer in self.offers for type_ in offer.instance_types] or [self.instance_type]
+        found += prices_of_no_type(self.prices, types)
+        for index, offer in enumerate(self.offers):
+            found += [(("offers", index, *path), text, value) for path, text, value in self._wrong_zones(offer)]
+        for zone in (zone for zone in self.network_interface.subnets if not self._is_here(zone)):
+            text = f"is no zone of the region {self.region}; name zones such as {self.region}a"
+            found.append((("network_interface", "subnets", zone), text, zone))
+        if found:
+            raise broken_at(*found)
+        return self
+
+    def _is_here(self, zone: str) -> bool:
+        return self.region is None or (zone.startswith(self.region) and zone != self.region)
+
+    def _wrong_zones(self, offer: CloudOffer) -> Problems:
+        network = self.network_interface
+        found: Problems = []
+        for place, zone in enumerate(offer.zones or ()):
+            if not self._is_here(zone):
+                text = f"is no zone of the region {self.region}; name zones such as {self.region}a"
+                found.append((("zones", place), text, zone))
+            elif network.subnets and zone not in network.subnets:
+                text = f"has no subnet; add one to network_interface.subnets, which has {', '.join(network.subnets)}"
+                found.append((("zones", place), text, zone))
+        if network.subnet_id and len(offer.zones or ()) > 1:
+            text = "are several, and network_interface.subnet_id is in one of them; name subnets by zone in its place"
+            found.append((("zones",), text, list(offer.zones or ())))
+        if offer.reservation is not None and offer.zones is None and len(network.subnets) != 1:
+            found.append((("zones",), "must name the zone of the reservation", None))
+        return found

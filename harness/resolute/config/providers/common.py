@@ -1,0 +1,199 @@
+"""What the providers of all clouds have in common."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, model_validator
+
+from resolute.config.base import (
+    ConfigModel,
+    Count,
+    FreeMap,
+    NonEmptyText,
+    Number,
+    PositiveInteger,
+    Secret,
+    Text,
+    broken_at,
+    broken_rule,
+)
+from resolute.config.durations import Duration, PositiveDuration
+from resolute.config.errors import suggestion
+
+MIN_DISK_GB = 100  # the machine image alone needs about half of it
+
+NotNegative = Annotated[Number, Field(ge=0)]
+Positive = Annotated[Number, Field(gt=0)]
+Problems = list[tuple[tuple[str | int, ...], str, object]]
+"""What `broken_at` takes: (path, "what is wrong; what to do", value)."""
+
+
+def _master_url(text: str) -> str:
+    if text:
+        parts = urlsplit(text)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
+            raise broken_rule("must be scheme://host:port with scheme http or https and without a path")
+    return text
+
+
+class ProviderBase(ConfigModel):
+    """What every elastic pool has."""
+
+    master_url: Annotated[Text, AfterValidator(_master_url)] = ""
+    """How machines reach the master; empty takes the master's own address."""
+    master_cert_name: Text = ""
+    """Name to verify when TLS is used."""
+    min_instances: Count = 0
+    """Machines to keep even when there is nothing to do."""
+    max_instances: PositiveInteger = 5
+    """Most machines at a time."""
+    max_idle_agent_period: PositiveDuration = 1200.0
+    """How long a machine may be idle before it is ended."""
+    max_agent_starting_period: PositiveDuration = 1200.0
+    """How long a machine may take to join before it is replaced."""
+    launch_error_timeout: Duration = 0.0
+    """Accepted for old configurations: a refused offer is left alone for a time that its refusals give."""
+    launch_error_retries: Count = 0
+    """Accepted for old configurations: work is never refused because machines are."""
+    agent_reconnect_attempts: Count = 5
+    """Given to the agents."""
+    agent_reconnect_backoff: Duration = 5.0
+    """Given to the agents."""
+
+    @model_validator(mode="after")
+    def _limits(self) -> Self:
+        if self.min_instances > self.max_instances:
+            text = f"must not be greater than max_instances, which is {self.max_instances}"
+            raise broken_at((("min_instances",), text, self.min_instances))
+        return self
+
+
+class TypePrices(ConfigModel):
+    """Prices of your own of one instance type, for instance as they were negotiated."""
+
+    on_demand: NotNegative | None = None
+    """An hour on demand; null leaves it to the table."""
+    spot: NotNegative | None = None
+    """An hour on the spot market; null leaves it to the cloud's price of the moment."""
+
+
+class CloudOffer(ConfigModel):
+    """Machines that may be bought: each of these types in each of these zones on each of these markets."""
+
+    instance_types: Annotated[tuple[NonEmptyText, ...], Field(min_length=1)]
+    """Kinds of machines."""
+    zones: Annotated[tuple[NonEmptyText, ...], Field(min_length=1)] | None = None
+    """Where; null takes all zones of the provider."""
+    markets: Annotated[tuple[Literal["on_demand", "spot"], ...], Field(min_length=1)] = ("on_demand",)
+    """How: `on_demand`, `spot`, or both."""
+    max_price: Positive | None = None
+    """Nothing dearer is bought, on either market; null sets no limit but the on-demand price for spot machines."""
+    instance_slots: Count | None = None
+    """Slots of these machines, where their types are not known."""
+    reservation: NonEmptyText | None = None
+    """Reserved capacity to use, which is paid for already."""
+    price: NotNegative | None = None
+    """Your own price of an hour on demand; null takes `prices`, then the table."""
+    spot_price: NotNegative | None = None
+    """Your own price of an hour on the spot market; null takes `prices`, then the cloud's price of the moment."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        found: Problems = []
+        for name in ("instance_types", "zones", "markets"):
+            values = getattr(self, name) or ()
+            found += [((name, i), "is there twice; remove one", v) for i, v in enumerate(values) if v in values[:i]]
+        if self.price is not None and "on_demand" not in self.markets:
+            found.append((("price",), "is for the market on_demand, which is not in markets; remove it", self.price))
+        if self.spot_price is not None and "spot" not in self.markets:
+            found.append(
+                (("spot_price",), "is for the market spot, which is not in markets; remove it", self.spot_price)
+            )
+        for name in ("price", "spot_price"):
+            price = getattr(self, name)
+            if self.max_price is not None and price is not None and price > self.max_price:
+                text = f"is above max_price, which is {self.max_price:g}, so that nothing could be bought; raise one"
+                found.append(((name,), text, price))
+        found += self._reserved()
+        if found:
+            raise broken_at(*found)
+        return self
+
+    def _reserved(self) -> Problems:
+        if self.reservation is None:
+            return []
+        found: Problems = []
+        if self.markets != ("on_demand",):
+            text = "must be [on_demand] with a reservation; put spot machines into an offer of their own"
+            found.append((("markets",), text, list(self.markets)))
+        for name in ("instance_types", "zones"):
+            values = getattr(self, name)
+            if values is not None and len(values) != 1:
+                text = "must have one entry with a reservation; make an offer of each"
+                found.append(((name,), text, list(values)))
+        if self.max_price is not None:
+            found.append(
+                (("max_price",), "has no meaning with a reservation, which is paid for; remove it", self.max_price)
+            )
+        return found
+
+
+class CloudProvider(ProviderBase):
+    """What machines of a real cloud have."""
+
+    startup_script: Secret = ""
+    """Run by root on the machine before the agent starts."""
+    container_startup_script: Secret = ""
+    """Run in the agent's container before the agent starts."""
+    agent_docker_image: NonEmptyText = "resolute/agent"
+    """Image of the agent."""
+    agent_docker_network: NonEmptyText = "default"
+    """Network of the agent's container."""
+    agent_docker_runtime: NonEmptyText = "runc"
+    """Runtime of the agent's container."""
+    agent_fluent_image: Text | None = None
+    """Has no effect; accepted for old configurations."""
+    agent_config_file_contents: FreeMap | None = None
+    """Written as the agent's configuration file."""
+    prices: dict[str, TypePrices] = Field(default_factory=dict)
+    """Prices of your own by instance type, before all others."""
+
+
+def set_beside_offers(given: Iterable[str], names: Iterable[str], provider: object) -> Problems:
+    """Keys that describe the one machine type of a provider, given although there are offers, which say it each."""
+    written = set(given)
+    return [
+        ((name,), "has no effect beside offers; say it in the offers and remove it", _shown(getattr(provider, name)))
+        for name in names
+        if name in written
+    ]
+
+
+def prices_of_no_type(prices: Iterable[str], types: Iterable[str]) -> Problems:
+    """Prices that nothing is bought at: a name that is misspelt."""
+    known = sorted(set(types))
+    return [
+        (("prices", name), f"is no instance type of this provider; {suggestion(name, known)}", None)
+        for name in sorted(set(prices).difference(known))
+    ]
+
+
+def _shown(value: Any) -> Any:
+    return value.model_dump(mode="json") if isinstance(value, ConfigModel) else value
+
+
+def price_text(value: object) -> object:
+    """A price as the original writes it: a text of digits, or a number."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        value = str(value)
+    if isinstance(value, str) and not re.fullmatch(r"\d+(\.\d*)?|\.\d+", value):
+        raise broken_rule('must be a price of digits with at most one decimal point, such as "1.25"')
+    if isinstance(value, str) and float(value) <= 0:
+        raise broken_rule(
+            "must be more than 0, for nothing is sold for less; remove it to pay up to the on-demand price"
+        )
+    return value

@@ -1,0 +1,62 @@
+"""Machines that are processes on the master's own machine."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from resolute.config.base import ConfigModel, Count, Number, PositiveInteger, Text, broken_rule
+from resolute.config.durations import Duration, PositiveDuration
+from resolute.config.providers.common import ProviderBase
+
+
+class LaunchRefusal(ConfigModel):
+    """One launch that the local cloud refuses, as a real one might."""
+
+    launch: PositiveInteger
+    """Which launch, counted from 1."""
+    error: Literal["no_capacity", "quota_exceeded", "bad_request", "transient"]
+    """What it answers."""
+
+
+class Interruption(ConfigModel):
+    """One machine that the local cloud takes away, as a real one might."""
+
+    instance: PositiveInteger
+    """Which machine, counted from 1 in the order of their start."""
+    after: Duration | None = None
+    """How long after its start; instead of `after_steps`."""
+    after_steps: Count | None = None
+    """After how many training steps; instead of `after`."""
+    notice: Duration | None = None
+    """How long before the end it is told; null takes it without notice."""
+
+    @model_validator(mode="after")
+    def _one_moment(self) -> Self:
+        if (self.after is None) == (self.after_steps is None):
+            raise broken_rule("must have exactly one of the keys after and after_steps")
+        return self
+
+
+class LocalProvider(ProviderBase):
+    """Machines that are processes on the master's own machine."""
+
+    type: Literal["local"] = "local"
+    """Tag of the provider."""
+    slots_per_instance: PositiveInteger = 1
+    """Slots of each machine."""
+    boot_delay: Duration = 0.0
+    """How long a machine takes to start."""
+    price_per_hour: Annotated[Number, Field(ge=0)] = 0.0
+    """What the ledger books for a machine's hour."""
+    master_timeout: PositiveDuration = 600.0
+    """How long a machine may be without its master before it ends itself."""
+    container_runtime: Literal["process", "docker"] = "process"
+    """What runs tasks on the machines: processes, or containers of this machine's Docker engine."""
+    docker_host: Text = "unix:///var/run/docker.sock"
+    """Socket of that engine."""
+    refuse: tuple[LaunchRefusal, ...] = ()
+    """Launches that are refused."""
+    interruptions: tuple[Interruption, ...] = ()
+    """Machines that are taken away."""
