@@ -57,6 +57,8 @@ class RefusalKind(StrEnum):
     """Our configuration is wrong; asking again is pointless until it changes."""
     TRANSIENT = "transient"
     """The cloud failed to answer, also when asked again."""
+    THROTTLED = "throttled"
+    """We ask too often: the call was not looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,23 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What was seen of one offer. Sums in which the past counts less and less: half after `risk.HALF_LIFE_S`."""
+
+    as_of: datetime | None = None
+    """The time at which the sums were last weighed."""
+    requests: float = 0.0
+    """Launches that the cloud has answered."""
+    granted: float = 0.0
+    boots: float = 0.0
+    """Machines that joined, or were found not to."""
+    joins: float = 0.0
+    exposure_h: float = 0.0
+    """Hours that machines which have ended were there for work."""
+    interruptions: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OfferBelief:
     """What we learnt of one offer. A fresh belief knows nothing and blocks nothing. Changed by `risk` only."""
 
@@ -118,6 +137,7 @@ class OfferBelief:
     """The cloud's price of the moment, which goes before the configured one; None when it was never told."""
     price_as_of: datetime | None = None
     price_source: str = ""
+    seen: Evidence = Evidence()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

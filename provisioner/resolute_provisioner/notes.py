@@ -28,7 +28,7 @@ def why_blocked(blocks: Mapping[str, Block]) -> str:
 def for_pool(pool: PoolScaling, standings: Sequence[Standing], blocks: Mapping[str, Block]) -> list[Note]:
     """What concerns the pool as a whole."""
     found: list[Note] = []
-    final = [offer_id for offer_id, each in sorted(blocks.items()) if each.until is None]
+    final = [offer_id for offer_id, each in sorted(blocks.items()) if each.misconfigured]
     if final and len(final) == len(pool.offers):
         found.append(
             Note(subject="", text=f"the pool is misconfigured and asks for no machines: {why_blocked(blocks)}")
@@ -100,5 +100,5 @@ def _impossible(pool: PoolScaling, gang: Gang) -> str:
 def obstacle(each: Block) -> str:
     """Why an offer is not asked for, and when it will be."""
     if each.until is None:
-        return f"{each.reason}; not asked again until the configuration changes"
+        return f"{each.reason}; not asked again until the configuration changes" if each.misconfigured else each.reason
     return f"{each.reason}; asked again at {each.until:%H:%M:%S} UTC"

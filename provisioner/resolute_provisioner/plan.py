@@ -6,7 +6,7 @@ waiting gangs take of the rest (`packing`), which of the others have idled long 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -25,7 +25,8 @@ from resolute_provisioner.model import (
     Termination,
 )
 from resolute_provisioner.packing import Machine, Packing, Unserved, in_order, pack
-from resolute_provisioner.risk import Block, block
+from resolute_provisioner.risk import Block
+from resolute_provisioner.risk import blocks as blocks_of
 from resolute_provisioner.standing import MASS_LOSS_PATIENCE_S, NOTICE_GRACE_S, Standing, judge, seconds_between
 
 REPLACEMENT_PREFIX = "replacement-of-"
@@ -56,7 +57,7 @@ def plan_scale(
     going = {each.instance_id for each in terminations}
     staying = [each for each in standings if each.staying and each.view.instance_id not in going]
 
-    blocks = _blocks(pool.offers, beliefs, now)
+    blocks = blocks_of(pool.offers, beliefs, now)
     usable = [offer for offer in pool.offers if offer.offer_id not in blocks]
     room = max(0, pool.max_instances - sum(each.counts for each in standings))
     gangs = [*_displaced(standings, demand), *in_order(demand.gangs)]
@@ -86,11 +87,6 @@ def plan_scale(
             *notes.for_unserved(pool, packing.unserved, blocks, pool.max_instances - room + len(packing.bought)),
         ),
     )
-
-
-def _blocks(offers: Iterable[Offer], beliefs: Mapping[str, OfferBelief], now: datetime) -> dict[str, Block]:
-    found = {offer.offer_id: block(beliefs[offer.offer_id], now) for offer in offers if offer.offer_id in beliefs}
-    return {offer_id: each for offer_id, each in sorted(found.items()) if each is not None}
 
 
 def _must_go(pool: PoolScaling, standings: Sequence[Standing], now: datetime) -> list[Termination]:

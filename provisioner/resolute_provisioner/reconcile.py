@@ -74,6 +74,8 @@ class InstanceObserved:
     paid_from: datetime | None
     paid_until: datetime | None
     message: str = ""
+    refusal: RefusalKind | None = None
+    """As in `CloudInstance`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +226,7 @@ def _news(intent: InstanceIntent, machine: CloudInstance) -> list[CloudReport]:
             paid_from=machine.paid_from,
             paid_until=machine.paid_until,
             message=machine.message,
+            refusal=machine.refusal,
         )
         news.append(observed)
     return news

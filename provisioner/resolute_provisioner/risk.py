@@ -1,29 +1,45 @@
 """What outcomes teach about an offer. Pure: each function takes a belief and returns the next one.
 
 An offer that was refused is left alone for a while that doubles with each further refusal; machines that start and
-never join trip a slower breaker of their own, because each of them is paid for; a used-up quota stops the offer for
-ten minutes; a request that the cloud calls wrong stops it until a person has changed something.
+never join trip a slower breaker of their own, because each of them is paid for; a used-up quota stops the offer and
+its family for ten minutes; a request that the cloud calls wrong stops it until a person has changed something.
+
+What an offer is worth beyond its price is in `ranking`.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from resolute_provisioner.model import OfferBelief, RefusalKind
+from resolute_provisioner.model import Evidence, Offer, OfferBelief, RefusalKind
+from resolute_provisioner.offers import too_dear
 
 REFUSAL_BACKOFF_S = 5.0
 REFUSAL_BACKOFF_CAP_S = 300.0
 """Capacity comes back within minutes; waiting longer would cost more than the calls do."""
+THROTTLED_BACKOFF_S = 15.0
+"""The whole account is asked too often: a first pause that lets it recover."""
 QUOTA_STOP_S = 600.0
 BOOT_BACKOFF_S = 30.0
 BOOT_BACKOFF_CAP_S = 1800.0
+JITTER = 0.25
+"""By so much of itself a pause is shortened or lengthened, so that those who were refused together do not come back
+together."""
 JOIN_TIME_WEIGHT = 0.3
 """Weight of the newest join in the moving average."""
+HALF_LIFE_S = 24 * 3600.0
+"""What was seen a day ago counts half: markets change by the hour, machines are lost by the day."""
 
 
-def launched(belief: OfferBelief) -> OfferBelief:
+# --------------------------------------------------------------------------------------------------------- lessons
+
+
+def launched(belief: OfferBelief, *, now: datetime) -> OfferBelief:
     """The cloud gave a machine: capacity and quota are there."""
+    seen = weighed(belief.seen, now)
     return replace(
         belief,
         launches=belief.launches + 1,
@@ -31,47 +47,79 @@ def launched(belief: OfferBelief) -> OfferBelief:
         backoff_until=None,
         quota_until=None,
         misconfigured="",
+        seen=replace(seen, requests=seen.requests + 1, granted=seen.granted + 1),
     )
 
 
-def refused(belief: OfferBelief, kind: RefusalKind, message: str, *, asked_at: datetime, now: datetime) -> OfferBelief:
-    """The cloud gave none. `asked_at` is when the launch was decided: of several launches decided together, the later
-    refusals say nothing that the first did not, and do not lengthen the back-off."""
+def refused(
+    belief: OfferBelief, kind: RefusalKind, message: str, *, asked_at: datetime, now: datetime, token: str = ""
+) -> OfferBelief:
+    """The cloud gave none, at once or by ending what it had begun to give. `asked_at` is when the launch was decided: of
+    several launches decided together, the later refusals say nothing that the first did not, and do not lengthen the
+    back-off. `token` is the launch's own: the jitter is drawn from it."""
     same_wave = (
         belief.consecutive_refusals > 0 and belief.last_refusal_at is not None and asked_at <= belief.last_refusal_at
     )
     told = replace(belief, last_refusal=kind, last_message=message)
     if not same_wave:
-        told = replace(told, consecutive_refusals=belief.consecutive_refusals + 1, last_refusal_at=now)
+        seen = weighed(belief.seen, now)
+        told = replace(
+            told,
+            consecutive_refusals=belief.consecutive_refusals + 1,
+            last_refusal_at=now,
+            seen=replace(seen, requests=seen.requests + 1),
+        )
     match kind:
         case RefusalKind.BAD_REQUEST:
             return replace(told, misconfigured=message or "the cloud refused the request as wrong")
         case RefusalKind.QUOTA_EXCEEDED:
             return replace(told, quota_until=now + timedelta(seconds=QUOTA_STOP_S))
-        case RefusalKind.NO_CAPACITY | RefusalKind.TRANSIENT:
+        case RefusalKind.NO_CAPACITY | RefusalKind.TRANSIENT | RefusalKind.THROTTLED:
             if same_wave and belief.backoff_until is not None:
                 return told
-            delay_s = _doubling(REFUSAL_BACKOFF_S, told.consecutive_refusals, REFUSAL_BACKOFF_CAP_S)
+            first_s = THROTTLED_BACKOFF_S if kind is RefusalKind.THROTTLED else REFUSAL_BACKOFF_S
+            delay_s = _doubling(first_s, told.consecutive_refusals, REFUSAL_BACKOFF_CAP_S)
+            delay_s *= 1.0 + JITTER * (2.0 * _fraction(token or belief.offer_id) - 1.0)
             return replace(told, backoff_until=now + timedelta(seconds=delay_s))
 
 
-def joined(belief: OfferBelief, *, join_time_s: float) -> OfferBelief:
+def joined(belief: OfferBelief, *, join_time_s: float, now: datetime) -> OfferBelief:
     """A machine's agent connected, `join_time_s` after the machine was asked for."""
-    before = belief.join_time_s
+    before, seen = belief.join_time_s, weighed(belief.seen, now)
     average = join_time_s if before is None else before + JOIN_TIME_WEIGHT * (join_time_s - before)
-    return replace(belief, join_time_s=average, consecutive_boot_failures=0, boot_backoff_until=None)
+    return replace(
+        belief,
+        join_time_s=average,
+        consecutive_boot_failures=0,
+        boot_backoff_until=None,
+        seen=replace(seen, boots=seen.boots + 1, joins=seen.joins + 1),
+    )
 
 
 def never_joined(belief: OfferBelief, *, now: datetime) -> OfferBelief:
     """A machine was given back because its agent did not connect in time, or ended before it had connected."""
-    failures = belief.consecutive_boot_failures + 1
+    failures, seen = belief.consecutive_boot_failures + 1, weighed(belief.seen, now)
     delay_s = _doubling(BOOT_BACKOFF_S, failures, BOOT_BACKOFF_CAP_S)
-    return replace(belief, consecutive_boot_failures=failures, boot_backoff_until=now + timedelta(seconds=delay_s))
+    return replace(
+        belief,
+        consecutive_boot_failures=failures,
+        boot_backoff_until=now + timedelta(seconds=delay_s),
+        seen=replace(seen, boots=seen.boots + 1),
+    )
 
 
-def interrupted(belief: OfferBelief) -> OfferBelief:
-    """The cloud took a machine back."""
-    return replace(belief, interruptions=belief.interruptions + 1)
+def ended(belief: OfferBelief, *, exposure_s: float, interrupted: bool, now: datetime) -> OfferBelief:
+    """A machine that had joined is gone, after `exposure_s` of use: the cloud took it back, or we gave it back."""
+    seen = weighed(belief.seen, now)
+    return replace(
+        belief,
+        interruptions=belief.interruptions + interrupted,
+        seen=replace(
+            seen,
+            exposure_h=seen.exposure_h + exposure_s / 3600.0,
+            interruptions=seen.interruptions + interrupted,
+        ),
+    )
 
 
 def repriced(belief: OfferBelief, price_per_hour: float, *, source: str, as_of: datetime) -> OfferBelief:
@@ -95,18 +143,40 @@ def forget(belief: OfferBelief) -> OfferBelief:
     )
 
 
+def weighed(seen: Evidence, now: datetime) -> Evidence:
+    """The same evidence with the weight that it has at `now`."""
+    if seen.as_of is None or now <= seen.as_of:
+        return replace(seen, as_of=seen.as_of or now)
+    weight = 0.5 ** ((now - seen.as_of).total_seconds() / HALF_LIFE_S)
+    return Evidence(
+        as_of=now,
+        requests=seen.requests * weight,
+        granted=seen.granted * weight,
+        boots=seen.boots * weight,
+        joins=seen.joins * weight,
+        exposure_h=seen.exposure_h * weight,
+        interruptions=seen.interruptions * weight,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- obstacles
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Why an offer is not asked for now. `until` None: until a person acts."""
+    """Why an offer is not asked for now. `until` None: until something else than time has changed."""
 
     until: datetime | None
     reason: str
+    misconfigured: bool = False
+    """A person has to act."""
 
 
 def block(belief: OfferBelief, now: datetime) -> Block | None:
-    """The obstacle that lasts longest, or None when the offer may be asked for."""
+    """The obstacle that lasts longest of those that the offer's own history makes, or None. See `blocks`."""
     if belief.misconfigured:
-        return Block(until=None, reason=f"the cloud calls the request wrong: {belief.misconfigured}")
+        reason = f"the cloud calls the request wrong: {belief.misconfigured}"
+        return Block(until=None, reason=reason, misconfigured=True)
     timed = [
         (belief.quota_until, f"the quota is used up: {belief.last_message}"),
         (
@@ -119,8 +189,52 @@ def block(belief: OfferBelief, now: datetime) -> Block | None:
     return max(pending, key=lambda each: (each.until or now, each.reason), default=None)
 
 
+def blocks(offers: Iterable[Offer], beliefs: Mapping[str, OfferBelief], now: datetime) -> dict[str, Block]:
+    """The offers that may not be asked for now, by their ids in order. A quota stops the whole family."""
+    offers = sorted(offers, key=lambda offer: offer.offer_id)
+    spent = _spent_families(offers, beliefs, now)
+    found: dict[str, Block] = {}
+    for offer in offers:
+        belief = beliefs.get(offer.offer_id)
+        own = None if belief is None else block(belief, now)
+        if own is None and (why := too_dear(offer, belief)):
+            own = Block(until=None, reason=why)
+        of_family = spent.get(offer.family)
+        if of_family is not None and (own is None or (own.until is not None and own.until < of_family[0])):
+            until, offer_id, message = of_family
+            told = "" if offer_id == offer.offer_id else f" (told of offer {offer_id})"
+            own = Block(until=until, reason=f"the quota of {offer.family} is used up{told}: {message}")
+        if own is not None:
+            found[offer.offer_id] = own
+    return found
+
+
+def on_probation(belief: OfferBelief | None) -> bool:
+    """It was refused, and has given nothing since: it is asked for one machine before it is asked for several."""
+    return belief is not None and belief.consecutive_refusals > 0
+
+
+def _spent_families(
+    offers: Iterable[Offer], beliefs: Mapping[str, OfferBelief], now: datetime
+) -> dict[str, tuple[datetime, str, str]]:
+    """Until when, which offer was told, and in which words."""
+    spent: dict[str, tuple[datetime, str, str]] = {}
+    for offer in offers:
+        belief = beliefs.get(offer.offer_id)
+        if offer.family and belief is not None and belief.quota_until is not None and belief.quota_until > now:
+            word = (belief.quota_until, offer.offer_id, belief.last_message)
+            spent[offer.family] = max(word, spent.get(offer.family, word))
+    return spent
+
+
 def _refusal_text(belief: OfferBelief) -> str:
-    what = "the cloud did not answer" if belief.last_refusal is RefusalKind.TRANSIENT else "no capacity"
+    match belief.last_refusal:
+        case RefusalKind.TRANSIENT:
+            what = "the cloud did not answer"
+        case RefusalKind.THROTTLED:
+            what = "the cloud says that it is asked too often"
+        case _:
+            what = "no capacity"
     times = "" if belief.consecutive_refusals == 1 else f", {belief.consecutive_refusals} times in a row"
     said = f": {belief.last_message}" if belief.last_message else ""
     return f"{what}{times}{said}"
@@ -129,3 +243,8 @@ def _refusal_text(belief: OfferBelief) -> str:
 def _doubling(first_s: float, count: int, cap_s: float) -> float:
     # The exponent is bounded so that a long outage cannot overflow the float.
     return min(cap_s, first_s * 2.0 ** min(count - 1, 32))
+
+
+def _fraction(token: str) -> float:
+    """Between 0 and 1, evenly over tokens, and always the same for one token."""
+    return int.from_bytes(hashlib.sha256(token.encode()).digest()[:8]) / 2**64

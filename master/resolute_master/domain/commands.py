@@ -503,6 +503,10 @@ class RecordObservation:
     observed: Observed
     paid_from: datetime | None
     paid_until: datetime | None
+    message: str = ""
+    """What the cloud says about it."""
+    refusal: RefusalKind | None = None
+    """It ended before it was of use, for the reason of a refusal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

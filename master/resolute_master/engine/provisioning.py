@@ -85,6 +85,8 @@ class PoolLedger:
                     observed=report.observed,
                     paid_from=report.paid_from,
                     paid_until=report.paid_until,
+                    message=report.message,
+                    refusal=report.refusal,
                 )
             case StrayFound():
                 return RecordStray(pool=PoolName(self._pool.name), provider_id=report.provider_id, token=report.token)

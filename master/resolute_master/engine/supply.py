@@ -9,9 +9,7 @@ from resolute_master.domain.ids import InstanceId
 from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
 from resolute_provisioner import notes, risk
 from resolute_provisioner.model import InstanceView, Intent, Observed, OfferBelief, PoolScaling
-
-DEFAULT_JOIN_TIME_S = 120.0
-"""Assumed for an offer of which no machine has joined yet."""
+from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S, outlooks
 
 
 def of(
@@ -29,22 +27,18 @@ def of(
         for i in sorted(wanted, key=lambda i: i.instance_id)
         if i.joined_at is None and i.notice is None
     )
-    offers: list[AvailableOffer] = []
-    obstacles: list[str] = []
-    for offer in sorted(scaling.offers, key=lambda o: o.offer_id):
-        belief = beliefs.get(offer.offer_id)
-        block = risk.block(belief, now) if belief is not None else None
-        if block is not None:
-            obstacles.append(f"{offer.offer_id}: {notes.obstacle(block)}")
-            continue
-        offers.append(
-            AvailableOffer(
-                offer_id=offer.offer_id,
-                slots=offer.slots,
-                price_per_hour=offer.price_per_hour,
-                expected_s=_join_time_s(belief),
-            )
+    blocked = risk.blocks(scaling.offers, beliefs, now)
+    obstacles = [f"{offer_id}: {notes.obstacle(each)}" for offer_id, each in blocked.items()]
+    offers = [
+        AvailableOffer(
+            offer_id=each.offer.offer_id,
+            slots=each.offer.slots,
+            price_per_hour=each.expected_price,
+            expected_s=each.join_time_s,
         )
+        for each in outlooks(scaling, beliefs, now)
+        if each.offer.offer_id not in blocked
+    ]
     # A machine with a notice gives its place to its replacement.
     room = max(0, scaling.max_instances - sum(i.notice is None for i in wanted))
     if not room:

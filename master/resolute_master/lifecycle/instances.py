@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 
+from resolute.wire.states import NoticeKind
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Entity, PoolBelief
@@ -29,6 +30,7 @@ from resolute_provisioner.model import (
     Offer,
     OfferBelief,
     PoolScaling,
+    RefusalKind,
     ScalePlan,
     Termination,
 )
@@ -173,7 +175,7 @@ def launched(step: Step, command: RecordLaunch) -> None:
     if instance is None or instance.over:
         return
     if instance.launched_at is None:
-        _learn(step, instance, risk.launched)
+        _learn(step, instance, lambda belief: risk.launched(belief, now=step.now))
     step.put(
         replace(
             instance,
@@ -196,11 +198,7 @@ def refused(step: Step, command: RecordRefusal) -> None:
     instance = step.get(Instance, command.instance)
     if instance is None or instance.over:
         return
-    _learn(
-        step,
-        instance,
-        lambda b: risk.refused(b, command.kind, command.message, asked_at=instance.requested_at, now=step.now),
-    )
+    _learn_refusal(step, instance, command.kind, command.message)
     step.put(
         replace(
             instance,
@@ -227,23 +225,39 @@ def observed(step: Step, command: RecordObservation) -> None:
     )
     step.put(seen)
     if seen.over:
-        _gone(step, seen)
+        _gone(step, seen, command)
 
 
-def _gone(step: Step, instance: Instance) -> None:
+def _gone(step: Step, instance: Instance, command: RecordObservation) -> None:
     word = "lost" if instance.intent is Intent.RUN else "gone"  # what was told to end is no loss
+    _learn_end(step, instance, command)
     if instance.intent is Intent.RUN:
-        if instance.joined_at is None:
-            _learn(step, instance, lambda belief: risk.never_joined(belief, now=step.now))
-        else:
-            _learn(step, instance, risk.interrupted)
-        reason = instance.notice.reason if instance.notice else "the machine vanished without notice"
+        said = instance.notice.reason if instance.notice else command.message
+        reason = said or "the machine vanished without notice"
         step.put(replace(instance, intent=Intent.STOP, stop_reason=reason, stopped_at=step.now))
     agent = _agent_of(step, instance)
     if agent is not None:
         agents.lose(step, agent.id, f"the cloud says that instance {instance.id} is gone", word=word)
     else:
         step.decide(word, pool=instance.pool, subject=instance.id, reason="the cloud says that it is gone")
+
+
+def _learn_end(step: Step, instance: Instance, command: RecordObservation) -> None:
+    """A cloud may also refuse by ending what it had begun to give."""
+    wanted, noticed = instance.intent is Intent.RUN, instance.notice
+    if instance.joined_at is not None:
+        interrupted = wanted or (noticed is not None and noticed.kind is NoticeKind.INTERRUPTION)
+        exposure_s = (step.now - instance.joined_at).total_seconds()
+        _learn(step, instance, lambda b: risk.ended(b, exposure_s=exposure_s, interrupted=interrupted, now=step.now))
+    elif wanted and command.refusal is not None:
+        _learn_refusal(step, instance, command.refusal, command.message)
+    elif wanted:
+        _learn(step, instance, lambda belief: risk.never_joined(belief, now=step.now))
+
+
+def _learn_refusal(step: Step, instance: Instance, kind: RefusalKind, message: str) -> None:
+    asked_at, token = instance.requested_at, instance.token
+    _learn(step, instance, lambda b: risk.refused(b, kind, message, asked_at=asked_at, now=step.now, token=token))
 
 
 def stray(step: Step, pool: PoolName, provider_id: str) -> None:
@@ -258,7 +272,7 @@ def stray(step: Step, pool: PoolName, provider_id: str) -> None:
 def joined(step: Step, instance: Instance, agent: Agent) -> None:
     if instance.joined_at is None:
         took_s = (step.now - instance.requested_at).total_seconds()
-        _learn(step, instance, lambda belief: risk.joined(belief, join_time_s=took_s))
+        _learn(step, instance, lambda belief: risk.joined(belief, join_time_s=took_s, now=step.now))
         instance = replace(instance, joined_at=step.now, agent_id=agent.id, idle_since=step.now)
         step.put(instance)
     elif instance.unreachable_since is not None:

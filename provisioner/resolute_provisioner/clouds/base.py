@@ -4,7 +4,8 @@ CloudError
 ├── NoCapacity      none of these machines now: back off this offer, try another
 ├── QuotaExceeded   the account may not have more: stop asking, tell the operator
 ├── BadRequest      our configuration is wrong: asking again cannot help
-└── Transient       no answer, or one that says "later": ask again with the same token
+├── Transient       no answer, or one that says "later": ask again with the same token
+└── Throttled       we ask too often: ask again with the same token, and ask less
 """
 
 from __future__ import annotations
@@ -41,8 +42,12 @@ class Transient(CloudError):
     kind = RefusalKind.TRANSIENT
 
 
+class Throttled(CloudError):
+    kind = RefusalKind.THROTTLED
+
+
 CLOUD_ERRORS: Mapping[RefusalKind, type[CloudError]] = {
-    error.kind: error for error in (NoCapacity, QuotaExceeded, BadRequest, Transient)
+    error.kind: error for error in (NoCapacity, QuotaExceeded, BadRequest, Transient, Throttled)
 }
 
 
@@ -88,6 +93,8 @@ class CloudInstance:
     """When the cloud stopped charging; None while it runs and where the cloud does not say."""
     message: str = ""
     """What the cloud says about its state, e.g. why it ended."""
+    refusal: RefusalKind | None = None
+    """Of a machine that ended before it was of use: the class of the cloud's reason, where it is that of a refusal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +118,8 @@ class Cloud(Protocol):
     - `launch` is idempotent by token: a second call, at once or after a restart of the caller, by any process, gives
       the same machine, even when that machine has ended meanwhile. A token is remembered at least an hour past its
       machine's end. The same `instance_id` under another token is a `BadRequest`.
-    - A refusal (`NoCapacity`, `QuotaExceeded`, `BadRequest`) means that no machine came of this call. `Transient`
-      means nothing: there may be one. Only asking again with the same token, or `list`, tells.
+    - A refusal (`NoCapacity`, `QuotaExceeded`, `BadRequest`) means that no machine came of this call. `Transient` and
+      `Throttled` mean nothing: there may be one of an earlier call. Only asking again with the same token, or `list`, tells.
     - A caller killed at any point of `launch` leaves either no trace or a machine that `list` shows with its token.
     - `terminate` of a machine that is gone, or was never there, succeeds. Its success says that the cloud has taken
       the order, not that the machine is gone: repeat it until `list` says so.
@@ -129,9 +136,9 @@ class Cloud(Protocol):
         ...
 
     async def terminate(self, provider_ids: Collection[str]) -> None:
-        """Raises `Transient` when the order may not have been taken for some of them."""
+        """Raises `Transient` or `Throttled` when the order may not have been taken for some of them."""
         ...
 
     async def list(self, cluster: str) -> tuple[CloudInstance, ...]:
-        """Raises `Transient`."""
+        """Raises `Transient` or `Throttled`."""
         ...

@@ -1,0 +1,95 @@
+"""What an offer really costs: its price, raised by what was learnt of it. Pure.
+
+    expected price = price x (1 + interruptions per hour x (join + restart)
+                                + (join + refusals per grant x delay + dead boots per join x boot timeout) / use)
+
+All times in hours. An interruption costs the boot of another machine and the work and restore of a restart; a refusal
+costs the wait for the next try; a machine that never joins is paid for until it is given up. What it takes to get a
+machine once is spread over the time that one is used (`USE_H`). Nothing is assumed of an offer that was never tried,
+except that spot machines are taken back now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from resolute_provisioner import risk
+from resolute_provisioner.model import Market, Offer, OfferBelief, PoolScaling
+from resolute_provisioner.offers import priced
+
+DEFAULT_JOIN_TIME_S = 120.0
+"""Assumed of an offer of which no machine has joined yet."""
+RESTART_S = 180.0
+"""What an interruption loses besides the boot: the work since the last checkpoint, and the restore."""
+REFUSAL_DELAY_S = 30.0
+"""A refused request makes the work wait for so long until something else was found or the next try succeeds."""
+BOOT_TIMEOUT_S = 1200.0
+"""A machine that never joins is paid for so long."""
+USE_H = 2.0
+"""A machine is in use for about so long."""
+TRUST = 2.0
+"""An offer has the credit of so many requests granted and machines joined."""
+PRIOR_H = 20.0
+"""The prior rate of interruptions weighs as much as so many hours that were seen."""
+PRIOR_INTERRUPTIONS_PER_H: Mapping[Market, float] = {Market.SPOT: 0.05, Market.ON_DEMAND: 0.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What is expected of one offer now."""
+
+    offer: Offer
+    price_per_hour: float | None
+    """The price in force; None is unknown."""
+    join_time_s: float
+    """From the request to the agent."""
+    interruptions_per_hour: float
+    launch_success: float
+    """The chance of a request to be granted."""
+    boot_success: float
+    """The chance of a machine to join."""
+    factor: float
+    """By how much more than its price it costs; at least 1."""
+
+    @property
+    def expected_price(self) -> float | None:
+        """Per hour, with all that was learnt; None when the price is unknown."""
+        return None if self.price_per_hour is None else self.price_per_hour * self.factor
+
+    @property
+    def order(self) -> tuple[bool, float, float, str]:
+        """A sort key: in this order offers of one size are tried."""
+        return (self.price_per_hour is None, self.expected_price or 0.0, self.factor, self.offer.offer_id)
+
+
+def outlook(offer: Offer, belief: OfferBelief | None, now: datetime) -> Outlook:
+    seen = risk.weighed((belief or OfferBelief(offer_id=offer.offer_id)).seen, now)
+    join_s = DEFAULT_JOIN_TIME_S if belief is None or belief.join_time_s is None else belief.join_time_s
+    prior = PRIOR_INTERRUPTIONS_PER_H[offer.market] * PRIOR_H
+    rate = (seen.interruptions + prior) / (seen.exposure_h + PRIOR_H)
+    granted = (seen.granted + TRUST) / (seen.requests + TRUST)
+    joins = (seen.joins + TRUST) / (seen.boots + TRUST)
+    once_s = join_s + (1 / granted - 1) * REFUSAL_DELAY_S + (1 / joins - 1) * BOOT_TIMEOUT_S
+    return Outlook(
+        offer=offer,
+        price_per_hour=priced(offer, belief).per_hour,
+        join_time_s=join_s,
+        interruptions_per_hour=rate,
+        launch_success=granted,
+        boot_success=joins,
+        factor=1.0 + rate * (join_s + RESTART_S) / 3600.0 + once_s / 3600.0 / USE_H,
+    )
+
+
+def outlooks(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> list[Outlook]:
+    """All offers of a pool, the best first; also those that may not be asked for now (`risk.blocks` knows them)."""
+    return sorted((outlook(offer, beliefs.get(offer.offer_id), now) for offer in pool.offers), key=lambda o: o.order)
+
+
+def offers_in_order(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> list[Offer]:
+    """In the order in which they are tried for work that fits on any of them: those that may be asked for now first."""
+    blocked = risk.blocks(pool.offers, beliefs, now)
+    found = sorted(outlooks(pool, beliefs, now), key=lambda each: (each.offer.offer_id in blocked, each.order))
+    return [each.offer for each in found]
