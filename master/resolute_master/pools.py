@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
-from resolute.config.providers import LocalProvider
-from resolute.errors import InvalidInput
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
-from resolute_provisioner.model import Market, Offer, PoolScaling
+from resolute_master.offers import offers_of
+from resolute_provisioner.model import PoolScaling
 
 
 def pool_policies(config: MasterConfig) -> dict[PoolName, PoolPolicy]:
-    """Raises `InvalidInput` for what this version cannot do, before anything is started."""
-    return {PoolName(pool.pool_name): _policy(config, pool) for pool in config.resource_pools}
+    """Raises `InvalidConfig` for machines that nobody can know, before anything is stored or started."""
+    return {
+        PoolName(pool.pool_name): _policy(config, pool, place) for place, pool in enumerate(config.resource_pools)
+    }
 
 
-def _policy(config: MasterConfig, pool: ResourcePool) -> PoolPolicy:
+def _policy(config: MasterConfig, pool: ResourcePool, place: int) -> PoolPolicy:
     scheduler = config.scheduler_of(pool)
     return PoolPolicy(
         name=PoolName(pool.pool_name),
@@ -33,29 +34,17 @@ def _policy(config: MasterConfig, pool: ResourcePool) -> PoolPolicy:
         agent_reconnect_wait_s=pool.agent_reconnect_wait,
         description=pool.description,
         launch_error=config.launch_error,
-        scaling=_scaling(pool),
+        scaling=_scaling(pool, place),
     )
 
 
-def _scaling(pool: ResourcePool) -> PoolScaling | None:
+def _scaling(pool: ResourcePool, place: int) -> PoolScaling | None:
     provider = pool.provider
     if provider is None:
         return None
-    if not isinstance(provider, LocalProvider):
-        raise InvalidInput(
-            f"resource_pools: provider {provider.type} of pool '{pool.pool_name}' is not available yet; use local"
-        )
-    offer = Offer(
-        offer_id="local",
-        instance_type="local",
-        zone="this-machine",
-        market=Market.ON_DEMAND,
-        slots=provider.slots_per_instance,
-        price_per_hour=float(provider.price_per_hour),
-    )
     return PoolScaling(
         pool=pool.pool_name,
-        offers=(offer,),
+        offers=offers_of(pool, ("resource_pools", place)),
         min_instances=provider.min_instances,
         max_instances=provider.max_instances,
         idle_timeout_s=provider.max_idle_agent_period,

@@ -1,4 +1,8 @@
-"""What an offer costs now, and what that rests on. Pure.
+"""What may be bought, made from types, zones and markets; what it costs now, and what that rests on. Pure.
+
+An offer's id says all that tells it from others, and nothing that changes: `aws/us-east-1a/g5.xlarge/spot`,
+`gcp/us-central1-b/n1-standard-8+1x-nvidia-tesla-t4/on_demand`, `aws/us-east-1a/p5.48xlarge/reserved/cr-0abc`. What was
+learnt of an offer is kept under its id, whatever becomes of its price.
 
 A price is the operator's own, or else the cloud's word of the moment, or else the shipped table's. One that none of
 them knows is unknown: it is never 0 and never ranked before a known one. A spot price is not assumed to be below the
@@ -7,10 +11,120 @@ on-demand price. Capacity that is reserved is paid for already, so that using it
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from resolute_provisioner.model import Offer, OfferBelief
+from resolute_provisioner.catalogue import aws, gcp
+from resolute_provisioner.catalogue.shapes import Catalogue, Shape
+from resolute_provisioner.model import Market, Offer, OfferBelief
+
+OPERATOR = "set by the operator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purchase:
+    """One machine type that a pool may have, in each of these zones and on each of these markets."""
+
+    cloud: str
+    """`aws` or `gcp`."""
+    shape: Shape
+    """With the accelerators that are attached to it."""
+    attached: bool = False
+    """The accelerators are no part of the type and have to be named."""
+    region: str = ""
+    """Of zones whose name does not tell it."""
+    zones: tuple[str, ...] = ("",)
+    """An empty one leaves the choice to the cloud."""
+    markets: tuple[Market, ...] = (Market.ON_DEMAND,)
+    slots: int
+    slot_type: str
+    price: float | None = None
+    """The operator's own, an hour on demand; for reserved capacity what using it costs, which is nothing unless it is said."""
+    spot_price: float | None = None
+    """The operator's own, an hour on the spot market."""
+    max_price: float | None = None
+    reservation: str = ""
+
+
+def slots_of(shape: Shape, *, cpu_slots_allowed: bool) -> tuple[int, str]:
+    """How many slots a machine of the type has, and of which type they are (as in `Offer.slot_type`)."""
+    if shape.accelerators:
+        return shape.accelerators, "artificial" if shape.accelerator in aws.ARTIFICIAL else "cuda"
+    return (1, "cpu") if cpu_slots_allowed else (0, "none")
+
+
+def expanded(purchases: Iterable[Purchase], catalogue: Catalogue) -> tuple[Offer, ...]:
+    """Every offer that the purchases come to, by id. The same offer may be in it twice: whoever reads the configuration
+    refuses that."""
+    found = (offer for purchase in purchases for offer in _offers(purchase, catalogue))
+    return tuple(sorted(found, key=lambda offer: offer.offer_id))
+
+
+def _offers(purchase: Purchase, catalogue: Catalogue) -> Iterator[Offer]:
+    shape = purchase.shape
+    for zone in purchase.zones:
+        region = _region(purchase, zone)
+        for market in purchase.markets:
+            price, source, fixed = _configured_price(purchase, catalogue, zone, region, market)
+            yield Offer(
+                offer_id=_id(purchase, zone, region, market),
+                instance_type=shape.instance_type,
+                zone=zone,
+                market=market,
+                slots=purchase.slots,
+                price_per_hour=price,
+                price_source=source,
+                price_is_fixed=fixed,
+                max_price_per_hour=purchase.max_price,
+                region=region,
+                family=_family(purchase, region, market),
+                reservation=purchase.reservation,
+                slot_type=purchase.slot_type,
+                accelerator=shape.accelerator,
+                accelerators=shape.accelerators,
+                vcpus=shape.vcpus,
+                memory_gib=shape.memory_gib,
+            )
+
+
+def _region(purchase: Purchase, zone: str) -> str:
+    told = (aws if purchase.cloud == "aws" else gcp).region_of(zone)
+    return told or purchase.region
+
+
+def _id(purchase: Purchase, zone: str, region: str, market: Market) -> str:
+    shape = purchase.shape
+    extra = f"+{shape.accelerators}x-{shape.accelerator}" if purchase.attached else ""
+    how = f"reserved/{purchase.reservation}" if purchase.reservation else market.value
+    return f"{purchase.cloud}/{zone or region or 'default'}/{shape.instance_type}{extra}/{how}"
+
+
+def _configured_price(
+    purchase: Purchase, catalogue: Catalogue, zone: str, region: str, market: Market
+) -> tuple[float | None, str, bool]:
+    """(price, whose word it is, whether it goes before the cloud's price of the moment)."""
+    own = purchase.spot_price if market is Market.SPOT else purchase.price
+    if own is not None:
+        return own, OPERATOR, True
+    if purchase.reservation:
+        return 0.0, f"paid for already, as reservation {purchase.reservation}", True
+    if market is Market.SPOT:  # it moves by the hour: no table can know it
+        return None, "", False
+    if purchase.cloud == "aws" and aws.is_local_zone(zone):
+        return None, "", False
+    price = catalogue.price(purchase.shape, region)
+    return price, "" if price is None else catalogue.source, False
+
+
+def _family(purchase: Purchase, region: str, market: Market) -> str:
+    """Offers that use up one quota of the account."""
+    shape, spot = purchase.shape, market is Market.SPOT
+    if purchase.cloud == "aws":
+        counted = aws.quota(shape.instance_type, spot=spot)
+    else:
+        counted = shape.accelerator or f"{gcp.machine_family(shape.instance_type)} CPUs"
+    return f"{purchase.cloud}/{region or 'default'}/{market.value}/{counted}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ class Catalogue:
         if machine is None or not shape.accelerators or not self.accelerator_prices:
             return machine
         accelerators = self.accelerator_prices.get((shape.accelerator, shape.accelerators, region))
-        return None if accelerators is None else machine + accelerators
+        return None if accelerators is None else round(machine + accelerators, 6)
 
     def with_shapes(self, shapes: Iterable[Shape]) -> Catalogue:
         """With these types added, or in the place of what was known of them."""

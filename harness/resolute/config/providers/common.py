@@ -177,7 +177,7 @@ def prices_of_no_type(prices: Iterable[str], types: Iterable[str]) -> Problems:
     """Prices that nothing is bought at: a name that is misspelt."""
     known = sorted(set(types))
     return [
-        (("prices", name), f"is no instance type of this provider; {suggestion(name, known)}", None)
+        (("prices", name), f"is no instance type of this provider; {suggestion(name, known)}", {})
         for name in sorted(set(prices).difference(known))
     ]
 
