@@ -141,6 +141,16 @@ class OfferBelief:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpotFallback:
+    """When work without a deadline leaves spot for on demand, and when it comes back."""
+
+    after_s: float = 0.0
+    """So long it waits for a spot machine before one on demand will do."""
+    return_after_s: float | None = None
+    """After so long on demand it moves back to spot when that is to be had; None: it stays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolScaling:
     """The elastic part of a resource pool's configuration."""
 
@@ -160,6 +170,7 @@ class PoolScaling:
     """A machine that is being drained is given back after so long even when work remains on it."""
     max_aux_per_instance: int = 100
     """How many gangs without slots one machine takes."""
+    spot_fallback: SpotFallback = SpotFallback()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,6 +283,8 @@ class Cause(StrEnum):
     """It is going away by itself; paying on for it has no use."""
     OVER_MAXIMUM = "over_maximum"
     DRAINED = "drained"
+    OTHER_MARKET = "other_market"
+    """Its work moves to a machine that was bought on another market."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

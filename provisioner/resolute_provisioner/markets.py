@@ -1,0 +1,203 @@
+"""Which markets waiting work may use now, and which running work moves to another one. Pure.
+
+Work with a deadline follows uniform progress (`deadline`), other work the policy of its pool (`SpotFallback`). Where spot
+is not known to be cheaper, nothing waits for it and nothing moves back to it.
+
+A move costs a restart and nothing else: the new machine is asked for under a name of its own (`MOVE_PREFIX`) while the
+work goes on, and only when it is there is the old machine drained, which makes the work save and start again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from resolute_provisioner import deadline
+from resolute_provisioner.deadline import ANY, ON_DEMAND, SPOT, Course, Work
+from resolute_provisioner.model import (
+    Cause,
+    Demand,
+    Gang,
+    InstanceView,
+    Intent,
+    Market,
+    OfferBelief,
+    PoolScaling,
+    Termination,
+)
+from resolute_provisioner.offers import priced
+
+MOVE_PREFIX = "move-of-"
+"""Work that is to move stands in the demand under this name, followed by its token, until it waits itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A waiting gang, by its token. `work` None: it has no deadline."""
+
+    token: str
+    since: datetime
+    """When this start of it was asked for."""
+    work: Work | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A running gang that has its machines for itself."""
+
+    gang: Gang
+    machines: tuple[str, ...]
+    market: Market
+    """Spot when any of its machines is."""
+    since: datetime
+    """When it was placed there."""
+    leaving: bool = False
+    """It was asked to save and end."""
+    work: Work | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarketPlan:
+    """The demand with its markets, what to drain, and when the passing of time alone changes either."""
+
+    demand: Demand
+    drains: tuple[Termination, ...] = ()
+    revisit_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What the pool offers: `markets` at all, and whether the cheapest spot offer is known to be cheaper."""
+
+    markets: frozenset[Market]
+    spot_saves: bool
+
+
+def choices(pool: PoolScaling, beliefs: Mapping[str, OfferBelief]) -> Choices:
+    cheapest: dict[Market, float] = {}
+    for offer in pool.offers:
+        price = priced(offer, beliefs.get(offer.offer_id)).per_hour
+        if price is not None:
+            # By the slot, so that a large machine on spot is compared with what it replaces.
+            by_slot = price / max(offer.slots, 1)
+            cheapest[offer.market] = min(by_slot, cheapest.get(offer.market, by_slot))
+    saves = Market.SPOT in cheapest and cheapest[Market.SPOT] < cheapest.get(Market.ON_DEMAND, float("inf"))
+    return Choices(markets=frozenset(offer.market for offer in pool.offers), spot_saves=saves)
+
+
+def course_of_waiting(pool: PoolScaling, among: Choices, waiting: Waiting, now: datetime) -> Course:
+    """Where a waiting gang may be started."""
+    if among.markets != ANY:
+        only = ", ".join(sorted(market.value for market in among.markets))
+        return Course(markets=ANY, reason=f"the pool has one market only: {only}")
+    if waiting.work is not None:
+        course = deadline.while_waiting(waiting.work, now)
+        if not among.spot_saves and course.markets != ON_DEMAND:
+            return Course(markets=ANY, reason=_NOT_CHEAPER, ahead_s=course.ahead_s, revisit_at=course.revisit_at)
+        return course
+    until = waiting.since + timedelta(seconds=pool.spot_fallback.after_s)
+    if now < until and among.spot_saves:
+        reason = f"the pool waits for spot until {until:%H:%M:%S} UTC (spot_fallback.after)"
+        return Course(markets=SPOT, reason=reason, revisit_at=until)
+    return Course(markets=ANY, reason="the cheapest that is to be had")
+
+
+def course_of_running(pool: PoolScaling, among: Choices, running: Running, now: datetime) -> Course:
+    """Where a running gang should run; another market than its own means a move."""
+    stays = frozenset((running.market,))
+    if among.markets != ANY:
+        return Course(markets=stays, reason="the pool has one market only")
+    if running.work is not None:
+        course = deadline.while_running(running.work, running.market, now)
+        if running.market not in course.markets and course.markets == SPOT and not among.spot_saves:
+            return Course(markets=stays, reason=_NOT_CHEAPER, ahead_s=course.ahead_s)
+        return course
+    after_s = pool.spot_fallback.return_after_s
+    if running.market is Market.SPOT or after_s is None or not among.spot_saves:
+        return Course(markets=stays, reason="it stays where it is")
+    at = running.since + timedelta(seconds=after_s)
+    if now < at:
+        reason = f"on demand until {at:%H:%M:%S} UTC, then back to spot (spot_fallback.return_after)"
+        return Course(markets=stays, reason=reason, revisit_at=at)
+    return Course(markets=SPOT, reason="back to spot when it is to be had (spot_fallback.return_after)")
+
+
+def plan_markets(
+    pool: PoolScaling,
+    instances: Sequence[InstanceView],
+    demand: Demand,
+    waiting: Mapping[str, Waiting],
+    running: Sequence[Running],
+    beliefs: Mapping[str, OfferBelief],
+    now: datetime,
+) -> MarketPlan:
+    """Say of each gang of the demand which markets serve it, and move what runs on the wrong one.
+
+    `waiting` is keyed by token; what it does not know may use any market. What is moved has to be asked for in the
+    demand that `plan_scale` is given next: the gangs added here come last in it.
+    """
+    among = choices(pool, beliefs)
+    gangs: list[Gang] = []
+    moments: list[datetime | None] = []
+    for gang in demand.gangs:
+        known = waiting.get(gang.token)
+        if known is not None:
+            course = course_of_waiting(pool, among, known, now)
+            gang = replace(gang, markets=course.markets)
+            moments.append(course.revisit_at)
+        gangs.append(gang)
+    drains: list[Termination] = []
+    last = max((gang.priority for gang in gangs), default=0) + 1
+    free = _Free(pool, instances)
+    for each in sorted(running, key=lambda one: one.gang.token):
+        course = course_of_running(pool, among, each, now)
+        moments.append(course.revisit_at)
+        if each.market in course.markets:
+            continue
+        token = MOVE_PREFIX + each.gang.token
+        # It stays in the demand while the work saves, so that the new machines are kept for it.
+        gangs.append(replace(each.gang, token=token, priority=last, markets=course.markets))
+        if free.take(each.gang, token, course.markets) and not each.leaving:
+            drains += [_drain(machine, course.reason) for machine in each.machines]
+    return MarketPlan(
+        demand=Demand(gangs=tuple(gangs)),
+        drains=tuple(sorted(drains, key=lambda drain: drain.instance_id)),
+        revisit_at=min((moment for moment in moments if moment is not None and moment > now), default=None),
+    )
+
+
+class _Free:
+    """Machines that have joined and that nothing runs on; each is counted for one gang."""
+
+    def __init__(self, pool: PoolScaling, instances: Sequence[InstanceView]) -> None:
+        self._market_of = {offer.offer_id: offer.market for offer in pool.offers}
+        self._machines = sorted((each for each in instances if _ready(each)), key=lambda each: each.instance_id)
+
+    def take(self, gang: Gang, token: str, markets: frozenset[Market]) -> bool:
+        """Whether the whole gang has a place on machines of these markets."""
+        suited = [each for each in self._machines if self._market_of.get(each.offer_id) in markets]
+        # What was asked for on its behalf first, then what leaves the least over.
+        suited.sort(key=lambda each: (token not in each.reserved_for, each.slots, each.instance_id))
+        alone = next((each for each in suited if each.slots >= gang.slots), None)
+        mine = [each for each in suited if token in each.reserved_for]
+        if alone is not None:
+            found = [alone]
+        elif not gang.single_machine and sum(each.slots for each in mine) >= gang.slots:
+            found = mine
+        else:
+            return False
+        self._machines = [each for each in self._machines if each not in found]
+        return True
+
+
+def _ready(each: InstanceView) -> bool:
+    leaving = each.intent is Intent.STOP or each.notice is not None or each.draining_since is not None
+    return each.agent_connected and not (each.occupied or leaving or each.disabled or each.observed.final)
+
+
+def _drain(machine: str, reason: str) -> Termination:
+    return Termination(instance_id=machine, cause=Cause.OTHER_MARKET, reason=reason, drain=True)
+
+
+_NOT_CHEAPER = "spot is not known to be cheaper than on demand: the cheapest that is to be had"

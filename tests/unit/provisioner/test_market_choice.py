@@ -1,0 +1,173 @@
+"""Which markets waiting work is given, and what is moved between them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from resolute_provisioner.deadline import ANY, ON_DEMAND, SPOT, Work
+from resolute_provisioner.markets import MOVE_PREFIX, MarketPlan, Running, Waiting, plan_markets
+from resolute_provisioner.model import (
+    Cause,
+    Demand,
+    Gang,
+    InstanceView,
+    Market,
+    Offer,
+    OfferBelief,
+    PoolScaling,
+    SpotFallback,
+)
+from support.provisioner import NOW, a_pool, after, ago, an_offer, joined
+
+HOUR = 3600.0
+
+
+def offers(*, spot: float | None = 0.3, on_demand: float | None = 1.0) -> tuple[Offer, Offer]:
+    return an_offer("spot", price=spot), replace(an_offer("firm", price=on_demand), market=Market.ON_DEMAND)
+
+
+def pool(fallback: SpotFallback | None = None, **prices: float | None) -> PoolScaling:
+    return replace(a_pool(*offers(**prices)), spot_fallback=fallback or SpotFallback())
+
+
+def gang(token: str = "a", slots: int = 2) -> Gang:
+    return Gang(token=token, slots=slots, submitted_at=ago(10), single_machine=True)
+
+
+def plan(
+    pool_: PoolScaling,
+    *,
+    waiting: Waiting | None = None,
+    running: tuple[Running, ...] = (),
+    instances: tuple[InstanceView, ...] = (),
+    beliefs: dict[str, OfferBelief] | None = None,
+) -> MarketPlan:
+    demand = Demand(gangs=(gang(),) if waiting is not None else ())
+    known = {} if waiting is None else {waiting.token: waiting}
+    return plan_markets(pool_, instances, demand, known, running, beliefs or {}, NOW)
+
+
+def markets_of(found: MarketPlan, token: str = "a") -> frozenset[Market]:
+    (markets,) = [each.markets for each in found.demand.gangs if each.token == token]
+    return markets
+
+
+def relaxed(**changes: float | None) -> Work:
+    """Far ahead of its line."""
+    known = {"remaining_s": HOUR, "restart_s": 200.0, **changes}
+    return Work(submitted_at=NOW, deadline=after(20 * HOUR), **known)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------------------------------- waiting
+
+
+def test_a_deadline_far_away_waits_for_spot_and_a_near_one_does_not() -> None:
+    far = Waiting(token="a", since=NOW, work=relaxed())
+    near = replace(far, work=replace(relaxed(), deadline=after(HOUR)))
+    assert markets_of(plan(pool(), waiting=far)) == SPOT
+    assert markets_of(plan(pool(), waiting=near)) == ON_DEMAND
+
+
+@pytest.mark.parametrize(("spot", "on_demand"), [(None, 1.0), (1.0, 1.0), (1.2, 1.0), (None, None)])
+def test_nothing_waits_for_spot_that_is_not_known_to_be_cheaper(spot: float | None, on_demand: float | None) -> None:
+    far = Waiting(token="a", since=NOW, work=relaxed())
+    policy = SpotFallback(after_s=600.0)
+    assert markets_of(plan(pool(spot=spot, on_demand=on_demand), waiting=far)) == ANY
+    assert markets_of(plan(pool(policy, spot=spot, on_demand=on_demand), waiting=replace(far, work=None))) == ANY
+
+
+def test_the_price_of_the_moment_counts_and_not_that_of_the_table() -> None:
+    dear = {"spot": OfferBelief(offer_id="spot", price_per_hour=1.5, price_as_of=NOW)}
+    waiting = Waiting(token="a", since=NOW, work=relaxed())
+    assert markets_of(plan(pool(), waiting=waiting, beliefs=dear)) == ANY
+
+
+def test_a_pool_of_one_market_serves_every_deadline_with_it() -> None:
+    only_spot = a_pool(offers()[0])
+    near = Waiting(token="a", since=NOW, work=replace(relaxed(), deadline=after(HOUR)))
+    assert markets_of(plan(only_spot, waiting=near)) == ANY
+
+
+def test_without_a_deadline_the_pool_says_how_long_to_wait_for_spot() -> None:
+    patient = pool(SpotFallback(after_s=600.0))
+    waiting = Waiting(token="a", since=ago(599))
+    found = plan(patient, waiting=waiting)
+    assert markets_of(found) == SPOT
+    assert found.revisit_at == after(1)
+    assert markets_of(plan(patient, waiting=replace(waiting, since=ago(600)))) == ANY
+    assert markets_of(plan(pool(), waiting=waiting)) == ANY, "by default nothing waits"
+
+
+# --------------------------------------------------------------------------------------------------------------- moves
+
+
+def runs(market: Market = Market.ON_DEMAND, *, work: Work | None = None, since_s: float = 100.0) -> Running:
+    return Running(gang=gang("r"), machines=("old",), market=market, since=ago(since_s), work=work)
+
+
+OLD = joined("old", used=2, occupants=("r",), offer="firm")
+NEW = replace(joined("new", offer="spot"), reserved_for=(MOVE_PREFIX + "r",))
+
+
+def test_a_return_to_spot_asks_for_the_machine_first_and_then_drains_the_old_one() -> None:
+    asked = plan(pool(), running=(runs(work=relaxed()),), instances=(OLD,))
+    assert markets_of(asked, MOVE_PREFIX + "r") == SPOT
+    assert asked.drains == ()
+
+    there = plan(pool(), running=(runs(work=relaxed()),), instances=(OLD, NEW))
+    (drain,) = there.drains
+    assert (drain.instance_id, drain.cause, drain.drain) == ("old", Cause.OTHER_MARKET, True)
+    assert "spare time before the deadline" in drain.reason
+
+
+@pytest.mark.parametrize(
+    "unfit",
+    [
+        pytest.param(replace(NEW, agent_connected=False), id="not joined"),
+        pytest.param(replace(NEW, slots_in_use=1), id="in use"),
+        pytest.param(replace(NEW, slots=1), id="too small"),
+        pytest.param(replace(NEW, offer_id="firm"), id="of the same market"),
+        pytest.param(replace(NEW, draining_since=NOW), id="leaving"),
+    ],
+)
+def test_nothing_is_drained_for_a_machine_that_does_not_take_the_work(unfit: InstanceView) -> None:
+    assert plan(pool(), running=(runs(work=relaxed()),), instances=(OLD, unfit)).drains == ()
+
+
+def test_one_free_machine_moves_one_gang() -> None:
+    second = replace(runs(work=relaxed()), gang=gang("s"), machines=("older",))
+    found = plan(pool(), running=(runs(work=relaxed()), second), instances=(OLD, NEW))
+    assert [drain.instance_id for drain in found.drains] == ["old"]
+
+
+def test_while_the_work_saves_the_new_machine_is_kept_and_nothing_is_drained_twice() -> None:
+    leaving = replace(runs(work=relaxed()), leaving=True)
+    found = plan(pool(), running=(leaving,), instances=(replace(OLD, draining_since=NOW), NEW))
+    assert found.drains == ()
+    assert markets_of(found, MOVE_PREFIX + "r") == SPOT
+
+
+def test_a_deadline_that_an_interruption_would_cost_leaves_spot() -> None:
+    tight = replace(relaxed(), deadline=after(HOUR + 200))
+    found = plan(pool(), running=(runs(Market.SPOT, work=tight),), instances=(replace(OLD, offer_id="spot"),))
+    assert markets_of(found, MOVE_PREFIX + "r") == ON_DEMAND
+
+
+def test_without_a_deadline_the_pool_says_when_to_return() -> None:
+    back = pool(SpotFallback(return_after_s=600.0))
+    assert plan(pool(), running=(runs(since_s=9999.0),)).demand.gangs == (), "by default nothing moves"
+    early = plan(back, running=(runs(since_s=599.0),))
+    assert early.demand.gangs == ()
+    assert early.revisit_at == NOW + timedelta(seconds=1)
+    assert markets_of(plan(back, running=(runs(since_s=600.0),)), MOVE_PREFIX + "r") == SPOT
+
+
+def test_a_gang_of_several_machines_moves_when_all_of_them_are_there() -> None:
+    large = replace(runs(work=relaxed()), gang=replace(gang("r", slots=4), single_machine=False), machines=("o1", "o2"))
+    one = plan(pool(), running=(large,), instances=(NEW,))
+    two = plan(pool(), running=(large,), instances=(NEW, replace(NEW, instance_id="new2")))
+    assert one.drains == ()
+    assert [drain.instance_id for drain in two.drains] == ["o1", "o2"]
