@@ -1,0 +1,324 @@
+"""Machines of Google Compute Engine.
+
+One `instances.insert` for each machine. `launch` follows the operation to its end, because that is where Compute Engine
+says that a zone has none left or that a quota is used up: an answer of `launch` is never taken back later. The request's
+id is derived from the token, and the machine's name from its instance id and cluster: as long as Compute Engine remembers
+the one, a repeated launch is answered with the first operation, and afterwards the name is taken by the machine itself.
+
+A machine that was deleted is in no list any more. What is known of it when it goes missing is kept here for a while,
+together with the reason and the end that the zone's operations tell; the next process can do without it, as the reconciler
+takes a missing machine for gone a little later and without a reason. A machine that is only stopped is reported as gone
+and its remainder, a disk that costs money, is deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from google.auth.credentials import Credentials
+
+from resolute.clock import Clock
+from resolute.errors import InvalidInput
+from resolute_provisioner.clouds.base import (
+    BadRequest,
+    CloudCapabilities,
+    CloudError,
+    CloudInstance,
+    Launched,
+    LaunchRequest,
+    Throttled,
+    Transient,
+)
+from resolute_provisioner.clouds.gcp_calls import (
+    AlreadyThere,
+    ComputeEngine,
+    Instance,
+    NotThere,
+    Operation,
+    Zones,
+    failure_of,
+    last_element,
+    parsed,
+)
+from resolute_provisioner.clouds.gcp_request import (
+    CLUSTER_LABEL,
+    INSTANCE_LABEL,
+    POOL_LABEL,
+    TOKEN_LABEL,
+    GcpSettings,
+    label_value,
+    machine_name,
+    render_launch_request,
+    request_id,
+    zone_of,
+)
+from resolute_provisioner.model import Observed
+
+log = logging.getLogger(__name__)
+
+GONE_LISTED_S = 3600.0
+"""A machine that is gone stays in the list for so long."""
+LISTING_LAG_S = 10.0
+"""A list over all zones may be a little older than the answer to a launch."""
+SLOWEST_POLL = 5.0
+"""An operation that takes long is asked for more and more rarely, down to every fifth period."""
+
+OBSERVED: Mapping[str, Observed] = {
+    "PENDING": Observed.PENDING,
+    "PROVISIONING": Observed.PENDING,
+    "STAGING": Observed.PENDING,
+    "RUNNING": Observed.RUNNING,
+    "REPAIRING": Observed.RUNNING,
+    "PENDING_STOP": Observed.STOPPING,
+    "STOPPING": Observed.STOPPING,
+    "SUSPENDING": Observed.STOPPING,
+    "DEPROVISIONING": Observed.STOPPING,
+    "STOPPED": Observed.GONE,
+    "SUSPENDED": Observed.GONE,
+    "TERMINATED": Observed.GONE,
+}
+"""Of a machine's status; GONE here is one that only its disk is left of."""
+
+ENDS: Mapping[str, str] = {
+    "compute.instances.preempted": "interrupted: Compute Engine took the spot machine back",
+    "compute.instances.hostError": "interrupted: its host failed",
+    "compute.instances.terminateOnHostMaintenance": "interrupted: its host is in maintenance",
+    "compute.instances.guestTerminate": "it powered itself off",
+    "stop": "it was stopped",
+    "suspend": "it was suspended",
+    "delete": "it was deleted",
+}
+"""What an operation's type says of a machine's end; the first that is there is the reason."""
+
+PROVIDER_ID = re.compile(r"(?P<zone>[a-z][-a-z0-9]*)/(?P<name>[a-z][-a-z0-9]*)")
+
+
+@dataclass(slots=True)
+class _Known:
+    """The machines of one cluster as last heard of: what goes missing is looked for, and what ended is still shown."""
+
+    living: dict[str, CloudInstance] = field(default_factory=dict)
+    gone: dict[str, tuple[CloudInstance, datetime]] = field(default_factory=dict)
+    """With the time at which that was found."""
+    answered: set[str] = field(default_factory=set)
+    """Zones that have answered a list."""
+
+    def forget(self, before: datetime) -> None:
+        self.gone = {key: (machine, found) for key, (machine, found) in self.gone.items() if found >= before}
+
+
+class GcpCloud:
+    """Obeys the `Cloud` contract for one pool in one project."""
+
+    def __init__(
+        self,
+        settings: GcpSettings,
+        *,
+        clock: Clock,
+        zones: Iterable[str] = (),
+        endpoint: str = "",
+        credentials: Credentials | None = None,
+    ) -> None:
+        """`zones` are those of the pool's offers: nothing is known of the pool while one of them has never answered.
+        `endpoint` and `credentials` are Google's own and those of the environment when left out.
+
+        Raises `InvalidInput` when there are no credentials, or for a key of `base_config` that the API does not have.
+        """
+        parsed(settings.base_config, what="provider.base_config")
+        self._settings = settings
+        self._clock = clock
+        self._zones = frozenset(zones)
+        self._engine = ComputeEngine(settings.project, endpoint=endpoint, credentials=credentials)
+        self._known: dict[str, _Known] = {}
+
+    @property
+    def capabilities(self) -> CloudCapabilities:
+        return CloudCapabilities(name="gcp", gives_notice=True, listing_lag_s=LISTING_LAG_S, poll_s=5.0)
+
+    def close(self) -> None:
+        self._engine.close()
+
+    # ------------------------------------------------------------------------------------------------------ launch
+
+    async def launch(self, request: LaunchRequest) -> Launched:
+        zone = zone_of(request.offer, self._settings)
+        try:
+            body = parsed(render_launch_request(request, self._settings), what=f"offer {request.offer.offer_id}")
+        except InvalidInput as error:
+            raise BadRequest(str(error)) from error
+        try:
+            asked = await self._engine.insert(zone, body, request_id(request.token))
+            name = last_element(asked.target_link)
+            ended = await self._followed(zone, asked)
+            failure = failure_of(ended) if ended is not None else await self._still_starting(zone, name, asked)
+            if failure is not None:
+                raise failure
+        except AlreadyThere:
+            name = machine_name(request, self._settings)
+            await self._check_token(zone, name, request)
+        return await self._launched(zone, name, request)
+
+    async def _followed(self, zone: str, operation: Operation) -> Operation | None:
+        """The operation when it has ended; None when it has not within the configured time."""
+        period_s, slowest_s = self._settings.operation_poll_s, self._settings.operation_poll_s * SLOWEST_POLL
+        give_up_at = self._clock.monotonic() + self._settings.operation_timeout_s
+        while operation.status != "DONE":
+            if self._clock.monotonic() >= give_up_at:
+                return None
+            await asyncio.sleep(period_s)
+            period_s = min(period_s * 1.5, slowest_s)
+            try:
+                operation = await self._engine.operation(zone, operation.name)
+            except (Transient, Throttled) as error:
+                log.info("operation %s is asked for again: %s", operation.name, error)
+        return operation
+
+    async def _still_starting(self, zone: str, name: str, operation: Operation) -> CloudError | None:
+        """Of an operation that takes too long: a machine that has got its place is one all the same."""
+        machine = await self._engine.get(zone, name)
+        if machine is not None and machine.status not in ("PROVISIONING", "PENDING"):
+            return None
+        return Transient(f"operation {operation.name} has not ended after {self._settings.operation_timeout_s:g} s")
+
+    async def _check_token(self, zone: str, name: str, request: LaunchRequest) -> None:
+        machine = await self._engine.get(zone, name)
+        if machine is None:
+            raise Transient(f"machine {zone}/{name} was there and is not any more")
+        if machine.labels.get(TOKEN_LABEL) != request.token:
+            raise BadRequest(f"instance {request.instance_id}: there is a machine {zone}/{name} with another token")
+
+    async def _launched(self, zone: str, name: str, request: LaunchRequest) -> Launched:
+        machine = await self._engine.get(zone, name)
+        provider_id = f"{zone}/{name}"
+        if machine is None:
+            return Launched(provider_id=provider_id, observed=Observed.GONE, paid_from=None)
+        listed = _as_listed(zone, machine)
+        known = self._of(request.cluster)
+        known.living[provider_id] = listed
+        known.gone.pop(provider_id, None)
+        return Launched(provider_id=provider_id, observed=listed.observed, paid_from=listed.paid_from)
+
+    # --------------------------------------------------------------------------------------------------- terminate
+
+    async def terminate(self, provider_ids: Collection[str]) -> None:
+        found = [match for each in sorted(provider_ids) if (match := PROVIDER_ID.fullmatch(each)) is not None]
+        answers = await asyncio.gather(
+            *(self._delete(match["zone"], match["name"]) for match in found), return_exceptions=True
+        )
+        failures = [answer for answer in answers if isinstance(answer, BaseException)]
+        for failure in failures:
+            if not isinstance(failure, CloudError):
+                raise failure
+        if failures:
+            raise Transient(f"{len(failures)} of {len(found)} machines were not deleted: {failures[0]}")
+
+    async def _delete(self, zone: str, name: str) -> None:
+        try:
+            await self._engine.delete(zone, name)
+        except NotThere:
+            return
+
+    # -------------------------------------------------------------------------------------------------------- list
+
+    async def list(self, cluster: str) -> tuple[CloudInstance, ...]:
+        found = await self._engine.labelled(CLUSTER_LABEL, label_value(cluster))
+        known = self._of(cluster)
+        self._check_silence(found, known)
+        machines = [_as_listed(zone, each) for zone, listed in found.machines.items() for each in listed]
+        here = {each.provider_id: each for each in machines if each.provider_id not in known.gone}
+        for provider_id in sorted(known.living.keys() - here.keys()):
+            machine = known.living[provider_id]
+            if zone_of_id(provider_id) not in found.silent:
+                machine = await self._looked_for(provider_id) or replace(machine, observed=Observed.GONE)
+            here[provider_id] = machine
+        known.living = {key: each for key, each in here.items() if each.observed is not Observed.GONE}
+        ended = {key: each for key, each in here.items() if each.observed is Observed.GONE}
+        for machine in await self._explained(ended):
+            known.gone[machine.provider_id] = (machine, self._clock.now())
+        known.forget(self._clock.now() - timedelta(seconds=GONE_LISTED_S))
+        await self._delete_remainders(each for each in machines if each.observed is Observed.GONE)
+        gone = {key: machine for key, (machine, _) in known.gone.items()}
+        return tuple(machine for _, machine in sorted({**known.living, **gone}.items()))
+
+    def _of(self, cluster: str) -> _Known:
+        return self._known.setdefault(cluster, _Known())
+
+    def _check_silence(self, found: Zones, known: _Known) -> None:
+        """A zone that does not answer hides its machines; they are there as long as nothing else is known. Of a zone that
+        has never answered it is not known which there are: then nothing is."""
+        unknown = sorted((found.silent & self._zones) - known.answered)
+        if unknown:
+            raise Transient(f"no list of the machines in {', '.join(unknown)}: Compute Engine cannot reach the zone")
+        known.answered |= self._zones - found.silent
+
+    async def _looked_for(self, provider_id: str) -> CloudInstance | None:
+        """A machine that a list leaves out may be there all the same: the list may be older than it."""
+        zone, name = provider_id.split("/")
+        machine = await self._engine.get(zone, name)
+        return None if machine is None else _as_listed(zone, machine)
+
+    async def _explained(self, ended: Mapping[str, CloudInstance]) -> Sequence[CloudInstance]:
+        """With the time and the reason of the end, as far as the zones tell."""
+        now = self._clock.now()
+        explained: Sequence[CloudInstance] = ()
+        for zone in sorted({zone_of_id(each) for each in ended}):
+            try:
+                operations = await self._engine.newest_operations(zone)
+            except CloudError as error:
+                log.warning("zone %s does not say why machines have ended: %s", zone, error)
+                operations = ()
+            here = (machine for provider_id, machine in ended.items() if zone_of_id(provider_id) == zone)
+            explained = [*explained, *(_with_end(machine, operations, now) for machine in here)]
+        return explained
+
+    async def _delete_remainders(self, stopped: Iterable[CloudInstance]) -> None:
+        try:
+            await self.terminate([each.provider_id for each in stopped])
+        except Transient as error:
+            log.warning("what is left of stopped machines is deleted at the next list: %s", error)
+
+
+def zone_of_id(provider_id: str) -> str:
+    return provider_id.partition("/")[0]
+
+
+def _as_listed(zone: str, machine: Instance) -> CloudInstance:
+    observed = OBSERVED.get(machine.status, Observed.UNKNOWN)
+    started = observed.order >= Observed.RUNNING.order
+    return CloudInstance(
+        provider_id=f"{zone}/{machine.name}",
+        token=machine.labels.get(TOKEN_LABEL, ""),
+        instance_id=machine.labels.get(INSTANCE_LABEL, machine.name),
+        pool=machine.labels.get(POOL_LABEL, ""),
+        observed=observed,
+        requested_at=_time(machine.creation_timestamp),
+        paid_from=_time(machine.last_start_timestamp) if started else None,
+        paid_until=_time(machine.last_stop_timestamp) if observed is Observed.GONE else None,
+        message=machine.status_message,
+    )
+
+
+def _with_end(machine: CloudInstance, operations: Iterable[Operation], now: datetime) -> CloudInstance:
+    """A machine that is gone, with what the operations on it say of its end."""
+    ours = [
+        each for each in operations if each.target_link.endswith(f"/{machine.provider_id.replace('/', '/instances/')}")
+    ]
+    for each in ours:
+        failure = failure_of(each) if each.operation_type == "insert" else None
+        if failure is not None:
+            return replace(machine, message=str(failure), refusal=failure.kind)
+    ends = {each.operation_type: each for each in reversed(ours) if each.operation_type in ENDS}
+    reason = next((text for kind, text in ENDS.items() if kind in ends), "it is not there any more")
+    times = [_time(each.end_time) or _time(each.insert_time) for each in ends.values()]
+    ended_at = machine.paid_until or max((each for each in times if each is not None), default=now)
+    paid_until = None if machine.paid_from is None else max(ended_at, machine.paid_from)
+    return replace(machine, message=reason, paid_until=paid_until)
+
+
+def _time(text: str) -> datetime | None:
+    return datetime.fromisoformat(text).astimezone(UTC) if text else None
