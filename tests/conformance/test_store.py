@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC
+from datetime import UTC, datetime
 
 import pytest
 
@@ -12,7 +12,16 @@ from resolute.errors import Conflict, FailedPrecondition
 from resolute.wire.states import AllocationState, CheckpointState, ExperimentState
 from resolute_master.domain.change import Decision, Stored, key_of
 from resolute_master.domain.effects import KillContainer, RemoveCheckpoint, StartContainer
-from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, ExperimentId, PoolName, TaskId, TrialId
+from resolute_master.domain.ids import (
+    AgentId,
+    AllocationId,
+    ContainerId,
+    ExperimentId,
+    JobId,
+    PoolName,
+    TaskId,
+    TrialId,
+)
 from resolute_master.store.base import CheckpointQuery, LogQuery, Snapshot, Store
 from resolute_provisioner.model import Observed
 from support.stores import (
@@ -404,6 +413,69 @@ async def test_allocations_on_agents_include_ended_ones_and_agents_of_the_past(s
     assert found == ["1.r.2", "1.r.1"]
     assert [a.id for a in await store.allocations_on_agents(["agent-1"])] == ["1.r.1"]
     assert await store.allocations_on_agents([]) == ()
+
+
+async def test_allocations_on_agents_can_be_asked_for_between_two_moments(store: Store) -> None:
+    ended = {"state": AllocationState.TERMINATED, "agents": ("agent-1",)}
+    await store.commit(
+        a_change(
+            1,
+            upserts=(
+                an_allocation("1.r.1", assigned_at=moment(0), ended_at=moment(10), **ended),
+                an_allocation("1.r.2", assigned_at=moment(10), ended_at=moment(20), **ended),
+                an_allocation("1.r.3", agents=("agent-1",), assigned_at=moment(20)),
+            ),
+        )
+    )
+
+    async def found(**window: datetime) -> list[str]:
+        return [a.id for a in await store.allocations_on_agents(["agent-1"], **window)]
+
+    assert await found(since=moment(10)) == ["1.r.2", "1.r.3"]
+    assert await found(since=moment(9), until=moment(20)) == ["1.r.1", "1.r.2"]
+    assert await found(until=moment(0)) == []
+    assert [a.id for a in await store.attempts_of_tasks([TaskId("1.r"), TaskId("other")])] == [
+        "1.r.1",
+        "1.r.2",
+        "1.r.3",
+    ]
+
+
+async def test_instances_can_be_asked_for_between_two_moments(store: Store) -> None:
+    gone = {"observed": Observed.GONE}
+    await store.commit(
+        a_change(
+            1,
+            upserts=(
+                an_instance("i-1", requested_at=moment(0), paid_from=moment(1), paid_until=moment(10), **gone),
+                an_instance("i-2", requested_at=moment(0), refused="none left", **gone),
+                an_instance("i-3", requested_at=moment(5), paid_from=moment(6)),
+            ),
+        )
+    )
+    assert [i.id for i in await store.instances(since=moment(9))] == ["i-1", "i-3"]
+    assert [i.id for i in await store.instances(since=moment(10))] == ["i-3"]
+    assert [i.id for i in await store.instances(until=moment(5))] == ["i-1", "i-2"]
+
+
+async def test_jobs_are_given_by_id_ended_or_not(store: Store) -> None:
+    await store.commit(a_change(1, upserts=(a_job(2, ended=True), a_job(1), a_job(3))))
+    assert [job.id for job in await store.jobs([JobId("job-2"), JobId("job-1"), JobId("nobody")])] == ["job-1", "job-2"]
+
+
+async def test_the_marks_that_tell_are_the_first_the_last_and_those_around_a_step(store: Store) -> None:
+    await store.append_step_marks([a_mark(n, 10 * n, "1.r.1") for n in range(20)])
+    await store.append_step_marks([a_mark(1, 5, "1.r.2")])
+
+    async def told(**steps: int) -> list[tuple[str, int]]:
+        asked = {AllocationId(f"1.r.{name[1:]}"): count for name, count in steps.items()}
+        return [(mark.allocation_id, mark.steps_completed) for mark in await store.telling_marks(asked)]
+
+    assert await told(r1=55) == [("1.r.1", 0), ("1.r.1", 50), ("1.r.1", 60), ("1.r.1", 190)]
+    assert await told(r1=60) == [("1.r.1", 0), ("1.r.1", 50), ("1.r.1", 60), ("1.r.1", 190)]
+    assert await told(r1=0) == [("1.r.1", 0), ("1.r.1", 190)]
+    assert await told(r1=2**62, r2=7, r3=1) == [("1.r.1", 0), ("1.r.1", 190), ("1.r.2", 5)]
+    assert await told() == []
 
 
 async def test_instances_are_all_listed_by_request_time(store: Store) -> None:

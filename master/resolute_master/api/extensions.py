@@ -25,7 +25,7 @@ from resolute_master.domain import instance as domain
 from resolute_master.domain.agent import MachineNotice
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.trial import Trial
-from resolute_master.lifecycle.ledger import Run, runs
+from resolute_master.lifecycle.ledger import Run, kept_steps, runs
 from resolute_provisioner.model import Intent, Observed
 
 MAX_DECISIONS = 10_000
@@ -99,12 +99,13 @@ def _decision(value: change.Decision) -> Decision:
 
 async def trial_allocations(call: Call, trial: Trial) -> GetTrialAllocationsResponse:
     found = await call.api.store.allocations_of_task(trial.task_id)
-    marks = await marks_of(call.api.store, found)
     saved = {trial.id: trial.latest_checkpoint.steps_completed if trial.latest_checkpoint else 0}
+    kept = kept_steps(found, saved)
+    marks = await marks_of(call.api.store, found, kept)
     instances = {i.agent_id: i.id for i in await call.api.store.instances() if i.agent_id is not None}
     return GetTrialAllocationsResponse(
         allocations=tuple(
-            _attempt(run, {str(a): str(i) for a, i in instances.items()}) for run in runs(found, marks, saved)
+            _attempt(run, {str(a): str(i) for a, i in instances.items()}) for run in runs(found, marks, kept)
         )
     )
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from resolute.wire.rest.extensions import GetLedgerResponse, InstanceLedger, Interruption, LedgerRow
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, nothing
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.ids import AgentId, TrialId
+from resolute_master.domain.ids import AgentId, AllocationId, TrialId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.metrics import StepMark
 from resolute_master.lifecycle import ledger as books
 from resolute_master.store.base import Store
 
 TRAINING = "training"
+NOT_YET = 2**62
+"""More steps than any run does: what still runs, and may keep all that it has done."""
+
 PARTS = ("useful", "starting", "checkpointing", "lost", "idle")
 
 
@@ -22,26 +26,36 @@ async def get_ledger(call: Call, _: None) -> GetLedgerResponse:
     api, now = call.api, call.api.clock.now()
     instances = await api.store.instances()
     runs = await runs_on(api.store, instances)
-    rows = tuple(_instance_row(i, books.book_instance(i, runs, now)) for i in instances if i.paid_from is not None)
+    booked = books.Books(runs)
+    rows = tuple(_instance_row(i, booked.book(i, now)) for i in instances if i.paid_from is not None)
     interruptions = tuple(_interruption(i, instances) for i in books.interruptions(runs))
     lost = sum(run.steps_done - run.steps_kept for run in runs)
     return GetLedgerResponse(instances=rows, totals=_sum([r.row for r in rows], lost), interruptions=interruptions)
 
 
-async def runs_on(store: Store, instances: Sequence[Instance]) -> tuple[books.Run, ...]:
-    """Every attempt of the tasks that ever ran on these machines; where a run was taken over, the next one tells."""
+async def runs_on(
+    store: Store, instances: Sequence[Instance], *, since: datetime | None = None, until: datetime | None = None
+) -> tuple[books.Run, ...]:
+    """Attempts that ran on these machines, between these moments if any are given, with what became of their steps.
+
+    Read are the attempts of those tasks, for where a run was taken over the next one tells, and four marks of each: not what
+    they reported, however long they ran.
+    """
     agents = sorted({i.agent_id for i in instances if i.agent_id is not None})
-    found = await store.allocations_on_agents(agents)
-    attempts: dict[str, Allocation] = {}
-    for task in sorted({a.task_id for a in found}):
-        attempts.update({a.id: a for a in await store.allocations_of_task(task)})
-    allocations = [attempts[id_] for id_ in sorted(attempts)]
-    return books.runs(allocations, await marks_of(store, allocations), await _saved_steps(store, allocations))
+    found = await store.allocations_on_agents(agents, since=since, until=until)
+    attempts = await store.attempts_of_tasks(sorted({a.task_id for a in found}))
+    kept = books.kept_steps(attempts, await _saved_steps(store, attempts))
+    wanted = {a.id for a in found}
+    marks = await marks_of(store, [a for a in attempts if a.id in wanted], kept)
+    return tuple(run for run in books.runs(attempts, marks, kept) if run.allocation.id in wanted)
 
 
-async def marks_of(store: Store, allocations: Sequence[Allocation]) -> tuple[StepMark, ...]:
-    """The marks of these attempts; where one ended unforeseen, its last report may tell of later steps than its marks."""
-    marks = list(await store.step_marks([a.id for a in allocations]))
+async def marks_of(
+    store: Store, allocations: Sequence[Allocation], kept: Mapping[AllocationId, int]
+) -> tuple[StepMark, ...]:
+    """The marks of these attempts that tell where their time went; where one ended unforeseen, its last report may tell of
+    later steps than its marks."""
+    marks = list(await store.telling_marks({a.id: kept.get(a.id, NOT_YET) for a in allocations}))
     for allocation in allocations:
         if allocation.trial_id is not None and allocation.exit is not None and allocation.exit.failure is not None:
             report = await store.last_report(allocation.trial_id, allocation.run_id, TRAINING)
@@ -50,11 +64,13 @@ async def marks_of(store: Store, allocations: Sequence[Allocation]) -> tuple[Ste
     return tuple(marks)
 
 
-async def _saved_steps(store: Store, allocations: Sequence[Allocation]) -> dict[TrialId, int]:
+async def _saved_steps(store: Store, attempts: Sequence[Allocation]) -> dict[TrialId, int]:
+    """Of the trials whose last attempt has ended without having done all."""
     steps: dict[TrialId, int] = {}
-    for id_ in sorted({a.trial_id for a in allocations if a.trial_id is not None}):
+    for id_ in books.unfinished(attempts):
         trial = await store.trial(id_)
-        steps[id_] = trial.latest_checkpoint.steps_completed if trial and trial.latest_checkpoint else 0
+        if trial is not None:
+            steps[id_] = trial.latest_checkpoint.steps_completed if trial.latest_checkpoint else 0
     return steps
 
 

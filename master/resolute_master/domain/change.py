@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from resolute_master.domain.account import Account
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.checkpoint import Checkpoint
@@ -67,6 +68,7 @@ Entity = (
     | Workspace
     | Project
     | PoolBinding
+    | Account
 )
 
 KINDS: Mapping[str, type[Entity]] = {
@@ -87,6 +89,7 @@ KINDS: Mapping[str, type[Entity]] = {
     "workspace": Workspace,
     "project": Project,
     "pool_binding": PoolBinding,
+    "account": Account,
 }
 """The nouns of the state, by the name of their table."""
 
@@ -101,6 +104,7 @@ ALWAYS_LOADED = (
     "workspace",
     "project",
     "pool_binding",
+    "account",
 )
 """Kinds of which every entity is in memory, beside agents."""
 

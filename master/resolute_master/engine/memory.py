@@ -145,6 +145,9 @@ class Memory:
         self._watch_deadlines(change.upserts)
         concerned |= instances.concerned(self._reading(), change.upserts)
         self.let_go(change.upserts)
+        for entity in before:
+            if isinstance(entity, Experiment) and self.state.get(Experiment, entity.id) is None:
+                self.state.forget("job", entity.job_id)  # stored on, for the books
         self._look_at_machines(concerned)
 
     def let_go(self, entities: Iterable[Entity]) -> None:

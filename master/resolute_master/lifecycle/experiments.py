@@ -189,11 +189,10 @@ def deleted_if_done(step: Step, id_: ExperimentId) -> None:
     if any(c.state is not CheckpointState.DELETED for c in left):
         return
     for trial in trials_of(step, experiment):
-        # Its allocations stay in the store: what was paid does not change when an experiment is deleted.
+        # Its allocations and its job stay in the store: what was paid, and by whom, does not change when it is deleted.
         step.delete(trial)
     for checkpoint in left:
         step.delete(checkpoint)
-    step.delete(step.need(Job, experiment.job_id))
     named = step.get(ExternalExperiment, experiment.external_id) if experiment.external_id is not None else None
     if named is not None:
         step.delete(named)

@@ -6,18 +6,19 @@
 - *lost*: step time that was done again later, and from the last kept step to an unnoticed end
 - *idle*: the rest: paid slot time with no task
 
-Per slot the five sum to the paid time, because idle is what the others leave over and they never overlap.
+Per slot the five sum to the paid time: a slot's time is cut into spans without gaps, and each span into these parts. What is
+asked for between two moments is the part of the spans that lies there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from resolute.wire.states import FailureKind
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.ids import AllocationId, TrialId
+from resolute_master.domain.ids import AgentId, AllocationId, TrialId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.metrics import MetricReport, StepMark
 
@@ -43,6 +44,15 @@ class Booking:
             checkpointing_s=self.checkpointing_s + other.checkpointing_s,
             lost_s=self.lost_s + other.lost_s,
             idle_s=self.idle_s + other.idle_s,
+        )
+
+    def __mul__(self, share: float) -> Booking:
+        return Booking(
+            useful_s=self.useful_s * share,
+            starting_s=self.starting_s * share,
+            checkpointing_s=self.checkpointing_s * share,
+            lost_s=self.lost_s * share,
+            idle_s=self.idle_s * share,
         )
 
 
@@ -74,32 +84,48 @@ class Run:
         return max((m.steps_completed for m in self.marks), default=self.allocation.resumed_steps)
 
 
-def runs(
-    allocations: Sequence[Allocation],
-    marks: Sequence[StepMark],
-    trial_steps: Mapping[TrialId, int],
-) -> tuple[Run, ...]:
-    """Each allocation with its marks and the step count that survived it.
+def kept_steps(attempts: Sequence[Allocation], saved: Mapping[TrialId, int]) -> dict[AllocationId, int]:
+    """How many of its steps were not done again, of each attempt of which that is known: the resume step of the trial's next
+    run; for a last run that ended before its time the trial's latest checkpoint (`saved`).
 
-    That is the resume step of the trial's next run; for the last run all that it did if it finished or still runs, else the
-    trial's latest checkpoint (`trial_steps`).
+    Not known is that of a run that goes on or has finished, and of one whose trial was deleted: it keeps all that it does.
     """
+    next_run = {(a.trial_id, a.run_id): a for a in attempts}
+    kept: dict[AllocationId, int] = {}
+    for attempt in attempts:
+        successor = next_run.get((attempt.trial_id, attempt.run_id + 1)) if attempt.trial_id is not None else None
+        if successor is not None:
+            kept[attempt.id] = successor.resumed_steps
+        elif _cut_short(attempt) and attempt.trial_id in saved:
+            kept[attempt.id] = saved[attempt.trial_id]
+    return kept
+
+
+def unfinished(attempts: Sequence[Allocation]) -> tuple[TrialId, ...]:
+    """Trials whose last attempt ended before its time, by id."""
+    last: dict[TrialId, Allocation] = {}
+    for attempt in attempts:
+        if attempt.trial_id is not None and attempt.run_id >= last.get(attempt.trial_id, attempt).run_id:
+            last[attempt.trial_id] = attempt
+    return tuple(sorted(id_ for id_, attempt in last.items() if _cut_short(attempt)))
+
+
+def _cut_short(attempt: Allocation) -> bool:
+    return attempt.ended and not (attempt.exit is not None and attempt.exit.finished)
+
+
+def runs(
+    allocations: Sequence[Allocation], marks: Sequence[StepMark], kept: Mapping[AllocationId, int]
+) -> tuple[Run, ...]:
+    """Each allocation with its marks and the step count that survived it; `kept` as from `kept_steps`."""
     marks_of: dict[AllocationId, list[StepMark]] = {}
     for mark in sorted(marks, key=lambda m: m.at):
         marks_of.setdefault(mark.allocation_id, []).append(mark)
-    next_run = {(a.trial_id, a.run_id): a for a in allocations}
     found = []
     for allocation in sorted(allocations, key=lambda a: (a.requested_at, a.id)):
         own = tuple(marks_of.get(allocation.id, ()))
         done = max((m.steps_completed for m in own), default=allocation.resumed_steps)
-        successor = next_run.get((allocation.trial_id, allocation.run_id + 1))
-        if successor is not None:
-            kept = successor.resumed_steps
-        elif not allocation.ended or (allocation.exit is not None and allocation.exit.finished):
-            kept = done
-        else:
-            kept = trial_steps.get(allocation.trial_id, 0) if allocation.trial_id is not None else done
-        found.append(Run(allocation=allocation, marks=own, steps_kept=min(kept, done)))
+        found.append(Run(allocation=allocation, marks=own, steps_kept=min(kept.get(allocation.id, done), done)))
     return tuple(found)
 
 
@@ -121,55 +147,109 @@ def mark_of_report(allocation: AllocationId, report: MetricReport, marks: Sequen
     return (replace(last, steps_completed=steps, at=report.reported_at),)
 
 
-def book_instance(instance: Instance, runs_: Sequence[Run], now: datetime) -> Booking:
-    """The machine's paid time, over all of its slots. Nothing was paid for a machine that was refused."""
-    if instance.paid_from is None:
-        return Booking()
-    end = instance.paid_until or now
-    total = Booking()
-    for slot in range(instance.slots):
-        total = total + _book_slot(instance, slot, runs_, instance.paid_from, max(end, instance.paid_from))
-    return total
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A stretch of one slot's paid time, spent evenly on what `booking` says; `allocation` None is time without a task."""
+
+    begin: datetime
+    end: datetime
+    booking: Booking
+    allocation: Allocation | None = None
+
+    def within(self, since: datetime | None, until: datetime | None) -> Booking:
+        """What of it lies between two moments; None is no limit."""
+        begin = self.begin if since is None else max(self.begin, since)
+        end = self.end if until is None else min(self.end, until)
+        if (begin, end) == (self.begin, self.end):
+            return self.booking
+        length = _seconds(self.begin, self.end)
+        return self.booking * (_seconds(begin, end) / length) if length else Booking()
 
 
-def _book_slot(instance: Instance, slot: int, runs_: Sequence[Run], start: datetime, end: datetime) -> Booking:
-    joined = min(instance.joined_at or end, end)
-    total = Booking(starting_s=_seconds(start, joined))
-    cursor = max(start, joined)
-    for run in runs_:
-        if not _holds(run.allocation, instance, slot) or run.allocation.assigned_at is None:
-            continue
-        begin = max(run.allocation.assigned_at, cursor)
-        until = min(run.allocation.ended_at or end, end)
-        if until <= begin:
-            continue
-        total = total + book_run(run, begin, until)
-        cursor = until
-    return total + Booking(idle_s=_seconds(start, end) - total.paid_s)
+class Books:
+    """Runs by the slots that they held, so that a machine is booked in the size of what ran on it."""
 
+    def __init__(self, runs_: Iterable[Run]) -> None:
+        self._on: dict[tuple[AgentId, int], list[Run]] = {}
+        for run in runs_:
+            if run.allocation.assigned_at is not None:
+                for slot in {(c.agent, index) for c in run.allocation.containers for index in c.slots}:
+                    self._on.setdefault(slot, []).append(run)
+        for held in self._on.values():
+            held.sort(key=lambda run: (run.allocation.assigned_at, run.allocation.id))
 
-def _holds(allocation: Allocation, instance: Instance, slot: int) -> bool:
-    return any(c.agent == instance.agent_id and slot in c.slots for c in allocation.containers)
+    def book(self, instance: Instance, now: datetime) -> Booking:
+        """The machine's paid time until `now`, over all of its slots."""
+        total = Booking()
+        for span in self.spans(instance, now):
+            total = total + span.booking
+        return total
+
+    def spans(self, instance: Instance, now: datetime) -> Iterator[Span]:
+        """The same, slot by slot in the order of time, without gaps. Nothing was paid for a machine that was refused."""
+        if instance.paid_from is None:
+            return
+        start = instance.paid_from
+        end = max(start, instance.paid_until or now)
+        for slot in range(instance.slots):
+            yield from self._of_slot(instance, slot, start, end)
+
+    def _of_slot(self, instance: Instance, slot: int, start: datetime, end: datetime) -> Iterator[Span]:
+        joined = max(start, min(instance.joined_at or end, end))
+        if start < joined:
+            yield Span(begin=start, end=joined, booking=Booking(starting_s=_seconds(start, joined)))
+        cursor = joined
+        for run in self._on.get((instance.agent_id, slot), ()) if instance.agent_id is not None else ():
+            begin = max(run.allocation.assigned_at or end, cursor)
+            until = min(run.allocation.ended_at or end, end)
+            if until <= begin:
+                continue
+            if cursor < begin:
+                yield Span(begin=cursor, end=begin, booking=Booking(idle_s=_seconds(cursor, begin)))
+            yield from run_spans(run, begin, until)
+            cursor = until
+        if cursor < end:
+            yield Span(begin=cursor, end=end, booking=Booking(idle_s=_seconds(cursor, end)))
 
 
 def book_run(run: Run, begin: datetime, until: datetime) -> Booking:
     """One slot of one run between two moments."""
+    total = Booking()
+    for span in run_spans(run, begin, until):
+        total = total + span.booking
+    return total
+
+
+def run_spans(run: Run, begin: datetime, until: datetime) -> Iterator[Span]:
+    """One slot of one run: its start, what was kept of it, and what came after that."""
     if not run.marks:
-        return Booking(starting_s=_seconds(begin, until))
+        yield Span(
+            begin=begin, end=until, booking=Booking(starting_s=_seconds(begin, until)), allocation=run.allocation
+        )
+        return
     first = min(max(run.marks[0].at, begin), until)
     kept_at, saved_before = _reached(run, first, until)
-    last_save = run.marks[-1].checkpointing_s
-    checkpointing = min(saved_before, _seconds(first, kept_at))
-    after = _seconds(kept_at, until)
-    saving_after = min(max(0.0, last_save - saved_before), after)
-    rest = after - saving_after
+    kept_s, after_s = _seconds(first, kept_at), _seconds(kept_at, until)
+    checkpointing = min(saved_before, kept_s)
+    saving_after = min(max(0.0, run.marks[-1].checkpointing_s - saved_before), after_s)
+    rest = after_s - saving_after
     gracefully = _acknowledged(run.allocation) and run.steps_kept >= run.steps_done
-    return Booking(
-        starting_s=_seconds(begin, first),
-        useful_s=_seconds(first, kept_at) - checkpointing + (rest if _all_kept(run) and not gracefully else 0.0),
-        checkpointing_s=checkpointing + saving_after + (rest if gracefully else 0.0),
-        lost_s=0.0 if _all_kept(run) else rest,
+    stretches = (
+        (begin, first, Booking(starting_s=_seconds(begin, first))),
+        (first, kept_at, Booking(useful_s=kept_s - checkpointing, checkpointing_s=checkpointing)),
+        (
+            kept_at,
+            until,
+            Booking(
+                useful_s=rest if _all_kept(run) and not gracefully else 0.0,
+                checkpointing_s=saving_after + (rest if gracefully else 0.0),
+                lost_s=0.0 if _all_kept(run) or gracefully else rest,
+            ),
+        ),
     )
+    for from_, to, booking in stretches:
+        if from_ < to:
+            yield Span(begin=from_, end=to, booking=booking, allocation=run.allocation)
 
 
 def _all_kept(run: Run) -> bool:

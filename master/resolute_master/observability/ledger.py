@@ -18,7 +18,7 @@ from resolute_master.domain.ids import AllocationId, InstanceId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.metrics import StepMark
 from resolute_master.engine.engine import Engine
-from resolute_master.lifecycle.ledger import Booking, book_instance
+from resolute_master.lifecycle.ledger import Booking, Books
 from resolute_master.store.base import Store
 
 log = logging.getLogger(__name__)
@@ -81,9 +81,9 @@ class LedgerMetrics:
         now = self._clock.now()
         paid = [machine for _, machine in sorted(self._machines.items()) if machine.paid_from is not None]
         runs = await runs_on(self._store, paid) if paid else ()
-        totals = dict(self._settled)
+        totals, books = dict(self._settled), Books(runs)
         for machine in paid:
-            booking = book_instance(machine, runs, now)
+            booking = books.book(machine, now)
             _add(totals, machine, booking)
             if _settled(machine, now):
                 _add(self._settled, machine, booking)

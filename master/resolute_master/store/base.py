@@ -9,7 +9,7 @@ Ordering: every listing is sorted by what its docstring says, id last, so that p
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -20,8 +20,9 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Change, Decision, Entity, JournalEntry, Stored
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import AllocationId, ExperimentId, TaskId, TrialId
+from resolute_master.domain.ids import AllocationId, ExperimentId, JobId, TaskId, TrialId
 from resolute_master.domain.instance import Instance
+from resolute_master.domain.job import Job
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
 from resolute_master.domain.trial import Trial
 
@@ -224,12 +225,29 @@ class Store(Protocol):
         """All attempts, the first one first."""
         ...
 
-    async def allocations_on_agents(self, agents: Sequence[str]) -> tuple[Allocation, ...]:
-        """All attempts, ended or not, that have or had a container on one of these agents; by assignment time."""
+    async def attempts_of_tasks(self, tasks: Sequence[TaskId]) -> tuple[Allocation, ...]:
+        """All attempts at these tasks, by id."""
         ...
 
-    async def instances(self) -> tuple[Instance, ...]:
-        """All, also those that are over, by request time."""
+    async def allocations_on_agents(
+        self, agents: Sequence[str], *, since: datetime | None = None, until: datetime | None = None
+    ) -> tuple[Allocation, ...]:
+        """Attempts, ended or not, that have or had a container on one of these agents; by assignment time.
+
+        With `since` not those that had ended by then, with `until` not those that had no slots before it.
+        """
+        ...
+
+    async def instances(self, *, since: datetime | None = None, until: datetime | None = None) -> tuple[Instance, ...]:
+        """All, also those that are over, by request time.
+
+        With `since` not those whose bill had ended by then (or that are over and never had one), with `until` not those
+        that were not asked for before it.
+        """
+        ...
+
+    async def jobs(self, ids: Sequence[JobId]) -> tuple[Job, ...]:
+        """Those that are known, ended or not, by id. A job stays known when its experiment is deleted."""
         ...
 
     async def decisions(self, limit: int) -> tuple[Decision, ...]:
@@ -250,6 +268,11 @@ class Store(Protocol):
 
     async def step_marks(self, allocations: Sequence[AllocationId]) -> tuple[StepMark, ...]:
         """By allocation, then time."""
+        ...
+
+    async def telling_marks(self, steps: Mapping[AllocationId, int]) -> tuple[StepMark, ...]:
+        """Of each allocation its first mark and its last, and the two between which it had done so many steps; by allocation,
+        then time. However long it ran, these are four at most."""
         ...
 
     # -- contexts and settings ---------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ with the caller by accident. No threads and no waiting: it runs on any event loo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
@@ -28,7 +28,7 @@ from resolute_master.domain.change import (
 )
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import AllocationId, ExperimentId, TaskId, TrialId
+from resolute_master.domain.ids import AllocationId, ExperimentId, JobId, TaskId, TrialId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
@@ -312,14 +312,37 @@ class MemoryStore:
         found = (allocation for allocation in self._all(Allocation) if allocation.task_id == task)
         return tuple(sorted(found, key=lambda a: (listing.attempt_number(a.id), a.id)))
 
-    async def allocations_on_agents(self, agents: Sequence[str]) -> tuple[Allocation, ...]:
+    async def attempts_of_tasks(self, tasks: Sequence[TaskId]) -> tuple[Allocation, ...]:
+        wanted = set(tasks)
+        found = (allocation for allocation in self._all(Allocation) if allocation.task_id in wanted)
+        return tuple(sorted(found, key=lambda a: a.id))
+
+    async def allocations_on_agents(
+        self, agents: Sequence[str], *, since: datetime | None = None, until: datetime | None = None
+    ) -> tuple[Allocation, ...]:
         wanted = set(agents)
         held = {id_ for id_, names in self._open.agents_of.items() if names & wanted}
-        found = [allocation for allocation in self._all(Allocation) if allocation.id in held]
+        found = [
+            allocation
+            for allocation in self._all(Allocation)
+            if allocation.id in held
+            and (since is None or allocation.ended_at is None or allocation.ended_at > since)
+            and (until is None or (allocation.assigned_at is not None and allocation.assigned_at < until))
+        ]
         return tuple(_sorted(found, lambda a: a.assigned_at, descending=False))
 
-    async def instances(self) -> tuple[Instance, ...]:
-        return tuple(sorted(self._all(Instance), key=lambda i: (i.requested_at, i.id)))
+    async def instances(self, *, since: datetime | None = None, until: datetime | None = None) -> tuple[Instance, ...]:
+        found = (
+            instance
+            for instance in self._all(Instance)
+            if (since is None or (not instance.over if instance.paid_until is None else instance.paid_until > since))
+            and (until is None or instance.requested_at < until)
+        )
+        return tuple(sorted(found, key=lambda i: (i.requested_at, i.id)))
+
+    async def jobs(self, ids: Sequence[JobId]) -> tuple[Job, ...]:
+        wanted = set(ids)
+        return tuple(sorted((job for job in self._all(Job) if job.id in wanted), key=lambda job: job.id))
 
     async def decisions(self, limit: int) -> tuple[Decision, ...]:
         return tuple(self._open.decisions[-limit:]) if limit > 0 else ()
@@ -340,6 +363,12 @@ class MemoryStore:
     async def step_marks(self, allocations: Sequence[AllocationId]) -> tuple[StepMark, ...]:
         wanted = set(allocations)
         return tuple(mark for key, mark in sorted(self._open.step_marks.items()) if key[0] in wanted)
+
+    async def telling_marks(self, steps: Mapping[AllocationId, int]) -> tuple[StepMark, ...]:
+        marks: dict[AllocationId, list[StepMark]] = defaultdict(list)
+        for mark in await self.step_marks(tuple(steps)):
+            marks[mark.allocation_id].append(mark)
+        return tuple(mark for id_, own in marks.items() for mark in _telling(own, steps[id_]))
 
     # -- contexts and settings ---------------------------------------------------------------------------------
 
@@ -427,3 +456,11 @@ def _absent(value: SortValue) -> bool:
 def _page(rows: list[Row], offset: int, limit: int | None) -> Page[Row]:
     first, after = listing.page_bounds(offset, limit, len(rows))
     return Page(rows=tuple(rows[first:after]), offset=first, total=len(rows))
+
+
+def _telling(marks: Sequence[StepMark], steps: int) -> list[StepMark]:
+    """Of one allocation's marks, by time."""
+    below = [mark for mark in marks if mark.steps_completed < steps]
+    reached = [mark for mark in marks if mark.steps_completed >= steps]
+    found = {mark.at: mark for mark in (marks[0], *below[-1:], *reached[:1], marks[-1])}
+    return [found[at] for at in sorted(found)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import JSON, ColumnElement, Connection, Table, Text, cast, type_coerce
 from sqlalchemy.dialects import postgresql, sqlite
@@ -12,6 +12,11 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
+
+Key = TypeVar("Key")
+
+MOST_KEYS = 5000
+"""Named in one statement: both databases end at some 32,000 parameters, and some statements take several for a key."""
 
 _INSERTS: Mapping[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
@@ -39,6 +44,11 @@ def _upsert(table: Table, dialect: str) -> Executable:
 def _insert_new(table: Table, dialect: str, unique: tuple[str, ...]) -> Executable:
     statement: Executable = _INSERTS[dialect](table).on_conflict_do_nothing(index_elements=list(unique))
     return statement
+
+
+def batches(keys: Sequence[Key]) -> Iterator[Sequence[Key]]:
+    """Keys to name in one statement at a time."""
+    return (keys[first : first + MOST_KEYS] for first in range(0, len(keys), MOST_KEYS))
 
 
 def contains(column: ColumnElement[str], text: str) -> ColumnElement[bool]:

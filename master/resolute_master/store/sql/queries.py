@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, case, func, select
@@ -13,8 +14,9 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import KIND_OF, Decision, EntityKey
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import ExperimentId, TaskId
+from resolute_master.domain.ids import ExperimentId, JobId, TaskId
 from resolute_master.domain.instance import Instance
+from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
 from resolute_master.store.base import CheckpointQuery, ExperimentNumbers, ExperimentQuery, Page, TrialQuery
 from resolute_master.store.encoding import decode
@@ -200,17 +202,48 @@ def allocations_of_task(connection: Connection, task: TaskId) -> tuple[Allocatio
     return _decoded(connection, Allocation, found)
 
 
-def allocations_on_agents(connection: Connection, agents: Sequence[str]) -> tuple[Allocation, ...]:
+def attempts_of_tasks(connection: Connection, tasks: Sequence[TaskId]) -> tuple[Allocation, ...]:
+    """By id."""
+    column = tables.allocations.c
+    found = [
+        allocation
+        for some in dialect.batches(tasks)
+        for allocation in _decoded(connection, Allocation, select(column.body).where(column.task_id.in_(some)))
+    ]
+    return tuple(sorted(found, key=lambda allocation: allocation.id))
+
+
+def allocations_on_agents(
+    connection: Connection, agents: Sequence[str], *, since: datetime | None, until: datetime | None
+) -> tuple[Allocation, ...]:
     """By assignment time."""
     column, held = tables.allocations.c, tables.allocation_agents.c
     found = select(column.body).where(column.id.in_(select(held.allocation_id).where(held.agent_id.in_(agents))))
+    if since is not None:
+        found = found.where(column.ended_at.is_(None) | (column.ended_at > since))
+    if until is not None:
+        found = found.where(column.assigned_at < until)
     return _decoded(connection, Allocation, found.order_by(column.assigned_at.nulls_last(), column.id))
 
 
-def instances(connection: Connection) -> tuple[Instance, ...]:
+def instances(connection: Connection, *, since: datetime | None, until: datetime | None) -> tuple[Instance, ...]:
     """By request time."""
     column = tables.instances.c
-    return _decoded(connection, Instance, select(column.body).order_by(column.requested_at, column.id))
+    found = select(column.body)
+    if since is not None:
+        found = found.where((column.paid_until > since) | (column.paid_until.is_(None) & ~column.over))
+    if until is not None:
+        found = found.where(column.requested_at < until)
+    return _decoded(connection, Instance, found.order_by(column.requested_at, column.id))
+
+
+def jobs(connection: Connection, ids: Sequence[JobId]) -> tuple[Job, ...]:
+    """By id."""
+    column = tables.jobs.c
+    found = (
+        select(column.body).where(column.id.in_(some)).order_by(column.id) for some in dialect.batches(sorted(ids))
+    )
+    return tuple(job for statement in found for job in _decoded(connection, Job, statement))
 
 
 def decisions(connection: Connection, limit: int) -> tuple[Decision, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Change, Decision, Entity, JournalEntry, Stored
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import AllocationId, ExperimentId, TaskId, TrialId
+from resolute_master.domain.ids import AllocationId, ExperimentId, JobId, TaskId, TrialId
 from resolute_master.domain.instance import Instance
+from resolute_master.domain.job import Job
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
 from resolute_master.domain.trial import Trial
 from resolute_master.store.base import (
@@ -117,11 +119,21 @@ class SqlStore:
     async def allocations_of_task(self, task: TaskId) -> tuple[Allocation, ...]:
         return await self._database.read(lambda connection: queries.allocations_of_task(connection, task))
 
-    async def allocations_on_agents(self, agents: Sequence[str]) -> tuple[Allocation, ...]:
-        return await self._database.read(lambda connection: queries.allocations_on_agents(connection, agents))
+    async def attempts_of_tasks(self, tasks: Sequence[TaskId]) -> tuple[Allocation, ...]:
+        return await self._database.read(lambda connection: queries.attempts_of_tasks(connection, tasks))
 
-    async def instances(self) -> tuple[Instance, ...]:
-        return await self._database.read(queries.instances)
+    async def allocations_on_agents(
+        self, agents: Sequence[str], *, since: datetime | None = None, until: datetime | None = None
+    ) -> tuple[Allocation, ...]:
+        return await self._database.read(
+            lambda connection: queries.allocations_on_agents(connection, agents, since=since, until=until)
+        )
+
+    async def instances(self, *, since: datetime | None = None, until: datetime | None = None) -> tuple[Instance, ...]:
+        return await self._database.read(lambda connection: queries.instances(connection, since=since, until=until))
+
+    async def jobs(self, ids: Sequence[JobId]) -> tuple[Job, ...]:
+        return await self._database.read(lambda connection: queries.jobs(connection, ids))
 
     async def decisions(self, limit: int) -> tuple[Decision, ...]:
         return await self._database.read(lambda connection: queries.decisions(connection, limit))
@@ -141,6 +153,9 @@ class SqlStore:
 
     async def step_marks(self, allocations: Sequence[AllocationId]) -> tuple[StepMark, ...]:
         return await self._database.read(lambda connection: streams.step_marks(connection, allocations))
+
+    async def telling_marks(self, steps: Mapping[AllocationId, int]) -> tuple[StepMark, ...]:
+        return await self._database.read(lambda connection: streams.telling_marks(connection, steps))
 
     # -- contexts and settings ---------------------------------------------------------------------------------
 

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
+    Column,
     ColumnElement,
     Connection,
     Row,
+    Select,
     Update,
     and_,
     bindparam,
     delete,
     func,
     insert,
+    literal,
     or_,
     select,
+    union_all,
     update,
+    values,
 )
 
 from resolute_master.domain.ids import AllocationId, TaskId, TrialId
@@ -347,7 +353,42 @@ def mark_values(mark: StepMark) -> dict[str, Any]:
 def step_marks(connection: Connection, allocations: Sequence[AllocationId]) -> tuple[StepMark, ...]:
     """By allocation, then time."""
     column = tables.step_marks.c
-    statement = select(tables.step_marks).where(column.allocation_id.in_(allocations))
+    found = select(tables.step_marks).where(column.allocation_id.in_(allocations))
+    return _marks(connection, found)
+
+
+_BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
+
+
+def telling_marks(connection: Connection, steps: Mapping[AllocationId, int]) -> tuple[StepMark, ...]:
+    """By allocation, then time."""
+    asked = sorted(steps.items())
+    return tuple(mark for some in dialect.batches(asked) for mark in _telling_marks(connection, some))
+
+
+def _telling_marks(connection: Connection, steps: Sequence[tuple[AllocationId, int]]) -> tuple[StepMark, ...]:
+    """Four looks into the index an allocation, whatever it holds: from its beginning, from its end, and from its end back to
+    where it had done fewer steps, which is as far as what was lost."""
+    asked = values(Column("id", tables.NameText), Column("steps", BigInteger)).data(list(steps)).cte("asked")
+    mark = tables.step_marks.c
+    own = select(mark.at).where(mark.allocation_id == asked.c.id).limit(1)
+    below = own.where(mark.steps_completed < asked.c.steps).order_by(mark.at.desc())
+    after = tables.step_marks.alias("after")
+    following = (
+        select(after.c.at)
+        .where(after.c.allocation_id == asked.c.id)
+        .where(after.c.at > func.coalesce(below.scalar_subquery(), literal(_BEFORE_ALL, tables.Moment)))
+        .order_by(after.c.at)
+        .limit(1)
+    )
+    looks = (own.order_by(mark.at), own.order_by(mark.at.desc()), below, following)
+    moments = union_all(*(select(asked.c.id, look.scalar_subquery().label("at")) for look in looks)).subquery()
+    told = and_(mark.allocation_id == moments.c.id, mark.at == moments.c.at)
+    return _marks(connection, select(tables.step_marks).join(moments, told).distinct())
+
+
+def _marks(connection: Connection, found: Select[Any]) -> tuple[StepMark, ...]:
+    column = tables.step_marks.c
     return tuple(
         StepMark(
             allocation_id=row.allocation_id,
@@ -355,5 +396,5 @@ def step_marks(connection: Connection, allocations: Sequence[AllocationId]) -> t
             at=row.at,
             checkpointing_s=row.checkpointing_s,
         )
-        for row in connection.execute(statement.order_by(column.allocation_id, column.at))
+        for row in connection.execute(found.order_by(column.allocation_id, column.at))
     )

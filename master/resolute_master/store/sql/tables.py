@@ -138,6 +138,7 @@ allocations = Table(
     Column("attempt", Integer, nullable=False),
     Column("ended", Boolean, nullable=False, index=True),
     Column("assigned_at", Moment),
+    Column("ended_at", Moment, index=True),
     Column("body", StoredText, nullable=False),
 )
 
@@ -161,6 +162,7 @@ instances = Table(
     Column("id", NameText, primary_key=True),
     Column("over", Boolean, nullable=False, index=True),
     Column("requested_at", Moment, nullable=False),
+    Column("paid_until", Moment, index=True),
     Column("body", StoredText, nullable=False),
 )
 
@@ -241,6 +243,13 @@ projects = Table(
 
 pool_bindings = Table(
     "pool_bindings",
+    metadata,
+    Column("id", NameText, primary_key=True),
+    Column("body", StoredText, nullable=False),
+)
+
+accounts = Table(
+    "accounts",
     metadata,
     Column("id", NameText, primary_key=True),
     Column("body", StoredText, nullable=False),
@@ -376,6 +385,7 @@ TABLES: Mapping[str, Table] = {
     "workspace": workspaces,
     "project": projects,
     "pool_binding": pool_bindings,
+    "account": accounts,
 }
 """Where each kind of entity is kept."""
 
@@ -449,11 +459,12 @@ def _allocation(a: Allocation) -> dict[str, Any]:
         "attempt": attempt_number(a.id),
         "ended": a.ended,
         "assigned_at": a.assigned_at,
+        "ended_at": a.ended_at,
     }
 
 
 def _instance(i: Instance) -> dict[str, Any]:
-    return {"id": i.id, "over": i.over, "requested_at": i.requested_at}
+    return {"id": i.id, "over": i.over, "requested_at": i.requested_at, "paid_until": i.paid_until}
 
 
 def _checkpoint(c: Checkpoint) -> dict[str, Any]:
@@ -494,4 +505,5 @@ _COLUMNS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "workspace": _by_id,
     "project": _by_id,
     "pool_binding": _by_id,
+    "account": _by_id,
 }

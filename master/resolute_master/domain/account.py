@@ -1,0 +1,150 @@
+"""What an experiment, a workspace or a pool has spent, and what it may spend: exact between any two moments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+LEAST_RATE = 1e-9
+"""A smaller rate is what rounding has left of sums and differences."""
+
+DEFAULT_SAVE_S = 60.0
+"""How long work is taken to need for a save and its end before any has been measured."""
+
+SAVE_MARGIN = 1.5
+"""The next save may take so many times as long as those that were measured."""
+
+LEAST_SAVE_S = 5.0
+"""However quick the measured ones were: the request has to reach the task, and its end the master."""
+
+LIGHTER = 1 / 4
+"""How much a quicker save counts against the slower ones before it; a slower one counts whole at once."""
+
+
+class Owner(StrEnum):
+    """Whose account it is; the first part of its id."""
+
+    EXPERIMENT = "experiment"
+    WORKSPACE = "workspace"
+    POOL = "pool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The most that may be spent; None is no limit. Days and months are those of UTC."""
+
+    in_all: float | None = None
+    per_day: float | None = None
+    per_month: float | None = None
+
+    def __bool__(self) -> bool:
+        return (self.in_all, self.per_day, self.per_month) != (None, None, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landing:
+    """Nothing new is begun, and what runs was asked to save and end. `until` None: until somebody raises the limit."""
+
+    reason: str
+    since: datetime
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """`rate_per_hour` is what is spent since `at`; the sums are until then: in all, in the UTC day of `at`, and in its month.
+
+    `save_s` is how long saves and ends have taken lately, None before the first. `configured` is what the master's configuration
+    said when it was last read; what an operator has set since is in `limits`.
+    """
+
+    id: str
+    """`<owner>/<its id or name>`."""
+    at: datetime
+    rate_per_hour: float = 0.0
+    in_all: float = 0.0
+    in_day: float = 0.0
+    in_month: float = 0.0
+    limits: Limits = Limits()
+    configured: Limits = Limits()
+    save_s: float | None = None
+    landing: Landing | None = None
+
+    @property
+    def owner(self) -> Owner:
+        return Owner(self.id.partition("/")[0])
+
+    @property
+    def name(self) -> str:
+        """The id or name of the owner."""
+        return self.id.partition("/")[2]
+
+    @property
+    def landing_s(self) -> float:
+        """How long before the limit work is asked to save and end."""
+        return DEFAULT_SAVE_S if self.save_s is None else max(LEAST_SAVE_S, SAVE_MARGIN * self.save_s)
+
+    def until(self, now: datetime) -> Account:
+        """With what was spent since `at`. A clock that goes back spends nothing."""
+        if now <= self.at:
+            return self
+        spent = self._costing(self.at, now)
+        return replace(
+            self,
+            at=now,
+            in_all=self.in_all + spent,
+            in_day=self.in_day + spent if day_of(now) == day_of(self.at) else self._costing(day_of(now), now),
+            in_month=self.in_month + spent if month_of(now) == month_of(self.at) else self._costing(month_of(now), now),
+        )
+
+    def _costing(self, since: datetime, until: datetime) -> float:
+        return self.rate_per_hour * (until - since).total_seconds() / 3600.0
+
+    def paying(self, more_per_hour: float, now: datetime) -> Account:
+        """It spends so much more, or less, from now on."""
+        rate = self.rate_per_hour + more_per_hour
+        return replace(self.until(now), rate_per_hour=rate if rate > LEAST_RATE else 0.0)
+
+    def corrected(self, amount: float, since: datetime, now: datetime) -> Account:
+        """What began, or ended, before we knew: so much more, or less, was spent since that moment. Sums never fall below 0."""
+        current = self.until(now)
+        return replace(
+            current,
+            in_all=max(0.0, current.in_all + amount),
+            in_day=max(0.0, current.in_day + amount * _part(since, day_of(now), now)),
+            in_month=max(0.0, current.in_month + amount * _part(since, month_of(now), now)),
+        )
+
+    def having_saved(self, took_s: float) -> Account:
+        """It has been seen how long a save and the end after it take."""
+        known = self.save_s
+        return replace(self, save_s=took_s if known is None or took_s >= known else known + (took_s - known) * LIGHTER)
+
+
+def account_id(owner: Owner, name: str | int) -> str:
+    return f"{owner.value}/{name}"
+
+
+def day_of(at: datetime) -> datetime:
+    """The beginning of its day, in UTC."""
+    return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def month_of(at: datetime) -> datetime:
+    """The beginning of its month, in UTC."""
+    return day_of(at).replace(day=1)
+
+
+def next_day(at: datetime) -> datetime:
+    return day_of(at) + timedelta(days=1)
+
+
+def next_month(at: datetime) -> datetime:
+    return month_of(month_of(at) + timedelta(days=32))
+
+
+def _part(since: datetime, begin: datetime, now: datetime) -> float:
+    """How much of the time from `since` to `now` lies after `begin`."""
+    whole = (now - since).total_seconds()
+    return 1.0 if whole <= 0 or since >= begin else (now - begin).total_seconds() / whole
