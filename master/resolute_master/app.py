@@ -36,7 +36,7 @@ from resolute_master.engine.checkpoint_files import CheckpointRemoval
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.reporting import Reporting
 from resolute_master.observability.observation import Observation
-from resolute_master.pools import pool_policies
+from resolute_master.pools import found_again, pool_policies
 from resolute_master.provisioning import Provisioning
 from resolute_master.store.base import Store
 from resolute_master.store.recent_code import RecentCode
@@ -268,15 +268,16 @@ async def _serving(
 
 
 def _check_machines(engine: Engine) -> None:
-    """No machine may be forgotten: one whose pool or offer has left the configuration would be paid for ever."""
+    """No machine may be forgotten: one whose cloud is no longer asked would be paid for ever. Its offer may leave the
+    configuration: each machine remembers its own."""
     for instance in engine.state.all(Instance):
         pool = engine.pools.get(instance.pool)
-        offers = pool.scaling.offers if pool is not None and pool.scaling is not None else ()
-        if all(offer.offer_id != instance.offer_id for offer in offers):
+        scaling = pool.scaling if pool is not None else None
+        if not found_again(instance, () if scaling is None else scaling.offers):
             raise InvalidInput(
                 f"resource_pools: machine '{instance.id}' of pool '{instance.pool}' is not over, and the configuration no "
-                f"longer has what it came from ({instance.offer_id}); put the pool back until its "
-                "machines have ended"
+                f"longer has the cloud and region that it is in ({instance.offer_id}); put the pool back, with "
+                "max_instances as low as you like, until its machines have ended"
             )
 
 

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
 from resolute_master.domain.ids import PoolName
+from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
 from resolute_master.offers import offers_of
-from resolute_provisioner.model import PoolScaling
+from resolute_provisioner.model import Offer, PoolScaling
 
 
 def pool_policies(config: MasterConfig) -> dict[PoolName, PoolPolicy]:
     """Raises `InvalidConfig` for machines that nobody can know, before anything is stored or started."""
-    return {
-        PoolName(pool.pool_name): _policy(config, pool, place) for place, pool in enumerate(config.resource_pools)
-    }
+    return {PoolName(pool.pool_name): _policy(config, pool, place) for place, pool in enumerate(config.resource_pools)}
+
+
+def found_again(instance: Instance, offers: Sequence[Offer]) -> bool:
+    """Whether the cloud that is asked for the pool's machines is the one that has this machine."""
+    if any(offer.offer_id == instance.offer_id for offer in offers):
+        return True
+    bought = instance.offer
+    return bought is not None and any(_place(offer) == _place(bought) for offer in offers)
+
+
+def _place(offer: Offer) -> tuple[str, str]:
+    """The cloud, and the region where it is asked for one region at a time."""
+    cloud = offer.offer_id.partition("/")[0]
+    return cloud, offer.region if cloud == "aws" else ""
 
 
 def _policy(config: MasterConfig, pool: ResourcePool, place: int) -> PoolPolicy:

@@ -35,6 +35,7 @@ from resolute_master.domain.ids import (
     TrialId,
     UserId,
 )
+from resolute_master.domain.prices import RecordPrices
 from resolute_provisioner.model import Observed, RefusalKind
 
 # ---------------------------------------------------------------------------------------------------------- master
@@ -579,6 +580,7 @@ Command = (
     | RecordRefusal
     | RecordObservation
     | RecordStray
+    | RecordPrices
 )
 
 COMMANDS: Mapping[str, type[Command]] = {kind.__name__: kind for kind in Command.__args__}

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from resolute_master.domain.agent import MachineNotice
 from resolute_master.domain.ids import AgentId, InstanceId, PoolName
-from resolute_provisioner.model import Intent, Observed
+from resolute_provisioner.model import Intent, Observed, Offer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,9 @@ class Instance:
     stop_reason: str = ""
     stopped_at: datetime | None = None
     draining_since: datetime | None = None
+    offer: Offer | None = None
+    """As it was when the machine was asked for: a repeated request is the same request, whatever the configuration has
+    become. None for machines from before it was kept."""
 
     @property
     def over(self) -> bool:

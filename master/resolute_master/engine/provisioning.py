@@ -15,6 +15,7 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.engine import Engine
 from resolute_provisioner.bootstrap import MachineBoot
 from resolute_provisioner.clouds.base import LaunchRequest
+from resolute_provisioner.model import Offer
 from resolute_provisioner.reconcile import (
     CloudReport,
     CloudTrouble,
@@ -52,7 +53,7 @@ class PoolLedger:
                 instance_id=instance.id,
                 cluster=self._cluster,
                 pool=self._pool.name,
-                offer=self._offers[instance.offer_id],
+                offer=self._offer(instance),
                 boot=self._boot(instance),
             ),
             intent=instance.intent,
@@ -61,6 +62,10 @@ class PoolLedger:
             launched_at=instance.launched_at,
             paid_from=instance.paid_from,
         )
+
+    def _offer(self, instance: Instance) -> Offer:
+        """As it was bought; the configuration's, for a machine from before that was kept."""
+        return instance.offer or self._offers[instance.offer_id]
 
     async def report(self, report: CloudReport) -> None:
         command = self._command(report)

@@ -9,6 +9,7 @@ from resolute.wire.states import ExperimentState as S
 from resolute_master.domain import administration as a
 from resolute_master.domain import commands as c
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.prices import RecordPrices
 from resolute_master.lifecycle import (
     agents,
     allocations,
@@ -17,6 +18,7 @@ from resolute_master.lifecycle import (
     instances,
     jobs,
     log_policies,
+    offers,
     reports,
     templates,
     trials,
@@ -48,6 +50,7 @@ def _apply(step: Step, command: c.Command) -> Any:
     match command:
         case c.MasterStarted():
             instances.trust_configuration_again(step)
+            offers.retire(step)
             return agents.disconnect_all(step)
         case c.Reconsider():
             return None
@@ -75,6 +78,8 @@ def _apply(step: Step, command: c.Command) -> Any:
             return instances.observed(step, command)
         case c.RecordStray():
             return instances.stray(step, command.pool, command.provider_id)
+        case RecordPrices():
+            return offers.record_prices(step, command)
         case c.UpdateJob():
             return jobs.update(step, command)
         case a.PutTemplate() | a.RenameTemplate() | a.DeleteTemplate():

@@ -34,6 +34,7 @@ from resolute_provisioner.model import (
     ScalePlan,
     Termination,
 )
+from resolute_provisioner.offers import priced
 
 # -------------------------------------------------------------------------------------------------- for the planner
 
@@ -95,6 +96,10 @@ def beliefs(step: Step, pool: PoolName) -> dict[str, OfferBelief]:
     return {b.belief.offer_id: b.belief for b in step.find(PoolBelief, "beliefs_of_pool", pool)}
 
 
+def belief_key(pool: PoolName, offer_id: str) -> str:
+    return f"{pool}/{offer_id}"
+
+
 def trust_configuration_again(step: Step) -> None:
     """A master that starts may have been given another configuration: what a cloud called wrong is asked for again,
     once. Shortage and quotas are no matter of configuration and stay remembered."""
@@ -121,13 +126,19 @@ def _record_launch(step: Step, pool: PoolName, offer: Offer, launch: Launch) -> 
             token=step.ids.uuid(),
             offer_id=offer.offer_id,
             slots=offer.slots,
-            price_per_hour=offer.price_per_hour,
+            price_per_hour=_price(step, pool, offer),
             requested_at=step.now,
             reason=launch.reason,
             gangs=launch.gang_tokens,
+            offer=offer,
         )
     )
     step.decide("launch", pool=pool, subject=id_, reason=launch.reason)
+
+
+def _price(step: Step, pool: PoolName, offer: Offer) -> float | None:
+    known = step.get(PoolBelief, belief_key(pool, offer.offer_id))
+    return priced(offer, None if known is None else known.belief).per_hour
 
 
 def _record_termination(step: Step, termination: Termination) -> None:
@@ -307,7 +318,7 @@ def _agent_of(step: Step, instance: Instance) -> Agent | None:
 
 
 def _learn(step: Step, instance: Instance, lesson: Callable[[OfferBelief], OfferBelief]) -> None:
-    key = f"{instance.pool}/{instance.offer_id}"
+    key = belief_key(instance.pool, instance.offer_id)
     known = step.get(PoolBelief, key)
     belief = known.belief if known is not None else OfferBelief(offer_id=instance.offer_id)
     step.put(PoolBelief(id=key, pool=instance.pool, belief=lesson(belief)))

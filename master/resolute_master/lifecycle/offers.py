@@ -1,0 +1,39 @@
+"""What becomes of offers: their prices of the moment, and machines whose offer the configuration no longer has."""
+
+from __future__ import annotations
+
+from resolute_master.domain.change import PoolBelief
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.instance import Instance
+from resolute_master.domain.prices import RecordPrices
+from resolute_master.lifecycle import instances
+from resolute_master.lifecycle.step import Step
+from resolute_provisioner import risk
+from resolute_provisioner.model import Offer, OfferBelief
+
+
+def record_prices(step: Step, command: RecordPrices) -> None:
+    offers = {offer.offer_id for offer in _offers(step, command.pool)}
+    for word in command.prices:
+        if word.offer_id not in offers:
+            continue
+        key = instances.belief_key(command.pool, word.offer_id)
+        known = step.get(PoolBelief, key)
+        belief = known.belief if known is not None else OfferBelief(offer_id=word.offer_id)
+        told = risk.repriced(belief, word.per_hour, source=command.source, as_of=word.as_of)
+        if told != belief:
+            step.put(PoolBelief(id=key, pool=command.pool, belief=told))
+
+
+def retire(step: Step) -> None:
+    """A master that starts may have been given another configuration. A machine whose offer has left it works on until it
+    has nothing to do; one that the cloud has not confirmed is given back before it comes."""
+    for instance in step.all(Instance):
+        retired = all(offer.offer_id != instance.offer_id for offer in _offers(step, instance.pool))
+        if retired and not instance.over and instance.launched_at is None:
+            instances.stop(step, instance, f"its offer {instance.offer_id} has left the configuration of the pool")
+
+
+def _offers(step: Step, pool: PoolName) -> tuple[Offer, ...]:
+    policy = step.pools.get(pool)
+    return policy.scaling.offers if policy is not None and policy.scaling is not None else ()
