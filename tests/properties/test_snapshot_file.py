@@ -23,7 +23,7 @@ NOT_IN_IT: dict[type, set[str]] = {
     Agent: {"address", "version", "incarnation", "registered_at", "connected_at"},
     Job: {"kind", "name", "project_id", "experiment_id", "ended"},
     Allocation: {
-        *("task_id", "task_type", "trial_id", "run_id", "preemption_timeout_s", "ports", "ended_at", "ready"),
+        *("task_id", "task_type", "trial_id", "run_id", "preemption_timeout_s", "ports", "ended_at"),
         *("kill_reason", "first_failure", "exit", "resumed_steps", "resumed_checkpoint", "history"),
     },
 }
@@ -41,13 +41,26 @@ IN_IT: dict[type, set[str]] = {
     Allocation: {
         *("id", "job_id", "pool", "slots_needed", "requested_at", "single_node", "preemptible", "blocked_agents"),
         *("reserved_agents", "state", "containers", "assigned_at", "started_at", "preempt", "killed_at"),
+        *("ready_at", "saved_at"),
     },
 }
 
 
 def derived(snapshot: PoolSnapshot) -> dict[str, Any]:
     """Everything that decisions are made from, without the entities themselves."""
-    names = ("supply", "now", "occupancy", "rooms", "groups", "later_groups", "sizes", "queue", "evictable", "shares")
+    names = (
+        "supply",
+        "now",
+        "occupancy",
+        "rooms",
+        "groups",
+        "later_groups",
+        "sizes",
+        "queue",
+        "evictable",
+        "losses",
+        "shares",
+    )
     return {name: getattr(snapshot, name) for name in (*names, "job_slots", "job_allocations", "places")}
 
 

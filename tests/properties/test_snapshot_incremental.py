@@ -130,6 +130,11 @@ class Derived(RuleBasedStateMachine):
         if (allocation := self.allocations.get(AllocationId(f"{task}.1"))) is not None:
             self.put(on(allocation, {first: tuple(slots), second: ()}))
 
+    @rule(task=TASKS, ago=st.integers(0, 50))
+    def save(self, task: str, ago: int) -> None:
+        if (allocation := self.allocations.get(AllocationId(f"{task}.1"))) is not None:
+            self.put(replace(allocation, saved_at=self.now - timedelta(seconds=ago)))
+
     @rule(task=TASKS)
     def let_leave(self, task: str) -> None:
         if (allocation := self.allocations.get(AllocationId(f"{task}.1"))) is not None:

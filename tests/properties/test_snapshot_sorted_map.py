@@ -15,7 +15,8 @@ def check(found: SortedMap[int, int], expected: dict[int, int]) -> None:
     assert list(found.items()) == ordered
     assert found.key_list() == list(found) == [key for key, _ in ordered]
     assert list(found.values()) == [value for _, value in ordered]
-    assert list(found.keys_backwards()) == [key for key, _ in reversed(ordered)]
+    assert list(found.keys_before(10**9)) == [key for key, _ in reversed(ordered)]
+    assert list(found.keys_before(150)) == [key for key, _ in reversed(ordered) if key < 150]
     assert len(found) == len(expected)
     assert found.first_key() == min(expected, default=None)
     assert found.last_key() == max(expected, default=None)

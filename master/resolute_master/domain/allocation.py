@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from resolute.wire.agent_link import Exit
 from resolute.wire.states import AllocationState, ContainerState, FailureKind, NoticeKind, TaskType
@@ -84,7 +84,10 @@ class Allocation:
     assigned_at: datetime | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
-    ready: bool = False
+    ready_at: datetime | None = None
+    """When its program had begun on every machine, and they had met."""
+    saved_at: datetime | None = None
+    """When it reported the newest of its checkpoints; what was done until then need not be done again."""
     preempt: PreemptRequest | None = None
     killed_at: datetime | None = None
     kill_reason: str = ""
@@ -99,6 +102,24 @@ class Allocation:
     @property
     def ended(self) -> bool:
         return self.state is AllocationState.TERMINATED
+
+    @property
+    def ready(self) -> bool:
+        return self.ready_at is not None
+
+    @property
+    def running_since(self) -> datetime:
+        """Since when something of it runs, or is about to; while it waits, since when it has asked for slots."""
+        return self.started_at or self.assigned_at or self.requested_at
+
+    @property
+    def wasted_since(self) -> datetime:
+        """An end at a moment would cost the time from this to that moment once more, on each slot: what was done since the last
+        checkpoint, and what its start took."""
+        given = self.assigned_at or self.running_since
+        if self.saved_at is None:
+            return given
+        return given + max(self.saved_at - (self.ready_at or self.running_since), timedelta(0))
 
     @property
     def leaving(self) -> bool:

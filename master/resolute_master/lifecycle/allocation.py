@@ -91,6 +91,11 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """It has reported a checkpoint from which its work goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
     """It is up, and has nothing to work on yet."""
 
@@ -107,6 +112,7 @@ AllocationEvent = (
     | PreemptionAcknowledged
     | KillAsked
     | Joined
+    | Saved
     | Waits
     | Ready
     | DaemonMarked
@@ -136,11 +142,13 @@ def step(allocation: Allocation, event: AllocationEvent, now: datetime) -> Outco
         case Joined(container=container):
             found = container_of(allocation, container)
             return (allocation if found is None else _with_container(allocation, replace(found, joined=True))), ()
+        case Saved():
+            return replace(allocation, saved_at=now), ()
         case Waits():
             running = allocation.state is AllocationState.RUNNING
             return (_advance(allocation, AllocationState.WAITING, now) if running else allocation), ()
         case Ready():
-            return replace(allocation, ready=True), ()
+            return (allocation if allocation.ready else replace(allocation, ready_at=now)), ()
         case DaemonMarked(container=container):
             found = container_of(allocation, container)
             return (allocation if found is None else _with_container(allocation, replace(found, daemon=True))), ()
@@ -184,7 +192,7 @@ def _container_moved(allocation: Allocation, event: ContainerMoved, now: datetim
         changed = replace(changed, started_at=now)
     if event.state is ContainerState.RUNNING and len(changed.containers) == 1:
         # It has nobody to meet, and need not come to a rendezvous.
-        changed = replace(_with_container(changed, replace(moved, joined=True)), ready=True)
+        changed = replace(_with_container(changed, replace(moved, joined=True)), ready_at=changed.ready_at or now)
     return _advance(changed, AllocationState(event.state.value), now), ()
 
 

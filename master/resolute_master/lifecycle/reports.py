@@ -15,8 +15,9 @@ from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.commands import ReportCheckpoint, StoredReport
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, TrialId, task_of
-from resolute_master.domain.trial import CheckpointRef, Trial, Validation
-from resolute_master.lifecycle import experiments, unmanaged
+from resolute_master.domain.trial import CheckpointRef, Pace, Trial, Validation
+from resolute_master.lifecycle import allocation as machine
+from resolute_master.lifecycle import allocations, experiments, unmanaged
 from resolute_master.lifecycle.step import Step
 from resolute_master.searcher import base as search
 
@@ -36,15 +37,23 @@ def record(step: Step, report: StoredReport) -> None:
     trial = step.get(Trial, report.trial)
     if trial is None or report.run_id < trial.run_id:
         return
+    pace = _pace(trial.pace, report)
     if report.run_id > trial.reported_run:
         # A new run begins where its checkpoint was: what older runs did past that does not count any more.
-        step.put(replace(trial, steps_completed=report.steps_completed, reported_run=report.run_id))
+        step.put(replace(trial, steps_completed=report.steps_completed, reported_run=report.run_id, pace=pace))
     elif report.steps_completed > trial.steps_completed:
-        step.put(replace(trial, steps_completed=report.steps_completed))
+        step.put(replace(trial, steps_completed=report.steps_completed, pace=pace))
     if trial.heard_at is not None:
         unmanaged.hear(step, report.trial, None)
     if report.validation is not None:
         _validated(step, need_trial(step, report.trial), report, report.validation)
+
+
+def _pace(before: Pace | None, report: StoredReport) -> Pace:
+    steps, at = report.steps_completed, report.reported_at
+    if before is None:
+        return Pace(run_id=report.run_id, first_steps=steps, first_at=at, steps=steps, at=at)
+    return before.reported(report.run_id, steps, at)
 
 
 def _validated(step: Step, trial: Trial, report: StoredReport, metrics: Mapping[str, Any]) -> None:
@@ -157,6 +166,7 @@ def checkpoint(step: Step, command: ReportCheckpoint) -> None:
     if latest is None or command.steps_completed >= latest.steps_completed:
         ref = CheckpointRef(uuid=command.uuid, steps_completed=command.steps_completed)
         step.put(replace(trial, latest_checkpoint=ref))
+        allocations.move(step, command.allocation, machine.Saved())
 
 
 def _run_of(allocation: AllocationId) -> int:

@@ -2,8 +2,12 @@
 
 Who may be made to leave for whom is the scheduler's rule (`Precedence`); never one of the same job, and nothing that has run for
 less than the pool's `min_runtime`. A set of victims is chosen as a whole, only if it makes the room, and none of it is
-unneeded. Of all agents, the set whose most important victim is the least important wins, then the one that loses the least
-work (slots times running time), then the smaller one.
+unneeded. Of all agents, the set whose most important victim is the least important wins, then the one that wastes the least
+time: slots times what an end now would have them do once more, the time since the last checkpoint and that of a start
+(`Allocation.wasted_since`). Then the smaller one.
+
+Where each victim is judged by itself (`Precedence.independent`) the set on one agent is the cheapest that there is, and so is
+the agent; where what one loses spares another, the cheapest are taken one by one. A gang's agents are emptied one by one.
 """
 
 from __future__ import annotations
@@ -12,8 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
-from itertools import groupby, islice
-from typing import Protocol
+from itertools import chain, islice
+from math import inf
+from typing import NamedTuple, Protocol
 
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId
@@ -23,8 +28,14 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 Group = tuple[str, ...]
 """Of those who share slots; see `shares`."""
 
-Cost = tuple[tuple[float, ...], float, int]
-"""Importance of the most important victim, slot-seconds of work lost, number of victims."""
+Cost = tuple[tuple[float, ...], float, float]
+"""Importance of the most important victim, slot-seconds wasted, number of victims."""
+
+_Candidate = tuple[Allocation, int]
+"""One that may leave, with its usable slots."""
+
+_Sum = tuple[float, int, tuple[int, ...]]
+"""Slot-seconds that some candidates waste, how many they are, and their numbers."""
 
 _NOTHING: Cost = ((float("-inf"),), 0.0, 0)
 
@@ -39,18 +50,29 @@ class Claim:
     refuses: Refuses
 
 
+class Level(NamedTuple):
+    """Equally important work that has to leave for one claim; `cheapest_first` says that it is in the order of what it loses."""
+
+    importance: tuple[float, ...]
+    members: Iterator[Allocation]
+    cheapest_first: bool
+
+
 class Precedence(Protocol):
     """Who comes before whom, during one pass."""
 
     nested: bool
     """Whoever is offered later may make leave only those whom everybody before it may make leave too."""
 
-    def lesser(self, claim: Claim) -> Iterator[Allocation]:
+    independent: bool
+    """Whether one has to leave does not depend on who leaves with it."""
+
+    def levels(self, claim: Claim) -> Iterator[Level]:
         """Whatever may be evictable at all and, alone, would have to yield; the least important first."""
         ...
 
     def any_lesser(self, claim: Claim) -> bool:
-        """False when `lesser` would name nobody; may be true of some for whom it names nobody either."""
+        """False when `levels` would name nobody; may be true of some for whom they name nobody either."""
         ...
 
     def groups(self, allocation: Allocation) -> Iterable[Group]:
@@ -108,8 +130,8 @@ class Eviction:
 
 
 COMPARED = 32
-"""Of equally important work, at most so many are compared at a time, those first that are the last in their order: what a decision
-costs does not grow with the pool, and among so many there is hardly one that loses much more than the best of all."""
+"""Of equally important work that is in no order of cost, at most so many are compared at a time, those first that are the last in
+their order: what a decision costs does not grow with the pool."""
 
 
 class _Candidates:
@@ -121,59 +143,74 @@ class _Candidates:
 
     def __init__(
         self,
-        lesser: Iterator[Allocation],
-        importance: Callable[[Allocation], tuple[float, ...]],
+        levels: Iterator[Level],
         lost_work: Callable[[Allocation], float],
         enough: Callable[[AgentId, int], bool],
     ) -> None:
         """`enough`: whether an agent comes into question when those who were read have so many of its slots."""
-        self._levels = groupby(lesser, key=importance)
-        self._rest: Iterator[Allocation] = iter(())
-        """What has not been read of the level."""
-        self._level: tuple[float, ...] = _NOTHING[0]
-        """Everything of less importance has been read."""
+        self._levels = levels
+        self._level = Level(_NOTHING[0], iter(()), cheapest_first=False)
+        """That is being read."""
+        self._next: Allocation | None = None
+        """Its first that has not been read."""
+        self._read_up_to = _NOTHING
+        """Whoever has not been read of this level and those before it adds no agent that costs less."""
         self._lost_work = lost_work
         self._enough = enough
         self._slots: dict[AgentId, int] = {}
         """Of those who were read."""
         self._heap: list[tuple[Cost, AgentId]] = []
+        self._listed: set[AgentId] = set()
+        """Those in the heap."""
 
     def pop(self, cost_of: Callable[[AgentId], Cost | None]) -> tuple[Cost, AgentId] | None:
         """The cheapest agent, taken out; agents for which `cost_of` is None are dropped."""
         while True:
-            while (not self._heap or self._heap[0][0][0] > self._level) and self._read_more():
+            while (not self._heap or self._heap[0][0] > self._read_up_to) and self._read_more():
                 pass
             if not self._heap:
                 return None
             known, agent = heappop(self._heap)
             cost = cost_of(agent)
-            if cost is not None and cost <= known:
+            if cost is None:
+                self._listed.discard(agent)
+            elif cost <= known:
+                self._listed.discard(agent)
                 return cost, agent
-            if cost is not None:
+            else:
                 heappush(self._heap, (cost, agent))
 
     def push(self, cost: Cost, agent: AgentId) -> None:
+        self._listed.add(agent)
         heappush(self._heap, (cost, agent))
 
     def _read_more(self) -> bool:
-        several = list(islice(self._rest, COMPARED))
-        if not several:
-            importance, level = next(self._levels, (None, iter(())))
-            if importance is None:
+        """Some of the level, or of the next one."""
+        if self._next is None:
+            level = next(self._levels, None)
+            if level is None:
                 return False
-            self._level, self._rest = max(self._level, importance), level
-            several = list(islice(level, COMPARED))
-        least: dict[AgentId, float] = {}
-        for allocation in several:
-            lost = self._lost_work(allocation)
-            for container in allocation.containers:
-                if not container.ended:
-                    least[container.agent] = min(lost, least.get(container.agent, lost))
-                    self._slots[container.agent] = self._slots.get(container.agent, 0) + len(container.slots)
-        for agent, lost in least.items():
-            if self._enough(agent, self._slots[agent]):
-                heappush(self._heap, ((self._level, lost, 0), agent))
+            self._level, self._next = level, next(level.members, None)
+        if self._next is None:
+            return True
+        members = self._level.members
+        several = list(chain((self._next,), () if self._level.cheapest_first else islice(members, COMPARED - 1)))
+        self._next = next(members, None)
+        importance = max(self._read_up_to[0], self._level.importance)
+        for allocation in sorted(several, key=self._lost_work):
+            self._read(allocation, importance)
+        more = self._next if self._level.cheapest_first else None
+        self._read_up_to = (importance, inf if more is None else self._lost_work(more), inf)
         return True
+
+    def _read(self, allocation: Allocation, importance: tuple[float, ...]) -> None:
+        cost = (importance, self._lost_work(allocation), 0)
+        for agent in {container.agent: None for container in allocation.containers if not container.ended}:
+            slots = sum(len(c.slots) for c in allocation.containers if c.agent == agent and not c.ended)
+            self._slots[agent] = self._slots.get(agent, 0) + slots
+            if agent not in self._listed and self._enough(agent, self._slots[agent]):
+                # Without this one there was too little: whoever leaves there, this one or one that loses more is among them.
+                self.push(cost, agent)
 
 
 class Evictions:
@@ -209,9 +246,7 @@ class Evictions:
         found = self._candidates.get(kind)
         if found is None:
             precedence = self._precedence
-            found = self._candidates[kind] = _Candidates(
-                precedence.lesser(claim), precedence.importance, self._lost_work, enough
-            )
+            found = self._candidates[kind] = _Candidates(precedence.levels(claim), self._lost_work, enough)
         return found
 
     # -- one agent ---------------------------------------------------------------------------------------------
@@ -238,7 +273,32 @@ class Evictions:
         if slots > state.size or missing <= 0:
             return None
         candidates = sorted(self._staying(agent), key=lambda each: self._cheapness(each[0]))
-        chosen: list[tuple[Allocation, int]] = []
+        choose = self._cheapest if self._precedence.independent else self._one_by_one
+        return choose(claim, candidates, missing)
+
+    def _cheapest(self, claim: Claim, candidates: list[_Candidate], missing: int) -> list[Allocation] | None:
+        """The least important that suffice; of those the set that wastes least, then the smallest, then the first in order."""
+        ripe_at, nobody = self.ripe_at, _Leavers(self._precedence)
+        best: dict[int, _Sum] = {0: (0.0, 0, ())}
+        """By how many slots they have, up to those that are missing."""
+        importance = _NOTHING[0]
+        for number, (allocation, slots) in enumerate(candidates):
+            if missing in best and self._precedence.importance(allocation) != importance:
+                break
+            if not self._may_evict(claim, allocation, nobody):
+                continue
+            importance, lost = self._precedence.importance(allocation), self._lost_work(allocation)
+            for there, (wasted, count, numbers) in sorted(best.items(), reverse=True):
+                sum_: _Sum = (wasted + lost, count + 1, (*numbers, number))
+                covered = min(there + slots, missing)
+                best[covered] = min(sum_, best.get(covered, sum_))
+        if missing not in best:
+            return None
+        self.ripe_at = ripe_at  # nobody waits for those who were spared
+        return [candidates[number][0] for number in best[missing][2]]
+
+    def _one_by_one(self, claim: Claim, candidates: list[_Candidate], missing: int) -> list[Allocation] | None:
+        chosen: list[_Candidate] = []
         leavers = _Leavers(self._precedence)
         for candidate in candidates:
             if missing > 0 and self._may_evict(claim, candidate[0], leavers):
@@ -336,7 +396,7 @@ class Evictions:
 
     # -- candidates --------------------------------------------------------------------------------------------
 
-    def _staying(self, agent: AgentId) -> list[tuple[Allocation, int]]:
+    def _staying(self, agent: AgentId) -> list[_Candidate]:
         """Who uses slots there and has not been asked to leave, with the number of usable slots."""
         found = []
         for id_, occupant in self._snapshot.occupancy.get(agent) or ():
@@ -351,17 +411,14 @@ class Evictions:
     def _may_evict(self, claim: Claim, allocation: Allocation, leavers: _Leavers) -> bool:
         if not allocation.preemptible or not self._precedence.yields(allocation, claim, leavers.lost):
             return False
-        ripe_at = self._since(allocation) + timedelta(seconds=self._snapshot.policy.min_runtime_s)
+        ripe_at = allocation.running_since + timedelta(seconds=self._snapshot.policy.min_runtime_s)
         if self._snapshot.now < ripe_at:
             self.ripe_at = min(ripe_at, self.ripe_at or ripe_at)
             return False
         return True
 
-    def _since(self, allocation: Allocation) -> datetime:
-        return allocation.started_at or allocation.assigned_at or allocation.requested_at
-
     def _lost_work(self, allocation: Allocation) -> float:
-        return allocation.slots_needed * max((self._snapshot.now - self._since(allocation)).total_seconds(), 0.0)
+        return allocation.slots_needed * max((self._snapshot.now - allocation.wasted_since).total_seconds(), 0.0)
 
     def _cheapness(self, allocation: Allocation) -> tuple[object, ...]:
         precedence = self._precedence

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import JobId
-from resolute_master.scheduler.eviction import Claim
+from resolute_master.scheduler.eviction import Claim, Level
 from resolute_master.scheduler.order import QueueKey
 from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.placing import Line, Placing
@@ -57,6 +57,7 @@ class Balance:
     what it is charged for its past."""
 
     nested = False
+    independent = False
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self._snapshot = snapshot
@@ -79,8 +80,9 @@ class Balance:
 
     # -- who must leave for whom ---------------------------------------------------------------------------------
 
-    def lesser(self, claim: Claim) -> Iterator[Allocation]:
-        return self._lesser(claim, ())
+    def levels(self, claim: Claim) -> Iterator[Level]:
+        for importance, members in groupby(self._lesser(claim, ()), key=self.importance):
+            yield Level(importance, members, cheapest_first=False)
 
     def _lesser(self, claim: Claim, parents: Path) -> Iterator[Allocation]:
         """Of everybody within the group `parents`, the richest first; equally rich groups are taken together."""

@@ -17,7 +17,8 @@ from heapq import heappop, heappush
 
 from resolute_master.domain.ids import AgentId
 from resolute_master.domain.pool import Fitting
-from resolute_master.scheduler.snapshot import Groups, Place, PoolSnapshot, Room, RoomGroup
+from resolute_master.scheduler.rooms import Groups, Place, Room, RoomGroup
+from resolute_master.scheduler.snapshot import PoolSnapshot
 
 Refuses = Callable[[AgentId], bool]
 """Whether work may not go to an agent."""

@@ -39,6 +39,16 @@ class QueueKey(NamedTuple):
     allocation: AllocationId
 
 
+class Loss(NamedTuple):
+    """What runs, by what its end would cost: the least important first, then by size, then what has saved or begun last."""
+
+    negative_priority: int
+    slots: int
+    negative_since: float
+    """Since when its time would be wasted, in seconds."""
+    allocation: AllocationId
+
+
 class Standing(NamedTuple):
     """How important something that runs is; the last is the least important."""
 

@@ -18,14 +18,14 @@ when nothing is left for anybody: no slot is free or will be, no machine can be 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from heapq import heapify, heappop, heapreplace
-from itertools import groupby
+from heapq import heapify, heappop, heapreplace, merge
+from itertools import groupby, takewhile
 from math import inf
 
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId
-from resolute_master.scheduler.eviction import Claim, Group
-from resolute_master.scheduler.order import QueueKey, Shape
+from resolute_master.scheduler.eviction import Claim, Group, Level
+from resolute_master.scheduler.order import Loss, QueueKey, Shape
 from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.placing import Line, Placing
 from resolute_master.scheduler.snapshot import PoolSnapshot
@@ -83,6 +83,7 @@ class ByPriority:
     """Whom an allocation may make leave: what has lesser priority, or stands later in the queue."""
 
     nested = True
+    independent = True
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self._snapshot = snapshot
@@ -92,12 +93,32 @@ class ByPriority:
         last = self._snapshot.evictable.last_key()
         return last is not None and last[:2] > (priority, position)
 
-    def lesser(self, claim: Claim) -> Iterator[Allocation]:
-        mine = self._snapshot.standing(claim.allocation)
-        for standing in self._snapshot.evictable.keys_backwards():
-            if standing[:2] <= mine[:2]:
-                return
-            yield self._snapshot.allocations[standing.allocation]
+    def levels(self, claim: Claim) -> Iterator[Level]:
+        """Lesser priorities, what loses least first; then who stands later in the queue of the same, the last first."""
+        snapshot, mine = self._snapshot, self._snapshot.standing(claim.allocation)
+        first = snapshot.losses.first_key()
+        while first is not None and -first.negative_priority > mine.priority:
+            priority = -first.negative_priority
+            yield Level((-priority,), self._cheapest_first(priority), cheapest_first=True)
+            first = snapshot.losses.first_key_from((1 - priority,))
+        later = takewhile(lambda each: each[:2] > mine[:2], snapshot.evictable.keys_before((mine.priority, inf)))
+        same = (snapshot.allocations[standing.allocation] for standing in later)
+        yield Level((-mine.priority,), same, cheapest_first=False)
+
+    def _cheapest_first(self, priority: int) -> Iterator[Allocation]:
+        """Of one size they are in order however late it is."""
+        losses, now = self._snapshot.losses, self._snapshot.now.timestamp()
+        lines: list[Iterator[Loss]] = []
+        first = losses.first_key_from((-priority,))
+        while first is not None and first.negative_priority == -priority:
+            lines.append(self._of_size(first))
+            first = losses.first_key_from((-priority, first.slots + 1))
+        in_order = merge(*lines, key=lambda each: each.slots * max(now + each.negative_since, 0.0))
+        return (self._snapshot.allocations[loss.allocation] for loss in in_order)
+
+    def _of_size(self, first: Loss) -> Iterator[Loss]:
+        following = (loss for loss, _ in self._snapshot.losses.items_from(first))
+        return takewhile(lambda each: each[:2] == first[:2], following)
 
     def any_lesser(self, claim: Claim) -> bool:
         standing = self._snapshot.standing(claim.allocation)

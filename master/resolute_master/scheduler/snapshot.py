@@ -12,92 +12,22 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from heapq import merge
 from itertools import repeat
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId, JobId
 from resolute_master.domain.job import Job
-from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
+from resolute_master.domain.pool import PoolPolicy, SchedulerKind
 from resolute_master.domain.usage import Usage
-from resolute_master.scheduler.order import QueueKey, Shape, Standing
+from resolute_master.scheduler.order import Loss, QueueKey, Shape, Standing
+from resolute_master.scheduler.rooms import Groups, Occupant, Occupants, Place, Room, RoomGroup, occupants_of, room_of
 from resolute_master.scheduler.shares import Member, Shares
 from resolute_master.scheduler.sorted_map import Meter, SortedMap
 from resolute_master.scheduler.supply import Supply
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-
-
-class Occupant(NamedTuple):
-    """What one allocation has on one agent: slot numbers, and places for containers without slots."""
-
-    slots: tuple[int, ...]
-    aux: int
-    leaving: bool
-
-
-class RoomGroup(NamedTuple):
-    """Agents that are alike for placing: so many slots free, whether none is used or held, of so many.
-
-    The order is that of the best fit: the tightest first, and an agent in use before one that could stay idle.
-    """
-
-    free: int
-    idle: bool
-    size: int
-
-
-Occupants = tuple[tuple[AllocationId, Occupant], ...]
-"""By allocation id."""
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """What an agent has to give. Kept for agents that may be given work."""
-
-    agent: AgentId
-    size: int
-    """Slots that may be used at all."""
-    free: tuple[int, ...]
-    """Numbers of those that nothing uses."""
-    leaving: int
-    """How many of them are used by allocations that are ending."""
-    busy: bool
-    """Something uses a slot of the machine."""
-    stays_busy: bool
-    """Something that is not ending uses a slot of the machine."""
-    aux: int
-    """Containers without slots."""
-
-    @property
-    def group(self) -> RoomGroup:
-        return RoomGroup(len(self.free), not self.busy, self.size)
-
-    @property
-    def later_group(self) -> RoomGroup | None:
-        """As `group`, when those that are leaving have left; None when nobody is."""
-        if self.leaving == 0:
-            return None
-        return RoomGroup(len(self.free) + self.leaving, not self.stays_busy, self.size)
-
-
-Groups = SortedMap[RoomGroup, SortedMap[AgentId, bool]]
-
-
-class Place(NamedTuple):
-    """An agent that can take one more container without slots; the first in order takes the next."""
-
-    order: tuple[float, ...]
-    agent: AgentId
-
-    @staticmethod
-    def of(policy: PoolPolicy, agent: AgentId, *, busy: bool, free: int, aux: int) -> Place | None:
-        """`best` gathers on agents that are in use, `worst` spreads; None when the agent has as many as it may."""
-        if aux >= policy.max_aux_containers_per_agent:
-            return None
-        worst = policy.fitting is Fitting.WORST
-        return Place((aux, -free) if worst else (not busy and aux == 0, free, -aux), agent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +38,8 @@ class PoolSnapshot:
     `groups` lists the agents that may be given work by what they have free, `later_groups` those that something is
     leaving, by what they will have free; `sizes` is how many agents have so many usable slots, `places` which agents have a
     place for a container without slots, first where the next one goes. `evictable` is what runs on
-    slots and may be preempted, `job_slots` what each job holds now.
+    slots and may be preempted where priority decides, `losses` the same by what that would cost, `job_slots` what each job holds
+    now.
     """
 
     policy: PoolPolicy
@@ -127,6 +58,7 @@ class PoolSnapshot:
     queue: SortedMap[Shape, SortedMap[QueueKey, AllocationId]]
     job_slots: SortedMap[JobId, int]
     evictable: SortedMap[Standing, bool]
+    losses: SortedMap[Loss, bool]
     shares: Shares | None
     """Kept where the pool is divided by fair share."""
     meter: Meter | None = field(default=None, compare=False, repr=False)
@@ -163,6 +95,7 @@ class PoolSnapshot:
             queue=SortedMap(meter=meter),
             job_slots=SortedMap(meter=meter),
             evictable=SortedMap(meter=meter),
+            losses=SortedMap(meter=meter),
             shares=Shares.empty(meter) if policy.scheduler is SchedulerKind.FAIR_SHARE else None,
             meter=meter,
         )
@@ -223,7 +156,7 @@ class PoolSnapshot:
         if before == allocation:
             return self
         if before is not None and _footprint(before) == _footprint(allocation):
-            return _changed(self, allocations=self.allocations.set(allocation.id, allocation))
+            return self._reported(before, allocation)
         mates = self.job_allocations.get(allocation.job_id) or SortedMap(meter=self.meter)
         snapshot = self if before is None else self._unlisted(before)
         snapshot = _changed(
@@ -332,6 +265,10 @@ class PoolSnapshot:
         position = allocation.requested_at.timestamp() if job is None else job.queue_position
         return Standing(self.priority_of(allocation.job_id), position, allocation.id)
 
+    def loss(self, allocation: Allocation) -> Loss:
+        since = allocation.wasted_since.timestamp()
+        return Loss(-self.priority_of(allocation.job_id), allocation.slots_needed, -since, allocation.id)
+
     def pending(self) -> Iterator[Allocation]:
         """What waits, the most important first."""
         lines = (zip(repeat(shape.priority), waiting) for shape, waiting in self.queue.items())
@@ -352,12 +289,12 @@ class PoolSnapshot:
         occupancy: dict[AgentId, list[tuple[AllocationId, Occupant]]] = defaultdict(list)
         job_slots: Counter[JobId] = Counter()
         for allocation in self.allocations.values():
-            for agent, occupant in _occupants(allocation).items():
+            for agent, occupant in occupants_of(allocation).items():
                 occupancy[agent].append((allocation.id, occupant))
             job_slots[allocation.job_id] += _held(allocation)
         rooms: dict[AgentId, Room] = {}
         for id_, present in self.agents.items():
-            room = _room(present, tuple(occupancy.get(id_, ())))
+            room = room_of(present, tuple(occupancy.get(id_, ())))
             if room is not None:
                 rooms[id_] = room
         return _changed(
@@ -375,7 +312,7 @@ class PoolSnapshot:
         """What waits and what may be preempted, for a snapshot without any of it."""
         mates: dict[JobId, list[tuple[AllocationId, bool]]] = defaultdict(list)
         queue: dict[Shape, list[tuple[QueueKey, AllocationId]]] = defaultdict(list)
-        evictable: list[tuple[Standing, bool]] = []
+        evictable: list[Allocation] = []
         shares = self.shares
         for allocation in self.allocations.values():
             mates[allocation.job_id].append((allocation.id, True))
@@ -384,16 +321,16 @@ class PoolSnapshot:
                 queue[shape].append((key, allocation.id))
                 if shares is not None:
                     shares = shares.with_waiting(self.member(allocation), shape, key)
-            elif _stays(allocation):
-                if allocation.preemptible:
-                    evictable.append((self.standing(allocation), True))
-                if shares is not None:
-                    shares = shares.with_running(self.member(allocation), allocation, evictable=allocation.preemptible)
+            elif _stays(allocation) and shares is not None:
+                shares = shares.with_running(self.member(allocation), allocation, evictable=allocation.preemptible)
+            elif _stays(allocation) and allocation.preemptible:
+                evictable.append(allocation)
         return _changed(
             self,
             job_allocations=self._sorted((job, self._sorted(held)) for job, held in mates.items()),
             queue=self._sorted((shape, self._sorted(line)) for shape, line in queue.items()),
-            evictable=self._sorted(evictable),
+            evictable=self._sorted((self.standing(allocation), True) for allocation in evictable),
+            losses=self._sorted((self.loss(allocation), True) for allocation in evictable),
             shares=shares,
         )
 
@@ -432,10 +369,11 @@ class PoolSnapshot:
             return self
         if shares is not None:
             shares = shares.with_running(self.member(allocation), allocation, evictable=allocation.preemptible)
-        evictable = self.evictable
-        if allocation.preemptible:
-            evictable = evictable.set(self.standing(allocation), True)
-        return _changed(self, evictable=evictable, shares=shares)
+            return _changed(self, shares=shares)
+        if not allocation.preemptible:
+            return self
+        evictable = self.evictable.set(self.standing(allocation), True)
+        return _changed(self, evictable=evictable, losses=self.losses.set(self.loss(allocation), True))
 
     def _unlisted(self, allocation: Allocation) -> PoolSnapshot:
         shares = self.shares
@@ -450,14 +388,22 @@ class PoolSnapshot:
             return self
         if shares is not None:
             shares = shares.without_running(self.member(allocation), allocation, evictable=allocation.preemptible)
-        evictable = self.evictable
-        if allocation.preemptible:
-            evictable = evictable.discard(self.standing(allocation))
-        return _changed(self, evictable=evictable, shares=shares)
+            return _changed(self, shares=shares)
+        if not allocation.preemptible:
+            return self
+        evictable = self.evictable.discard(self.standing(allocation))
+        return _changed(self, evictable=evictable, losses=self.losses.discard(self.loss(allocation)))
+
+    def _reported(self, before: Allocation, after: Allocation) -> PoolSnapshot:
+        """It is where it was, and has said something: most reports of a container, and checkpoints."""
+        losses, old, new = self.losses, self.loss(before), self.loss(after)
+        if old != new and old in losses:
+            losses = losses.discard(old).set(new, True)
+        return _changed(self, allocations=self.allocations.set(after.id, after), losses=losses)
 
     def _reoccupied(self, id_: AllocationId, before: Allocation | None, after: Allocation | None) -> PoolSnapshot:
         """Move the occupants from what the allocation held to what it holds."""
-        old, new = _occupants(before), _occupants(after)
+        old, new = occupants_of(before), occupants_of(after)
         occupancy = self.occupancy
         changed = [agent for agent in sorted(old.keys() | new.keys()) if old.get(agent) != new.get(agent)]
         for agent in changed:
@@ -484,7 +430,7 @@ class PoolSnapshot:
 
     def _with_room_of(self, id_: AgentId) -> PoolSnapshot:
         before = self.rooms.get(id_)
-        after = _room(self.agents.get(id_), self.occupancy.get(id_) or ())
+        after = room_of(self.agents.get(id_), self.occupancy.get(id_) or ())
         if before == after:
             return self
         sizes = self.sizes
@@ -563,32 +509,3 @@ def _stays(allocation: Allocation) -> bool:
 def _held(allocation: Allocation) -> int:
     """Slots that it occupies now."""
     return sum(len(container.slots) for container in allocation.containers if not container.ended)
-
-
-def _occupants(allocation: Allocation | None) -> dict[AgentId, Occupant]:
-    found: dict[AgentId, Occupant] = {}
-    for container in allocation.containers if allocation is not None else ():
-        if not container.ended:
-            assert allocation is not None
-            there = found.get(container.agent, Occupant((), 0, allocation.leaving))
-            slots = tuple(sorted((*there.slots, *container.slots)))
-            found[container.agent] = Occupant(slots, there.aux + (not container.slots), allocation.leaving)
-    return found
-
-
-def _room(agent: Agent | None, occupants: Occupants) -> Room | None:
-    """None when the agent may be given nothing."""
-    if agent is None or not agent.placeable:
-        return None
-    usable = agent.usable_slots
-    staying = {index for _, each in occupants if not each.leaving for index in each.slots}
-    going = {index for _, each in occupants if each.leaving for index in each.slots} - staying
-    return Room(
-        agent=agent.id,
-        size=len(usable),
-        free=tuple(sorted(usable - staying - going)),
-        leaving=len(usable & going),
-        busy=bool(staying or going),
-        stays_busy=bool(staying),
-        aux=sum(each.aux for _, each in occupants),
-    )

@@ -306,7 +306,10 @@ class _Reader:
             reserved_agents=tuple(map(AgentId, row.reserved_agents)),
             state=AllocationState.TERMINATING if row.leaving else state,
             containers=containers,
+            assigned_at=row.assigned_at,
             started_at=row.started_at,
+            ready_at=row.ready_at,
+            saved_at=row.saved_at,
         )
 
 
@@ -426,7 +429,10 @@ def _task_row(allocation: Allocation) -> TaskRow:
         reserved_agents=allocation.reserved_agents,
         requested_at=allocation.requested_at,
         on=None if waits(allocation) or not allocation.containers else on,  # type: ignore[arg-type]
+        assigned_at=allocation.assigned_at if allocation.started_at else None,
         started_at=allocation.started_at or allocation.assigned_at,
+        ready_at=allocation.ready_at,
+        saved_at=allocation.saved_at,
         leaving=allocation.leaving,
     )
 

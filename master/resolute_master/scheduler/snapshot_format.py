@@ -138,8 +138,14 @@ class TaskRow(ConfigModel):
     """When it began to wait; null is a second after the task before it in the file."""
     on: dict[str, Slots] | None = None
     """Where it runs: for each agent, the chief's first, how many slots or which; no slots is an auxiliary place. Null waits."""
+    assigned_at: Moment | None = None
+    """When it was given its slots; null is when it began to run."""
     started_at: Moment | None = None
     """When it began to run; null is when it was requested."""
+    ready_at: Moment | None = None
+    """When its program ran on all its machines: what came before is what a start takes. Null is when it began to run."""
+    saved_at: Moment | None = None
+    """When it reported its newest checkpoint; null is not yet. Who has saved lately leaves first."""
     leaving: Flag = False
     """Whether it was asked to end, so that its slots will be free."""
 

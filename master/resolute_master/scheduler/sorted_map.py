@@ -134,17 +134,17 @@ class SortedMap(Generic[K, V]):
             node = node.items[-1]
         return node.keys[-1] if node.keys else None
 
-    def keys_backwards(self) -> Iterator[K]:
-        """The last key first."""
+    def keys_before(self, bound: object) -> Iterator[K]:
+        """Those that are smaller, the last first; `bound` need be no key, only comparable with one."""
         stack = [self._root]
         while stack:
             node = stack.pop()
             if not node.leaf:
-                stack.extend(node.items)
+                stack.extend(node.items[: max(bisect_left(node.keys, bound), 1)])
                 continue
             if self._meter is not None:
                 self._meter.touched += len(node.keys)
-            yield from reversed(node.keys)
+            yield from reversed(node.keys[: bisect_left(node.keys, bound)])
 
     def _leaves(self, node: _Node) -> Iterator[_Node]:
         if node.leaf:

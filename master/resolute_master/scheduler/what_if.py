@@ -14,7 +14,7 @@ from resolute.wire.agent_link import Device
 from resolute.wire.states import SlotKind
 from resolute_master.domain.agent import Agent, Slot
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.ids import AgentId, JobId, PoolName
+from resolute_master.domain.ids import AgentId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.scheduler.blockers import opened
 from resolute_master.scheduler.rehearsal import PassesSpent, Rehearsal, Start
@@ -179,19 +179,21 @@ class _Tries:
     def _ahead_of(self, job: Job) -> Iterator[WhatIf]:
         """Ahead of the last one of its own priority for which that is enough."""
         present = (self._snapshot.jobs.get(id_) for id_ in self._snapshot.job_allocations)
-        rivals = {
-            rival.id: rival.queue_position
+        rivals = [
+            rival
             for rival in present
             if rival is not None and rival.priority == job.priority and rival.queue_position < job.queue_position
-        }
-        order = sorted(rivals, key=lambda id_: (-rivals[id_], id_))
-        found = self._least(len(order), lambda step: self._with(self._before(job, rivals, order, step)))
+        ]
+        # Of those that came at one moment, ahead of the first: between them there is no number.
+        firsts = {each.queue_position: each for each in sorted(rivals, key=lambda each: each.place, reverse=True)}
+        order = list(firsts.values())
+        found = self._least(len(order), lambda step: self._with(self._before(job, order, step)))
         if found is not None:
-            yield WhatIf(change=Change.AHEAD_OF, value=order[found[0] - 1], start=found[1])
+            yield WhatIf(change=Change.AHEAD_OF, value=order[found[0] - 1].id, start=found[1])
 
-    def _before(self, job: Job, rivals: Mapping[JobId, float], order: Sequence[JobId], step: int) -> Job:
-        mine = rivals[order[step - 1]]
-        earlier = rivals[order[step]] if step < len(order) else mine - 1.0
+    def _before(self, job: Job, order: Sequence[Job], step: int) -> Job:
+        mine = order[step - 1].queue_position
+        earlier = order[step].queue_position if step < len(order) else mine - 1.0
         return replace(job, queue_position=(mine + earlier) / 2)
 
     def _weight(self, job: Job) -> Iterator[WhatIf]:

@@ -1,0 +1,112 @@
+"""What agents have to give, and what allocations take of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from resolute_master.domain.agent import Agent
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import AgentId, AllocationId
+from resolute_master.domain.pool import Fitting, PoolPolicy
+from resolute_master.scheduler.sorted_map import SortedMap
+
+
+class Occupant(NamedTuple):
+    """What one allocation has on one agent: slot numbers, and places for containers without slots."""
+
+    slots: tuple[int, ...]
+    aux: int
+    leaving: bool
+
+
+class RoomGroup(NamedTuple):
+    """Agents that are alike for placing: so many slots free, whether none is used or held, of so many.
+
+    The order is that of the best fit: the tightest first, and an agent in use before one that could stay idle.
+    """
+
+    free: int
+    idle: bool
+    size: int
+
+
+Occupants = tuple[tuple[AllocationId, Occupant], ...]
+"""By allocation id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What an agent has to give. Kept for agents that may be given work."""
+
+    agent: AgentId
+    size: int
+    """Slots that may be used at all."""
+    free: tuple[int, ...]
+    """Numbers of those that nothing uses."""
+    leaving: int
+    """How many of them are used by allocations that are ending."""
+    busy: bool
+    """Something uses a slot of the machine."""
+    stays_busy: bool
+    """Something that is not ending uses a slot of the machine."""
+    aux: int
+    """Containers without slots."""
+
+    @property
+    def group(self) -> RoomGroup:
+        return RoomGroup(len(self.free), not self.busy, self.size)
+
+    @property
+    def later_group(self) -> RoomGroup | None:
+        """As `group`, when those that are leaving have left; None when nobody is."""
+        if self.leaving == 0:
+            return None
+        return RoomGroup(len(self.free) + self.leaving, not self.stays_busy, self.size)
+
+
+Groups = SortedMap[RoomGroup, SortedMap[AgentId, bool]]
+
+
+class Place(NamedTuple):
+    """An agent that can take one more container without slots; the first in order takes the next."""
+
+    order: tuple[float, ...]
+    agent: AgentId
+
+    @staticmethod
+    def of(policy: PoolPolicy, agent: AgentId, *, busy: bool, free: int, aux: int) -> Place | None:
+        """`best` gathers on agents that are in use, `worst` spreads; None when the agent has as many as it may."""
+        if aux >= policy.max_aux_containers_per_agent:
+            return None
+        worst = policy.fitting is Fitting.WORST
+        return Place((aux, -free) if worst else (not busy and aux == 0, free, -aux), agent)
+
+
+def occupants_of(allocation: Allocation | None) -> dict[AgentId, Occupant]:
+    found: dict[AgentId, Occupant] = {}
+    for container in allocation.containers if allocation is not None else ():
+        if not container.ended:
+            assert allocation is not None
+            there = found.get(container.agent, Occupant((), 0, allocation.leaving))
+            slots = tuple(sorted((*there.slots, *container.slots)))
+            found[container.agent] = Occupant(slots, there.aux + (not container.slots), allocation.leaving)
+    return found
+
+
+def room_of(agent: Agent | None, occupants: Occupants) -> Room | None:
+    """None when the agent may be given nothing."""
+    if agent is None or not agent.placeable:
+        return None
+    usable = agent.usable_slots
+    staying = {index for _, each in occupants if not each.leaving for index in each.slots}
+    going = {index for _, each in occupants if each.leaving for index in each.slots} - staying
+    return Room(
+        agent=agent.id,
+        size=len(usable),
+        free=tuple(sorted(usable - staying - going)),
+        leaving=len(usable & going),
+        busy=bool(staying or going),
+        stays_busy=bool(staying),
+        aux=sum(each.aux for _, each in occupants),
+    )
