@@ -32,6 +32,7 @@ class Noun:
 NOUNS = (
     Noun(name="agent", aliases=("a",), help="manage agents", module="agent"),
     Noun(name="checkpoint", aliases=("c",), help="manage checkpoints", module="checkpoint"),
+    Noun(name="cost", help="show what was spent, on what and by whom", module="cost"),
     Noun(name="decisions", help="list what scheduler and provisioner decided, and why", module="decisions"),
     Noun(name="deploy", aliases=("d",), help="start and stop clusters", module="deploy"),
     Noun(name="experiment", aliases=("e",), help="manage experiments", module="experiment"),

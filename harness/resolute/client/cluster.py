@@ -19,6 +19,7 @@ from resolute.wire.rest.master import (
 )
 
 if TYPE_CHECKING:
+    from resolute.wire.rest.costs import GetCostQuery, GetCostResponse
     from resolute.wire.rest.extensions import (
         Decision,
         GetLedgerResponse,
@@ -67,6 +68,12 @@ class Cluster:
         from resolute.wire.rest.extensions import GetLedgerResponse
 
         return self.session.get("api/v1/ledger", GetLedgerResponse)
+
+    def cost(self, query: GetCostQuery) -> GetCostResponse:
+        """What the paid time cost, and whom."""
+        from resolute.wire.rest.costs import GetCostResponse
+
+        return self.session.get("api/v1/cost", GetCostResponse, query)
 
     def decisions(self, limit: int = 0) -> tuple[Decision, ...]:
         """The last decisions of scheduler and provisioner, oldest first; 0 is all that are remembered."""

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from resolute.wire.rest.extensions import GetLedgerResponse, InstanceLedger, Interruption, LedgerRow
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, nothing
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.ids import AgentId, AllocationId, TrialId
+from resolute_master.domain.ids import AgentId, AllocationId, TaskId, TrialId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.metrics import StepMark
 from resolute_master.lifecycle import ledger as books
+from resolute_master.lifecycle.cost import Line, line_of, price_per_slot_s, total
 from resolute_master.store.base import Store
 
 TRAINING = "training"
 NOT_YET = 2**62
 """More steps than any run does: what still runs, and may keep all that it has done."""
-
-PARTS = ("useful", "starting", "checkpointing", "lost", "idle")
 
 
 async def get_ledger(call: Call, _: None) -> GetLedgerResponse:
@@ -27,10 +26,12 @@ async def get_ledger(call: Call, _: None) -> GetLedgerResponse:
     instances = await api.store.instances()
     runs = await runs_on(api.store, instances)
     booked = books.Books(runs)
-    rows = tuple(_instance_row(i, booked.book(i, now)) for i in instances if i.paid_from is not None)
+    bookings = [(i, booked.book(i, now)) for i in instances if i.paid_from is not None]
+    rows = tuple(_instance_row(instance, booking) for instance, booking in bookings)
+    summed = total(line_of(booking, price_per_slot_s(instance)) for instance, booking in bookings)
     interruptions = tuple(_interruption(i, instances) for i in books.interruptions(runs))
     lost = sum(run.steps_done - run.steps_kept for run in runs)
-    return GetLedgerResponse(instances=rows, totals=_sum([r.row for r in rows], lost), interruptions=interruptions)
+    return GetLedgerResponse(instances=rows, totals=shown(summed, lost), interruptions=interruptions)
 
 
 async def runs_on(
@@ -44,10 +45,21 @@ async def runs_on(
     agents = sorted({i.agent_id for i in instances if i.agent_id is not None})
     found = await store.allocations_on_agents(agents, since=since, until=until)
     attempts = await store.attempts_of_tasks(sorted({a.task_id for a in found}))
+    return await _runs(store, attempts, {a.id for a in found})
+
+
+async def runs_of(store: Store, tasks: Sequence[TaskId]) -> tuple[books.Run, ...]:
+    """Every attempt at these tasks, with what became of its steps."""
+    attempts = await store.attempts_of_tasks(tasks)
+    return await _runs(store, attempts, {a.id for a in attempts})
+
+
+async def _runs(
+    store: Store, attempts: Sequence[Allocation], wanted: Collection[AllocationId]
+) -> tuple[books.Run, ...]:
     kept = books.kept_steps(attempts, await _saved_steps(store, attempts))
-    wanted = {a.id for a in found}
-    marks = await marks_of(store, [a for a in attempts if a.id in wanted], kept)
-    return tuple(run for run in books.runs(attempts, marks, kept) if run.allocation.id in wanted)
+    asked = [a for a in attempts if a.id in wanted]
+    return books.runs(asked, await marks_of(store, asked, kept), kept)
 
 
 async def marks_of(
@@ -78,21 +90,20 @@ async def _saved_steps(store: Store, attempts: Sequence[Allocation]) -> dict[Tri
 
 
 def _instance_row(instance: Instance, booking: books.Booking) -> InstanceLedger:
-    price = instance.price_per_hour or 0.0
     return InstanceLedger(
         instance_id=instance.id,
         pool=instance.pool,
         slots=instance.slots,
-        price_per_hour=price,
+        price_per_hour=instance.price_per_hour or 0.0,
         paid_from=instance.paid_from,
         paid_until=instance.paid_until,
-        row=_row(booking, price / 3600.0 / max(1, instance.slots)),
+        row=shown(line_of(booking, price_per_slot_s(instance))),
     )
 
 
-def _row(booking: books.Booking, price_per_slot_s: float) -> LedgerRow:
-    """The price of a machine is spread evenly over its slots."""
-    seconds = {part: getattr(booking, f"{part}_s") for part in PARTS}
+def shown(line: Line, steps_lost: int = 0) -> LedgerRow:
+    """As it goes out: slot-seconds by what they were spent on, and what they cost."""
+    booking = line.booking
     return LedgerRow(
         paid_s=booking.paid_s,
         useful_s=booking.useful_s,
@@ -100,22 +111,10 @@ def _row(booking: books.Booking, price_per_slot_s: float) -> LedgerRow:
         checkpointing_s=booking.checkpointing_s,
         lost_s=booking.lost_s,
         idle_s=booking.idle_s,
-        cost=booking.paid_s * price_per_slot_s,
-        costs={part: value * price_per_slot_s for part, value in seconds.items()},
-    )
-
-
-def _sum(rows: Sequence[LedgerRow], steps_lost: int) -> LedgerRow:
-    return LedgerRow(
-        paid_s=sum(r.paid_s for r in rows),
-        useful_s=sum(r.useful_s for r in rows),
-        starting_s=sum(r.starting_s for r in rows),
-        checkpointing_s=sum(r.checkpointing_s for r in rows),
-        lost_s=sum(r.lost_s for r in rows),
-        idle_s=sum(r.idle_s for r in rows),
-        cost=sum(r.cost for r in rows),
-        costs={part: sum(r.costs[part] for r in rows) for part in PARTS},
+        cost=line.cost,
+        costs=line.costs,
         steps_lost=steps_lost,
+        cost_unknown_s=line.cost_unknown_s,
     )
 
 

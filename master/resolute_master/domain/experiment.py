@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from resolute.config.durations import parse_duration
 from resolute.wire.states import ExperimentState
 from resolute_master.domain.ids import ExperimentId, JobId, UserId
 
@@ -53,8 +54,33 @@ class Experiment:
         return int(self.config["resources"]["slots_per_trial"])
 
     @property
+    def max_cost(self) -> float | None:
+        """The most that it may cost, in the currency of the prices; None is no limit."""
+        limit = self.config["resources"].get("max_cost")
+        return None if limit is None else float(limit)
+
+    @property
     def single_node(self) -> bool:
         return bool(self.config["resources"].get("is_single_node"))
+
+    @property
+    def deadline(self) -> datetime | None:
+        """By when each trial shall be done."""
+        text = self.config["resources"].get("deadline")
+        return None if text is None else datetime.fromisoformat(text)
+
+    @property
+    def estimated_duration_s(self) -> float | None:
+        """The owner's estimate of a trial's training time."""
+        text = self.config["resources"].get("estimated_duration")
+        return None if text is None else parse_duration(text)
+
+    @property
+    def max_batches(self) -> int | None:
+        """A trial's length where it is counted in steps; None when it is not known, or counted otherwise."""
+        length = self.config["searcher"].get("max_length")
+        batches = length.get("batches") if isinstance(length, Mapping) else None
+        return None if batches is None else int(batches)
 
     @property
     def max_restarts(self) -> int:

@@ -96,7 +96,7 @@ def kept_steps(attempts: Sequence[Allocation], saved: Mapping[TrialId, int]) -> 
         successor = next_run.get((attempt.trial_id, attempt.run_id + 1)) if attempt.trial_id is not None else None
         if successor is not None:
             kept[attempt.id] = successor.resumed_steps
-        elif _cut_short(attempt) and attempt.trial_id in saved:
+        elif _cut_short(attempt) and attempt.trial_id is not None and attempt.trial_id in saved:
             kept[attempt.id] = saved[attempt.trial_id]
     return kept
 

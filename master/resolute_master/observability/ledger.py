@@ -12,12 +12,13 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram
 
 from resolute.clock import Clock
 from resolute.errors import ResoluteError
-from resolute_master.api.ledger import PARTS, runs_on
+from resolute_master.api.ledger import runs_on
 from resolute_master.domain.change import Change
 from resolute_master.domain.ids import AllocationId, InstanceId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.metrics import StepMark
 from resolute_master.engine.engine import Engine
+from resolute_master.lifecycle.cost import ACCOUNTS, line_of, price_per_slot_s
 from resolute_master.lifecycle.ledger import Booking, Books
 from resolute_master.store.base import Store
 
@@ -101,11 +102,11 @@ def _settled(machine: Instance, now: datetime) -> bool:
 
 
 def _add(totals: dict[tuple[str, str], tuple[float, float]], machine: Instance, booking: Booking) -> None:
-    per_second = (machine.price_per_hour or 0.0) / 3600.0 / max(1, machine.slots)
-    for account in PARTS:
+    costs = line_of(booking, price_per_slot_s(machine)).costs
+    for account in ACCOUNTS:
         seconds, price = totals.get((machine.pool, account), (0.0, 0.0))
         more: float = getattr(booking, f"{account}_s")
-        totals[(machine.pool, account)] = (seconds + more, price + more * per_second)
+        totals[(machine.pool, account)] = (seconds + more, price + costs[account])
 
 
 class SaveMetrics:

@@ -23,6 +23,8 @@ EXTENSIONS = {
     ("GET", "/api/v1/instances"),
     ("GET", "/api/v1/decisions"),
     ("GET", "/api/v1/ledger"),
+    ("GET", "/api/v1/cost"),
+    ("GET", "/api/v1/experiments/{}/cost"),
     ("GET", "/api/v1/jobs/{}/explain"),
     ("GET", "/api/v1/resource-pools/{}/snapshot"),
     ("GET", "/api/v1/trials/{}/allocations"),

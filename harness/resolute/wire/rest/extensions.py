@@ -83,7 +83,8 @@ class LedgerRow:
     """Where the paid slot-seconds of one machine, or of all, went.
 
     `paid_s` is the sum of the five parts; `cost` is the price of all of them and `costs` of each part by its name.
-    `steps_lost` counts steps that were done again later.
+    `steps_lost` counts steps that were done again later. `cost_unknown_s` is the part of `paid_s` whose price is not known;
+    no cost has it in it.
     """
 
     paid_s: float = 0.0
@@ -95,6 +96,7 @@ class LedgerRow:
     cost: float = 0.0
     costs: Mapping[str, float] = field(default_factory=dict)
     steps_lost: int = 0
+    cost_unknown_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from resolute_master.store.encoding import decode
 from resolute_master.store.listing import EXPERIMENT_SORTS, TRIAL_SORTS, check_sort, page_bounds
 from resolute_master.store.sql import dialect, tables
 
-Noun = TypeVar("Noun", Experiment, Trial, Checkpoint, Allocation, Instance)
+Noun = TypeVar("Noun", Experiment, Trial, Checkpoint, Allocation, Instance, Job)
 
 IDS_AT_ONCE = 1000
 """Ids looked up by one statement; databases limit how many values one may carry."""

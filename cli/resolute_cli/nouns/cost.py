@@ -1,0 +1,84 @@
+"""`det cost`: what was spent, on what and by whom."""
+
+from __future__ import annotations
+
+import argparse
+
+from resolute.wire.rest.costs import CostRow, GetCostQuery, GetCostResponse
+from resolute.wire.rest.extensions import LedgerRow
+from resolute_cli.command import Command
+from resolute_cli.invocation import Invocation
+from resolute_cli.render import duration_text, percent_text, time_text
+
+GROUPINGS = ("pool", "instance", "user", "workspace", "experiment", "job")
+ACCOUNTS = ("useful", "starting", "checkpointing", "lost", "idle")
+
+NOBODY = "(no task)"
+"""Boots and idle machines, where the rows are of those who work."""
+
+
+def show(cli: Invocation, args: argparse.Namespace) -> None:
+    found = cli.api().cluster.cost(GetCostQuery(group_by=args.by, since=args.since, until=args.until))
+    if cli.render.format is None:
+        _for_people(cli, found)
+        return
+    columns = (found.group_by, "name", "paid_s", *(f"{each}_s" for each in ACCOUNTS), "cost_unknown_s", "cost")
+    rows = [
+        (each.key, each.name, *_seconds(each.row), each.row.cost_unknown_s, *_costs(each.row)) for each in found.rows
+    ]
+    cli.render.table((*columns, *(f"{each}_cost" for each in ACCOUNTS)), rows, found)
+
+
+def _for_people(cli: Invocation, found: GetCostResponse) -> None:
+    columns = (
+        found.group_by.capitalize(),
+        "Paid",
+        "Useful",
+        "Starting",
+        "Checkpointing",
+        "Lost",
+        "Idle",
+        "Cost",
+        "Wasted",
+    )
+    rows = [(_label(each), *_cells(each.row)) for each in found.rows]
+    rows.append(("total", *_cells(found.totals)))
+    since = f"from {time_text(found.since)}" if found.since else "from the beginning"
+    title = f"Slot-time and its price, {since} to {time_text(found.until)}"
+    cli.render.table(columns, rows, found, title=title)
+    if found.totals.cost_unknown_s:
+        cli.render.note(
+            f"No price is known for {duration_text(found.totals.cost_unknown_s)} of slot-time; its cost is in no sum."
+        )
+    for source in found.price_sources:
+        cli.render.note(f"Prices: {source}")
+
+
+def _label(row: CostRow) -> str:
+    if not row.key:
+        return NOBODY
+    return f"{row.key} ({row.name})" if row.name else row.key
+
+
+def _cells(row: LedgerRow) -> tuple[str, ...]:
+    """Wasted is the share of the price that was not useful."""
+    times = (duration_text(seconds) for seconds in _seconds(row))
+    wasted = percent_text(1 - row.costs.get("useful", 0.0) / row.cost if row.cost else None)
+    return (*times, f"{row.cost:.4f}", wasted)
+
+
+def _seconds(row: LedgerRow) -> tuple[float, ...]:
+    return (row.paid_s, row.useful_s, row.starting_s, row.checkpointing_s, row.lost_s, row.idle_s)
+
+
+def _costs(row: LedgerRow) -> tuple[float, ...]:
+    return (row.cost, *(row.costs.get(account, 0.0) for account in ACCOUNTS))
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--by", choices=GROUPINGS, default="pool", help="what the rows are of (default pool)")
+    parser.add_argument("--since", default="", help="a date, a time, or how long ago (7d, 36h); default: the beginning")
+    parser.add_argument("--until", default="", help="likewise; default: now")
+
+
+NOUN = Command(name="cost", help="show what was spent", run=show, arguments=_arguments, formats=("json", "csv"))

@@ -1,0 +1,100 @@
+"""What was spent, and what may be: served beyond the contract.
+
+    GET  /api/v1/cost?groupBy=&since=&until=&format=        GetCostResponse, or CSV
+    GET  /api/v1/experiments/{experimentId}/cost            GetExperimentCostResponse
+    GET  /api/v1/budgets                                    GetBudgetsResponse
+    PUT  /api/v1/workspaces/{id}/budget                     Budget -> BudgetState
+    PUT  /api/v1/resource-pools/{poolName}/budget           Budget -> BudgetState
+    PUT  /api/v1/experiments/{experimentId}/max_cost        MaxCost -> GetExperimentCostResponse
+
+Money is in the currency of the pools' prices. `LedgerRow` is that of the ledger (`extensions`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from resolute.wire.rest.extensions import LedgerRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetCostQuery:
+    """`since` and `until` are a time (RFC 3339), a date, or how long ago (`7d`, `36h`); empty is no limit.
+
+    `group_by` is one of pool, instance, user, workspace, experiment, job; `format` is json or csv.
+    """
+
+    group_by: str = "pool"
+    since: str = ""
+    until: str = ""
+    format: str = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostRow:
+    """`key` is the id of what the row is of, and empty for time that was nobody's: boots, and machines without a task."""
+
+    key: str
+    name: str
+    row: LedgerRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetCostResponse:
+    """Rows by key; they sum to `totals`, whatever they are grouped by. `price_sources` says where the pools' prices come from."""
+
+    group_by: str
+    until: datetime
+    since: datetime | None = None
+    rows: tuple[CostRow, ...] = ()
+    totals: LedgerRow
+    price_sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetExperimentCostResponse:
+    """What an experiment has cost, and its limit. `landing` says why it was stopped for the limit, if it was."""
+
+    experiment_id: int
+    totals: LedgerRow
+    trials: tuple[CostRow, ...] = ()
+    max_cost: float | None = None
+    landing: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaxCost:
+    """The most that an experiment may cost; null is no limit."""
+
+    max_cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The most that may be spent in a day and in a month of UTC; null is no limit."""
+
+    per_day: float | None = None
+    per_month: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetState:
+    """A budget and what was spent of it. While it is used up `landing` says so, and work goes on at `resumes_at`."""
+
+    owner: str
+    """pool or workspace."""
+    name: str
+    budget: Budget
+    spent_today: float = 0.0
+    spent_this_month: float = 0.0
+    rate_per_hour: float = 0.0
+    landing: str = ""
+    resumes_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetBudgetsResponse:
+    """Of every pool and workspace that has spent something or has a budget."""
+
+    budgets: tuple[BudgetState, ...] = ()
