@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +34,11 @@ from resolute_master.clouds import OpenCloud, cloud_of
 from resolute_master.domain.instance import Instance
 from resolute_master.engine.checkpoint_files import CheckpointRemoval
 from resolute_master.engine.engine import Engine
+from resolute_master.engine.price_watch import PriceWatch
 from resolute_master.engine.reporting import Reporting
 from resolute_master.observability.observation import Observation
 from resolute_master.pools import found_again, pool_policies
+from resolute_master.price_sources import OpenPrices, price_source_of, price_watches
 from resolute_master.provisioning import Provisioning
 from resolute_master.store.base import Store
 from resolute_master.store.recent_code import RecentCode
@@ -58,7 +60,7 @@ OpenStore = Callable[[MasterConfig], Awaitable[Store]]
 class MasterSettings:
     """What a master process is given from outside.
 
-    `open_store` and `open_cloud` are its two edges that keep something; who composes a master of another kind (with a store that
+    `open_store`, `open_cloud` and `open_prices` are its edges; who composes a master of another kind (with a store that
     fails, say) gives its own.
     """
 
@@ -70,6 +72,7 @@ class MasterSettings:
     log: LogRing
     open_store: OpenStore | None = None
     open_cloud: OpenCloud = cloud_of
+    open_prices: OpenPrices = price_source_of
 
 
 async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
@@ -244,7 +247,10 @@ async def _serving(
         )
         observation.watch(engine, store, reporting)
         services += observation.services()
-        context = _context(settings, store, engine, reporting, identity, tokens, passwords, recent_code, observation)
+        watches = price_watches(config, engine, settings.open_prices, clock, ids)
+        context = _context(
+            settings, store, engine, reporting, identity, tokens, passwords, recent_code, observation, watches
+        )
         await doors.open(context, hub)
         sweep = asyncio.create_task(_sweep(context), name="sweep of uploads")
         stack.push_async_callback(_cancel, [sweep])
@@ -253,6 +259,7 @@ async def _serving(
         stack.push_async_callback(hub.close)
         removal = CheckpointRemoval(engine, store, cluster_id=identity.cluster_id)
         services.append(asyncio.create_task(removal.run(), name="checkpoint removal"))
+        services += [asyncio.create_task(watch.run(), name=f"prices of {watch.pool}") for watch in watches]
         services += Provisioning(
             config=config,
             environ=settings.environ,
@@ -297,6 +304,7 @@ def _context(
     passwords: Passwords,
     recent_code: RecentCode,
     observation: Observation,
+    watches: Sequence[PriceWatch],
 ) -> ApiContext:
     return ApiContext(
         engine=engine,
@@ -314,6 +322,7 @@ def _context(
         exposition=observation.exposition,
         recent_code=recent_code,
         swept=asyncio.Event(),
+        price_watches=watches,
     )
 
 

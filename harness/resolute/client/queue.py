@@ -10,6 +10,7 @@ from resolute.client.paging import all_pages, segment
 from resolute.client.session import Session
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.jobs import GetJobsQuery, GetJobsV2Response, QueueControl, RBACJob, UpdateJobQueueRequest
+from resolute.wire.rest.offers import GetPoolOffersResponse
 from resolute.wire.rest.paging import Pagination
 from resolute.wire.rest.pools import (
     BindRPToWorkspaceRequest,
@@ -52,6 +53,10 @@ class Queue:
         """What the scheduler sees of a pool, as the JSON object of a snapshot file."""
         snapshot: dict[str, Any] = self.session.request("GET", f"api/v1/resource-pools/{segment(pool)}/snapshot")
         return snapshot
+
+    def offers(self, pool: str) -> GetPoolOffersResponse:
+        """What an elastic pool may buy, in the order in which it would be tried."""
+        return self.session.get(f"api/v1/resource-pools/{segment(pool)}/offers", GetPoolOffersResponse)
 
     def pools(self) -> tuple[ResourcePool, ...]:
         return self.session.get("api/v1/resource-pools", GetResourcePoolsResponse).resource_pools

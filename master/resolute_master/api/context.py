@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from resolute.clock import Clock
@@ -15,6 +15,7 @@ from resolute_master.api.barriers import Barriers
 from resolute_master.api.limits import MAX_UPLOAD_BYTES
 from resolute_master.api.log_ring import LogRing
 from resolute_master.engine.engine import Engine
+from resolute_master.engine.price_watch import PriceWatch
 from resolute_master.engine.reporting import Reporting
 from resolute_master.store.base import Store
 from resolute_master.store.recent_code import RecentCode
@@ -53,6 +54,8 @@ class ApiContext:
     """Told of what is uploaded."""
     barriers: Barriers = field(default_factory=Barriers)
     admission: Admission = field(default_factory=Admission)
+    price_watches: Sequence[PriceWatch] = ()
+    """Of the pools whose cloud tells prices of the moment."""
     max_request_bytes: int = MAX_UPLOAD_BYTES
     follow_grace_s: float = 1.0
     """How long a followed log stays open after its task has ended, for lines that are still on their way."""

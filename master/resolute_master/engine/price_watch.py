@@ -1,0 +1,86 @@
+"""Asks clouds for the prices of the moment and tells the engine: one watch a pool."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from resolute.clock import Clock
+from resolute.wire.rest.offers import PriceWatchStatus
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.prices import PriceWord, RecordPrices
+from resolute_master.engine.engine import Engine
+from resolute_provisioner.clouds.base import CloudError
+from resolute_provisioner.model import Market, Offer
+from resolute_provisioner.prices import PriceSource
+
+log = logging.getLogger(__name__)
+
+FIRST_RETRY_S = 15.0
+LONGEST_RETRY_S = 3600.0
+"""A price of an hour ago still ranks better than none."""
+JITTER = 0.2
+"""By so much of itself a wait is shortened or lengthened: pools of one account do not ask together."""
+
+
+class PriceWatch:
+    """A failure changes nothing but `status`: the last price that was told stays in force, and its age is shown."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        pool: PoolName,
+        source: PriceSource,
+        *,
+        offers: Sequence[Offer],
+        period_s: float,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._engine = engine
+        self.pool = pool
+        self._source = source
+        self._offers = tuple(o for o in offers if o.market is Market.SPOT and not o.price_is_fixed)
+        self._clock = clock
+        self._rng = rng
+        self.status = PriceWatchStatus(source=source.name, period_s=period_s)
+        self._told: dict[str, PriceWord] = {}
+        """The newest word of each offer, which is not said twice."""
+
+    async def run(self) -> None:
+        while self._offers:
+            await self.ask()
+            await asyncio.sleep(self.wait_s())
+        await asyncio.Event().wait()  # a service does not end
+
+    async def ask(self) -> None:
+        """Once."""
+        try:
+            told = await self._source.spot_prices(self._offers)
+        except CloudError as error:
+            self._failed(str(error))
+            return
+        except Exception as error:  # an SDK's own: prices are worth less than the master
+            log.exception("prices of pool %s: %s failed", self.pool, self._source.name)
+            self._failed(f"{type(error).__name__}: {error}")
+            return
+        words = [PriceWord(offer_id=p.offer_id, per_hour=p.per_hour, as_of=p.as_of) for p in told]
+        news = tuple(word for word in words if self._told.get(word.offer_id) != word)
+        if news:
+            await self._engine.submit(RecordPrices(pool=self.pool, source=self._source.name, prices=news))
+            self._told.update({word.offer_id: word for word in news})
+        self.status = replace(self.status, answered_at=self._clock.now(), failures=0, error="")
+
+    def wait_s(self) -> float:
+        """Until the next time: the period, or after failures a time that doubles with each."""
+        failures, wait_s = self.status.failures, self.status.period_s
+        if failures:
+            wait_s = min(LONGEST_RETRY_S, FIRST_RETRY_S * 2.0 ** min(failures - 1, 16))
+        return wait_s * (1.0 + JITTER * (2.0 * self._rng.random() - 1.0))
+
+    def _failed(self, error: str) -> None:
+        self.status = replace(self.status, failures=self.status.failures + 1, error=error)
+        log.warning("prices of pool %s: %s: %s", self.pool, self._source.name, error)
