@@ -1,0 +1,430 @@
+"""Time: arrivals, boots, ends, refusals and interruptions happen to a pool, and each moment ends with one decision.
+
+Times are seconds from the course's epoch. What runs makes progress only while it holds slots; a run that goes on from a
+checkpoint first takes `restart_s`; one that is asked to leave saves for `save_s` and loses nothing; one that is cut goes
+back to its last periodic checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum
+from heapq import heappop, heappush
+from typing import Any
+
+from resolute.wire.states import AllocationState
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import AllocationId, InstanceId, allocation_id
+from resolute_master.domain.job import Job
+from resolute_master.foresight.decide import Decider
+from resolute_master.foresight.market import Market, Refused
+from resolute_master.foresight.pool import Decision, VirtualPool
+from resolute_provisioner.model import Cause, Termination
+
+LEAST_PAID_S = 60.0
+"""Clouds charge a machine's first minute whole."""
+
+MOST_DECISIONS_A_MOMENT = 1000
+"""A decider that never comes to rest has a fault; better an error than an endless course."""
+
+
+class CourseStuck(RuntimeError):
+    """Work waits and nothing that could happen would start it; or a decider never comes to rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frictions:
+    """What starting, saving and losing work costs, in seconds."""
+
+    restart_s: float = 60.0
+    """A run that goes on from a checkpoint restores for so long."""
+    save_s: float = 10.0
+    """One that is asked to leave holds its slots for so long."""
+    checkpoint_every_s: float = 1800.0
+    """What was done since the last multiple is lost when a machine goes without notice."""
+    notice_s: float = 120.0
+    """How long before its end a machine that is taken back says so; 0 for no notice."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Work:
+    """One gang's way from submission to end."""
+
+    job: Job
+    first: Allocation
+    """As it was submitted."""
+    submit_s: float
+    length_s: float
+    """Run time on its slots without any interruption."""
+    slots: int
+    """What it asks for; it may have to hold more, where only whole machines serve it."""
+    done_s: float = 0.0
+    """Progress that is saved."""
+    runs: int = 0
+    started_s: float | None = None
+    """Of the present run."""
+    first_start_s: float | None = None
+    queued_s: float = 0.0
+    """Since when it waits, while it does."""
+    waited_s: float = 0.0
+    held: list[tuple[float, float]] = field(default_factory=list)
+    """From when to when each run that is over held its slots."""
+    ended_s: float | None = None
+    interruptions: int = 0
+
+    @property
+    def held_s(self) -> float:
+        return sum(end_s - start_s for start_s, end_s in self.held)
+
+
+@dataclass(slots=True, kw_only=True)
+class Bill:
+    """One machine, from its launch to its end."""
+
+    instance: InstanceId
+    offer_id: str
+    slots: int
+    launched_s: float
+    joined_s: float | None = None
+    ended_s: float | None = None
+    cause: str = ""
+    cost: float = 0.0
+    priced_s: float = 0.0
+    """Until when `cost` is reckoned."""
+
+
+class _Kind(IntEnum):
+    """In the order in which things of one moment happen."""
+
+    END = 0
+    LEFT = 1
+    TAKEN = 2
+    MARKET = 3
+    REFUSED = 4
+    JOINED = 5
+    SUBMIT = 6
+    REVISIT = 7
+
+
+@dataclass(slots=True, kw_only=True)
+class Course:
+    """Play with `run`; afterwards `works`, `bills` and `log` tell what happened."""
+
+    pool: VirtualPool
+    decider: Decider
+    market: Market
+    epoch: datetime
+    frictions: Frictions = field(default_factory=Frictions)
+    stopwatch: Callable[[], float] = lambda: 0.0
+    """Measures the decisions and decides nothing."""
+    log: Callable[[float, str, str], None] = lambda at_s, word, subject: None
+    """Told every decision and everything that happened: when, what, to whom."""
+    works: dict[AllocationId, Work] = field(default_factory=dict)
+    """By the present run's allocation."""
+    bills: dict[InstanceId, Bill] = field(default_factory=dict)
+    decision_s: float = 0.0
+    decisions: int = 0
+    launches: int = 0
+    now_s: float = 0.0
+    _events: list[tuple[float, int, int, Any]] = field(default_factory=list)
+    _count: int = 0
+    _waiting: int = 0
+    _unsubmitted: int = 0
+
+    # -- from outside ------------------------------------------------------------------------------------------
+
+    def submit(self, works: Iterable[Work]) -> None:
+        for work in works:
+            self._unsubmitted += 1
+            self._at(work.submit_s, _Kind.SUBMIT, work)
+
+    def adopt(self, work: Work) -> None:
+        """Work that is in the pool already: it waits, or it runs since `started_s`."""
+        self.works[work.first.id] = work
+        if work.started_s is None:
+            self._waiting += 1
+            return
+        self._at(max(self.now_s, self._end_of(work)), _Kind.END, work.first.id)
+
+    def expect(self, instance: InstanceId, at_s: float) -> None:
+        """A machine that is on its way already joins then."""
+        self._at(at_s, _Kind.JOINED, instance)
+
+    def run(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Play until nothing is left to happen, or `until` says so after a decision. Raises `CourseStuck`."""
+        self._expect_market(-1.0)
+        self._decide()
+        while self._events and not until():
+            if self._done():
+                break
+            self.now_s = self._events[0][0]
+            self.pool.now = self.time(self.now_s)
+            moved = False
+            while self._events and self._events[0][0] == self.now_s:
+                _, kind, _, subject = heappop(self._events)
+                moved |= self._happen(_Kind(kind), subject)
+            if moved:
+                self._decide()
+        if until():
+            return
+        for id_ in sorted(self.pool.machines):
+            self._gone(id_, "end of the course", taken=False)
+        if self._waiting:
+            raise CourseStuck(f"{self._waiting} gang(s) wait for ever: no machine of the pool can hold them")
+
+    def time(self, at_s: float) -> datetime:
+        return self.epoch + timedelta(seconds=at_s)
+
+    def cost_until(self, bill: Bill, at_s: float) -> None:
+        """Reckon a machine's cost up to a moment, at the price since the last reckoning."""
+        price = self.market.price(bill.offer_id, bill.priced_s) or 0.0
+        bill.cost += price * max(0.0, at_s - bill.priced_s) / 3600.0
+        bill.priced_s = at_s
+
+    # -- what happens ------------------------------------------------------------------------------------------
+
+    def _done(self) -> bool:
+        return not (self._unsubmitted or self.works or self.pool.machines)
+
+    def _happen(self, kind: _Kind, subject: Any) -> bool:
+        """Whether something happened after which one has to decide."""
+        match kind:
+            case _Kind.SUBMIT:
+                self._submitted(subject)
+            case _Kind.END:
+                return self._ended(subject)
+            case _Kind.LEFT:
+                return self._left(subject)
+            case _Kind.JOINED:
+                return self._joined(subject)
+            case _Kind.REFUSED:
+                self._refused(*subject)
+            case _Kind.TAKEN:
+                return self._taken(subject)
+            case _Kind.MARKET:
+                return self._market_moved()
+            case _Kind.REVISIT:
+                return subject == self.decisions  # a later decision has set a time of its own
+        return True
+
+    def _submitted(self, work: Work) -> None:
+        self._unsubmitted -= 1
+        self._waiting += 1
+        work.queued_s = self.now_s
+        self.works[work.first.id] = work
+        self.pool.submitted(work.job, work.first)
+
+    def _ended(self, id_: AllocationId) -> bool:
+        work = self.works.get(id_)
+        if work is None or work.started_s is None or self.pool.snapshot.allocations[id_].leaving:
+            return False
+        self._finish(id_, work)
+        return True
+
+    def _finish(self, id_: AllocationId, work: Work) -> None:
+        del self.works[id_]
+        work.held.append((work.started_s or 0.0, self.now_s))
+        work.done_s, work.started_s, work.ended_s = work.length_s, None, self.now_s
+        self.pool.ended(id_)
+        self.pool.job_ended(work.job)
+
+    def _left(self, id_: AllocationId) -> bool:
+        """It has saved: all that it had done until it was asked."""
+        work = self.works.get(id_)
+        if work is None or work.started_s is None:
+            return False
+        asked_at = self.pool.snapshot.allocations[id_].preempt
+        asked_s = self.now_s if asked_at is None else (asked_at.requested_at - self.epoch).total_seconds()
+        self._cut(id_, work, self._progress(work, asked_s))
+        return True
+
+    def _cut(self, id_: AllocationId, work: Work, kept_s: float) -> None:
+        """The run is over and another one waits, which goes on with what was kept."""
+        self.pool.ended(id_)
+        del self.works[id_]
+        work.held.append((work.started_s or 0.0, self.now_s))
+        work.done_s = min(work.length_s, work.done_s + kept_s)
+        work.started_s = None
+        if work.done_s >= work.length_s:
+            work.ended_s = self.now_s
+            self.pool.job_ended(work.job)
+            return
+        again = replace(
+            work.first,
+            id=allocation_id(work.first.task_id, work.runs + 1),
+            run_id=work.runs + 1,
+            requested_at=self.pool.now,
+            state=AllocationState.PENDING,
+            containers=(),
+            preempt=None,
+            reserved_agents=(),
+        )
+        self.works[again.id] = work
+        work.queued_s = self.now_s
+        self._waiting += 1
+        self.pool.requeued(again)
+
+    def _joined(self, id_: InstanceId) -> bool:
+        if id_ not in self.pool.machines:
+            return False
+        self.bills[id_].joined_s = self.now_s
+        self.pool.joined(id_)
+        return True
+
+    def _refused(self, id_: InstanceId, answer: Refused) -> None:
+        self.log(self.now_s, "refused", id_)
+        self.pool.refused(id_, answer.kind, answer.message)
+
+    def _expect_market(self, after_s: float) -> None:
+        at_s = self.market.next_move(after_s)
+        if at_s is not None:
+            self._at(at_s, _Kind.MARKET, None)
+
+    def _market_moved(self) -> bool:
+        self._expect_market(self.now_s)
+        alive: dict[str, list[InstanceId]] = {}
+        for id_, view in self.pool.machines.items():
+            if view.notice is None and id_ in self.bills:
+                alive.setdefault(view.offer_id, []).append(id_)
+        priced = [bill for id_, bill in self.bills.items() if id_ in self.pool.machines]
+        move = self.market.move(self.now_s, alive)
+        if move.prices:
+            for bill in priced:
+                self.cost_until(bill, self.now_s)
+        for offer_id, price in move.prices:
+            self.pool.repriced(offer_id, price)
+        for id_ in move.taken:
+            self._announce(id_)
+        return bool(move.taken or move.prices)
+
+    def _announce(self, id_: InstanceId) -> None:
+        notice_s = self.frictions.notice_s
+        self.log(self.now_s, "notice", id_)
+        if notice_s <= 0.0:
+            self._taken(id_)
+            return
+        for allocation in self.pool.noticed(id_, self.time(self.now_s + notice_s)):
+            self.works[allocation].interruptions += 1
+            self._leave(allocation)
+        self._at(self.now_s + notice_s, _Kind.TAKEN, id_)
+
+    def _taken(self, id_: InstanceId) -> bool:
+        if id_ not in self.pool.machines:
+            return False
+        self._gone(id_, "taken back", taken=True)
+        return True
+
+    def _gone(self, id_: InstanceId, cause: str, *, taken: bool) -> None:
+        for allocation in self.pool.gone(id_, taken=taken):
+            work = self.works[allocation]
+            asked = self.pool.snapshot.allocations[allocation].preempt
+            if asked is None:
+                work.interruptions += 1
+            done_s = self._progress(work, self.now_s)
+            every_s = self.frictions.checkpoint_every_s
+            before = work.done_s
+            self._cut(allocation, work, max(0.0, (before + done_s) // every_s * every_s - before))
+        bill = self.bills.get(id_)
+        if bill is None:
+            return  # its launch was not answered yet
+        self.market.ended(bill.offer_id)
+        bill.ended_s, bill.cause = self.now_s, cause
+        self.cost_until(bill, max(self.now_s, bill.launched_s + LEAST_PAID_S))
+        self.log(self.now_s, cause, id_)
+
+    # -- what is decided ---------------------------------------------------------------------------------------
+
+    def _decide(self) -> None:
+        for _ in range(MOST_DECISIONS_A_MOMENT):
+            begun = self.stopwatch()
+            decision = self.decider.decide(self.pool)
+            self.decision_s += self.stopwatch() - begun
+            self.decisions += 1
+            self._carry_out(decision)
+            if not (decision.terminations or decision.preempt):
+                break
+        else:
+            raise CourseStuck(f"the decider does not come to rest at {self.now_s:.0f} s")
+        if decision.revisit_at is not None:
+            at_s = (decision.revisit_at - self.epoch).total_seconds()
+            self._at(max(at_s, self.now_s), _Kind.REVISIT, self.decisions)
+
+    def _carry_out(self, decision: Decision) -> None:
+        for placement in decision.place:
+            self._start(placement.allocation)
+            self.log(self.now_s, "start", f"{placement.allocation} {','.join(placement.agents)}")
+        for preemption in decision.preempt:
+            self.log(self.now_s, "preempt", preemption.allocation)
+            self._leave(preemption.allocation)
+        asked = self.pool.apply_launches(decision.launches)
+        for id_, launch in zip(asked, decision.launches, strict=True):
+            self.log(self.now_s, "launch", f"{id_} {launch.offer_id}")
+            self._ask(id_, launch.offer_id)
+        for termination in decision.terminations:
+            self._terminate(termination)
+
+    def _start(self, id_: AllocationId) -> None:
+        work = self.works[id_]
+        self._waiting -= 1
+        work.waited_s += self.now_s - work.queued_s
+        work.started_s = self.now_s
+        if work.first_start_s is None:
+            work.first_start_s = self.now_s
+        work.runs += 1
+        self._at(self._end_of(work), _Kind.END, id_)
+
+    def _leave(self, id_: AllocationId) -> None:
+        self._at(self.now_s + self.frictions.save_s, _Kind.LEFT, id_)
+
+    def _ask(self, id_: InstanceId, offer_id: str) -> None:
+        answer = self.market.ask(offer_id, self.now_s)
+        if isinstance(answer, Refused):
+            self._at(self.now_s + answer.after_s, _Kind.REFUSED, (id_, answer))
+            return
+        self.launches += 1
+        self.pool.launched(id_)
+        self.bills[id_] = Bill(
+            instance=id_,
+            offer_id=offer_id,
+            slots=self.pool.machines[id_].slots,
+            launched_s=self.now_s,
+            priced_s=self.now_s,
+        )
+        self._at(self.now_s + answer.boot_s, _Kind.JOINED, id_)
+
+    def _terminate(self, termination: Termination) -> None:
+        id_ = InstanceId(termination.instance_id)
+        if termination.drain:
+            for allocation in self.pool.drain(id_, termination.reason):
+                self._leave(allocation)
+            self.log(self.now_s, "drain", id_)
+            return
+        self.pool.never_joined(termination)
+        self._gone(id_, termination.cause.value, taken=termination.cause is Cause.LOST)
+
+    # -- within ------------------------------------------------------------------------------------------------
+
+    def _progress(self, work: Work, until_s: float) -> float:
+        """What the present run has done until then, beyond what was saved before."""
+        if work.started_s is None:
+            return 0.0
+        restart_s = self.frictions.restart_s if work.runs > 1 else 0.0
+        return min(max(0.0, until_s - work.started_s - restart_s), work.length_s - work.done_s)
+
+    def _end_of(self, work: Work) -> float:
+        restart_s = self.frictions.restart_s if work.runs > 1 else 0.0
+        return (work.started_s or 0.0) + restart_s + work.length_s - work.done_s
+
+    def _at(self, at_s: float, kind: _Kind, subject: Any) -> None:
+        heappush(self._events, (at_s, kind, self._next(), subject))
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count
+
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+"""Courses on a trace begin here."""
+

@@ -1,0 +1,83 @@
+"""What the cloud gives and takes in virtual time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from resolute_master.domain.ids import InstanceId
+from resolute_provisioner.model import RefusalKind
+
+REFUSAL_S = 1.0
+"""A cloud says no after so long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """No machine."""
+
+    kind: RefusalKind
+    message: str
+    after_s: float = REFUSAL_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """A machine, whose agent joins after `boot_s`."""
+
+    boot_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarketMove:
+    """At `at_s` something changes: machines that are taken back, and prices per hour by offer."""
+
+    at_s: float
+    taken: tuple[InstanceId, ...] = ()
+    prices: tuple[tuple[str, float], ...] = ()
+
+
+class Market(Protocol):
+    """Times are seconds of the course."""
+
+    def ask(self, offer_id: str, now_s: float) -> Given | Refused: ...
+
+    def ended(self, offer_id: str) -> None:
+        """One of its machines is no more."""
+        ...
+
+    def next_move(self, after_s: float) -> float | None:
+        """When something changes next without anybody asking; None for never."""
+        ...
+
+    def move(self, now_s: float, alive: dict[str, list[InstanceId]]) -> MarketMove:
+        """What changes now; `alive` are the machines of each offer, the oldest first."""
+        ...
+
+    def price(self, offer_id: str, now_s: float) -> float | None:
+        """What a machine's hour costs now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plenty:
+    """Every offer is always given and nothing is taken back. `boot_s` by offer, else `default_boot_s`."""
+
+    prices: dict[str, float | None]
+    default_boot_s: float
+    boot_s: dict[str, float]
+
+    def ask(self, offer_id: str, now_s: float) -> Given | Refused:
+        return Given(boot_s=self.boot_s.get(offer_id, self.default_boot_s))
+
+    def ended(self, offer_id: str) -> None:
+        """There are always more."""
+
+    def next_move(self, after_s: float) -> float | None:
+        return None
+
+    def move(self, now_s: float, alive: dict[str, list[InstanceId]]) -> MarketMove:
+        return MarketMove(at_s=now_s)
+
+    def price(self, offer_id: str, now_s: float) -> float | None:
+        return self.prices.get(offer_id)

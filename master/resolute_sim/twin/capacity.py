@@ -1,0 +1,181 @@
+"""Traces of capacity and price, and the market that plays them.
+
+A file holds one series: `gap_seconds` (length of a tick), `rle` ([[value, repeat], ...]) and `kind`. Of the kind `availability` a
+value is how many machines can be had in that tick; where no value is above 1 it was probed with one machine, and 1 means
+"some", without a limit. Of the kind `price` a value is the price of a machine's hour. A series that has ended begins anew.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from resolute.errors import InvalidInput
+from resolute_master.domain.ids import InstanceId
+from resolute_master.foresight.market import Given, MarketMove, Refused
+from resolute_provisioner.model import Market, Offer, RefusalKind
+
+KINDS = ("availability", "price")
+_NAMED = re.compile(r"(?P<zone>[a-z]+(?:-[a-z]+)+-?\d[a-z]?(?:-[a-z])?)_(?P<accelerator>[a-z0-9-]+)_(?P<slots>\d+)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityTrace:
+    """`ends[i]` is the second, from the series' beginning, at which `values[i]` ends."""
+
+    name: str
+    kind: str
+    values: tuple[float, ...]
+    ends: tuple[float, ...]
+    zone: str = ""
+    accelerator: str = ""
+    slots: int = 0
+    offer_id: str = ""
+    """Of this offer alone; else of all spot offers of the zone, accelerator and slots."""
+
+    @property
+    def length_s(self) -> float:
+        return self.ends[-1]
+
+    @property
+    def unlimited(self) -> bool:
+        return max(self.values) <= 1
+
+    def at(self, now_s: float) -> float:
+        return self.values[bisect_right(self.ends, now_s % self.length_s)]
+
+    def next_change(self, after_s: float) -> float:
+        """The end of the step in which `after_s` lies."""
+        rounds, within_s = divmod(max(0.0, after_s), self.length_s)
+        return rounds * self.length_s + self.ends[bisect_right(self.ends, within_s)]
+
+    def concerns(self, offer: Offer) -> bool:
+        if self.offer_id:
+            return offer.offer_id == self.offer_id
+        named = re.sub(r"[^a-z0-9]", "", (offer.accelerator or offer.instance_type).lower())
+        return (
+            offer.market is Market.SPOT
+            and offer.zone == self.zone
+            and offer.slots == self.slots
+            and re.sub(r"[^a-z0-9]", "", self.accelerator.lower()) in named
+        )
+
+
+def read_capacity(paths: Sequence[Path], offers: Sequence[Offer]) -> tuple[CapacityTrace, ...]:
+    """Of files and of directories of files. Of a directory what concerns no offer is left out; a file that is named and
+    concerns none is a mistake. Raises `InvalidInput` naming file, key and value."""
+    found: list[CapacityTrace] = []
+    for path in paths:
+        files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        read = [trace for trace in map(_read, files) if any(trace.concerns(offer) for offer in offers)]
+        if not read:
+            spot = [f"{o.zone} {o.accelerator or o.instance_type} with {o.slots}" for o in offers if o.market is Market.SPOT]
+            raise InvalidInput(
+                f"--spot: {path} concerns no offer of the pool; its spot offers are: {'; '.join(sorted(set(spot))) or 'none'}. Name "
+                "the files <zone>_<accelerator>_<slots>.json, or give them the keys zone, accelerator, slots, or offer"
+            )
+        found.extend(read)
+    return tuple(found)
+
+
+def _read(path: Path) -> CapacityTrace:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput(f"--spot: {path} cannot be read ({error.strerror}); name a file or a directory") from None
+    except ValueError as error:
+        raise InvalidInput(f"--spot: {path} is not JSON ({error}); mend it there") from None
+    if not isinstance(data, Mapping):
+        raise InvalidInput(f"--spot: {path} is not a JSON object; give one with kind, gap_seconds and rle")
+    kind, gap_s, runs = data.get("kind"), data.get("gap_seconds"), data.get("rle")
+    if kind not in KINDS:
+        raise InvalidInput(f"--spot: {path}, key kind: must be one of {', '.join(KINDS)}, and is {kind!r}")
+    if not _is_number(gap_s) or gap_s <= 0:
+        raise InvalidInput(f"--spot: {path}, key gap_seconds: must be a number above 0, and is {gap_s!r}")
+    if not isinstance(runs, list) or not runs:
+        raise InvalidInput(f"--spot: {path}, key rle: must be a list of [value, repeat], and is {runs!r}")
+    for index, run in enumerate(runs):
+        if not (isinstance(run, list) and len(run) == 2 and all(map(_is_number, run)) and run[0] >= 0 and run[1] > 0):
+            raise InvalidInput(f"--spot: {path}, key rle[{index}]: must be [value, repeat] of numbers, and is {run!r}")
+    named = _NAMED.search(path.stem.rpartition("__")[2])
+    whose: dict[str, Any] = {**(named.groupdict() if named else {}), **data}
+    return CapacityTrace(
+        name=path.stem,
+        kind=kind,
+        values=tuple(float(value) for value, _ in runs),
+        ends=tuple(accumulate(float(repeat) * gap_s for _, repeat in runs)),
+        zone=str(whose.get("zone") or ""),
+        accelerator=str(whose.get("accelerator") or ""),
+        slots=int(whose.get("slots") or 0),
+        offer_id=str(whose.get("offer") or ""),
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+class TracedMarket:
+    """Offers without a trace are always given, and cost what the configuration says."""
+
+    def __init__(self, offers: Iterable[Offer], traces: Sequence[CapacityTrace], *, boot_s: float, seed: int) -> None:
+        self._offers = {offer.offer_id: offer for offer in offers}
+        self._boot_s = boot_s
+        self._random = Random(seed)
+        self._capacity = {
+            (id_, trace.kind): trace
+            for id_, offer in sorted(self._offers.items())
+            for trace in traces
+            if trace.concerns(offer)
+        }
+        self._alive: dict[str, int] = dict.fromkeys(self._offers, 0)
+
+    @property
+    def cheapest_slot_hour(self) -> float:
+        """The lowest price of a slot's hour that any offer ever has."""
+        prices: list[float] = []
+        for id_, offer in self._offers.items():
+            trace = self._capacity.get((id_, "price"))
+            known = min(trace.values) if trace is not None else offer.price_per_hour
+            if known is not None and offer.slots > 0:
+                prices.append(known / offer.slots)
+        return min(prices, default=0.0)
+
+    def ask(self, offer_id: str, now_s: float) -> Given | Refused:
+        trace = self._capacity.get((offer_id, "availability"))
+        if trace is not None:
+            limit = trace.at(now_s)
+            if limit <= 0 or (not trace.unlimited and self._alive[offer_id] >= limit):
+                return Refused(kind=RefusalKind.NO_CAPACITY, message="the trace has none at this time")
+        self._alive[offer_id] += 1
+        return Given(boot_s=self._boot_s)
+
+    def ended(self, offer_id: str) -> None:
+        self._alive[offer_id] -= 1
+
+    def next_move(self, after_s: float) -> float | None:
+        return min((trace.next_change(after_s) for trace in self._capacity.values()), default=None)
+
+    def move(self, now_s: float, alive: Mapping[str, Sequence[InstanceId]]) -> MarketMove:
+        taken: list[InstanceId] = []
+        prices: list[tuple[str, float]] = []
+        for (offer_id, kind), trace in sorted(self._capacity.items()):
+            if kind == "price":
+                prices.append((offer_id, trace.at(now_s)))
+                continue
+            there, limit = list(alive.get(offer_id, ())), trace.at(now_s)
+            if limit <= 0 or not trace.unlimited:
+                self._random.shuffle(there)
+                taken.extend(there[int(limit) :])
+        return MarketMove(at_s=now_s, taken=tuple(sorted(taken)), prices=tuple(prices))
+
+    def price(self, offer_id: str, now_s: float) -> float | None:
+        trace = self._capacity.get((offer_id, "price"))
+        return trace.at(now_s) if trace is not None else self._offers[offer_id].price_per_hour

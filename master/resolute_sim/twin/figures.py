@@ -1,0 +1,115 @@
+"""What is reported of one policy on one trace. Each figure is defined here, and in words in docs/simulation.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from resolute_master.foresight.course import Bill, Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Seconds, slot-seconds and the currency of the prices. Also the keys of the JSON report."""
+
+    cost: float
+    cost_lower_bound: float
+    excess: float
+    wait_mean_s: float
+    wait_p95_s: float
+    jct_ratio: float
+    utilisation: float
+    goodput: float
+    interruptions: int
+    lost_slot_s: float
+    launches: int
+    jobs_completed: int
+    decision_cpu_s: float
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One machine on the timeline; seconds of the trace."""
+
+    instance: str
+    offer: str
+    slots: int
+    launched_s: float
+    joined_s: float | None
+    ended_s: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """`paid_slots` and `busy_slots` are steps (second, slots from then on) for the plots; `waits_s` one value a job, sorted."""
+
+    policy: str
+    figures: Figures
+    spans: tuple[Span, ...]
+    paid_slots: tuple[tuple[float, int], ...]
+    busy_slots: tuple[tuple[float, int], ...]
+    waits_s: tuple[float, ...]
+
+
+def figures_of(
+    works: Sequence[Work],
+    bills: Sequence[Bill],
+    *,
+    cheapest_slot_hour: float,
+    launches: int,
+    decision_cpu_s: float,
+    digest: str,
+) -> Figures:
+    """Of a course that has come to its end."""
+    useful_slot_s = sum(work.length_s * work.slots for work in works)
+    held_slot_s = sum(work.held_s * work.slots for work in works)
+    paid_slot_s = sum(((bill.ended_s or 0.0) - bill.launched_s) * bill.slots for bill in bills)
+    cost, bound = sum(bill.cost for bill in bills), useful_slot_s / 3600.0 * cheapest_slot_hour
+    waits = sorted(work.waited_s for work in works)
+    in_all_s = sum((work.ended_s or 0.0) - work.submit_s for work in works)
+    return Figures(
+        cost=cost,
+        cost_lower_bound=bound,
+        excess=(cost - bound) / bound if bound else 0.0,
+        wait_mean_s=sum(waits) / len(waits),
+        wait_p95_s=waits[max(0, -(-len(waits) * 95 // 100) - 1)],
+        jct_ratio=in_all_s / max(1e-9, sum(work.length_s for work in works)),
+        utilisation=held_slot_s / paid_slot_s if paid_slot_s else 0.0,
+        goodput=useful_slot_s / held_slot_s if held_slot_s else 1.0,
+        interruptions=sum(work.interruptions for work in works),
+        lost_slot_s=max(0.0, held_slot_s - useful_slot_s),
+        launches=launches,
+        jobs_completed=sum(work.ended_s is not None for work in works),
+        decision_cpu_s=decision_cpu_s,
+        digest=digest,
+    )
+
+
+def spans_of(bills: Mapping[str, Bill]) -> tuple[Span, ...]:
+    return tuple(
+        Span(
+            instance=id_,
+            offer=bill.offer_id,
+            slots=bill.slots,
+            launched_s=bill.launched_s,
+            joined_s=bill.joined_s,
+            ended_s=bill.ended_s or bill.launched_s,
+            cause=bill.cause,
+        )
+        for id_, bill in sorted(bills.items())
+    )
+
+
+def steps(changes: Sequence[tuple[float, int]]) -> tuple[tuple[float, int], ...]:
+    """The running sum of (second, change), one entry a second in which it changes."""
+    found: list[tuple[float, int]] = []
+    total = 0
+    for at_s, change in sorted(changes):
+        total += change
+        if found and found[-1][0] == at_s:
+            found[-1] = (at_s, total)
+        else:
+            found.append((at_s, total))
+    return tuple(found)

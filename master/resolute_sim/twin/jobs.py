@@ -1,0 +1,133 @@
+"""The trace of jobs: a CSV file, read and checked row by row."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from resolute.config.errors import suggestion
+from resolute.errors import InvalidInput
+
+REQUIRED = ("job_id", "submit_s", "duration_s", "slots", "group")
+OPTIONAL = ("priority", "weight", "max_slots", "single_node", "preemptible")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceJob:
+    """One row. Times are seconds; `submit_s` counts from the trace's own beginning."""
+
+    job_id: str
+    submit_s: float
+    duration_s: float
+    """Run time on its slots, queueing not included."""
+    slots: int
+    group: str
+    """Who shares with whom: the user of the job, and under fair share its group."""
+    priority: int | None = None
+    """None takes the pool's default."""
+    weight: float = 1.0
+    max_slots: int | None = None
+    single_node: bool | None = None
+    """None: on one machine when one can hold it."""
+    preemptible: bool = True
+
+
+def read_jobs(path: Path) -> tuple[TraceJob, ...]:
+    """In the order of submission. Raises `InvalidInput` naming file, row, column and value."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            _check_columns(path, reader.fieldnames or ())
+            jobs = [_Row(path, number, row).job() for number, row in enumerate(reader, start=2)]
+    except OSError as error:
+        raise InvalidInput(f"--jobs: {path} cannot be read ({error.strerror}); name a CSV file") from None
+    except UnicodeDecodeError:
+        raise InvalidInput(f"--jobs: {path} is not UTF-8 text; name a CSV file") from None
+    except csv.Error as error:
+        raise InvalidInput(f"--jobs: {path} is no CSV file ({error}); mend it there") from None
+    if not jobs:
+        raise InvalidInput(f"--jobs: {path} has no rows; give at least one job")
+    _check_unique(path, jobs)
+    return tuple(sorted(jobs, key=lambda job: (job.submit_s, job.job_id)))
+
+
+def between(jobs: Sequence[TraceJob], first_day: float | None, last_day: float | None) -> tuple[TraceJob, ...]:
+    """Those that are submitted from the beginning of one day up to the beginning of another."""
+    first_s, last_s = 86_400 * (first_day or 0.0), math.inf if last_day is None else 86_400 * last_day
+    return tuple(job for job in jobs if first_s <= job.submit_s < last_s)
+
+
+def _check_columns(path: Path, columns: Sequence[str]) -> None:
+    missing = [name for name in REQUIRED if name not in columns]
+    if missing:
+        raise InvalidInput(f"--jobs: {path}, row 1: there is no column {missing[0]}; it has {', '.join(columns) or 'none'}")
+    unknown = [name for name in columns if name not in REQUIRED + OPTIONAL]
+    if unknown:
+        known = REQUIRED + OPTIONAL
+        raise InvalidInput(
+            f"--jobs: {path}, row 1: the column {unknown[0]} is not known; {suggestion(unknown[0], known)}, or remove it"
+        )
+
+
+def _check_unique(path: Path, jobs: Sequence[TraceJob]) -> None:
+    seen: set[str] = set()
+    for row, job in enumerate(jobs, start=2):
+        if job.job_id in seen:
+            raise InvalidInput(f"--jobs: {path}, row {row}, column job_id: {job.job_id!r} is there twice; give each its own")
+        seen.add(job.job_id)
+
+
+class _Row:
+    def __init__(self, path: Path, number: int, row: Mapping[str | None, str | None]) -> None:
+        self._path, self._number, self._row = path, number, row
+
+    def job(self) -> TraceJob:
+        if None in self._row:
+            raise InvalidInput(f"--jobs: {self._path}, row {self._number}: has more values than columns; mend the row")
+        job_id = self._text("job_id")
+        return TraceJob(
+            job_id=job_id if job_id else self._wrong("job_id", "must not be empty"),
+            submit_s=self._number_of("submit_s", least=0.0),
+            duration_s=self._number_of("duration_s", least=0.0),
+            slots=self._count("slots", least=1),
+            group=self._text("group"),
+            priority=self._count("priority", least=1, most=99) if self._text("priority") else None,
+            weight=self._number_of("weight", least=1e-9) if self._text("weight") else 1.0,
+            max_slots=self._count("max_slots", least=1) if self._text("max_slots") else None,
+            single_node=self._flag("single_node") if self._text("single_node") else None,
+            preemptible=self._flag("preemptible") if self._text("preemptible") else True,
+        )
+
+    def _text(self, column: str) -> str:
+        return (self._row.get(column) or "").strip()
+
+    def _number_of(self, column: str, *, least: float) -> float:
+        text = self._text(column)
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and value >= least):
+            self._wrong(column, f"must be a number that is at least {least:g}")
+        return value
+
+    def _count(self, column: str, *, least: int, most: int | None = None) -> int:
+        text = self._text(column)
+        value = int(text) if text.isdecimal() else -1
+        if value < least or (most is not None and value > most):
+            limit = f"at least {least}" if most is None else f"{least} to {most}"
+            self._wrong(column, f"must be a whole number, {limit}")
+        return value
+
+    def _flag(self, column: str) -> bool:
+        text = self._text(column).lower()
+        if text not in ("true", "false", "1", "0"):
+            self._wrong(column, "must be true or false")
+        return text in ("true", "1")
+
+    def _wrong(self, column: str, rule: str) -> str:
+        value = self._row.get(column)
+        raise InvalidInput(f"--jobs: {self._path}, row {self._number}, column {column}: {rule}, and is {value!r}")

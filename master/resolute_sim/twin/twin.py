@@ -1,0 +1,196 @@
+"""One policy on one trace, from the first submission to the end of the last machine."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from resolute.errors import InvalidInput
+from resolute.wire.states import TaskType
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import AllocationId, JobId, TaskId, UserId, allocation_id
+from resolute_master.domain.job import Job
+from resolute_master.domain.pool import PoolPolicy
+from resolute_master.foresight.course import EPOCH, Course, Frictions, Work
+from resolute_master.foresight.decide import Decider, Production
+from resolute_master.foresight.market import Market
+from resolute_master.foresight.pool import VirtualPool
+from resolute_provisioner.model import Gang, Offer
+from resolute_provisioner.packing import fits_one_machine, needs_whole_machines
+from resolute_sim.twin.capacity import CapacityTrace, TracedMarket
+from resolute_sim.twin.figures import Report, figures_of, spans_of, steps
+from resolute_sim.twin.jobs import TraceJob
+from resolute_sim.twin.rivals import Determined, FirstFit, Static, peak_machines
+
+POLICIES = ("resolute", "determined", "static", "cheapest", "packing")
+"""What a policy may be called; the first is ours."""
+
+DEFAULT_BOOT_S = 180.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """All that a course depends on: equal settings give equal reports, but for `decision_cpu_s`."""
+
+    pool: PoolPolicy
+    jobs: tuple[TraceJob, ...]
+    capacity: tuple[CapacityTrace, ...] = ()
+    boot_s: float = DEFAULT_BOOT_S
+    frictions: Frictions = field(default_factory=Frictions)
+    seed: int = 0
+    """Which machine is taken back when fewer can be had than there are."""
+
+
+def simulate(setting: Setting, policy: str) -> Report:
+    """Raises `InvalidInput` for a policy that is not known and for a job that the pool can never hold."""
+    pool = _pool_of(setting, policy)
+    check_jobs(pool, setting.jobs)
+    market = TracedMarket(_offers(pool), setting.capacity, boot_s=setting.boot_s, seed=setting.seed)
+    journal = _Digest()
+    course = Course(
+        pool=VirtualPool.empty(pool, EPOCH),
+        decider=_decider(policy, pool, setting.jobs),
+        market=market,
+        epoch=EPOCH,
+        frictions=setting.frictions,
+        stopwatch=time.process_time,
+        log=journal.note,
+    )
+    works = [_work(pool, number, job) for number, job in enumerate(setting.jobs)]
+    course.submit(works)
+    course.run()
+    return _report(policy, course, works, market, journal)
+
+
+def check_jobs(pool: PoolPolicy, jobs: Sequence[TraceJob]) -> None:
+    """Raises `InvalidInput` naming the first job that no machines of the pool can ever hold."""
+    offers, most = _offers(pool), pool.scaling.max_instances if pool.scaling is not None else 0
+    for job in jobs:
+        gang = Gang(token=job.job_id, slots=slots_held(pool, job.slots), submitted_at=EPOCH, single_machine=bool(job.single_node))
+        ways = [1 if fits_one_machine(gang, offer.slots) else needs_whole_machines(gang, offer.slots) for offer in offers]
+        if not any(count is not None and count <= most for count in ways):
+            sizes = ", ".join(str(size) for size in sorted({offer.slots for offer in offers}))
+            raise InvalidInput(
+                f"--jobs: job {job.job_id!r} asks for {job.slots} slots, and pool '{pool.name}' can never give them: its machines "
+                f"have {sizes} slots and there are at most {most}; remove the job, or change the pool's offers or max_instances"
+            )
+
+
+def slots_held(pool: PoolPolicy, slots: int) -> int:
+    """What a job of so many slots holds: more only where it takes whole machines and their sizes do not add up to it."""
+    sizes = [offer.slots for offer in _offers(pool) if offer.slots > 0]
+    if not sizes or slots <= max(sizes) or any(slots % size == 0 for size in sizes):
+        return slots
+    return -(-slots // max(sizes)) * max(sizes)
+
+
+def largest_size(pool: PoolPolicy) -> int:
+    return max((offer.slots for offer in _offers(pool)), default=0)
+
+
+def _offers(pool: PoolPolicy) -> tuple[Offer, ...]:
+    return pool.scaling.offers if pool.scaling is not None else ()
+
+
+def _pool_of(setting: Setting, policy: str) -> PoolPolicy:
+    """`determined` and `static` know machines of one size only: the largest, so that as many jobs as can be fit on one."""
+    pool = setting.pool
+    if pool.scaling is None or policy not in ("determined", "static"):
+        return pool
+    size = largest_size(pool)
+    one = min(
+        (offer for offer in pool.scaling.offers if offer.slots == size),
+        key=lambda offer: (offer.price_per_hour is None, offer.price_per_hour or 0.0, offer.offer_id),
+    )
+    return replace(pool, scaling=replace(pool.scaling, offers=(one,)))
+
+
+def _decider(policy: str, pool: PoolPolicy, jobs: Sequence[TraceJob]) -> Decider:
+    match policy:
+        case "resolute":
+            return Production()
+        case "cheapest":
+            return Production(learns=False)
+        case "determined":
+            return Determined()
+        case "packing":
+            return FirstFit()
+        case "static":
+            demand = [(job.submit_s, job.duration_s, job.slots) for job in jobs]
+            return Static(machines=peak_machines(demand, largest_size(pool)))
+        case _:
+            raise InvalidInput(f"--policy: {policy!r} is not known; use one of: {', '.join(POLICIES)}")
+
+
+def _work(pool: PoolPolicy, number: int, trace: TraceJob) -> Work:
+    submitted_at = EPOCH + timedelta(seconds=trace.submit_s)
+    owner = UserId(1 + int.from_bytes(hashlib.sha256(trace.group.encode()).digest()[:3]))
+    job = Job(
+        id=JobId(f"{number:07d}"),
+        kind="EXPERIMENT",
+        name=trace.job_id,
+        owner=owner,
+        workspace_id=int(owner),
+        project_id=1,
+        pool=pool.name,
+        priority=pool.default_priority if trace.priority is None else trace.priority,
+        weight=trace.weight,
+        max_slots=trace.max_slots,
+        submitted_at=submitted_at,
+        queue_position=submitted_at.timestamp(),
+    )
+    single = trace.single_node if trace.single_node is not None else trace.slots <= largest_size(pool)
+    first = Allocation(
+        id=allocation_id(TaskId(job.id), 1),
+        task_id=TaskId(job.id),
+        task_type=TaskType.TRIAL,
+        job_id=job.id,
+        pool=pool.name,
+        slots_needed=slots_held(pool, trace.slots),
+        requested_at=submitted_at,
+        single_node=single,
+        preemptible=trace.preemptible,
+    )
+    return Work(job=job, first=first, submit_s=trace.submit_s, length_s=trace.duration_s, slots=trace.slots)
+
+
+def _report(policy: str, course: Course, works: Sequence[Work], market: TracedMarket, journal: _Digest) -> Report:
+    bills = course.bills
+    figures = figures_of(
+        works,
+        list(bills.values()),
+        cheapest_slot_hour=market.cheapest_slot_hour,
+        launches=course.launches,
+        decision_cpu_s=course.decision_s,
+        digest=journal.hexdigest(),
+    )
+    paid = [(at_s, n) for b in bills.values() for at_s, n in ((b.launched_s, b.slots), (b.ended_s or 0.0, -b.slots))]
+    return Report(
+        policy=policy,
+        figures=figures,
+        spans=spans_of({str(id_): bill for id_, bill in bills.items()}),
+        paid_slots=steps(paid),
+        busy_slots=steps(_busy(works)),
+        waits_s=tuple(sorted(work.waited_s for work in works)),
+    )
+
+
+def _busy(works: Sequence[Work]) -> list[tuple[float, int]]:
+    held = ((span, work.slots) for work in works for span in work.held)
+    return [change for (start_s, end_s), slots in held for change in ((start_s, slots), (end_s, -slots))]
+
+
+class _Digest:
+    """Of the log of decisions and of what happened."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def note(self, at_s: float, word: str, subject: str) -> None:
+        self._hash.update(f"{at_s!r} {word} {subject}\n".encode())
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
