@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from resolute.config import MasterConfig
+from resolute.config.errors import Location
 from resolute.config.pools import ResourcePool
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
 from resolute_master.offers import offers_of
-from resolute_provisioner.model import Offer, PoolScaling
+from resolute_provisioner.model import Offer, PoolScaling, SpotFallback
 
 
 def pool_policies(config: MasterConfig) -> dict[PoolName, PoolPolicy]:
@@ -49,21 +50,25 @@ def _policy(config: MasterConfig, pool: ResourcePool, place: int) -> PoolPolicy:
         agent_reconnect_wait_s=pool.agent_reconnect_wait,
         description=pool.description,
         launch_error=config.launch_error,
-        scaling=_scaling(pool, place),
+        scaling=scaling_of(pool, ("resource_pools", place)),
     )
 
 
-def _scaling(pool: ResourcePool, place: int) -> PoolScaling | None:
+def scaling_of(pool: ResourcePool, at: Location = ()) -> PoolScaling | None:
+    """The elastic part of a pool; None for one that has none. `at` is where the pool stands in its file."""
     provider = pool.provider
     if provider is None:
         return None
     return PoolScaling(
         pool=pool.pool_name,
-        offers=offers_of(pool, ("resource_pools", place)),
+        offers=offers_of(pool, at),
         min_instances=provider.min_instances,
         max_instances=provider.max_instances,
         idle_timeout_s=provider.max_idle_agent_period,
         boot_timeout_s=provider.max_agent_starting_period,
         reconnect_wait_s=pool.agent_reconnect_wait,
         max_aux_per_instance=pool.max_aux_containers_per_agent,
+        spot_fallback=SpotFallback(
+            after_s=provider.spot_fallback.after, return_after_s=provider.spot_fallback.return_after
+        ),
     )

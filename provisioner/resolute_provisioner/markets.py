@@ -32,6 +32,11 @@ MOVE_PREFIX = "move-of-"
 """Work that is to move stands in the demand under this name, followed by its token, until it waits itself."""
 
 
+SETTLE_S = 600.0
+"""What was placed on demand is left there for so long: work that was moved and comes to stand on demand again, because a
+machine was free there, is not moved to and fro."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
     """A waiting gang, by its token. `work` None: it has no deadline."""
@@ -110,9 +115,13 @@ def course_of_running(pool: PoolScaling, among: Choices, running: Running, now: 
         return Course(markets=stays, reason="the pool has one market only")
     if running.work is not None:
         course = deadline.while_running(running.work, running.market, now)
-        if running.market not in course.markets and course.markets == SPOT and not among.spot_saves:
-            return Course(markets=stays, reason=_NOT_CHEAPER, ahead_s=course.ahead_s)
-        return course
+        if running.market is Market.SPOT or running.market in course.markets:
+            return course
+        settled = running.since + timedelta(seconds=SETTLE_S)
+        if now < settled:
+            reason = f"on demand until {settled:%H:%M:%S} UTC at least: it was placed there just now"
+            return replace(course, markets=stays, reason=reason, revisit_at=settled)
+        return course if among.spot_saves else replace(course, markets=stays, reason=_NOT_CHEAPER)
     after_s = pool.spot_fallback.return_after_s
     if running.market is Market.SPOT or after_s is None or not among.spot_saves:
         return Course(markets=stays, reason="it stays where it is")

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError
 
 from resolute.config.base import MASK, ConfigModel, Count, Flag, FreeMap, Integer, NonEmptyText, PositiveInteger, Text
 from resolute.config.checkpoint_storage import CheckpointStorage, TensorboardStorage
+from resolute.config.deadlines import deadline_problems
 from resolute.config.environment import BindMount, Environment
 from resolute.config.errors import InvalidConfig, Problem, is_secret_key, problems_of, show_value
 from resolute.config.hyperparameters import Hyperparameter, without_count
@@ -205,7 +206,7 @@ def _cross_checks(config: ExperimentConfig, *, managed: bool) -> list[Problem]:
             for key in ("max_time", "time_metric")
             if getattr(searcher, key) is None
         ]
-    return problems
+    return [*problems, *deadline_problems(config, managed=managed)]
 
 
 def mask_experiment(config: Mapping[str, Any]) -> dict[str, Any]:

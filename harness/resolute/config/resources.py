@@ -9,6 +9,8 @@ from typing import Annotated, ClassVar
 from pydantic import BeforeValidator, Field
 
 from resolute.config.base import ConfigModel, Count, Flag, Integer, NonEmptyText, Number, Text, broken_rule
+from resolute.config.deadlines import DeadlineText
+from resolute.config.durations import PositiveDuration
 
 Priority = Annotated[Integer, Field(ge=1, le=99)]
 
@@ -60,6 +62,7 @@ class Resources(ConfigModel):
         "slots": "an experiment asks for 'slots_per_trial'; 'slots' belongs to commands and notebooks"
     }
     dropped: ClassVar[frozenset[str]] = frozenset({"agent_label"})
+    omitted_when_null: ClassVar[frozenset[str]] = frozenset({"deadline", "estimated_duration"})
 
     slots_per_trial: Count = 1
     """Slots of each trial; 0 asks for a place without a slot."""
@@ -79,3 +82,7 @@ class Resources(ConfigModel):
     """Devices of the machine to make visible."""
     native_parallel: Flag = False
     """Has no effect; accepted for old configurations."""
+    deadline: DeadlineText | None = None
+    """By when a trial shall be done: an RFC 3339 time, or a duration from the submission; it decides between spot and on demand."""
+    estimated_duration: PositiveDuration | None = None
+    """Your estimate of a trial's training time on its slots, which counts until its pace is measured."""

@@ -18,6 +18,7 @@ from resolute.config import (
     parse_experiment,
     runtime_warnings,
 )
+from resolute.config.deadlines import deadline_notes, resolved_deadline
 from resolute.errors import InvalidInput
 from resolute.wire.rest.enums import LaunchWarning
 from resolute.wire.rest.experiments import CreateExperimentRequest, CreateExperimentResponse
@@ -103,15 +104,26 @@ async def _check(call: Call, request: CreateExperimentRequest) -> Checked:
     config = parsed.to_json()
     check_search(config["searcher"])
     config["resources"] = {**config["resources"], "resource_pool": pool}
+    if parsed.resources.deadline is not None:
+        config["resources"]["deadline"] = resolved_deadline(parsed.resources.deadline, call.api.clock.now())
     if not project.immutable:
         config |= {"workspace": workspace.name, "project": project.name}
     return Checked(
         config=config,
         warnings=warnings,
-        notes=tuple(runtime_warnings(parsed)),
+        notes=(*runtime_warnings(parsed), *deadline_notes(parsed), *_unused_deadline(call, parsed, pool)),
         parent=parent,
         workspace=workspace,
         project=project,
+    )
+
+
+def _unused_deadline(call: Call, config: ExperimentConfig, pool: PoolName) -> tuple[str, ...]:
+    scaling = call.api.engine.pools[pool].scaling
+    if config.resources.deadline is None or (scaling is not None and len({o.market for o in scaling.offers}) > 1):
+        return ()
+    return (
+        f"config.resources.deadline: pool {pool} cannot choose between spot and on demand, so that it runs as without one",
     )
 
 

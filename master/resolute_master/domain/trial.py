@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -27,6 +27,37 @@ class Validation:
     metric: float
     at: datetime
     metrics: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How fast it trains, from the reports of one run: saving and validating included, starts and restarts not."""
+
+    run_id: int
+    first_steps: int
+    first_at: datetime
+    """The run's first report."""
+    steps: int
+    at: datetime
+    """Its last report."""
+    interval_s: float = 0.0
+    """Between the last two reports."""
+    earlier_step_s: float | None = None
+    """Seconds a step in the run before, until this one has told of two step counts."""
+
+    @property
+    def step_s(self) -> float | None:
+        """Seconds a step; None until two reports have told."""
+        steps = self.steps - self.first_steps
+        return (self.at - self.first_at).total_seconds() / steps if steps > 0 else self.earlier_step_s
+
+    def reported(self, run_id: int, steps: int, at: datetime) -> Pace:
+        """With one more report. What is older than the last one changes nothing."""
+        if run_id > self.run_id:
+            return Pace(run_id=run_id, first_steps=steps, first_at=at, steps=steps, at=at, earlier_step_s=self.step_s)
+        if run_id < self.run_id or steps <= self.steps or at <= self.at:
+            return self
+        return replace(self, steps=steps, at=at, interval_s=(at - self.at).total_seconds())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +95,8 @@ class Trial:
     steps_completed: int = 0
     reported_run: int = 0
     """The run whose reports `steps_completed` counts."""
+    pace: Pace | None = None
+    """None until it has reported."""
     latest_checkpoint: CheckpointRef | None = None
     latest_validation: Validation | None = None
     best_validation: Validation | None = None

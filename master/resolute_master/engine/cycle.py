@@ -23,7 +23,7 @@ from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.usage import Usage
-from resolute_master.engine import supply
+from resolute_master.engine import markets, supply
 from resolute_master.engine.journal import chain, encode_commands, encode_entities
 from resolute_master.engine.memory import Memory, pool_of
 from resolute_master.lifecycle import allocations, deadlines, instances, usage
@@ -218,9 +218,11 @@ class Cycle:
         scale = ScalePlan()
         if policy.scaling is not None and not plan.cut:
             # After the scheduler's plan is applied: gangs that it has placed are no demand, and their machines are busy.
-            scale = self._scale(policy.scaling, self._machines(pool), plan.demand, beliefs)
+            machines = self._machines(pool)
+            chosen = markets.plan_pool(self._step, policy.scaling, machines, plan.demand, beliefs, self._now)
+            scale = markets.with_drains(self._scale(policy.scaling, machines, chosen.demand, beliefs), chosen)
             instances.apply_plan(self._step, policy.scaling, scale)
-            wakes.append(scale.revisit_at)
+            wakes += [scale.revisit_at, chosen.revisit_at]
         self._plans.append([pool, plan, scale])
         self._snapshots[pool] = snapshot
         self._schedule_revisit(pool, [wake for wake in wakes if wake is not None])

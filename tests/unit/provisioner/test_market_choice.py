@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from resolute_provisioner.deadline import ANY, ON_DEMAND, SPOT, Work
-from resolute_provisioner.markets import MOVE_PREFIX, MarketPlan, Running, Waiting, plan_markets
+from resolute_provisioner.markets import MOVE_PREFIX, SETTLE_S, MarketPlan, Running, Waiting, plan_markets
 from resolute_provisioner.model import (
     Cause,
     Demand,
@@ -104,7 +104,7 @@ def test_without_a_deadline_the_pool_says_how_long_to_wait_for_spot() -> None:
 # --------------------------------------------------------------------------------------------------------------- moves
 
 
-def runs(market: Market = Market.ON_DEMAND, *, work: Work | None = None, since_s: float = 100.0) -> Running:
+def runs(market: Market = Market.ON_DEMAND, *, work: Work | None = None, since_s: float = 1000.0) -> Running:
     return Running(gang=gang("r"), machines=("old",), market=market, since=ago(since_s), work=work)
 
 
@@ -148,6 +148,11 @@ def test_while_the_work_saves_the_new_machine_is_kept_and_nothing_is_drained_twi
     found = plan(pool(), running=(leaving,), instances=(replace(OLD, draining_since=NOW), NEW))
     assert found.drains == ()
     assert markets_of(found, MOVE_PREFIX + "r") == SPOT
+
+
+def test_what_was_placed_on_demand_just_now_is_left_there_for_a_while() -> None:
+    found = plan(pool(), running=(runs(work=relaxed(), since_s=SETTLE_S - 1),), instances=(OLD, NEW))
+    assert (found.demand.gangs, found.drains, found.revisit_at) == ((), (), after(1))
 
 
 def test_a_deadline_that_an_interruption_would_cost_leaves_spot() -> None:

@@ -23,6 +23,7 @@ from resolute.config.base import (
 )
 from resolute.config.durations import Duration, PositiveDuration
 from resolute.config.errors import suggestion
+from resolute.config.spot_policy import SpotFallbackPolicy
 
 MIN_DISK_GB = 100  # the machine image alone needs about half of it
 
@@ -59,6 +60,8 @@ class ProviderBase(ConfigModel):
     """Accepted for old configurations: a refused offer is left alone for a time that its refusals give."""
     launch_error_retries: Count = 0
     """Accepted for old configurations: work is never refused because machines are."""
+    spot_fallback: SpotFallbackPolicy = SpotFallbackPolicy()
+    """When work leaves spot for on demand, and when it comes back."""
     agent_reconnect_attempts: Count = 5
     """Given to the agents."""
     agent_reconnect_backoff: Duration = 5.0

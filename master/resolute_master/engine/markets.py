@@ -1,0 +1,216 @@
+"""What a pool's work means for the choice between spot and on demand: the state in the provisioner's words.
+
+Trials of experiments with a deadline bring what is known of their length; what runs is looked at because it may have to
+move. Pools with one market only, and those without machines of their own, cost nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.trial import Trial
+from resolute_master.lifecycle.cluster import ClusterState
+from resolute_master.lifecycle.step import Step
+from resolute_provisioner.deadline import Course, Work
+from resolute_provisioner.markets import (
+    MarketPlan,
+    Running,
+    Waiting,
+    choices,
+    course_of_running,
+    course_of_waiting,
+    plan_markets,
+)
+from resolute_provisioner.model import (
+    Demand,
+    Gang,
+    InstanceView,
+    Market,
+    OfferBelief,
+    PoolScaling,
+    ScalePlan,
+)
+
+DEFAULT_JOIN_TIME_S = 120.0
+"""Assumed of an offer of which no machine has joined yet."""
+
+START_S = 60.0
+"""From a machine that has joined to the first new step: the task's start and the restore of its checkpoint."""
+
+Reading = ClusterState | Step
+
+
+def plan_pool(
+    reading: Reading,
+    pool: PoolScaling,
+    machines: Sequence[InstanceView],
+    demand: Demand,
+    beliefs: Mapping[str, OfferBelief],
+    now: datetime,
+) -> MarketPlan:
+    """`demand` with the markets of each gang and the moves that begin, and what to drain now."""
+    if not _has_choice(pool):
+        return MarketPlan(demand=demand)
+    waiting: dict[str, Waiting] = {}
+    for gang in demand.gangs:
+        allocation = reading.get(Allocation, gang.token)
+        if allocation is not None:
+            waiting[gang.token] = _waiting(reading, pool, allocation, beliefs)
+    running = tuple(_running(reading, pool, machines, beliefs, now))
+    return plan_markets(pool, machines, demand, waiting, running, beliefs, now)
+
+
+def with_drains(plan: ScalePlan, markets: MarketPlan) -> ScalePlan:
+    """`plan` with what the choice of markets drains; a machine that goes anyway needs no further reason."""
+    named = {each.instance_id for each in plan.terminations}
+    drains = tuple(each for each in markets.drains if each.instance_id not in named)
+    if not drains:
+        return plan
+    return replace(plan, terminations=tuple(sorted((*plan.terminations, *drains), key=lambda each: each.instance_id)))
+
+
+def course_of(
+    reading: Reading,
+    pool: PoolScaling,
+    machines: Sequence[InstanceView],
+    allocation: Allocation,
+    beliefs: Mapping[str, OfferBelief],
+    now: datetime,
+) -> Course | None:
+    """Why an allocation is given the markets that it is given; None where there is no choice."""
+    if not _has_choice(pool) or allocation.ended or allocation.slots_needed == 0:
+        return None
+    among = choices(pool, beliefs)
+    if allocation.assigned_at is None:
+        return course_of_waiting(pool, among, _waiting(reading, pool, allocation, beliefs), now)
+    found = (each for each in _running(reading, pool, machines, beliefs, now) if each.gang.token == allocation.id)
+    running = next(found, None)
+    return None if running is None else course_of_running(pool, among, running, now)
+
+
+def _has_choice(pool: PoolScaling) -> bool:
+    return len({offer.market for offer in pool.offers}) > 1
+
+
+def _waiting(
+    reading: Reading, pool: PoolScaling, allocation: Allocation, beliefs: Mapping[str, OfferBelief]
+) -> Waiting:
+    return Waiting(
+        token=allocation.id,
+        since=allocation.requested_at,
+        work=_work(reading, pool, allocation, beliefs, now=None),
+    )
+
+
+def _running(
+    reading: Reading,
+    pool: PoolScaling,
+    machines: Sequence[InstanceView],
+    beliefs: Mapping[str, OfferBelief],
+    now: datetime,
+) -> Iterator[Running]:
+    """Gangs that have machines of this pool for themselves. Who shares one stays: others would have to move along."""
+    market_of = {offer.offer_id: offer.market for offer in pool.offers}
+    of_gang: dict[str, list[InstanceView]] = {}
+    shared: set[str] = set()
+    for machine in machines:
+        for token in machine.occupants:
+            of_gang.setdefault(token, []).append(machine)
+            if len(machine.occupants) > 1:
+                shared.add(token)
+    for token, own in sorted(of_gang.items()):
+        allocation = reading.get(Allocation, token)
+        # Of an offer that has left the configuration the market is not known, and neither is what a move would gain.
+        if token in shared or allocation is None or any(each.offer_id not in market_of for each in own):
+            continue
+        if allocation.slots_needed == 0 or allocation.assigned_at is None or not allocation.preemptible:
+            continue
+        on_spot = any(market_of[each.offer_id] is Market.SPOT for each in own)
+        yield Running(
+            gang=Gang(
+                token=token,
+                slots=allocation.slots_needed,
+                submitted_at=allocation.requested_at,
+                single_machine=allocation.single_node or allocation.slots_needed <= 1,
+            ),
+            machines=tuple(sorted(each.instance_id for each in own)),
+            market=Market.SPOT if on_spot else Market.ON_DEMAND,
+            since=allocation.assigned_at,
+            leaving=allocation.leaving,
+            work=_work(reading, pool, allocation, beliefs, now=now),
+        )
+
+
+def _work(
+    reading: Reading,
+    pool: PoolScaling,
+    allocation: Allocation,
+    beliefs: Mapping[str, OfferBelief],
+    *,
+    now: datetime | None,
+) -> Work | None:
+    """What is known of the work of an allocation with a deadline; `now` while it runs, None while it waits."""
+    trial = reading.get(Trial, allocation.trial_id) if allocation.trial_id is not None else None
+    experiment = reading.get(Experiment, trial.experiment_id) if trial is not None else None
+    if trial is None or experiment is None or experiment.deadline is None:
+        return None
+    total_s = _total_s(experiment, trial)
+    done, saved = _done(trial, now), float(trial.latest_checkpoint.steps_completed if trial.latest_checkpoint else 0)
+    step_s = trial.pace.step_s if trial.pace is not None else None
+    share = _share(experiment, trial, done if now is not None else saved)
+    return Work(
+        submitted_at=experiment.started_at,
+        deadline=experiment.deadline,
+        remaining_s=None if total_s is None else total_s * (1 - share),
+        total_s=total_s,
+        restart_s=_join_time_s(pool, beliefs) + START_S,
+        unsaved_s=0.0 if now is None or step_s is None else max(0.0, done - saved) * step_s,
+    )
+
+
+def _total_s(experiment: Experiment, trial: Trial) -> float | None:
+    """The whole length at the measured pace; before that the owner's estimate."""
+    step_s = trial.pace.step_s if trial.pace is not None else None
+    if step_s is not None and experiment.max_batches is not None:
+        return experiment.max_batches * step_s
+    if step_s is not None and trial.progress > 0 and trial.steps_completed:
+        return trial.steps_completed / trial.progress * step_s
+    return experiment.estimated_duration_s
+
+
+def _share(experiment: Experiment, trial: Trial, steps: float) -> float:
+    """The part of the whole that so many steps are; 0 where the length is not known in steps."""
+    if experiment.max_batches is not None:
+        total = float(experiment.max_batches)
+    elif trial.progress > 0 and trial.steps_completed:
+        total = trial.steps_completed / trial.progress
+    else:
+        return 0.0
+    return min(1.0, steps / total) if total else 1.0
+
+
+def _done(trial: Trial, now: datetime | None) -> float:
+    """Steps by now: those that were told, and those that its pace makes likely since, up to its usual next report."""
+    pace = trial.pace
+    if trial.reported_run != trial.run_id and trial.latest_checkpoint is not None:
+        return float(trial.latest_checkpoint.steps_completed)  # what older runs did past that is not there any more
+    if now is None or pace is None or not pace.step_s or pace.run_id != trial.run_id:
+        return float(trial.steps_completed)
+    silent_s = max(0.0, (now - pace.at).total_seconds())
+    return trial.steps_completed + min(silent_s, pace.interval_s) / pace.step_s
+
+
+def _join_time_s(pool: PoolScaling, beliefs: Mapping[str, OfferBelief]) -> float:
+    """Until a machine on demand is there: the slowest that is known of those offers, to be safe."""
+    known = [
+        belief.join_time_s
+        for offer in pool.offers
+        if offer.market is Market.ON_DEMAND
+        and (belief := beliefs.get(offer.offer_id)) is not None
+        and belief.join_time_s is not None
+    ]
+    return max(known, default=DEFAULT_JOIN_TIME_S)
