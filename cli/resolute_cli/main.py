@@ -40,6 +40,7 @@ NOUNS = (
     Noun(name="job", aliases=("j",), help="manage the job queue", module="job"),
     Noun(name="ledger", help="show where the paid time went", module="ledger"),
     Noun(name="master", help="ask about the master", module="master"),
+    Noun(name="pool", help="show what elastic pools may buy, and check their configuration", module="pool"),
     Noun(name="project", help="manage projects", module="project"),
     Noun(
         name="resource-pool",

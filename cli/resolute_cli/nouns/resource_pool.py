@@ -6,6 +6,7 @@ import argparse
 
 from resolute_cli.command import Command, Group
 from resolute_cli.invocation import Invocation
+from resolute_cli.pool_offers import OFFERS
 
 
 def list_pools(cli: Invocation, args: argparse.Namespace) -> None:
@@ -117,5 +118,6 @@ NOUN = Group(
     commands=(
         _BINDINGS,
         Command(name="list", aliases=("ls",), help="list resource pools", run=list_pools, formats=("json", "csv")),
+        OFFERS,
     ),
 )

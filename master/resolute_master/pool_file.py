@@ -1,0 +1,57 @@
+"""Pools of a file, without a master: what `det pool offers --config` shows and `det simulate` runs.
+
+A file is a master's configuration, or a single entry of its `resource_pools`. It is read as a starting master reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from resolute.config import InvalidConfig, ResourcePool, load_master_config
+from resolute.config.errors import Location, problems_of, suggestion
+from resolute.config.layers import read_file
+from resolute.errors import InvalidInput
+from resolute.wire.rest.offers import GetPoolOffersResponse
+from resolute_master.offer_rows import shown_offers
+from resolute_master.pools import scaling_of
+from resolute_provisioner.model import PoolScaling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePool:
+    """One pool of a file."""
+
+    pool: ResourcePool
+    scaling: PoolScaling | None
+    """None for a pool that is not elastic."""
+
+
+def read_pools(path: Path) -> tuple[FilePool, ...]:
+    """Every pool of the file. Raises `InvalidInput`, with all that is wrong in it."""
+    raw = read_file(path, what="the configuration")
+    pools: list[tuple[ResourcePool, Location]]
+    if "pool_name" in raw or "provider" in raw:
+        try:
+            pools = [(ResourcePool.model_validate(raw), ())]
+        except ValidationError as error:
+            raise InvalidConfig(str(path), problems_of(error)) from None
+    else:
+        config = load_master_config(path, {}, {})
+        pools = [(pool, ("resource_pools", place)) for place, pool in enumerate(config.resource_pools)]
+    return tuple(FilePool(pool=pool, scaling=scaling_of(pool, at)) for pool, at in pools)
+
+
+def offers_in(path: Path, now: datetime, name: str | None = None) -> tuple[GetPoolOffersResponse, ...]:
+    """What the elastic pools of the file, or the one of that name, may buy, as long as nothing was learnt of it."""
+    pools = read_pools(path)
+    names = [each.pool.pool_name for each in pools]
+    if name is not None and name not in names:
+        raise InvalidInput(f"{path}: there is no pool '{name}'; {suggestion(name, names)}")
+    wanted = [each for each in pools if name in (None, each.pool.pool_name)]
+    if name is not None and wanted[0].scaling is None:
+        raise InvalidInput(f"{path}: pool '{name}' has no provider, and so buys no machines")
+    return tuple(shown_offers(each.scaling, {}, now) for each in wanted if each.scaling is not None)
