@@ -86,6 +86,8 @@ class Durable:
     acknowledged: int = 0
     containers: tuple[ContainerRecord, ...] = ()
     ended: tuple[ContainerReport, ...] = ()
+    credential: str = ""
+    """The machine's own secret; a master that gave one takes it instead of the join token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,7 @@ class AgentState:
     acknowledged: int = 0
     containers: Mapping[str, ContainerRecord] = field(default_factory=lambda: MappingProxyType({}))
     ended: tuple[ContainerReport, ...] = ()
+    credential: str = ""
     waiting: Mapping[str, ContainerSpec] = field(default_factory=lambda: MappingProxyType({}))
     welcome: Welcome | None = None
     welcomed: bool = False
@@ -111,6 +114,7 @@ class AgentState:
             acknowledged=self.acknowledged,
             containers=tuple(self.containers[key] for key in sorted(self.containers)),
             ended=self.ended,
+            credential=self.credential,
         )
 
 

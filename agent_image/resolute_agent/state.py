@@ -23,6 +23,7 @@ from resolute.wire.agent_link import (
     AgentMessage,
     ContainerChanged,
     ContainerSpec,
+    CredentialKept,
     Device,
     Exit,
     HeartbeatAnswer,
@@ -128,6 +129,7 @@ def initial(identity: Identity, durable: Durable | None) -> AgentState:
         acknowledged=durable.acknowledged,
         containers=MappingProxyType({record.container_id: record for record in durable.containers}),
         ended=durable.ended,
+        credential=durable.credential,
     )
 
 
@@ -191,7 +193,8 @@ def hello(state: AgentState) -> Hello:
         incarnation=identity.incarnation,
         devices=identity.devices,
         address=state.address,
-        join_token=identity.join_token,
+        join_token="" if state.credential else identity.join_token,
+        credential=state.credential,
         instance_id=identity.instance_id,
         containers=tuple(record.report() for record in _sorted(state) if record.wanted),
     )
@@ -325,6 +328,9 @@ def _renewal(state: AgentState) -> tuple[Effect, ...]:
 def _welcomed(state: AgentState, welcome: Welcome) -> Step:
     state = replace(state, welcome=welcome, welcomed=True)
     effects: tuple[Effect, ...] = ()
+    if welcome.credential:  # told only when it is on the disk: `step` saves before anything is sent
+        state = replace(state, credential=welcome.credential)
+        effects += (Send(message=CredentialKept()),)
     for record in _sorted(state):
         if record.container_id in welcome.expected or not record.wanted:
             continue

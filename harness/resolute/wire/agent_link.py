@@ -130,7 +130,8 @@ class Hello:
 
     `incarnation` is drawn anew by each agent process; reports of older incarnations of the same agent are fenced.
     `containers` are all that the agent has or remembers and that the master has not yet acknowledged as ended.
-    `instance_id` and `join_token` are given by the machine's boot configuration on elastic pools.
+    `instance_id` and `join_token` are given by the machine's boot configuration on elastic pools; the token is good until
+    the machine has kept its `credential`, which it shows from then on.
     """
 
     protocol: int
@@ -141,6 +142,7 @@ class Hello:
     devices: tuple[Device, ...]
     address: str
     join_token: str = ""
+    credential: str = ""
     instance_id: str = ""
     containers: tuple[ContainerReport, ...] = ()
 
@@ -185,6 +187,11 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CredentialKept:
+    """`Welcome.credential` is on the machine's disk: from now on the join token may be refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
     """The machine will go away. Repeated on each connection until the machine is gone."""
 
@@ -203,6 +210,7 @@ class Welcome:
 
     `expected` are the containers that the master believes to be this agent's; any other container of the agent is to be
     killed and forgotten. `lease_s` is how long a task may go on without a heartbeat that the master answered.
+    `credential` is the machine's own secret, sent until it was answered with `CredentialKept`.
     """
 
     cluster_id: str
@@ -211,6 +219,7 @@ class Welcome:
     heartbeat_s: float
     lease_s: float
     expected: tuple[str, ...] = ()
+    credential: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,13 +269,13 @@ class Shutdown:
     reason: str
 
 
-AgentMessage = Hello | ContainerChanged | LogBatch | Heartbeat | Notice
+AgentMessage = Hello | ContainerChanged | LogBatch | Heartbeat | Notice | CredentialKept
 MasterMessage = (
     Welcome | Refused | HeartbeatAnswer | StartContainer | KillContainer | Acknowledged | LogsStored | Shutdown
 )
 
 AGENT_MESSAGES: Mapping[str, type[AgentMessage]] = {
-    kind.__name__: kind for kind in (Hello, ContainerChanged, LogBatch, Heartbeat, Notice)
+    kind.__name__: kind for kind in (Hello, ContainerChanged, LogBatch, Heartbeat, Notice, CredentialKept)
 }
 MASTER_MESSAGES: Mapping[str, type[MasterMessage]] = {
     kind.__name__: kind

@@ -15,11 +15,14 @@ from resolute.wire.agent_link import Hello, Welcome
 from resolute_master.agents.container_spec import SpecRenderer
 from resolute_master.agents.session import AgentSession, Closed, Transport
 from resolute_master.domain import effects as fx
+from resolute_master.domain.agent import Agent
 from resolute_master.domain.change import Change
 from resolute_master.domain.commands import LoseAgentLink
-from resolute_master.domain.ids import AgentId, PoolName
+from resolute_master.domain.ids import AgentId, InstanceId, PoolName
+from resolute_master.domain.instance import Instance
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.reporting import Reporting
+from resolute_provisioner.model import Intent
 
 FULL_INBOX_S = 0.5
 """The end of a link is told again after so long when the engine's inbox is full."""
@@ -129,13 +132,9 @@ class AgentHub:
         A link may be dead on one side only, so the agent itself (the same process, or whoever has the machine's own token) may
         always come anew. A stranger with the same name may not while the first is connected.
         """
-        expected = self.join_token(hello.instance_id) if hello.instance_id else self._static_join_token
         if self._closing:
             raise Unavailable("the master is stopping")
-        if expected and not hmac.compare_digest(expected.encode(), hello.join_token.encode()):
-            raise PermissionDenied(
-                "join_token: not the one that this master gave; take it from the master's configuration"
-            )
+        self._check_secret(hello)
         older = self._sessions.get(session.agent_id)
         if older is not None and not hello.instance_id and older.incarnation != hello.incarnation:
             raise FailedPrecondition(
@@ -144,9 +143,54 @@ class AgentHub:
         self._sessions[session.agent_id] = session
         return () if older is None else (older,)
 
+    def _check_secret(self, hello: Hello) -> None:
+        """Raises `PermissionDenied` for whoever is not what it says."""
+        if not hello.instance_id:
+            if self._static_join_token and not _same(self._static_join_token, hello.join_token):
+                raise PermissionDenied(
+                    "join_token: not the one that this master gave; take it from the master's configuration"
+                )
+        elif hello.credential:
+            if not _same(self._credential(hello.instance_id), hello.credential):
+                raise PermissionDenied("credential: not the one that this master gave")
+        else:
+            self.check_join_token(hello.instance_id, hello.join_token)
+
+    def check_join_token(self, instance_id: str, token: str) -> None:
+        """Raises `PermissionDenied` for a token that is not this machine's, or not good any more.
+
+        It is good for a machine that has never said that it kept a secret of its own, while we want the machine: so what stays
+        readable in its user data is of no use to anybody once its agent has joined.
+        """
+        if not _same(self.join_token(instance_id), token):
+            raise PermissionDenied(
+                "join_token: not the one that this master gave; take it from the master's configuration"
+            )
+        instance = self._engine.state.get(Instance, InstanceId(instance_id))
+        if instance is None:
+            return  # registration says that there is none
+        if instance.join_token_spent_at is not None:
+            raise PermissionDenied(f"join_token: it was used for '{instance_id}' before, and is good once")
+        if instance.joined_at is None and instance.intent is Intent.STOP:
+            raise PermissionDenied(
+                f"join_token: machine '{instance_id}' is not wanted any more: {instance.stop_reason}"
+            )
+
     def join_token(self, instance_id: str) -> str:
         """The one-machine token that proves that a machine is the one that was launched for `instance_id`."""
         return hmac.new(self._join_key, instance_id.encode(), "sha256").hexdigest()
+
+    def _credential(self, instance_id: str) -> str:
+        """The lasting secret of that machine. Derived, so that a master that is killed at any moment gives the same one."""
+        return hmac.new(self._join_key, f"credential of {instance_id}".encode(), "sha256").hexdigest()
+
+    def _credential_to_keep(self, agent: AgentId) -> str:
+        """What the machine is told until it has said that it keeps it; nothing for an agent of one's own."""
+        known = self._engine.state.get(Agent, agent)
+        instance = self._engine.state.get(Instance, known.instance_id) if known and known.instance_id else None
+        if instance is None or instance.join_token_spent_at is not None:
+            return ""
+        return self._credential(instance.id)
 
     def _welcome(self, agent: AgentId, pool: PoolName, expected: Sequence[str]) -> Welcome:
         return Welcome(
@@ -156,6 +200,7 @@ class AgentHub:
             heartbeat_s=self._heartbeat_s,
             lease_s=self._engine.pools[pool].agent_reconnect_wait_s,
             expected=tuple(expected),
+            credential=self._credential_to_keep(agent),
         )
 
     # -- effects -----------------------------------------------------------------------------------------------
@@ -183,6 +228,10 @@ class AgentHub:
         """Drop every link and take no new one; agents connect again to whoever is master next."""
         self._closing = True
         await asyncio.gather(*(session.close() for session in self._sessions.values()))
+
+
+def _same(expected: str, given: str) -> bool:
+    return hmac.compare_digest(expected.encode(), given.encode())
 
 
 def _agent_of(effect: fx.Effect) -> AgentId | None:

@@ -17,6 +17,7 @@ from resolute.wire.agent_link import (
     Acknowledged,
     AgentMessage,
     ContainerChanged,
+    CredentialKept,
     Heartbeat,
     HeartbeatAnswer,
     Hello,
@@ -187,6 +188,8 @@ class AgentSession:
                         reason=message.reason,
                     )
                 )
+            case CredentialKept():
+                await self._engine.submit(c.SpendJoinToken(agent=self.agent_id, incarnation=self.incarnation))
             case Hello():
                 raise Closed("a second Hello on one link")
 

@@ -457,6 +457,14 @@ class ReportNotice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpendJoinToken:
+    """The machine of this agent has kept a secret of its own."""
+
+    agent: AgentId
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetAgentEnabled:
     """Disabling without drain ends what runs there; draining lets it finish; enabling clears both."""
 
@@ -574,6 +582,7 @@ Command = (
     | LoseAgentLink
     | ReportContainer
     | ReportNotice
+    | SpendJoinToken
     | SetAgentEnabled
     | SetSlotEnabled
     | RecordLaunch

@@ -46,6 +46,8 @@ class Instance:
     stop_reason: str = ""
     stopped_at: datetime | None = None
     draining_since: datetime | None = None
+    join_token_spent_at: datetime | None = None
+    """Since when its machine has a secret of its own, so that the token of its boot configuration is refused."""
     offer: Offer | None = None
     """As it was when the machine was asked for: a repeated request is the same request, whatever the configuration has
     become. None for machines from before it was kept."""

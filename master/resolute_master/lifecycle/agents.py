@@ -173,6 +173,14 @@ def notice(step: Step, command: ReportNotice) -> None:
         allocations.preempt(step, allocation.id, reason, deadline=command.deadline, notice=command.kind)
 
 
+def spend_join_token(step: Step, id_: AgentId, incarnation: str) -> None:
+    """Its machine has a secret of its own now. Again is harmless."""
+    agent = _fence(step, id_, incarnation)
+    instance = step.get(Instance, agent.instance_id) if agent.instance_id else None
+    if instance is not None and instance.join_token_spent_at is None:
+        step.put(replace(instance, join_token_spent_at=step.now))
+
+
 def _is_news(before: MachineNotice, command: ReportNotice) -> bool:
     """A mere risk takes nothing back from a certain end; of two reasons to end the sooner one counts."""
     if command.kind is before.kind:

@@ -64,6 +64,8 @@ def _apply(step: Step, command: c.Command) -> Any:
             return agents.report(step, command.agent, command.incarnation, command.report)
         case c.ReportNotice():
             return agents.notice(step, command)
+        case c.SpendJoinToken():
+            return agents.spend_join_token(step, command.agent, command.incarnation)
         case c.SetAgentEnabled():
             return agents.set_enabled(step, command.agent, enabled=command.enabled, draining=command.draining)
         case c.SetSlotEnabled():
