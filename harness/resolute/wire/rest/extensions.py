@@ -7,6 +7,7 @@
     GET  /api/v1/decisions?limit=                           GetDecisionsResponse
     GET  /api/v1/jobs/{jobId}/explain                       why.ExplainJobResponse
     GET  /api/v1/resource-pools/{poolName}/snapshot         a snapshot file (docs/snapshots.md)
+    GET  /api/v1/resource-pools/{poolName}/offers           offers.GetPoolOffersResponse
 
 Names are in the contract's style; money is in the currency of the pool's price list, durations are in seconds.
 """
