@@ -21,6 +21,7 @@ BENCHMARKS = (
     "cli",
     "api",
     "scheduling",
+    "planning",
     "reclaim",
     "admission",
     "commits",

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
-from resolute_provisioner.model import Gang, InstanceView, Note, Offer, PoolScaling
-from resolute_provisioner.packing import Packing, Unserved, fits_one_machine, needs_whole_machines
+from resolute_provisioner.gangs import fits_one_machine, needs_whole_machines, shape_of
+from resolute_provisioner.model import Gang, InstanceView, Note, PoolScaling
+from resolute_provisioner.packing import Packing, Unserved
+from resolute_provisioner.ranking import Outlook
 from resolute_provisioner.risk import Block
 from resolute_provisioner.standing import Standing, seconds_between
 
+_NEVER = datetime.max.replace(tzinfo=UTC)
 
-def why_launch(offer: Offer, tokens: Sequence[str]) -> str:
-    price = "" if offer.price_per_hour is None else f" at {offer.price_per_hour:g} an hour"
+
+def why_launch(outlook: Outlook, tokens: Sequence[str]) -> str:
+    offer = outlook.offer
+    price = "" if outlook.price_per_hour is None else f" at {outlook.price_per_hour:g} an hour"
     work = "1 waiting task" if len(tokens) == 1 else f"{len(tokens)} waiting tasks"
     where = f"{offer.instance_type} ({offer.slots} slots, {offer.market.value}, {offer.zone}){price}"
     return f"{work} cannot use the machines that are there or coming; {where} is the cheapest that can be had"
 
 
+NAMED = 3
+"""So many obstacles are named; the others are counted."""
+
+
 def why_blocked(blocks: Mapping[str, Block]) -> str:
-    """All obstacles of a pool whose offers are all blocked."""
+    """What keeps offers that are all blocked: those first that will be asked again first."""
     if not blocks:
         return "the pool has no offers"
-    return "; ".join(f"offer {offer_id}: {obstacle(each)}" for offer_id, each in sorted(blocks.items()))
+    soonest = sorted(blocks.items(), key=lambda item: (item[1].until is None, item[1].until or _NEVER, item[0]))
+    named = "; ".join(f"offer {offer_id}: {obstacle(each)}" for offer_id, each in soonest[:NAMED])
+    return named if len(soonest) <= NAMED else f"{named}; and {len(soonest) - NAMED} more offers"
 
 
 def for_pool(pool: PoolScaling, standings: Sequence[Standing], blocks: Mapping[str, Block]) -> list[Note]:
@@ -61,29 +72,43 @@ def for_unserved(
     pool: PoolScaling, unserved: Sequence[Unserved], blocks: Mapping[str, Block], alive: int
 ) -> list[Note]:
     """Gangs that get nothing now. `alive` machines count against the pool's maximum."""
-    return [Note(subject=each.gang.token, text=_why_unserved(pool, each, blocks, alive)) for each in unserved]
+    known: dict[tuple[object, ...], str] = {}
+    found: list[Note] = []
+    for each in unserved:
+        shape = shape_of(each.gang)
+        if shape not in known:
+            known[shape] = _why_unserved(pool, each, blocks, alive)
+        found.append(Note(subject=each.gang.token, text=known[shape]))
+    return found
 
 
 def _why_unserved(pool: PoolScaling, each: Unserved, blocks: Mapping[str, Block], alive: int) -> str:
     gang = each.gang
     if gang.slots == 0 and pool.max_aux_per_instance == 0:
         return "needs no slots, and this pool takes no such work (max_aux_containers_per_agent is 0)"
-    suited = {offer.offer_id: count for offer in pool.offers if (count := _machines_of(gang, offer)) is not None}
-    if not suited:
+    offers = [offer for offer in pool.offers if offer.market in gang.markets]
+    if not offers:
+        return f"must not run on machines of this pool's market ({_markets(pool)})"
+    by_size = {size: _machines_of(gang, size) for size in {offer.slots for offer in offers}}
+    counts = {size: count for size, count in by_size.items() if count is not None}
+    if not counts:
         return _impossible(pool, gang)
-    fewest = min(suited.values())
+    fewest = min(counts.values())
     if fewest > pool.max_instances:
         return f"needs {fewest} machines and the pool may have {pool.max_instances} (max_instances)"
     if each.machines_missing is not None:
         more = "1 more machine" if each.machines_missing == 1 else f"{each.machines_missing} more machines"
         return f"needs {more}; {alive} of at most {pool.max_instances} (max_instances) are in use, starting or ending"
-    return why_blocked({offer_id: blocks[offer_id] for offer_id in sorted(suited) if offer_id in blocks})
+    suited = [offer.offer_id for offer in offers if offer.slots in counts]
+    return why_blocked({offer_id: blocks[offer_id] for offer_id in suited if offer_id in blocks})
 
 
-def _machines_of(gang: Gang, offer: Offer) -> int | None:
-    if fits_one_machine(gang, offer.slots):
-        return 1
-    return needs_whole_machines(gang, offer.slots)
+def _machines_of(gang: Gang, size: int) -> int | None:
+    return 1 if fits_one_machine(gang, size) else needs_whole_machines(gang, size)
+
+
+def _markets(pool: PoolScaling) -> str:
+    return ", ".join(sorted({offer.market.value for offer in pool.offers}))
 
 
 def _impossible(pool: PoolScaling, gang: Gang) -> str:

@@ -1,49 +1,25 @@
 """Puts waiting gangs on machines that are there, on machines that are coming, and on machines that could be had. Pure.
 
 Gangs are taken in order of importance. Each goes whole onto the layout that adds the least cost, on what is there and
-coming first. How machines of several sizes are best bought for many small gangs is found by trying: each usable
-offer is once the preferred one, and the purchase that serves the most important gangs at the lowest price wins.
+coming first. What is left is bought together, by `purchase`, as long as there is room for all of it. When there is not,
+their importance decides: gang by gang, each buys what it adds, with one size after the other as the preferred one, and
+the outcome that serves the most important gangs at the lowest price wins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from resolute_provisioner.model import Gang, Offer
+from resolute_provisioner.gangs import fits_one_machine, needs_whole_machines, shape_of
+from resolute_provisioner.model import Gang
+from resolute_provisioner.purchase import purchase
+from resolute_provisioner.ranking import Outlook
+from resolute_provisioner.shelves import Machine, Shelves, copies
+from resolute_provisioner.stock import Stock, cost_of
 
-_NEVER = datetime.max.replace(tzinfo=UTC)
-
-
-@dataclass(slots=True, kw_only=True)
-class Machine:
-    """One machine while gangs are put on it. Mutable, and private to one packing."""
-
-    name: str
-    size: int
-    """All of its slots, used or not."""
-    free_slots: int
-    free_aux: int
-    untouched: bool
-    """Nothing uses its slots, so that a gang may take it whole."""
-    preference: int = 0
-    """Lower is filled first: connected machines before starting ones before bought ones."""
-    reserved_for: tuple[str, ...] = ()
-    offer: Offer | None = None
-    """Set for a machine that would have to be bought."""
-    tokens: list[str] = field(default_factory=list)
-
-    def take(self, gang: Gang, slots: int) -> None:
-        self.tokens.append(gang.token)
-        if slots == 0:
-            self.free_aux -= 1
-        else:
-            self.free_slots -= slots
-            self.untouched = False
-
-    def copy(self) -> Machine:
-        return replace(self, tokens=list(self.tokens))
+SIZES_PREFERRED = 4
+"""While room is short so many sizes are once the preferred one, those with the cheapest slots first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,57 +50,30 @@ class Packing:
     """Which machine takes which gangs (by token, in the order of their importance)."""
 
     on_machines: Mapping[str, tuple[str, ...]]
-    bought: tuple[tuple[Offer, tuple[str, ...]], ...]
+    bought: tuple[tuple[Outlook, tuple[str, ...]], ...]
     unserved: tuple[Unserved, ...]
 
 
-def in_order(gangs: Iterable[Gang]) -> list[Gang]:
-    """Most important first; the token decides between equals."""
-    return sorted(gangs, key=lambda gang: (gang.priority, gang.deadline or _NEVER, gang.submitted_at, gang.token))
-
-
 def pack(
-    machines: Sequence[Machine], gangs: Sequence[Gang], offers: Sequence[Offer], *, room: int, max_aux: int
+    machines: Sequence[Machine], gangs: Sequence[Gang], outlooks: Sequence[Outlook], *, room: int, max_aux: int
 ) -> Packing:
-    """Pack `gangs`, in the order given, buying at most `room` machines of `offers`."""
-    offers = sorted(offers, key=lambda offer: offer.offer_id)
-    preferred: list[Offer | None] = [None]
-    if len(offers) > 1:
-        preferred.extend(offers)
-    attempts = [_Attempt(machines, offers, prefer, room, max_aux) for prefer in preferred]
+    """Pack `gangs`, in the order given, buying at most `room` machines of the offers."""
+    stock = Stock(outlooks)
+    together = _Pass(machines, gangs, stock, room=room, max_aux=max_aux, buys_together=True).run(gangs)
+    if together is not None:
+        return together
     best: tuple[tuple[object, ...], Packing] | None = None
-    for index, attempt in enumerate(attempts):
-        packing = attempt.run(gangs)
+    for index, size in enumerate((None, *stock.sizes_by_value()[:SIZES_PREFERRED])):
+        packing = _Pass(machines, gangs, stock, room=room, max_aux=max_aux, prefers=size).run(gangs)
+        assert packing is not None
         missing = {each.gang.token for each in packing.unserved}
         served_in_order = tuple(gang.token in missing for gang in gangs)
-        key = (served_in_order, *_cost(offer for offer, _ in packing.bought), len(packing.bought), index)
+        bought = packing.bought
+        key = (served_in_order, cost_of(outlook for outlook, _ in bought), len(bought), index)
         if best is None or key < best[0]:
             best = (key, packing)
     assert best is not None
     return best[1]
-
-
-def needs_whole_machines(gang: Gang, size: int) -> int | None:
-    """How many machines of `size` slots a gang takes when no single machine holds it; None when it cannot."""
-    if gang.single_machine or size <= 0:
-        return None
-    if gang.slots_per_machine is not None:
-        each = gang.slots_per_machine
-        return gang.slots // each if 0 < each <= size and gang.slots % each == 0 else None
-    return gang.slots // size if gang.slots > size and gang.slots % size == 0 else None
-
-
-def fits_one_machine(gang: Gang, size: int) -> bool:
-    """Whether an empty machine of `size` slots holds the whole gang."""
-    if gang.slots == 0:
-        return True
-    return gang.slots_per_machine in (None, gang.slots) and gang.slots <= size
-
-
-def _cost(offers: Iterable[Offer]) -> tuple[int, float]:
-    """Unknown prices first, so that a machine of known price is always preferred to one of unknown price."""
-    prices = [offer.price_per_hour for offer in offers]
-    return sum(price is None for price in prices), sum(price for price in prices if price is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,167 +82,181 @@ class _Layout:
 
     share: int
     used: tuple[Machine, ...]
-    buy: tuple[Offer, ...]
-
+    buy: tuple[Outlook, ...] = ()
     others: int = 0
     """How many of the used machines were launched for other gangs that still wait."""
 
     def key(self) -> tuple[object, ...]:
-        return (*_cost(self.buy), len(self.buy), self.others, len(self.used), -self.share)
+        return (*cost_of(self.buy), len(self.buy), self.others, len(self.used), -self.share)
 
 
-class _Attempt:
-    """One pass over all gangs with one preferred offer."""
+class _Pass:
+    """One pass over all gangs. It buys for each gang in turn or, with `buys_together`, at the end for all that need
+    nothing but new machines; then there may be too little room, and there is no packing."""
 
     def __init__(
         self,
         machines: Sequence[Machine],
-        offers: Sequence[Offer],
-        prefer: Offer | None,
+        gangs: Sequence[Gang],
+        stock: Stock,
+        *,
         room: int,
         max_aux: int,
+        prefers: int | None = None,
+        buys_together: bool = False,
     ) -> None:
-        self._machines = [machine.copy() for machine in machines]
-        ordered = sorted(self._machines, key=lambda machine: (machine.preference, machine.name))
-        # Full machines leave these lists, so that many waiting gangs do not look at them again and again.
-        self._with_slots = [machine for machine in ordered if machine.free_slots > 0]
-        self._with_aux = [machine for machine in ordered if machine.free_aux > 0]
-        self._offers = offers
-        self._prefer = prefer
+        self._shelves = Shelves(copies(machines), (gang.token for gang in gangs))
+        self._stock = stock
         self._room = room
         self._max_aux = max_aux
+        self._prefers = prefers
+        self._buys_together = buys_together
         self._bought: list[Machine] = []
-        self._waiting: set[str] = set()
-        self._hopeless: dict[object, Unserved] = {}
+        self._later: list[Gang] = []
+        self._hopeless: dict[tuple[object, ...], tuple[Way, ...]] = {}
+        """By shape: what it would take."""
+        self._only_new: set[tuple[object, ...]] = set()
+        """Shapes for which there is nothing but machines to buy."""
 
-    def run(self, gangs: Sequence[Gang]) -> Packing:
+    def run(self, gangs: Sequence[Gang]) -> Packing | None:
         unserved: list[Unserved] = []
-        self._waiting = {gang.token for gang in gangs}
         for gang in gangs:
-            shape = (gang.slots, gang.single_machine, gang.slots_per_machine, gang.excluded_instances)
-            # Free machines and room together only shrink, so a shape that failed once fails again.
-            if shape not in self._hopeless and self._place(gang, shape):
-                continue
-            unserved.append(replace(self._hopeless[shape], gang=gang))
+            shape = shape_of(gang)
+            # Free machines and room together only shrink: a shape that failed once fails again.
+            if shape in self._only_new:
+                self._buy_later(gang)
+            elif shape in self._hopeless or not self._place(gang, shape):
+                if self._room < 0:
+                    return None
+                unserved.append(Unserved(gang=gang, ways=self._hopeless[shape]))
+        together = self._together()
+        if together is None:
+            return None
         return Packing(
-            on_machines={m.name: tuple(m.tokens) for m in self._machines if m.tokens and m.offer is None},
-            bought=tuple((m.offer, tuple(m.tokens)) for m in self._bought if m.offer is not None),
+            on_machines={
+                each.name: tuple(each.tokens) for each in self._shelves.machines if each.tokens and each.bought is None
+            },
+            bought=(
+                *((each.bought, tuple(each.tokens)) for each in self._bought if each.bought is not None),
+                *together,
+            ),
             unserved=tuple(unserved),
         )
 
-    def _place(self, gang: Gang, shape: object) -> bool:
+    def _together(self) -> list[tuple[Outlook, tuple[str, ...]]] | None:
+        if not self._later:
+            return []
+        bins = purchase(self._later, self._stock, max_aux=self._max_aux, room=self._room)
+        if bins is None:
+            return None
+        rank = {gang.token: index for index, gang in enumerate(self._later)}
+        filled = [(sorted((rank[gang.token], gang.token) for gang in each.gangs), each.outlook) for each in bins]
+        filled.sort(key=lambda each: (each[0], each[1].order))
+        return [(outlook, tuple(token for _, token in ranked)) for ranked, outlook in filled]
+
+    def _place(self, gang: Gang, shape: tuple[object, ...]) -> bool:
         layouts = self._layouts(gang)
-        affordable = [layout for layout in layouts if len(layout.buy) <= self._room]
-        if not affordable:
-            ways = tuple(
-                Way(
-                    machines_missing=len(layout.buy),
-                    would_use=tuple(machine.name for machine in layout.used if machine.offer is None),
-                )
-                for layout in sorted(layouts, key=lambda layout: (len(layout.buy), layout.key()))
-            )
-            self._hopeless[shape] = Unserved(gang=gang, ways=ways)
+        if self._buys_together:
+            chosen = min(layouts, key=_Layout.key, default=None)
+            if chosen is not None and chosen.buy:
+                if not chosen.used:
+                    self._buy_later(gang)
+                    if not any(each.used for each in layouts):
+                        self._only_new.add(shape)
+                    return True
+                if len(chosen.buy) > self._room:
+                    self._room = -1  # importance has to decide
+                    return False
+        else:
+            chosen = min((each for each in layouts if len(each.buy) <= self._room), key=_Layout.key, default=None)
+        if chosen is None:
+            self._hopeless[shape] = _ways(layouts)
             return False
-        chosen = min(affordable, key=_Layout.key)
-        self._waiting.discard(gang.token)
+        self._shelves.served(gang)
         for machine in chosen.used:
-            machine.take(gang, chosen.share)
-        for offer in chosen.buy:
-            self._buy(offer).take(gang, chosen.share)
-        self._with_slots = [machine for machine in self._with_slots if machine.free_slots > 0]
-        self._with_aux = [machine for machine in self._with_aux if machine.free_aux > 0]
+            self._shelves.take(machine, gang, chosen.share)
+        for outlook in chosen.buy:
+            self._shelves.take(self._buy(outlook), gang, chosen.share)
         return True
 
-    def _buy(self, offer: Offer) -> Machine:
+    def _buy_later(self, gang: Gang) -> None:
+        self._later.append(gang)
+        self._shelves.served(gang)
+
+    def _buy(self, outlook: Outlook) -> Machine:
+        slots = outlook.offer.slots
         machine = Machine(
             name=f"new-{len(self._bought):06d}",
-            size=offer.slots,
-            free_slots=offer.slots,
+            size=slots,
+            free_slots=slots,
             free_aux=self._max_aux,
             untouched=True,
             preference=2,
-            offer=offer,
+            market=outlook.offer.market,
+            bought=outlook,
         )
         self._room -= 1
         self._bought.append(machine)
-        self._with_slots.append(machine)
-        self._with_aux.append(machine)
+        self._shelves.add(machine)
         return machine
 
     def _layouts(self, gang: Gang) -> list[_Layout]:
-        there = self._with_slots if gang.slots else self._with_aux
-        candidates = [machine for machine in there if machine.name not in gang.excluded_instances]
-        layouts = self._on_one_machine(gang, candidates)
-        if layouts and not layouts[0].buy and not layouts[0].others:
-            return layouts
+        layouts: list[_Layout] = []
+        there = self._shelves.one(gang)
+        if there is not None:
+            layouts.append(self._layout(gang, gang.slots, [there]))
+            if not layouts[0].others:
+                return layouts
+        elif (bought := self._one_bought(gang)) is not None:
+            layouts.append(_Layout(gang.slots, (), (bought,)))
         if gang.slots_per_machine is not None:
-            layouts.extend(self._in_shares(gang, gang.slots_per_machine, candidates))
-        else:
-            sizes = {machine.size for machine in candidates} | {offer.slots for offer in self._offers}
-            for size in sorted(sizes):
-                layouts.extend(self._on_whole_machines(gang, size, candidates))
+            layouts.extend(self._in_shares(gang, gang.slots_per_machine))
+        elif not gang.single_machine:
+            for size in sorted(self._shelves.sizes.union(self._stock.sizes)):
+                layouts.extend(self._on_whole_machines(gang, size))
         return layouts
 
-    def _on_one_machine(self, gang: Gang, candidates: Sequence[Machine]) -> list[_Layout]:
-        there = [machine for machine in candidates if fits_one_machine(gang, machine.size) and _has(machine, gang)]
-        if there:
-            return [self._layout(gang, gang.slots, [min(there, key=lambda each: self._fit(each, gang))])]
-        offers = [offer for offer in self._offers if fits_one_machine(gang, offer.slots) and self._takes(offer, gang)]
-        if not offers:
-            return []
-        if self._prefer is not None and self._prefer in offers:
-            return [_Layout(gang.slots, (), (self._prefer,))]
-        cheapest = min(offers, key=lambda offer: (*_cost([offer]), offer.slots, offer.offer_id))
-        return [_Layout(gang.slots, (), (cheapest,))]
+    def _one_bought(self, gang: Gang) -> Outlook | None:
+        if not fits_one_machine(gang, gang.slots) or (gang.slots == 0 and self._max_aux == 0):
+            return None
+        preferred = None if self._prefers is None else self._stock.of_size(self._prefers, gang.markets)
+        if preferred is not None and preferred.offer.slots >= gang.slots:
+            return preferred
+        return self._stock.holding(gang.slots, gang.markets)
 
-    def _takes(self, offer: Offer, gang: Gang) -> bool:
-        return gang.slots > 0 or self._max_aux > 0
-
-    def _in_shares(self, gang: Gang, share: int, candidates: Sequence[Machine]) -> list[_Layout]:
+    def _in_shares(self, gang: Gang, share: int) -> list[_Layout]:
         if share <= 0 or gang.slots % share or gang.slots == 0 or (gang.single_machine and share != gang.slots):
             return []
         count = gang.slots // share
-        there = sorted((m for m in candidates if m.free_slots >= share), key=lambda each: self._fit(each, gang))[:count]
-        return self._completed(gang, share, count, there, [offer for offer in self._offers if offer.slots >= share])
+        there = self._shelves.sharing(gang, share, count)
+        return self._completed(gang, share, count, there, self._stock.holding(share, gang.markets))
 
-    def _on_whole_machines(self, gang: Gang, size: int, candidates: Sequence[Machine]) -> list[_Layout]:
+    def _on_whole_machines(self, gang: Gang, size: int) -> list[_Layout]:
         count = needs_whole_machines(gang, size)
         if count is None:
             return []
-        whole = (machine for machine in candidates if machine.size == size and machine.untouched)
-        there = sorted(whole, key=lambda each: self._fit(each, gang))[:count]
-        return self._completed(gang, size, count, there, [offer for offer in self._offers if offer.slots == size])
+        there = self._shelves.whole(gang, size, count)
+        return self._completed(gang, size, count, there, self._stock.of_size(size, gang.markets))
 
     def _completed(
-        self, gang: Gang, share: int, count: int, there: Sequence[Machine], offers: Sequence[Offer]
+        self, gang: Gang, share: int, count: int, there: Sequence[Machine], cheapest: Outlook | None
     ) -> list[_Layout]:
         missing = count - len(there)
         if missing == 0:
             return [self._layout(gang, share, there)]
-        if not offers:
+        if cheapest is None:
             return []
-        cheapest = min(offers, key=lambda offer: (*_cost([offer]), offer.slots, offer.offer_id))
         return [self._layout(gang, share, there, (cheapest,) * missing)]
 
-    def _layout(self, gang: Gang, share: int, used: Sequence[Machine], buy: tuple[Offer, ...] = ()) -> _Layout:
-        return _Layout(share, tuple(used), buy, sum(self._for_others(machine, gang) for machine in used))
+    def _layout(self, gang: Gang, share: int, used: Sequence[Machine], buy: tuple[Outlook, ...] = ()) -> _Layout:
+        return _Layout(share, tuple(used), buy, sum(self._shelves.kept_for_others(machine, gang) for machine in used))
 
-    def _for_others(self, machine: Machine, gang: Gang) -> bool:
-        """Whether it is kept for gangs that would have to buy another one: what one plan bought for two gangs must
-        serve the same two in the next."""
-        return gang.token not in machine.reserved_for and not self._waiting.isdisjoint(machine.reserved_for)
 
-    def _fit(self, machine: Machine, gang: Gang) -> tuple[object, ...]:
-        """The machine launched for this gang first and those for others last; between them what is there before what
-        is coming, then the tightest."""
-        return (
-            gang.token not in machine.reserved_for,
-            self._for_others(machine, gang),
-            machine.preference,
-            machine.free_slots,
-            machine.name,
+def _ways(layouts: Sequence[_Layout]) -> tuple[Way, ...]:
+    return tuple(
+        Way(
+            machines_missing=len(layout.buy),
+            would_use=tuple(machine.name for machine in layout.used if machine.bought is None),
         )
-
-
-def _has(machine: Machine, gang: Gang) -> bool:
-    return machine.free_aux > 0 if gang.slots == 0 else machine.free_slots >= gang.slots
+        for layout in sorted(layouts, key=lambda layout: (len(layout.buy), layout.key()))
+    )

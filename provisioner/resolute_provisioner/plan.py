@@ -7,10 +7,10 @@ waiting gangs take of the rest (`packing`), which of the others have idled long 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from resolute_provisioner import notes
+from resolute_provisioner.gangs import in_order
 from resolute_provisioner.model import (
     Cause,
     Demand,
@@ -24,9 +24,11 @@ from resolute_provisioner.model import (
     ScalePlan,
     Termination,
 )
-from resolute_provisioner.packing import Machine, Packing, Unserved, in_order, pack
+from resolute_provisioner.packing import Packing, Unserved, pack
+from resolute_provisioner.ranking import Outlook, outlooks
 from resolute_provisioner.risk import Block
 from resolute_provisioner.risk import blocks as blocks_of
+from resolute_provisioner.shelves import Machine
 from resolute_provisioner.standing import MASS_LOSS_PATIENCE_S, NOTICE_GRACE_S, Standing, judge, seconds_between
 
 REPLACEMENT_PREFIX = "replacement-of-"
@@ -58,10 +60,11 @@ def plan_scale(
     staying = [each for each in standings if each.staying and each.view.instance_id not in going]
 
     blocks = blocks_of(pool.offers, beliefs, now)
-    usable = [offer for offer in pool.offers if offer.offer_id not in blocks]
+    usable = [each for each in outlooks(pool, beliefs, now) if each.offer.offer_id not in blocks]
     room = max(0, pool.max_instances - sum(each.counts for each in standings))
     gangs = [*_displaced(standings, demand), *in_order(demand.gangs)]
-    machines = [_machine(pool, each) for each in staying if each.capacity]
+    offers = {offer.offer_id: offer for offer in pool.offers}
+    machines = [_machine(pool, each, offers.get(each.view.offer_id)) for each in staying if each.capacity]
     packing = pack(machines, gangs, usable, room=room, max_aux=pool.max_aux_per_instance)
 
     spare = [each for each in staying if each.idle and each.view.instance_id not in packing.on_machines]
@@ -158,7 +161,7 @@ def _displaced(standings: Sequence[Standing], demand: Demand) -> list[Gang]:
     ]
 
 
-def _machine(pool: PoolScaling, each: Standing) -> Machine:
+def _machine(pool: PoolScaling, each: Standing, offer: Offer | None) -> Machine:
     view = each.view
     return Machine(
         name=view.instance_id,
@@ -168,6 +171,7 @@ def _machine(pool: PoolScaling, each: Standing) -> Machine:
         untouched=view.slots_in_use == 0,
         preference=0 if view.joined_at is not None else 1,
         reserved_for=view.reserved_for,
+        market=None if offer is None else offer.market,
     )
 
 
@@ -220,13 +224,13 @@ def _room_is_coming(unserved: Sequence[Unserved], room: int, ending: int) -> boo
 
 def _launches(packing: Packing) -> list[Launch]:
     return [
-        Launch(offer_id=offer.offer_id, gang_tokens=tokens, reason=notes.why_launch(offer, tokens))
-        for offer, tokens in packing.bought
+        Launch(offer_id=outlook.offer.offer_id, gang_tokens=tokens, reason=notes.why_launch(outlook, tokens))
+        for outlook, tokens in packing.bought
     ]
 
 
 def _floor(
-    pool: PoolScaling, count: int, room: int, usable: Sequence[Offer], blocks: Mapping[str, Block]
+    pool: PoolScaling, count: int, room: int, usable: Sequence[Outlook], blocks: Mapping[str, Block]
 ) -> tuple[list[Launch], list[Note]]:
     """Machines without work, up to the minimum."""
     missing = min(pool.min_instances - count, room)
@@ -234,8 +238,7 @@ def _floor(
         return [], []
     if not usable:
         return [], [Note(subject="", text=f"the pool is {missing} below its minimum: {notes.why_blocked(blocks)}")]
-    priced = [replace(each, price_per_hour=float("inf")) if each.price_per_hour is None else each for each in usable]
-    cheapest = min(priced, key=lambda each: (each.price_per_hour or 0.0, each.offer_id))
+    cheapest = usable[0].offer
     reason = f"the pool keeps at least {pool.min_instances} machines"
     return [Launch(offer_id=cheapest.offer_id, gang_tokens=(), reason=reason)] * missing, []
 

@@ -1,0 +1,166 @@
+"""What to buy for gangs that no machine takes, when there is room for whatever they need. Pure.
+
+A bin packing with bins of several sizes and prices. Every size is once the one that is bought; gangs are put into the
+machines first fit, once the largest first and once in their order; each machine is then exchanged for the cheapest that
+holds what was put into it; the cheapest outcome wins. (Iterated first fit decreasing, after Kang and Park, "Algorithms
+for the variable sized bin packing problem", European Journal of Operational Research 147, 2003.) So it is never worse
+than first fit on any one size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from resolute_provisioner.gangs import fits_one_machine, needs_whole_machines, shape_of
+from resolute_provisioner.model import Gang, Market
+from resolute_provisioner.ranking import Outlook
+from resolute_provisioner.stock import Cost, Stock, cost_of
+
+SIZES_TRIED = 8
+"""So many sizes are tried, those with the cheapest slots first. More distinct sizes than that are hardly ever worth
+their price."""
+
+
+@dataclass(slots=True, eq=False)
+class Bin:
+    """One machine to buy, while it is filled."""
+
+    outlook: Outlook
+    free: int
+    aux: int
+    gangs: list[Gang] = field(default_factory=list)
+
+    def takes(self, gang: Gang) -> bool:
+        room = self.free >= gang.slots if gang.slots else self.aux > 0
+        return room and self.outlook.offer.market in gang.markets
+
+    def put(self, gang: Gang) -> None:
+        self.gangs.append(gang)
+        self.free -= gang.slots
+        self.aux -= gang.slots == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Purchase:
+    """One machine to buy, and for whom."""
+
+    outlook: Outlook
+    gangs: tuple[Gang, ...]
+
+
+def purchase(gangs: Sequence[Gang], stock: Stock, *, max_aux: int, room: int) -> list[Purchase] | None:
+    """Machines for all of `gangs`, which stand in their order; each of them fits on some offer. None when no purchase
+    that was tried stays within `room` machines: then their importance has to decide."""
+    if sum(gang.slots for gang in gangs) > room * max(stock.sizes):
+        return None
+    largest_first = sorted(gangs, key=lambda gang: (len(gang.markets), -gang.slots))
+    orders = [largest_first] if largest_first == list(gangs) else [largest_first, list(gangs)]
+    best: tuple[tuple[Cost, int], _Attempt] | None = None
+    for size in (None, *stock.sizes_by_value()[:SIZES_TRIED]):
+        for order in orders:
+            attempt = _Attempt(order, stock, size, max_aux)
+            if attempt.count <= room and (best is None or (attempt.cost, attempt.count) < best[0]):
+                best = ((attempt.cost, attempt.count), attempt)
+    return None if best is None else best[1].machines()
+
+
+class _Attempt:
+    """First fit, buying machines of `size` wherever that is possible."""
+
+    def __init__(self, gangs: Sequence[Gang], stock: Stock, size: int | None, max_aux: int) -> None:
+        self._stock = stock
+        self._size = size
+        self._max_aux = max_aux
+        self._shared: list[Bin] = []
+        self._whole: list[tuple[Outlook, int, Gang]] = []
+        """Machines that one gang uses as a whole: which, and how many."""
+        self._open_from: dict[tuple[int, frozenset[Market]], int] = {}
+        """Bins before this one are too full for gangs of such a shape, and will not become emptier."""
+        self._ways: dict[tuple[object, ...], tuple[Outlook, int]] = {}
+        for gang in gangs:
+            if not self._shares(gang):
+                self._open(gang)
+        for each in self._shared:
+            _exchange(each, stock)
+
+    @property
+    def count(self) -> int:
+        return len(self._shared) + sum(count for _, count, _ in self._whole)
+
+    @property
+    def cost(self) -> Cost:
+        unknown, price = cost_of(each.outlook for each in self._shared)
+        for outlook, count, _ in self._whole:
+            more = _times(outlook, count)
+            unknown, price = unknown + more[0], price + more[1]
+        return unknown, price
+
+    def machines(self) -> list[Purchase]:
+        found = [Purchase(each.outlook, tuple(each.gangs)) for each in self._shared]
+        for outlook, count, gang in self._whole:
+            found.extend([Purchase(outlook, (gang,))] * count)
+        return found
+
+    def _shares(self, gang: Gang) -> bool:
+        if not fits_one_machine(gang, gang.slots):
+            return False
+        shape, bins = (gang.slots, gang.markets), self._shared
+        index = self._open_from.get(shape, 0)
+        while index < len(bins) and not bins[index].takes(gang):
+            index += 1
+        self._open_from[shape] = index
+        if index < len(bins):
+            bins[index].put(gang)
+        return index < len(bins)
+
+    def _open(self, gang: Gang) -> None:
+        shape = shape_of(gang)
+        if shape not in self._ways:
+            self._ways[shape] = self._way(gang)
+        outlook, count = self._ways[shape]
+        if count > 1:
+            self._whole.append((outlook, count, gang))
+            return
+        opened = Bin(outlook=outlook, free=outlook.offer.slots, aux=self._max_aux)
+        opened.put(gang)
+        self._shared.append(opened)
+
+    def _way(self, gang: Gang) -> tuple[Outlook, int]:
+        preferred = None if self._size is None else self._stock.of_size(self._size, gang.markets)
+        if preferred is not None:
+            if fits_one_machine(gang, preferred.offer.slots):
+                return preferred, 1
+            for way in _on_whole(gang, self._stock, [preferred.offer.slots]):
+                return way
+        return _standalone(gang, self._stock)
+
+
+def _standalone(gang: Gang, stock: Stock) -> tuple[Outlook, int]:
+    """The cheapest machines for the gang alone: which, and how many."""
+    ways: list[tuple[Outlook, int]] = []
+    one = stock.holding(gang.slots, gang.markets) if fits_one_machine(gang, gang.slots) else None
+    if one is not None:
+        ways.append((one, 1))
+    ways.extend(_on_whole(gang, stock, stock.sizes))
+    return min(ways, key=lambda way: (_times(*way), way[1], way[0].order))
+
+
+def _on_whole(gang: Gang, stock: Stock, sizes: Iterable[int]) -> Iterator[tuple[Outlook, int]]:
+    for size in sizes:
+        count = needs_whole_machines(gang, size)
+        outlook = stock.of_size(size, gang.markets) if count else None
+        if count and outlook is not None:
+            yield outlook, count
+
+
+def _times(outlook: Outlook, count: int) -> Cost:
+    unknown, price = cost_of([outlook])
+    return unknown * count, price * count
+
+
+def _exchange(each: Bin, stock: Stock) -> None:
+    markets = frozenset.intersection(*{gang.markets for gang in each.gangs})
+    cheaper = stock.holding(each.outlook.offer.slots - each.free, markets)
+    if cheaper is not None and cheaper.order < each.outlook.order:
+        each.outlook = cheaper

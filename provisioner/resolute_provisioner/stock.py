@@ -1,0 +1,62 @@
+"""What may be bought: of all offers, the cheapest of each size on each market. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from resolute_provisioner.model import Market
+from resolute_provisioner.ranking import Outlook
+
+Cost = tuple[int, float]
+"""How many prices are unknown, and the sum of the others: a machine of known price is always preferred."""
+
+NOTHING: Cost = (0, 0.0)
+
+
+def cost_of(bought: Iterable[Outlook]) -> Cost:
+    prices = [each.expected_price for each in bought]
+    return sum(price is None for price in prices), sum(price for price in prices if price is not None)
+
+
+class Stock:
+    """The offers that may be asked for now. Of those with the same slots on the same market only the best is kept: it
+    does whatever the others would."""
+
+    def __init__(self, outlooks: Iterable[Outlook]) -> None:
+        best: dict[tuple[int, Market], Outlook] = {}
+        for each in outlooks:
+            key = (each.offer.slots, each.offer.market)
+            if key not in best or each.order < best[key].order:
+                best[key] = each
+        self._best = sorted(best.values(), key=lambda each: (*cost_of([each]), each.offer.slots, each.order))
+        self._of_size: dict[tuple[int, frozenset[Market]], Outlook | None] = {}
+        self._holding: dict[tuple[int, frozenset[Market]], Outlook | None] = {}
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        return sorted({each.offer.slots for each in self._best})
+
+    def sizes_by_value(self) -> Sequence[int]:
+        """The cheapest slot first."""
+        cheapest: dict[int, Outlook] = {}
+        for each in self._best:
+            cheapest.setdefault(each.offer.slots, each)
+        return sorted(
+            cheapest, key=lambda size: (cheapest[size].order[0], cheapest[size].order[1] / max(size, 1), -size)
+        )
+
+    def of_size(self, slots: int, markets: frozenset[Market]) -> Outlook | None:
+        """The cheapest machine of exactly so many slots."""
+        key = (slots, markets)
+        if key not in self._of_size:
+            found = (each for each in self._best if each.offer.slots == slots and each.offer.market in markets)
+            self._of_size[key] = next(found, None)
+        return self._of_size[key]
+
+    def holding(self, slots: int, markets: frozenset[Market]) -> Outlook | None:
+        """The cheapest machine of at least so many slots."""
+        key = (slots, markets)
+        if key not in self._holding:
+            found = (each for each in self._best if each.offer.slots >= slots and each.offer.market in markets)
+            self._holding[key] = next(found, None)
+        return self._holding[key]
