@@ -48,6 +48,7 @@ NOUNS = (
         help="list resource pools, and bind them to workspaces",
         module="resource_pool",
     ),
+    Noun(name="simulate", help="simulate a pool on a trace of jobs, or replay a journal", module="simulate"),
     Noun(name="slot", aliases=("s",), help="manage slots", module="slot"),
     Noun(name="task", help="list tasks", module="task"),
     Noun(name="trial", aliases=("t",), help="manage trials", module="trial"),

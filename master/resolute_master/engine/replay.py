@@ -84,6 +84,17 @@ async def replay_store(store: Store, pools: Mapping[PoolName, PoolPolicy]) -> Re
     return await replay(snapshots[0], store.journal(snapshots[0].sequence), pools)
 
 
+async def replay_database(database: str, config_file: Path | None) -> Replay:
+    """`database`: a file, or a URL. Raises `InvalidInput` when it is not there or holds nothing to begin at."""
+    url = _url_of(database)
+    config = load_master_config(None if config_file is None else str(config_file), os.environ, {})
+    store = await open_store(url)
+    try:
+        return await replay_store(store, pool_policies(config))
+    finally:
+        await store.close()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m resolute_master.engine.replay", description="Run a recorded journal again and compare digests."
@@ -94,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--config-file", type=Path, help="the configuration under which it ran")
     given = parser.parse_args(arguments)
     try:
-        found = asyncio.run(_replay(_url_of(given.database), given.config_file))
+        found = asyncio.run(replay_database(given.database, given.config_file))
     except ResoluteError as error:
         print(f"replay: {error}", file=sys.stderr)
         return 2
@@ -113,15 +124,6 @@ def _url_of(database: str) -> str:
     if not Path(database).is_file():
         raise InvalidInput(f"{database}: there is no such database file")
     return sqlite_url(Path(database))
-
-
-async def _replay(url: str, config_file: Path | None) -> Replay:
-    config = load_master_config(None if config_file is None else str(config_file), os.environ, {})
-    store = await open_store(url)
-    try:
-        return await replay_store(store, pool_policies(config))
-    finally:
-        await store.close()
 
 
 if __name__ == "__main__":

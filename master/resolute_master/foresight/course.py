@@ -427,4 +427,3 @@ class Course:
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """Courses on a trace begin here."""
-

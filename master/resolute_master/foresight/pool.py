@@ -138,9 +138,7 @@ class VirtualPool:
         return cut
 
     def repriced(self, offer_id: str, price_per_hour: float) -> None:
-        self._learn(
-            offer_id, lambda belief: risk.repriced(belief, price_per_hour, source="the trace", as_of=self.now)
-        )
+        self._learn(offer_id, lambda belief: risk.repriced(belief, price_per_hour, source="the trace", as_of=self.now))
 
     # -- what was decided --------------------------------------------------------------------------------------
 

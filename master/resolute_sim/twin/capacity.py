@@ -76,7 +76,9 @@ def read_capacity(paths: Sequence[Path], offers: Sequence[Offer]) -> tuple[Capac
         files = sorted(path.glob("*.json")) if path.is_dir() else [path]
         read = [trace for trace in map(_read, files) if any(trace.concerns(offer) for offer in offers)]
         if not read:
-            spot = [f"{o.zone} {o.accelerator or o.instance_type} with {o.slots}" for o in offers if o.market is Market.SPOT]
+            spot = [
+                f"{o.zone} {o.accelerator or o.instance_type} with {o.slots}" for o in offers if o.market is Market.SPOT
+            ]
             raise InvalidInput(
                 f"--spot: {path} concerns no offer of the pool; its spot offers are: {'; '.join(sorted(set(spot))) or 'none'}. Name "
                 "the files <zone>_<accelerator>_<slots>.json, or give them the keys zone, accelerator, slots, or offer"

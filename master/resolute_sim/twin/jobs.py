@@ -63,7 +63,9 @@ def between(jobs: Sequence[TraceJob], first_day: float | None, last_day: float |
 def _check_columns(path: Path, columns: Sequence[str]) -> None:
     missing = [name for name in REQUIRED if name not in columns]
     if missing:
-        raise InvalidInput(f"--jobs: {path}, row 1: there is no column {missing[0]}; it has {', '.join(columns) or 'none'}")
+        raise InvalidInput(
+            f"--jobs: {path}, row 1: there is no column {missing[0]}; it has {', '.join(columns) or 'none'}"
+        )
     unknown = [name for name in columns if name not in REQUIRED + OPTIONAL]
     if unknown:
         known = REQUIRED + OPTIONAL
@@ -76,7 +78,9 @@ def _check_unique(path: Path, jobs: Sequence[TraceJob]) -> None:
     seen: set[str] = set()
     for row, job in enumerate(jobs, start=2):
         if job.job_id in seen:
-            raise InvalidInput(f"--jobs: {path}, row {row}, column job_id: {job.job_id!r} is there twice; give each its own")
+            raise InvalidInput(
+                f"--jobs: {path}, row {row}, column job_id: {job.job_id!r} is there twice; give each its own"
+            )
         seen.add(job.job_id)
 
 

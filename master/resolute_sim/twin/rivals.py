@@ -3,8 +3,9 @@
 - `Determined`: the scale decider of the platform that this project succeeds, on its own tick of five seconds, with one size of
   machine; who runs where on the machines that are there is decided by our scheduler.
 - `Static`: a fixed fleet from the first moment to the last; our scheduler places.
-- `FirstFit`: in the order of submission, each gang on the first machine that has room, which may be on its way; else on a new
-  machine of the cheapest size that holds it; machines are ended after five idle minutes.
+- `FirstFit`: in the order of submission, each gang on the first machine that has room, the cheapest kinds first and then the
+  oldest; else on the first that is on its way; else on a new one of the cheapest kind that holds it. Ended after five idle
+  minutes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Determined:
         plan = _place(pool)
         tick = _tick_after(pool.now, self._next_tick)
         if pool.now < tick:
-            return Decision(place=plan.place, preempt=plan.preempt, reserve=plan.reserve, revisit_at=self._wake(pool, tick))
+            return Decision(
+                place=plan.place, preempt=plan.preempt, reserve=plan.reserve, revisit_at=self._wake(pool, tick)
+            )
         self._next_tick = pool.now + timedelta(seconds=TICK_S)
         ended = self._long_idle(pool)
         launches = self._launches(pool, len(pool.machines) - len(ended))
@@ -70,7 +73,9 @@ class Determined:
         idle = _idle_since(pool, DETERMINED_IDLE_S)
         return _idle_ends(idle[: max(0, spare)], "long idle")
 
-    def _wake(self, pool: VirtualPool, tick: datetime, ended: frozenset[str] | set[str] = frozenset()) -> datetime | None:
+    def _wake(
+        self, pool: VirtualPool, tick: datetime, ended: frozenset[str] | set[str] = frozenset()
+    ) -> datetime | None:
         """The next tick at which anything may change: while something waits each, else when somebody has idled long enough."""
         if len(pool.snapshot.queue):
             return tick
@@ -126,7 +131,8 @@ class FirstFit:
     divides it."""
 
     def decide(self, pool: VirtualPool) -> Decision:
-        open_ = [view for view in pool.machines.values() if view.notice is None and view.draining_since is None]
+        views = (view for view in pool.machines.values() if view.notice is None and view.draining_since is None)
+        open_ = sorted(views, key=lambda view: (_cheapest(pool.offers[view.offer_id]), view.instance_id))
         rooms = {InstanceId(v.instance_id): _Room(v.slots, v.slots - v.slots_in_use) for v in open_}
         there = {id_: room for id_, room in rooms.items() if pool.machines[id_].joined_at is not None}
         coming = {id_: room for id_, room in rooms.items() if id_ not in there}
@@ -140,9 +146,14 @@ class FirstFit:
                 pool.apply_schedule((found,), (), ())
                 place.append(found)
         kept = {id_ for id_, room in there.items() if not room.whole}
-        ended = _idle_ends([v for v in _idle_since(pool, FIRST_FIT_IDLE_S) if InstanceId(v.instance_id) not in kept], "idle")
+        ended = _idle_ends(
+            [v for v in _idle_since(pool, FIRST_FIT_IDLE_S) if InstanceId(v.instance_id) not in kept], "idle"
+        )
         return Decision(
-            place=tuple(place), launches=tuple(launches), terminations=ended, revisit_at=_next_idle(pool, FIRST_FIT_IDLE_S)
+            place=tuple(place),
+            launches=tuple(launches),
+            terminations=ended,
+            revisit_at=_next_idle(pool, FIRST_FIT_IDLE_S),
         )
 
 
@@ -237,7 +248,9 @@ def _cheapest(offer: Offer) -> tuple[object, ...]:
 def _dividing(pool: VirtualPool, slots: int) -> list[int]:
     scaling = pool.policy.scaling
     assert scaling is not None
-    return sorted({offer.slots for offer in scaling.offers if offer.slots < slots and slots % offer.slots == 0}, reverse=True)
+    return sorted(
+        {offer.slots for offer in scaling.offers if offer.slots < slots and slots % offer.slots == 0}, reverse=True
+    )
 
 
 def _placement(pool: VirtualPool, allocation: Allocation, shares: dict[InstanceId, int]) -> Placement:

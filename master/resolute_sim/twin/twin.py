@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from resolute.errors import InvalidInput
 from resolute.wire.states import TaskType
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.ids import AllocationId, JobId, TaskId, UserId, allocation_id
+from resolute_master.domain.ids import JobId, TaskId, UserId, allocation_id
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.foresight.course import EPOCH, Course, Frictions, Work
 from resolute_master.foresight.decide import Decider, Production
-from resolute_master.foresight.market import Market
 from resolute_master.foresight.pool import VirtualPool
 from resolute_provisioner.model import Gang, Offer
 from resolute_provisioner.packing import fits_one_machine, needs_whole_machines
@@ -69,8 +68,15 @@ def check_jobs(pool: PoolPolicy, jobs: Sequence[TraceJob]) -> None:
     """Raises `InvalidInput` naming the first job that no machines of the pool can ever hold."""
     offers, most = _offers(pool), pool.scaling.max_instances if pool.scaling is not None else 0
     for job in jobs:
-        gang = Gang(token=job.job_id, slots=slots_held(pool, job.slots), submitted_at=EPOCH, single_machine=bool(job.single_node))
-        ways = [1 if fits_one_machine(gang, offer.slots) else needs_whole_machines(gang, offer.slots) for offer in offers]
+        gang = Gang(
+            token=job.job_id,
+            slots=slots_held(pool, job.slots),
+            submitted_at=EPOCH,
+            single_machine=bool(job.single_node),
+        )
+        ways = [
+            1 if fits_one_machine(gang, offer.slots) else needs_whole_machines(gang, offer.slots) for offer in offers
+        ]
         if not any(count is not None and count <= most for count in ways):
             sizes = ", ".join(str(size) for size in sorted({offer.slots for offer in offers}))
             raise InvalidInput(

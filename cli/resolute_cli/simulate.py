@@ -1,0 +1,204 @@
+"""`det simulate`: the production scheduler and planner on a trace, under virtual time; and a recorded journal once more.
+
+Both run here, without a master. They are loaded when they are asked for: a command line alone does not need them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from resolute.errors import FailedPrecondition, InvalidInput
+from resolute_cli.command import UsageError
+from resolute_cli.invocation import Invocation
+from resolute_cli.render import duration_text, percent_text
+
+if TYPE_CHECKING:
+    from resolute_sim.twin.compare import Request
+
+COLUMNS = (
+    "Policy",
+    "Cost",
+    "Bound",
+    "Excess",
+    "Mean Wait",
+    "95% Wait",
+    "JCT",
+    "Used",
+    "Goodput",
+    "Cut",
+    "Launches",
+    "Jobs",
+    "Decided In",
+    "Digest",
+)
+
+
+def simulate(cli: Invocation, args: argparse.Namespace) -> int:
+    if args.journal is not None:
+        return _replay(cli, args)
+    if args.pool is None or args.jobs is None:
+        raise UsageError("name the pool with --pool and the jobs with --jobs, or a recorded journal with --journal")
+    module = _loaded("compare")
+    request = _request(module, args)
+    setting = module.setting_of(request)
+    reports = module.compare(setting, request.policies, processes=request.processes)
+    report: dict[str, Any] = module.as_json(request, setting, reports)
+    _table(cli, report)
+    if args.json is not None:
+        _write("--json", args.json, json.dumps(report, indent=2) + "\n")
+    if args.html is not None:
+        subtitle = (
+            f"{len(setting.jobs)} jobs of {request.jobs}; seed {request.seed}; machines start in {request.boot_s:g} s"
+        )
+        text = _loaded("page").page(f"Pool {setting.pool.name}, simulated", subtitle, reports)
+        _write("--html", args.html, text)
+    return 0
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--pool", type=Path, metavar="POOL.yaml", help="an entry of resource_pools, or a master.yaml")
+    parser.add_argument("--resource-pool", metavar="NAME", help="which pool of a file with several")
+    parser.add_argument(
+        "--jobs",
+        type=Path,
+        metavar="JOBS.csv",
+        help="columns job_id, submit_s, duration_s, slots, group; or 'synthetic' for a trace made from the seed",
+    )
+    parser.add_argument(
+        "--spot", type=Path, action="append", default=[], metavar="FILE_OR_DIR", help="traces of capacity and price"
+    )
+    parser.add_argument(
+        "--policy",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="resolute (the default), determined, static, cheapest, packing; may be given again",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of everything that is left to chance (default 0)")
+    parser.add_argument(
+        "--first-day", type=_number, metavar="DAY", help="leave out the jobs before this day of the trace"
+    )
+    parser.add_argument("--last-day", type=_number, metavar="DAY", help="leave out the jobs from this day on")
+    parser.add_argument(
+        "--boot", type=_number, default=180.0, metavar="SECONDS", help="from launch to join (default 180)"
+    )
+    parser.add_argument(
+        "--notice", type=_number, default=120.0, metavar="SECONDS", help="of an interruption (default 120)"
+    )
+    parser.add_argument(
+        "--restart", type=_number, default=60.0, metavar="SECONDS", help="to go on from a checkpoint (default 60)"
+    )
+    parser.add_argument("--save", type=_number, default=10.0, metavar="SECONDS", help="to save when asked (default 10)")
+    parser.add_argument(
+        "--checkpoint-every",
+        type=_number,
+        default=1800.0,
+        metavar="SECONDS",
+        help="what a cut loses at most (default 1800)",
+    )
+    parser.add_argument("--processes", type=int, default=2, help="policies that run at a time (default 2)")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write the figures to this file")
+    parser.add_argument("--html", type=Path, metavar="OUT", help="write a page with plots to this file")
+    parser.add_argument(
+        "--journal", metavar="DIR_OR_DB", help="run a recorded journal again instead: a state directory, file or URL"
+    )
+    parser.add_argument(
+        "--config-file", type=Path, metavar="FILE", help="with --journal: the configuration under which it ran"
+    )
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not (math.isfinite(value) and value >= 0):
+        raise argparse.ArgumentTypeError(f"must be a number that is at least 0, and is {text!r}")
+    return value
+
+
+def _request(module: ModuleType, args: argparse.Namespace) -> Request:
+    if args.processes < 1:
+        raise UsageError(f"--processes: must be at least 1, and is {args.processes}")
+    if args.checkpoint_every <= 0:
+        raise UsageError("--checkpoint-every: must be above 0")
+    request: Request = module.Request(
+        pool=args.pool,
+        jobs=args.jobs,
+        resource_pool=args.resource_pool,
+        spot=tuple(args.spot),
+        policies=tuple(dict.fromkeys(args.policy)) or (module.POLICIES[0],),
+        seed=args.seed,
+        first_day=args.first_day,
+        last_day=args.last_day,
+        boot_s=args.boot,
+        frictions=module.Frictions(
+            restart_s=args.restart,
+            save_s=args.save,
+            checkpoint_every_s=args.checkpoint_every,
+            notice_s=args.notice,
+        ),
+        processes=args.processes,
+    )
+    return request
+
+
+def _table(cli: Invocation, report: Mapping[str, Any]) -> None:
+    rows = [_row(name, figures) for name, figures in report["policies"].items()]
+    cli.render.table(COLUMNS, rows, report)
+
+
+def _row(policy: str, figures: Mapping[str, Any]) -> tuple[object, ...]:
+    return (
+        policy,
+        f"{figures['cost']:.2f}",
+        f"{figures['cost_lower_bound']:.2f}",
+        percent_text(figures["excess"]),
+        duration_text(figures["wait_mean_s"]),
+        duration_text(figures["wait_p95_s"]),
+        f"{figures['jct_ratio']:.4f}",
+        percent_text(figures["utilisation"]),
+        percent_text(figures["goodput"]),
+        figures["interruptions"],
+        figures["launches"],
+        figures["jobs_completed"],
+        duration_text(figures["decision_cpu_s"]),
+        figures["digest"][:12],
+    )
+
+
+def _replay(cli: Invocation, args: argparse.Namespace) -> int:
+    """0 when every cycle came out as recorded, 1 when one did not."""
+    told = _loaded("recorded").replay_recorded(args.journal, args.config_file)
+    if args.json is not None:
+        _write("--json", args.json, json.dumps(told.as_json(), indent=2) + "\n")
+    cli.render.line(told.sentence)
+    return 0 if told.as_recorded else 1
+
+
+def _loaded(name: str) -> ModuleType:
+    """A module of the twin: what it needs of the master is not part of every installation."""
+    try:
+        match name:
+            case "compare":
+                from resolute_sim.twin import compare as found
+            case "page":
+                from resolute_sim.twin import page as found
+            case _:
+                from resolute_sim.twin import recorded as found
+    except ImportError as error:
+        raise FailedPrecondition(
+            f"the simulator cannot be loaded here ({error}); install the distribution with its master: "
+            "pip install 'resolute[cli,master]'"
+        ) from None
+    return found
+
+
+def _write(flag: str, path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"{flag}: {path} cannot be written ({error.strerror}); name another file") from None

@@ -1,0 +1,92 @@
+"""Several policies on one setting, each in a process of its own; and the report as JSON.
+
+The one door for `det simulate`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from resolute.errors import InvalidInput
+from resolute_master.foresight.course import Frictions
+from resolute_sim.twin.capacity import read_capacity
+from resolute_sim.twin.figures import Report
+from resolute_sim.twin.jobs import between, read_jobs
+from resolute_sim.twin.pools import read_pool
+from resolute_sim.twin.synthetic import synthetic_jobs
+from resolute_sim.twin.twin import DEFAULT_BOOT_S, POLICIES, Setting, check_jobs, simulate
+
+SYNTHETIC = "synthetic"
+"""Instead of a file of jobs: a trace made from the seed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What `det simulate` was asked for."""
+
+    pool: Path
+    jobs: Path
+    """A CSV file, or `SYNTHETIC`."""
+    resource_pool: str | None = None
+    spot: tuple[Path, ...] = ()
+    policies: tuple[str, ...] = (POLICIES[0],)
+    seed: int = 0
+    first_day: float | None = None
+    last_day: float | None = None
+    boot_s: float = DEFAULT_BOOT_S
+    frictions: Frictions = Frictions()
+    processes: int = 2
+
+
+def setting_of(request: Request) -> Setting:
+    """Everything read and checked. Raises `InvalidInput` naming what is wrong, where, and what to do."""
+    for policy in request.policies:
+        if policy not in POLICIES:
+            raise InvalidInput(f"--policy: {policy!r} is not known; use one of: {', '.join(POLICIES)}")
+    pool = read_pool(request.pool, request.resource_pool)
+    assert pool.scaling is not None
+    all_jobs = synthetic_jobs(request.seed) if str(request.jobs) == SYNTHETIC else read_jobs(request.jobs)
+    jobs = between(all_jobs, request.first_day, request.last_day)
+    if not jobs:
+        raise InvalidInput(f"--jobs: {request.jobs} has no job in the days that --first-day and --last-day leave")
+    check_jobs(pool, jobs)
+    return Setting(
+        pool=pool,
+        jobs=jobs,
+        capacity=read_capacity(request.spot, pool.scaling.offers),
+        boot_s=request.boot_s,
+        frictions=request.frictions,
+        seed=request.seed,
+    )
+
+
+def compare(setting: Setting, policies: Sequence[str], *, processes: int = 2) -> tuple[Report, ...]:
+    """One report a policy, in the order given."""
+    if len(policies) == 1 or processes <= 1:
+        return tuple(simulate(setting, policy) for policy in policies)
+    # A fresh interpreter each, so that what one course has built up is no burden for the next.
+    with ProcessPoolExecutor(min(processes, len(policies)), mp_context=multiprocessing.get_context("spawn")) as pool:
+        return tuple(pool.map(simulate, [setting] * len(policies), policies))
+
+
+def as_json(request: Request, setting: Setting, reports: Sequence[Report]) -> dict[str, Any]:
+    """The figures of each policy, and what they rest on."""
+    return {
+        "pool": str(setting.pool.name),
+        "jobs": str(request.jobs),
+        "job_count": len(setting.jobs),
+        "spot": [trace.name for trace in setting.capacity],
+        "seed": request.seed,
+        "boot_s": setting.boot_s,
+        "frictions": asdict(setting.frictions),
+        "policies": policies_json(reports),
+    }
+
+
+def policies_json(reports: Sequence[Report]) -> Mapping[str, dict[str, Any]]:
+    return {report.policy: asdict(report.figures) for report in reports}

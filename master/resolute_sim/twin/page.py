@@ -1,0 +1,245 @@
+"""The report as one HTML page: figures, plots and a timeline of the machines. It loads nothing from anywhere."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from resolute_sim.twin.figures import Report, Span
+
+MEANINGS: Mapping[str, str] = {
+    "cost": "what all machines cost, from launch to end",
+    "cost_lower_bound": "busy slot-hours at the cheapest slot price there is: what the work itself must cost",
+    "excess": "(cost − bound) / bound",
+    "wait_mean_s": "mean over all jobs of the time spent waiting, after interruptions too",
+    "wait_p95_s": "95 % of the jobs wait no longer",
+    "jct_ratio": "time from submission to end, over the run time: sums over all jobs",
+    "utilisation": "slot-seconds that jobs held, over those that were paid",
+    "goodput": "slot-seconds of progress, over those that jobs held",
+    "interruptions": "runs that the end of their machine cut",
+    "lost_slot_s": "slot-seconds that jobs held without progress: saving, restoring, done again",
+    "launches": "machines that were given",
+    "jobs_completed": "jobs that came to their end",
+    "decision_cpu_s": "processor seconds of all decisions together",
+    "digest": "of the log of decisions: equal digests, equal courses",
+}
+COLOURS = ("#1b6ca8", "#d1495b", "#66a182", "#edae49", "#8d6a9f")
+WIDTH, HEIGHT, MARGIN = 960, 220, 46
+POINTS = 900
+"""More points than pixels show nothing more."""
+ROWS = 400
+"""Machines that the timeline of one policy draws."""
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8884; --paid: #1b6ca833; }
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 1020px; margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { border-bottom: 1px solid var(--line); padding: .3rem .5rem; text-align: right; }
+th:first-child, td:first-child { text-align: left; }
+td.why { text-align: left; color: #888; font-size: 13px; }
+td.digest { font-family: ui-monospace, monospace; font-size: 12px; }
+svg { width: 100%; height: auto; display: block; }
+svg text { font: 11px system-ui, sans-serif; fill: currentColor; }
+.legend span { display: inline-block; margin-right: 1.2rem; }
+.legend i { display: inline-block; width: .8rem; height: .8rem; margin-right: .35rem; vertical-align: -1px; }
+"""
+
+
+def page(title: str, subtitle: str, reports: Sequence[Report]) -> str:
+    parts = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head><body>",
+        f"<h1>{html.escape(title)}</h1><p>{html.escape(subtitle)}</p>",
+        _legend(reports),
+        "<h2>Figures</h2>",
+        _table(reports),
+        "<h2>Cost and waiting</h2>",
+        _trade(reports),
+        "<h2>Waiting times</h2><p>Share of the jobs that waited at most so long.</p>",
+        _waits(reports),
+    ]
+    for report, colour in zip(reports, _colours(reports), strict=True):
+        name = html.escape(report.policy)
+        parts += [
+            f"<h2>{name}: slots over time</h2><p>Paid slots as an area, slots that jobs held as a line.</p>",
+            _slots(report, colour),
+            f"<h2>{name}: machines</h2>{_timeline_note(report)}",
+            _timeline(report, colour),
+        ]
+    return "\n".join([*parts, "</body></html>", ""])
+
+
+def _colours(reports: Sequence[Report]) -> list[str]:
+    return [COLOURS[index % len(COLOURS)] for index in range(len(reports))]
+
+
+def _legend(reports: Sequence[Report]) -> str:
+    items = (
+        f'<span><i style="background:{colour}"></i>{html.escape(report.policy)}</span>'
+        for report, colour in zip(reports, _colours(reports), strict=True)
+    )
+    return f'<p class="legend">{"".join(items)}</p>'
+
+
+def _table(reports: Sequence[Report]) -> str:
+    head = "".join(f"<th>{html.escape(report.policy)}</th>" for report in reports)
+    rows = [f"<tr><th></th>{head}<th></th></tr>"]
+    values = [asdict(report.figures) for report in reports]
+    for key, meaning in MEANINGS.items():
+        kind = ' class="digest"' if key == "digest" else ""
+        cells = "".join(f"<td{kind}>{html.escape(_shown(value[key]))}</td>" for value in values)
+        rows.append(f'<tr><td>{key}</td>{cells}<td class="why">{html.escape(meaning)}</td></tr>')
+    return f"<table>{''.join(rows)}</table>"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return value[:12] if isinstance(value, str) else f"{value:,}"
+
+
+# -- plots ---------------------------------------------------------------------------------------------------------------
+
+
+class _Axes:
+    """Maps values to pixels, and draws the frame."""
+
+    def __init__(self, x_most: float, y_most: float, x_unit: str, y_unit: str) -> None:
+        self._x_most, self._y_most = x_most or 1.0, y_most or 1.0
+        self._units = x_unit, y_unit
+
+    def at(self, x: float, y: float) -> tuple[float, float]:
+        wide, high = WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN
+        return MARGIN + wide * x / self._x_most, HEIGHT - MARGIN - high * min(1.0, y / self._y_most)
+
+    def drawn(self, inside: str) -> str:
+        lines = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">']
+        for part in range(5):
+            x, y = self._x_most * part / 4, self._y_most * part / 4
+            left, bottom = self.at(x, 0.0)
+            start, level = self.at(0.0, y)
+            lines.append(f'<text x="{left:.1f}" y="{bottom + 16:.1f}" text-anchor="middle">{_tick(x)}</text>')
+            lines.append(f'<text x="{start - 6:.1f}" y="{level + 4:.1f}" text-anchor="end">{_tick(y)}</text>')
+            lines.append(
+                f'<line x1="{MARGIN}" x2="{WIDTH - MARGIN}" y1="{level:.1f}" y2="{level:.1f}" stroke="var(--line)"/>'
+            )
+        right, bottom = self.at(self._x_most, 0.0)
+        lines.append(
+            f'<text x="{right:.1f}" y="{bottom + 32:.1f}" text-anchor="end">{html.escape(self._units[0])}</text>'
+        )
+        lines.append(f'<text x="{MARGIN - 34}" y="{MARGIN - 14}">{html.escape(self._units[1])}</text>')
+        return "".join((*lines, inside, "</svg>"))
+
+
+def _tick(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.2g}"
+
+
+def _trade(reports: Sequence[Report]) -> str:
+    axes = _Axes(
+        1.15 * max(100.0 * report.figures.excess for report in reports),
+        1.25 * max(report.figures.wait_mean_s for report in reports),
+        "excess cost, %",
+        "mean wait, s",
+    )
+    marks: list[str] = []
+    for report, colour in zip(reports, _colours(reports), strict=True):
+        x, y = axes.at(100.0 * report.figures.excess, report.figures.wait_mean_s)
+        marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}"/>')
+        marks.append(f'<text x="{x + 8:.1f}" y="{y + 4:.1f}">{html.escape(report.policy)}</text>')
+    return axes.drawn("".join(marks))
+
+
+def _waits(reports: Sequence[Report]) -> str:
+    longest = max(report.figures.wait_p95_s for report in reports) * 1.5
+    axes = _Axes(longest or 1.0, 100.0, "seconds", "% of the jobs")
+    lines = []
+    for report, colour in zip(reports, _colours(reports), strict=True):
+        count = len(report.waits_s)
+        points = [(wait, 100.0 * (rank + 1) / count) for rank, wait in enumerate(report.waits_s) if wait <= longest]
+        lines.append(_line(axes, [(0.0, points[0][1] if points else 0.0), *_thinned(points)], colour))
+    return axes.drawn("".join(lines))
+
+
+def _slots(report: Report, colour: str) -> str:
+    last_s = max((at for at, _ in report.paid_slots), default=1.0)
+    axes = _Axes(last_s / 86_400, max((n for _, n in report.paid_slots), default=1), "days", "slots")
+    paid, busy = (_peaks(series, last_s) for series in (report.paid_slots, report.busy_slots))
+    corners = [axes.at(x / 86_400, y) for x, y in [(0.0, 0), *paid, (last_s, 0)]]
+    area = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
+    inside = f'<polygon points="{area}" fill="var(--paid)"/>'
+    return axes.drawn(inside + _line(axes, [(x / 86_400, y) for x, y in busy], colour))
+
+
+def _line(axes: _Axes, points: Sequence[tuple[float, float]], colour: str) -> str:
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (axes.at(x, y) for x, y in points))
+    return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
+
+
+def _peaks(series: Sequence[tuple[float, int]], last_s: float) -> list[tuple[float, int]]:
+    """The most in each of `POINTS` equal parts of the time, so that no peak is lost."""
+    step_s = (last_s or 1.0) / POINTS
+    found: list[tuple[float, int]] = []
+    now, index = 0, 0
+    for part in range(POINTS):
+        most = now
+        while index < len(series) and series[index][0] < (part + 1) * step_s:
+            now = series[index][1]
+            most, index = max(most, now), index + 1
+        found.append((part * step_s, most))
+    return [*found, (last_s, 0)]
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    step = max(1, len(points) // POINTS)
+    return [*points[::step], *points[-1:]]
+
+
+# -- machines ------------------------------------------------------------------------------------------------------------
+
+
+def _timeline_note(report: Report) -> str:
+    shown = min(ROWS, len(report.spans))
+    most = "" if shown == len(report.spans) else f" The first {shown} of {len(report.spans)} are drawn."
+    return (
+        f"<p>One line a machine, thick by its slots; the boot is pale, a machine that was taken back is red.{most}</p>"
+    )
+
+
+def _timeline(report: Report, colour: str) -> str:
+    spans = sorted(report.spans, key=lambda span: (span.launched_s, span.instance))[:ROWS]
+    if not spans:
+        return "<p>No machine was launched.</p>"
+    last_s = max(span.ended_s for span in spans) or 1.0
+    row = max(1.5, min(14.0, 700 / len(spans)))
+    high = row * len(spans) + 24
+    lines = [f'<svg viewBox="0 0 {WIDTH} {high:.0f}" role="img">']
+    for number, span in enumerate(spans):
+        lines.extend(_bars(span, number * row, row, last_s, colour))
+    for part in range(5):
+        x = (WIDTH - 1) * part / 4
+        anchor = ("start", "middle", "middle", "middle", "end")[part]
+        lines.append(
+            f'<text x="{x:.0f}" y="{high - 6:.0f}" text-anchor="{anchor}">day {last_s * part / 4 / 86_400:.1f}</text>'
+        )
+    return "".join((*lines, "</svg>"))
+
+
+def _bars(span: Span, top: float, row: float, last_s: float, colour: str) -> Iterator[str]:
+    scale = (WIDTH - 1) / last_s
+    thick = row * (0.35 + 0.55 * min(8, span.slots) / 8)
+    joined_s = span.ended_s if span.joined_s is None else span.joined_s
+    fill = "#c0392b" if span.cause == "taken back" else colour
+    told = html.escape(
+        f"{span.instance} ({span.offer}, {span.slots} slots): {span.launched_s:.0f} s to {span.ended_s:.0f} s, {span.cause}"
+    )
+    for start_s, end_s, opacity in ((span.launched_s, joined_s, 0.35), (joined_s, span.ended_s, 0.9)):
+        wide = max(0.6, (end_s - start_s) * scale)
+        yield (
+            f'<rect x="{start_s * scale:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{thick:.1f}" fill="{fill}" '
+            f'fill-opacity="{opacity}"><title>{told}</title></rect>'
+        )

@@ -1,0 +1,64 @@
+"""A recorded journal, run again bit for bit: what every cycle decides is compared with what was decided when it was recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from resolute.errors import InvalidInput
+from resolute_master.engine.replay import Replay, replay_database
+
+DATABASE = "resolute.db"
+"""What a state directory calls its database."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a replay found."""
+
+    database: str
+    replay: Replay
+
+    @property
+    def as_recorded(self) -> bool:
+        return self.replay.divergence is None
+
+    @property
+    def sentence(self) -> str:
+        found = self.replay
+        if found.divergence is None:
+            last = found.first + found.cycles - 1
+            return f"{found.cycles} cycle(s), {found.first} to {last}, came out as recorded; digest {found.digest}"
+        recorded, replayed = found.divergence.recorded, found.divergence.replayed
+        return (
+            f"cycle {found.divergence.sequence} came out otherwise: recorded {recorded}, replayed {replayed}; the "
+            f"{found.cycles} cycle(s) before it came out as recorded"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        return {"database": self.database, "as_recorded": self.as_recorded, **asdict(self.replay)}
+
+
+def replay_recorded(source: str, config_file: Path | None) -> Told:
+    """`source`: a state directory, a database file, or the URL of a database. Raises `InvalidInput` naming what is missing."""
+    database = _database(source)
+    return Told(database=database, replay=asyncio.run(replay_database(database, config_file)))
+
+
+def _database(source: str) -> str:
+    if source.startswith(("postgresql:", "postgres:")):
+        return source
+    path = Path(source)
+    if path.is_dir():
+        path = path / DATABASE
+        if not path.is_file():
+            raise InvalidInput(
+                f"--journal: {source} has no {DATABASE}; name a master's state directory, or its database"
+            )
+    if not path.is_file():
+        raise InvalidInput(
+            f"--journal: {source} is neither a directory nor a file; name a state directory or a database"
+        )
+    return str(path)
