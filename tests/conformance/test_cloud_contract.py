@@ -11,6 +11,7 @@ import pytest
 from resolute_provisioner.clouds.base import CLOUD_ERRORS, BadRequest, Cloud, CloudInstance
 from resolute_provisioner.model import Observed, RefusalKind
 from support.aws_world import AwsWorld
+from support.gcp_world import GcpWorld
 from support.moto_ec2 import CREDENTIALS, ec2_front
 from support.provisioner import a_request
 from support.provisioner_worlds import FakeWorld, LocalWorld, Scenario, World, run_virtually, until
@@ -18,10 +19,10 @@ from support.provisioner_worlds import FakeWorld, LocalWorld, Scenario, World, r
 Run = Callable[..., None]
 
 
-@pytest.fixture(params=["fake", "local", "aws"])
+@pytest.fixture(params=["fake", "local", "aws", "gcp"])
 def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Runs a scenario in a world of this kind; refusals are those of the first launch requests."""
-    worlds: list[LocalWorld] = []
+    worlds: list[LocalWorld | GcpWorld] = []
 
     def run_scenario(scenario: Scenario, refusals: tuple[RefusalKind, ...] = ()) -> None:
         async def in_world(world: World) -> None:
@@ -35,7 +36,8 @@ def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
             with ec2_front() as front:
                 asyncio.run(in_world(AwsWorld(front, refusals)))
         else:
-            worlds.append(LocalWorld(tmp_path / "cloud", refusals))
+            gcp = request.param == "gcp"
+            worlds.append(GcpWorld(refusals) if gcp else LocalWorld(tmp_path / "cloud", refusals))
             asyncio.run(in_world(worlds[-1]))
 
     yield run_scenario

@@ -65,6 +65,9 @@ GONE_LISTED_S = 3600.0
 """A machine that is gone stays in the list for so long."""
 LISTING_LAG_S = 10.0
 """A list over all zones may be a little older than the answer to a launch."""
+ATTEMPTS = 4
+"""Compute Engine answers a repeated request with the operation that it remembers, also when that has failed. A launch
+that is asked for again after a refusal goes by its next request id; so many are tried."""
 SLOWEST_POLL = 5.0
 """An operation that takes long is asked for more and more rarely, down to every fifth period."""
 
@@ -151,23 +154,27 @@ class GcpCloud:
             body = parsed(render_launch_request(request, self._settings), what=f"offer {request.offer.offer_id}")
         except InvalidInput as error:
             raise BadRequest(str(error)) from error
-        try:
-            asked = await self._engine.insert(zone, body, request_id(request.token))
+        for attempt in range(ATTEMPTS):
+            try:
+                asked = await self._engine.insert(zone, body, request_id(request.token, attempt))
+            except AlreadyThere:
+                name = machine_name(request, self._settings)
+                await self._check_token(zone, name, request)
+                break
             name = last_element(asked.target_link)
             ended = await self._followed(zone, asked)
             failure = failure_of(ended) if ended is not None else await self._still_starting(zone, name, asked)
-            if failure is not None:
+            if failure is None:
+                break
+            if asked.status != Operation.Status.DONE or attempt == ATTEMPTS - 1:
                 raise failure
-        except AlreadyThere:
-            name = machine_name(request, self._settings)
-            await self._check_token(zone, name, request)
         return await self._launched(zone, name, request)
 
     async def _followed(self, zone: str, operation: Operation) -> Operation | None:
         """The operation when it has ended; None when it has not within the configured time."""
         period_s, slowest_s = self._settings.operation_poll_s, self._settings.operation_poll_s * SLOWEST_POLL
         give_up_at = self._clock.monotonic() + self._settings.operation_timeout_s
-        while operation.status != "DONE":
+        while operation.status != Operation.Status.DONE:
             if self._clock.monotonic() >= give_up_at:
                 return None
             await asyncio.sleep(period_s)

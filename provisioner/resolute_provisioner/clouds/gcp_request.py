@@ -46,7 +46,7 @@ CPU_PLATFORMS = (
 """The least CPU platform by family; the newer families have one platform each and refuse to be asked."""
 
 _TOKENS = uuid.UUID("5a4a2f6e-2f6a-4c0e-9a51-6f5d3b0c7e19")
-"""Namespace of the request ids of tokens that are no UUIDs."""
+"""Namespace of the request ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +99,9 @@ class GcpSettings:
             )
 
 
-def request_id(token: str) -> str:
-    """The UUID under which Compute Engine remembers a launch. A token that is a UUID is its own."""
-    try:
-        return str(uuid.UUID(token))
-    except ValueError:
-        return str(uuid.uuid5(_TOKENS, token))
+def request_id(token: str, attempt: int = 0) -> str:
+    """The UUID under which Compute Engine remembers an attempt at a launch."""
+    return str(uuid.uuid5(_TOKENS, f"{token}/{attempt}"))
 
 
 def label_value(text: str) -> str:
