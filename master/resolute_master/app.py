@@ -31,7 +31,9 @@ from resolute_master.api.log_ring import LogRing
 from resolute_master.api.opening import Opening
 from resolute_master.api.requests import Surroundings
 from resolute_master.clouds import OpenCloud, cloud_of
+from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
+from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.checkpoint_files import CheckpointRemoval
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.price_watch import PriceWatch
@@ -77,6 +79,7 @@ class MasterSettings:
 
 async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set, or until a part that the others need has failed."""
+    pools = pool_policies(settings.config)  # what can be known to be wrong is known before anything is stored
     async with AsyncExitStack() as stack:
         # The socket first: a port that is taken is found before anything is stored.
         listener = _listen(settings.config)
@@ -88,7 +91,7 @@ async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
         doors.opening.doing = "the store is being opened"
         store = await (settings.open_store or open_store)(settings.config)
         stack.push_async_callback(store.close)
-        async with _serving(settings, observation.store(store), observation, doors) as services:
+        async with _serving(settings, pools, observation.store(store), observation, doors) as services:
             log.info("resolute %s serves http://%s:%d", settings.version, *listener.getsockname()[:2])
             await _until(stop, services)
             doors.opening.stop()
@@ -205,7 +208,11 @@ async def _open_doors(settings: MasterSettings, observation: Observation, listen
 
 @asynccontextmanager
 async def _serving(
-    settings: MasterSettings, store: Store, observation: Observation, doors: _Doors
+    settings: MasterSettings,
+    pools: Mapping[PoolName, PoolPolicy],
+    store: Store,
+    observation: Observation,
+    doors: _Doors,
 ) -> AsyncIterator[list[asyncio.Task[None]]]:
     config, clock, ids = settings.config, settings.clock, settings.ids
     doors.opening.doing = "the state is being loaded"
@@ -213,7 +220,7 @@ async def _serving(
         store=store,
         clock=clock,
         ids=ids,
-        pools=pool_policies(config),
+        pools=pools,
         version=settings.version,
         retain_snapshots=config.journal.retain_snapshots,
     )
