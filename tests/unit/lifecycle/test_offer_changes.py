@@ -1,0 +1,149 @@
+"""Prices of the moment, and offers that leave the configuration while machines of them live."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from resolute.ids import SeededIds
+from resolute_master.domain.change import PoolBelief
+from resolute_master.domain.commands import MasterStarted
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.instance import Instance
+from resolute_master.domain.pool import PoolPolicy
+from resolute_master.domain.prices import PriceWord, RecordPrices
+from resolute_master.lifecycle import instances
+from resolute_master.lifecycle.apply import apply
+from resolute_master.lifecycle.cluster import ClusterState
+from resolute_master.lifecycle.step import Step
+from resolute_master.pools import found_again
+from resolute_provisioner.model import Intent, Launch, Market, Observed, Offer, PoolScaling, ScalePlan
+from support.cluster import T0, an_instance
+
+POOL = PoolName("default")
+
+
+def an_offer(offer_id: str, **changes: Any) -> Offer:
+    given: dict[str, Any] = {
+        "offer_id": offer_id,
+        "instance_type": "t",
+        "zone": "z",
+        "market": Market.SPOT,
+        "slots": 1,
+        "region": "here",
+    }
+    return Offer(**{**given, **changes})
+
+
+OLD, NEW = an_offer("aws/z/old/spot"), an_offer("aws/z/new/spot")
+
+
+def a_step(*entities: Any, offers: tuple[Offer, ...] = (NEW,)) -> Step:
+    scaling = PoolScaling(pool=POOL, offers=offers)
+    pools = {POOL: PoolPolicy(name=POOL, scaling=scaling)}
+    return Step(ClusterState(entities), now=T0, ids=SeededIds(1), sequence=1, pools=pools)
+
+
+def told(step: Step, price: float, *, offer: Offer = NEW, after_s: float = 0.0) -> None:
+    word = PriceWord(offer_id=offer.offer_id, per_hour=price, as_of=T0 + timedelta(seconds=after_s))
+    apply(step, RecordPrices(pool=POOL, source="the cloud", prices=(word,)))
+
+
+def belief(step: Step, offer: Offer = NEW) -> Any:
+    return instances.beliefs(step, POOL).get(offer.offer_id)
+
+
+def test_a_price_is_kept_with_its_source_and_time() -> None:
+    step = a_step()
+    told(step, 0.4)
+    known = belief(step)
+    assert (known.price_per_hour, known.price_source, known.price_as_of) == (0.4, "the cloud", T0)
+
+
+def test_an_older_word_and_one_of_an_offer_that_is_gone_change_nothing() -> None:
+    step = a_step()
+    told(step, 0.4)
+    told(step, 0.2, after_s=-60)
+    told(step, 0.1, offer=OLD)
+    assert belief(step).price_per_hour == 0.4
+    assert belief(step, OLD) is None
+
+
+def test_a_word_that_is_known_already_is_not_stored_again() -> None:
+    step = a_step()
+    told(step, 0.4)
+    again = Step(ClusterState(step.all(PoolBelief)), now=T0, ids=SeededIds(1), sequence=2, pools=step.pools)
+    told(again, 0.4)
+    assert again.upserts() == ()
+    told(again, 0.5, after_s=1)
+    assert [type(each) for each in again.upserts()] == [PoolBelief]
+
+
+def test_what_was_learnt_of_an_offer_outlives_its_prices() -> None:
+    step = a_step()
+    told(step, 0.4)
+    lesson = replace(belief(step), launches=3)
+    step.put(PoolBelief(id=instances.belief_key(POOL, NEW.offer_id), pool=POOL, belief=lesson))
+    told(step, 0.6, after_s=1)
+    assert (belief(step).launches, belief(step).price_per_hour) == (3, 0.6)
+
+
+def test_a_machine_is_booked_at_the_price_of_the_moment_and_remembers_its_offer() -> None:
+    step = a_step()
+    told(step, 0.4)
+    plan = ScalePlan(launches=(Launch(offer_id=NEW.offer_id, gang_tokens=(), reason="why not"),))
+    scaling = step.pools[POOL].scaling
+    assert scaling is not None
+    instances.apply_plan(step, scaling, plan)
+    (machine,) = step.all(Instance)
+    assert (machine.price_per_hour, machine.offer) == (0.4, NEW)
+
+
+# --------------------------------------------------------------------------------------------- offers that left
+
+
+def started(machine: Instance) -> Instance:
+    step = a_step(machine)
+    apply(step, MasterStarted(version="1"))
+    (found,) = step.all(Instance)
+    return found
+
+
+def test_a_confirmed_machine_of_a_retired_offer_works_on() -> None:
+    machine = an_instance(offer_id=OLD.offer_id, offer=OLD, launched_at=T0)
+    assert started(machine) == machine
+
+
+def test_one_that_was_never_confirmed_is_given_back_before_it_comes() -> None:
+    asked_for = an_instance(offer_id=OLD.offer_id, offer=OLD, observed=Observed.UNKNOWN)
+    found = started(asked_for)
+    assert found.intent is Intent.STOP
+    assert found.stop_reason == "its offer aws/z/old/spot has left the configuration of the pool"
+    wanted = an_instance(offer_id=NEW.offer_id, offer=NEW, observed=Observed.UNKNOWN)
+    assert started(wanted).intent is Intent.RUN
+
+
+@pytest.mark.parametrize(
+    ("bought", "known", "found"),
+    [
+        (OLD, (NEW,), True),
+        (OLD, (an_offer("aws/y/new/spot", region="elsewhere"),), False),
+        (OLD, (an_offer("gcp/z/new/spot"),), False),
+        (an_offer("gcp/z/old/spot"), (an_offer("gcp/y/new/spot", region="elsewhere"),), True),
+        (an_offer("local"), (an_offer("local"),), True),
+        (OLD, (), False),
+    ],
+    ids=["another type", "another region of AWS", "another cloud", "another region of GCP", "local", "no provider"],
+)
+def test_a_machine_is_found_again_where_its_cloud_is_still_asked(
+    bought: Offer, known: tuple[Offer, ...], found: bool
+) -> None:
+    assert found_again(an_instance(offer_id=bought.offer_id, offer=bought), known) is found
+
+
+def test_a_machine_from_before_offers_were_kept_needs_its_offer() -> None:
+    assert found_again(an_instance(offer_id=OLD.offer_id), (OLD,))
+    assert not found_again(an_instance(offer_id=OLD.offer_id), (NEW,))
