@@ -1,0 +1,227 @@
+"""`det pool offers` and `det pool validate`: of a master, and of a file without one."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import random
+import re
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from resolute.clock import FixedClock
+from resolute_cli.invocation import Invocation
+from resolute_cli.main import main
+from resolute_cli.render import Renderer
+from resolute_master.domain.commands import RecordRefusal
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.instance import Instance
+from resolute_master.engine.price_watch import PriceWatch
+from resolute_master.pools import pool_policies
+from resolute_provisioner.clouds.base import Transient
+from resolute_provisioner.model import Offer, RefusalKind
+from resolute_provisioner.prices import LivePrice
+from support.api import PASSWORD, World, a_config, an_api, master_config, settled
+from support.cluster import T0
+
+ROOT = Path(__file__).resolve().parents[3]
+POOL: dict[str, Any] = {
+    "pool_name": "default",
+    "provider": {
+        "type": "aws",
+        "ssh_key_name": "k",
+        "region": "us-east-1",
+        "network_interface": {"subnets": {"us-east-1a": "s-a"}},
+        "offers": [
+            {"instance_types": ["g5.xlarge"], "markets": ["spot", "on_demand"], "max_price": 2},
+            {"instance_types": ["g6.12xlarge"], "markets": ["spot", "on_demand"], "max_price": 3},
+        ],
+    },
+}
+SPOT, ON_DEMAND = "aws/us-east-1a/g5.xlarge/spot", "aws/us-east-1a/g5.xlarge/on_demand"
+LARGE_SPOT, LARGE = "aws/us-east-1a/g6.12xlarge/spot", "aws/us-east-1a/g6.12xlarge/on_demand"
+
+
+class Shell:
+    """Runs commands in a thread, for the master, where there is one, is in this process."""
+
+    def __init__(self, home: Path, world: World | None = None, watch: PriceWatch | None = None) -> None:
+        self.world = world
+        self.watch = watch
+        self._environ = {"DET_DEBUG_CONFIG_PATH": str(home / "config"), "HOME": str(home)}
+        if world is not None:
+            address = str(world.server.make_url("/")).rstrip("/")
+            self._environ |= {"DET_MASTER": address, "DET_USER": "root", "DET_PASS": PASSWORD}
+
+    async def __call__(self, *words: str, code: int = 0) -> str:
+        """What it printed, or for another code what it complained."""
+        out, err = io.StringIO(), io.StringIO()
+        invocation = Invocation(environ=self._environ, render=Renderer(out, err), stdin=io.StringIO())
+        ended = await asyncio.to_thread(main, words, invocation)
+        assert ended == code, err.getvalue()
+        return out.getvalue() if code == 0 else err.getvalue()
+
+    async def json(self, *words: str) -> Any:
+        return json.loads(await self(*words, "--json"))
+
+
+def written(tmp_path: Path, value: Any) -> str:
+    path = tmp_path / "pools.yaml"
+    path.write_text(yaml.safe_dump(value))
+    return str(path)
+
+
+# ------------------------------------------------------------------------------------------------- without a master
+
+
+async def test_a_file_is_shown_as_a_master_would_show_it(tmp_path: Path) -> None:
+    det, file = Shell(tmp_path), written(tmp_path, POOL)
+    shown = await det.json("pool", "offers", "--config", file)
+    assert [offer["id"] for offer in shown["offers"]] == [ON_DEMAND, SPOT, LARGE_SPOT, LARGE]
+    first, unknown, _, dear = shown["offers"]
+    assert (first["price"], first["priceSource"]) == (1.006, "shipped table, date unknown")
+    assert (unknown["price"], unknown["expectedPrice"], unknown["blocked"]) == (None, None, "")
+    assert dear["blocked"] == "its price of 4.6016 an hour is above its max_price of 3"
+    text = await det("pool", "offers", "default", "--config", file)
+    assert "2 of 4 prices are unknown; such offers are tried last" in text
+    assert "The master asks AWS for the prices of the 2 on the spot market." in text
+    rows = list(csv.reader(io.StringIO(await det("rp", "offers", "--config", file, "--csv"))))
+    assert [row[:4] for row in rows[:3]] == [
+        ["#", "Offer", "Slots", "Price/h"],
+        ["1", ON_DEMAND, "1", "1.0060"],
+        ["2", SPOT, "1", "unknown"],
+    ]
+
+
+async def test_every_pool_of_a_masters_configuration_is_validated(tmp_path: Path) -> None:
+    local = {"pool_name": "here", "provider": {"type": "local", "slots_per_instance": 2, "max_instances": 3}}
+    file = written(tmp_path, {"resource_pools": [local, {"pool_name": "default"}]})
+    assert await Shell(tmp_path)("pool", "validate", file) == "here: 1 offer (1 with 2 slots), 0 to 3 machines\n"
+    assert [pool["pool"] for pool in await Shell(tmp_path).json("pool", "validate", file)] == ["here"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "code", "complaint"),
+    [
+        ({"pool_name": "default"}, ("offers",), 1, "no pool of it has a provider"),
+        ({"pool_name": "default"}, ("offers", "default"), 1, "pool 'default' has no provider"),
+        (POOL, ("offers", "defalt"), 1, "there is no pool 'defalt'; did you mean 'default'?"),
+        (
+            {"resource_pools": [{"pool_name": n, "provider": {"type": "local"}} for n in ("default", "b")]},
+            ("offers",),
+            2,
+            "has several elastic pools; name one of default, b",
+        ),
+        (
+            {**POOL, "provider": {**POOL["provider"], "offers": [{"instance_types": ["g5.xlarg"]}]}},
+            ("offers",),
+            1,
+            '<config>.provider.offers[0].instance_types[0]: is not a known type (value "g5.xlarg"); did you mean',
+        ),
+        ({"pool_name": "default", "provider": {"type": "aws"}}, ("offers",), 1, "ssh_key_name: is a required property"),
+    ],
+)
+async def test_what_a_file_cannot_say_is_said(
+    tmp_path: Path, content: Any, words: Sequence[str], code: int, complaint: str
+) -> None:
+    assert complaint in await Shell(tmp_path)("pool", *words, "--config", written(tmp_path, content), code=code)
+
+
+async def test_a_file_that_is_none_is_said(tmp_path: Path) -> None:
+    det = Shell(tmp_path)
+    assert "does not exist" in await det("pool", "validate", str(tmp_path / "none.yaml"), code=1)
+    assert "name the pool, or a file with --config" in await det("pool", "offers", code=2)
+
+
+async def test_the_documentation_shows_what_is_printed(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "provisioning.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```yaml\n(resource_pools:.*?)```", page, re.DOTALL)
+    path = tmp_path / "doc.yaml"
+    path.write_text(yaml.safe_dump(yaml.safe_load(block)["resource_pools"][0]))
+    (table,) = re.findall(r"```\n( +# \| Offer .*?)```", page, re.DOTALL)
+    printed = await Shell(tmp_path)("pool", "offers", "--config", str(path))
+    assert printed.startswith(table)
+
+
+# ---------------------------------------------------------------------------------------------------- of a master
+
+
+class TwoAnswers:
+    """A price, then none."""
+
+    name = "scripted prices"
+
+    def __init__(self) -> None:
+        self._answers: list[tuple[LivePrice, ...]] = [
+            (LivePrice(offer_id=SPOT, per_hour=0.4, as_of=T0 - timedelta(hours=5)),)
+        ]
+
+    async def spot_prices(self, offers: Sequence[Offer]) -> tuple[LivePrice, ...]:
+        if not self._answers:
+            raise Transient("RequestLimitExceeded")
+        return self._answers.pop()
+
+
+@pytest.fixture
+async def det(tmp_path: Path) -> AsyncIterator[Shell]:
+    config = {"resource_pools": [POOL, {"pool_name": "static"}]}
+    policies = pool_policies(master_config(tmp_path, **config))
+    watches: list[PriceWatch] = []
+    async with an_api(tmp_path, pools=policies, config=config, clock=FixedClock(T0), price_watches=watches) as world:
+        scaling = policies[PoolName("default")].scaling
+        assert scaling is not None
+        clock = world.context.clock
+        watches.append(
+            PriceWatch(
+                world.engine,
+                PoolName("default"),
+                TwoAnswers(),
+                offers=scaling.offers,
+                period_s=300,
+                clock=clock,
+                rng=random.Random(1),
+            )
+        )
+        yield Shell(tmp_path, world, watches[0])
+
+
+async def test_a_master_tells_what_it_has_learnt(det: Shell) -> None:
+    assert det.world is not None and det.watch is not None
+    await det.watch.ask()
+    await det.watch.ask()
+    await det.world.create(a_config())
+    (machine,) = det.world.engine.state.all(Instance)
+    assert machine.offer_id == SPOT
+    await det.world.engine.submit(
+        RecordRefusal(instance=machine.id, kind=RefusalKind.NO_CAPACITY, message="there are none in us-east-1a")
+    )
+    await settled(det.world)
+    (second,) = [i for i in det.world.engine.state.all(Instance) if not i.over]
+    assert second.offer_id == ON_DEMAND  # the next best is asked at once
+
+    answer = await det.json("pool", "offers", "default")
+    offers = {offer["id"]: offer for offer in answer["offers"]}
+    assert next(iter(offers)) == ON_DEMAND
+    spot = offers[SPOT]
+    assert (spot["price"], spot["priceSource"], spot["lastRefusal"]) == (0.4, "scripted prices", "no_capacity")
+    assert "no capacity: there are none in us-east-1a" in spot["blocked"]
+    assert offers[ON_DEMAND]["machines"] == 1
+    assert (answer["prices"]["failures"], answer["prices"]["error"]) == (1, "RequestLimitExceeded")
+
+    text = await det("pool", "offers", "default")
+    assert "scripted prices, since 5 h" in text
+    assert re.search(r"not for \d+s: no capacity: there are none in us-east-1a", text)
+    assert "refused 0s ago (no_capacity)" in text
+    assert "Prices of the moment cannot be had, 1 time(s) in a row (scripted prices): RequestLimitExceeded" in text
+
+
+async def test_a_pool_that_buys_nothing_says_so(det: Shell) -> None:
+    assert "Pool static has no provider, and so buys no machines." in await det("pool", "offers", "static")
+    assert "resource pool 'none' not found" in await det("pool", "offers", "none", code=1)
