@@ -90,7 +90,9 @@ class Agent:
         rng: random.Random,
         notices: NoticeSource | None = None,
         look_again: LookAgain | None = None,
+        heard: Callable[[], None] = lambda: None,
     ) -> None:
+        """`heard` is called at each word of a master that keeps this agent."""
         self._setup = setup
         self._connector = connector
         self._runtime = runtime
@@ -98,6 +100,7 @@ class Agent:
         self._clock = clock
         self._notices = notices
         self._look_again = look_again
+        self._tell_heard = heard
         self._looking: asyncio.Task[None] | None = None
         self._rng = rng
         self._backoff = Backoff(rng, cap_s=setup.reconnect_cap_s)
@@ -364,6 +367,7 @@ class Agent:
                 self._heard = self._clock.monotonic()
                 match message:
                     case Welcome():
+                        self._tell_heard()
                         self._lease_renewed()
                         self._backoff.reset()
                         self._events.put_nowait(core.Received(message=message))
@@ -372,6 +376,7 @@ class Agent:
                             beating = asyncio.create_task(self._beat(message.heartbeat_s))
                         silence_s = max(SILENCE_LEAST_S, SILENCE_HEARTBEATS * message.heartbeat_s)
                     case HeartbeatAnswer():
+                        self._tell_heard()
                         self._lease_renewed()
                         self._events.put_nowait(core.Received(message=message))
                     case LogsStored():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from resolute.config.agent import AgentConfig, load_agent_config
 from resolute.config.layers import settings_of
-from resolute_agent.settings import AgentSettings, read_settings
+from resolute_agent.settings import METADATA, AgentSettings, read_settings
 
 
 def settings_from_command_line(arguments: Sequence[str], environ: Mapping[str, str]) -> AgentSettings:
@@ -54,7 +54,8 @@ def settings_from_config(config: AgentConfig) -> AgentSettings:
         visible_gpus=tuple(part.strip() for part in config.visible_gpus.split(",") if part.strip()),
         master_timeout_s=config.master_timeout,
         reconnect_cap_s=config.agent_reconnect_backoff,
-        notice_file="" if over_http else source,
+        notice_file="" if over_http or source in METADATA else source,
+        notice_metadata=source if source in METADATA else "",
         notice_url=source if over_http else "",
         runtime=config.container_runtime,
         docker_host=config.docker_host,

@@ -27,6 +27,8 @@ from resolute_agent.environment import machine_environment
 from resolute_agent.machine import DOCKER
 from resolute_agent.memory import FileMemory, Memory
 from resolute_agent.notices import FileNotices, HttpNotices, NoticeSource
+from resolute_agent.notices_ec2 import Ec2Notices
+from resolute_agent.notices_gce import GceNotices
 from resolute_agent.runtimes.base import Closing, Runtime
 from resolute_agent.runtimes.process import ProcessRuntime
 from resolute_agent.runtimes.scripted import ScriptedRuntime
@@ -37,6 +39,9 @@ from resolute_agent.websocket import WebSocketConnector
 log = logging.getLogger(__name__)
 
 EXIT_MISCONFIGURED = 78
+
+HEARD = "heard"
+"""Touched in the state directory at each word of a master: whoever started the agent can tell a machine without one."""
 
 LOOK_AGAIN_S = 20.0
 """A tool that is asked again while the agent serves may take so long."""
@@ -73,6 +78,10 @@ def _notices(settings: AgentSettings, clock: Clock) -> NoticeSource | None:
         return FileNotices(Path(settings.notice_file), clock=clock)
     if settings.notice_url:
         return HttpNotices(settings.notice_url, clock=clock)
+    if settings.notice_metadata == "ec2":
+        return Ec2Notices(clock=clock)
+    if settings.notice_metadata == "gce":
+        return GceNotices(clock=clock)
     return None
 
 
@@ -151,6 +160,7 @@ async def serve(
         rng=random.Random(ids.bits(64)),
         notices=_notices(settings, clock),
         look_again=lambda: asyncio.to_thread(_devices, settings, LOOK_AGAIN_S),
+        heard=(Path(settings.state_dir) / HEARD).touch,
     )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

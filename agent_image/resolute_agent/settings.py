@@ -15,6 +15,9 @@ from resolute.errors import InvalidInput
 
 SLOT_TYPES = ("auto", "cpu", "cuda", "gpu", "rocm", "none")
 
+METADATA = ("ec2", "gce")
+"""Clouds whose metadata service announces a machine's end."""
+
 RUNTIMES = ("process", "docker", "scripted")
 
 
@@ -25,8 +28,9 @@ class AgentSettings:
     `state_dir` belongs to this agent alone. `container_master_url` is the master as tasks reach it, when that differs
     from `master_url`. `master_timeout_s`: a machine that hears from no master for this long ends itself (`None`: it
     waits for ever); `reconnect_cap_s` is the longest pause between two attempts to reach it. `notice_file` or
-    `notice_url` is where an interruption is announced. `docker_host` is the engine's socket, `docker_memory_bytes`
-    the most memory of a container (0: no limit) and `docker_ulimits` its limits by name. `keep_paths` stay visible to
+    `notice_url` is where an interruption is announced, or `notice_metadata` names the cloud whose metadata service does it.
+    `docker_host` is the engine's socket, `docker_memory_bytes` the most memory of a container (0: no limit) and
+    `docker_ulimits` its limits by name. `keep_paths` stay visible to
     tasks although they lie under `/tmp`, which is private to each task.
     """
 
@@ -45,6 +49,7 @@ class AgentSettings:
     reconnect_cap_s: float = 30.0
     notice_file: str = ""
     notice_url: str = ""
+    notice_metadata: str = ""
     runtime: str = "process"
     docker_host: str = "unix:///var/run/docker.sock"
     docker_memory_bytes: int = 0
@@ -80,8 +85,10 @@ class AgentSettings:
             problems.append(f"docker_memory_bytes: {self.docker_memory_bytes} must not be negative; 0 sets no limit")
         if self.master_timeout_s is not None and self.master_timeout_s <= 0:
             problems.append(f"master_timeout_s: {self.master_timeout_s} must be more than 0, or absent")
-        if self.notice_file and self.notice_url:
-            problems.append("notice_file and notice_url: give one of them")
+        if sum(map(bool, (self.notice_file, self.notice_url, self.notice_metadata))) > 1:
+            problems.append("notice_file, notice_url and notice_metadata: give one of them")
+        if self.notice_metadata and self.notice_metadata not in METADATA:
+            problems.append(f"notice_metadata: {self.notice_metadata!r} is none of {', '.join(METADATA)}")
         if self.tls_skip_verify and self.tls_master_cert:
             problems.append("tls_skip_verify and tls_master_cert: give one of them")
         if problems:

@@ -158,7 +158,7 @@ class AgentConfig(ConfigModel):
     instance_id: Text = ""
     """The machine's id at its cloud, on an elastic pool."""
     notice_source: Text = ""
-    """File or http address that announces an interruption of this machine; empty for none."""
+    """File or http address that announces an interruption of this machine, or ec2 or gce for that cloud's metadata service."""
     master_timeout: PositiveDuration | None = None
     """How long a machine of an elastic pool may fail to reach its master before it ends itself; null for ever."""
 
