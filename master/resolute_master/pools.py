@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from resolute.config import MasterConfig
 from resolute.config.errors import Location
 from resolute.config.pools import ResourcePool
+from resolute_master.domain.account import Limits
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
@@ -50,6 +51,7 @@ def _policy(config: MasterConfig, pool: ResourcePool, place: int) -> PoolPolicy:
         agent_reconnect_wait_s=pool.agent_reconnect_wait,
         description=pool.description,
         launch_error=config.launch_error,
+        budget=Limits(per_day=pool.budget.per_day, per_month=pool.budget.per_month),
         scaling=scaling_of(pool, ("resource_pools", place)),
     )
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from resolute.config.base import ConfigModel, Count, Flag, FreeMap, NonEmptyText, Text, broken_at, broken_rule
+from resolute.config.budgets import Budget
 from resolute.config.durations import Duration, PositiveDuration, format_duration
 from resolute.config.providers import Provider
 from resolute.config.resources import Priority
@@ -86,6 +87,8 @@ class ResourcePool(ConfigModel):
     """Over the cluster's block of that name."""
     provider: Provider | None = None
     """Makes the pool elastic."""
+    budget: Budget = Budget()
+    """What its machines may cost."""
 
     @model_validator(mode="before")
     @classmethod

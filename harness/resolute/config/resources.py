@@ -62,7 +62,7 @@ class Resources(ConfigModel):
         "slots": "an experiment asks for 'slots_per_trial'; 'slots' belongs to commands and notebooks"
     }
     dropped: ClassVar[frozenset[str]] = frozenset({"agent_label"})
-    omitted_when_null: ClassVar[frozenset[str]] = frozenset({"deadline", "estimated_duration"})
+    omitted_when_null: ClassVar[frozenset[str]] = frozenset({"deadline", "estimated_duration", "max_cost"})
 
     slots_per_trial: Count = 1
     """Slots of each trial; 0 asks for a place without a slot."""
@@ -82,6 +82,8 @@ class Resources(ConfigModel):
     """Devices of the machine to make visible."""
     native_parallel: Flag = False
     """Has no effect; accepted for old configurations."""
+    max_cost: Annotated[Number, Field(gt=0)] | None = None
+    """The most that the experiment may cost, in the currency of the prices; it is saved and paused before it costs more."""
     deadline: DeadlineText | None = None
     """By when a trial shall be done: an RFC 3339 time, or a duration from the submission; it decides between spot and on demand."""
     estimated_duration: PositiveDuration | None = None

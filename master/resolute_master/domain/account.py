@@ -42,6 +42,9 @@ class Limits:
         return (self.in_all, self.per_day, self.per_month) != (None, None, None)
 
 
+NO_LIMITS = Limits()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landing:
     """Nothing new is begun, and what runs was asked to save and end. `until` None: until somebody raises the limit."""
@@ -66,8 +69,8 @@ class Account:
     in_all: float = 0.0
     in_day: float = 0.0
     in_month: float = 0.0
-    limits: Limits = Limits()
-    configured: Limits = Limits()
+    limits: Limits = NO_LIMITS
+    configured: Limits = NO_LIMITS
     save_s: float | None = None
     landing: Landing | None = None
 

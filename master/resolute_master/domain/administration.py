@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from resolute_master.domain.ids import PoolName, UserId
+from resolute_master.domain.ids import ExperimentId, PoolName, UserId
 
 # ------------------------------------------------------------------------------------------------------- templates
 
@@ -68,6 +68,27 @@ class CreateProject:
     owner: UserId
     description: str = ""
     key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetBudget:
+    """What a pool's machines, or the work of a workspace, may cost in a day and in a month; None is no limit.
+
+    `owner` is pool or workspace, `name` the pool's name or the workspace's id.
+    """
+
+    owner: str
+    name: str
+    per_day: float | None
+    per_month: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetMaxCost:
+    """What an experiment may cost in all; None is no limit."""
+
+    experiment: ExperimentId
+    max_cost: float | None
 
 
 class BindingChange(StrEnum):

@@ -96,6 +96,8 @@ class Allocation:
     exit: AllocationExit | None = None
     resumed_steps: int = 0
     """Steps of the checkpoint that it started from."""
+    price_per_hour: float | None = None
+    """Of all its slots together, since it has them; None when it has none, or when the price of one is not known."""
     resumed_checkpoint: str | None = None
     history: tuple[str, ...] = ()
 

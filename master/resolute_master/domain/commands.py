@@ -21,6 +21,8 @@ from resolute_master.domain.administration import (
     PatchWorkspace,
     PutTemplate,
     RenameTemplate,
+    SetBudget,
+    SetMaxCost,
 )
 from resolute_master.domain.checkpoint import CheckpointPurpose
 from resolute_master.domain.ids import (
@@ -556,6 +558,8 @@ Command = (
     | PatchWorkspace
     | CreateProject
     | BindPool
+    | SetBudget
+    | SetMaxCost
     | CreateUnmanagedTrial
     | StartUnmanagedRun
     | HearUnmanagedTrial

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from resolute_master.domain.ids import ExperimentId, JobId, PoolName, UserId
@@ -31,6 +31,13 @@ class Job:
     queue_position: float
     experiment_id: ExperimentId | None = None
     ended: bool = False
+    hold: str = ""
+    """Why nothing more of it may start for now; empty when it may."""
+
+    @property
+    def as_scheduled(self) -> Job:
+        """As the scheduler takes it: one that is held may have no slot more than it has."""
+        return replace(self, max_slots=0) if self.hold else self
 
     @property
     def place(self) -> tuple[float, datetime, JobId]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from resolute_master.domain.account import NO_LIMITS, Limits
 from resolute_master.domain.ids import PoolName
 from resolute_provisioner.model import PoolScaling
 
@@ -45,5 +46,7 @@ class PoolPolicy:
     description: str = ""
     launch_error: bool = True
     """What the pool can never hold is refused, or ends in error; else it waits with a warning."""
+    budget: Limits = NO_LIMITS
+    """What its machines may cost in a day and in a month."""
     scaling: PoolScaling | None = None
     """Set when the pool is elastic."""

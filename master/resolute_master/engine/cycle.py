@@ -26,7 +26,7 @@ from resolute_master.domain.usage import Usage
 from resolute_master.engine import markets, supply
 from resolute_master.engine.journal import chain, encode_commands, encode_entities
 from resolute_master.engine.memory import Memory, pool_of
-from resolute_master.lifecycle import allocations, deadlines, instances, usage
+from resolute_master.lifecycle import allocations, budget, deadlines, instances, spending, usage
 from resolute_master.lifecycle.apply import apply, settle
 from resolute_master.lifecycle.step import Step
 from resolute_master.scheduler.plan import Plan
@@ -116,7 +116,7 @@ class Cycle:
             self.passes_s.append((pool, self._stopwatch() - begun))
         settle(self._step)
         self._refresh_idle()
-        self._book_usage()
+        self._book()
         self._update_snapshots()
         return self._outcome(replies)
 
@@ -164,12 +164,14 @@ class Cycle:
                     touched[instance.id] = instance
         instances.refresh_idle(self._step, [touched[id_] for id_ in sorted(touched)])
 
-    def _book_usage(self) -> None:
-        """What is held has changed at this cycle's time, whatever in the cycle has changed it."""
+    def _book(self) -> None:
+        """What is held and paid for has changed at this cycle's time, whatever in the cycle has changed it."""
         if any(isinstance(command, MasterStarted) for command in self._accepted):
             usage.count_anew(self._step)
+            spending.count_anew(self._step)
         else:
             usage.book(self._step, self._memory.state)
+            spending.book(self._step, self._memory.state)
 
     # -- decisions ---------------------------------------------------------------------------------------------
 
@@ -210,7 +212,8 @@ class Cycle:
         snapshot = self._snapshots[pool].at(self._now)
         if policy.scaling is not None:
             snapshot = snapshot.with_supply(supply.of(policy.scaling, self._machines(pool), beliefs, self._now))
-        plan = schedule(snapshot, starts=STARTS_A_CYCLE)
+        closed = budget.hold_of_pool(self._step, pool) != ""
+        plan = Plan() if closed else schedule(snapshot, starts=STARTS_A_CYCLE)
         self._apply(plan)
         if plan.cut:
             self._unfinished.add(pool)
@@ -219,8 +222,9 @@ class Cycle:
         if policy.scaling is not None and not plan.cut:
             # After the scheduler's plan is applied: gangs that it has placed are no demand, and their machines are busy.
             machines = self._machines(pool)
-            chosen = markets.plan_pool(self._step, policy.scaling, machines, plan.demand, beliefs, self._now)
-            scale = markets.with_drains(self._scale(policy.scaling, machines, chosen.demand, beliefs), chosen)
+            scaling = budget.buying_nothing(policy.scaling) if closed else policy.scaling
+            chosen = markets.plan_pool(self._step, scaling, machines, plan.demand, beliefs, self._now)
+            scale = markets.with_drains(self._scale(scaling, machines, chosen.demand, beliefs), chosen)
             instances.apply_plan(self._step, policy.scaling, scale)
             wakes += [scale.revisit_at, chosen.revisit_at]
         self._plans.append([pool, plan, scale])
@@ -251,7 +255,7 @@ class Cycle:
         beliefs: Mapping[str, OfferBelief],
     ) -> ScalePlan:
         """A plan that changed nothing holds until its inputs change, or its time has come."""
-        pool, inputs = PoolName(scaling.pool), (machines, demand, dict(beliefs))
+        pool, inputs = PoolName(scaling.pool), (scaling, machines, demand, dict(beliefs))
         known = self._memory.scaled.pop(pool, None)
         if (
             known is not None
@@ -269,6 +273,9 @@ class Cycle:
         for preemption in plan.preempt:
             allocations.preempt(self._step, preemption.allocation, preemption.reason)
         for placement in plan.place:
+            if not spending.affords(self._step, placement.allocation, placement.slots):
+                self._unfinished.add(self._step.need(Allocation, placement.allocation).pool)
+                continue
             allocations.assign(self._step, placement.allocation, placement.slots, placement.agents, placement.reason)
         for reservation in plan.reserve:
             allocations.reserve(self._step, reservation.allocation, reservation.agents)
@@ -322,7 +329,7 @@ def _with(snapshot: PoolSnapshot, entity: Entity) -> PoolSnapshot:
         case Agent():
             return snapshot.with_agent(entity)
         case Job():
-            return snapshot.with_job(entity)
+            return snapshot.with_job(entity.as_scheduled)
         case Allocation():
             return snapshot.with_allocation(entity)
         case _:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from resolute.ids import SeededIds
+from resolute_master.domain.account import Account, Owner
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import KIND_OF, KINDS, Change, Entity, EntityKey, PoolBelief, key_of
@@ -42,6 +43,8 @@ def pool_of(entity: Entity) -> PoolName | None:
             return entity.pool
         case PoolBelief():
             return PoolName(entity.pool)
+        case Account(owner=Owner.POOL):
+            return PoolName(entity.name)
         case _:
             return None
 
@@ -65,7 +68,7 @@ class Memory:
             self.snapshots[name] = PoolSnapshot.build(
                 policy,
                 [a for a in state.all(Agent) if a.pool == name],
-                [j for j in state.all(Job) if j.pool == name],
+                [j.as_scheduled for j in state.all(Job) if j.pool == name],
                 [a for a in state.all(Allocation) if a.pool == name],
                 usage=state.find(Usage, "usage_of_pool", name),
                 now=now,

@@ -20,6 +20,7 @@ from resolute_master.lifecycle import (
     log_policies,
     offers,
     reports,
+    spending,
     templates,
     trials,
     unmanaged,
@@ -86,6 +87,8 @@ def _apply(step: Step, command: c.Command) -> Any:
             return jobs.update(step, command)
         case a.PutTemplate() | a.RenameTemplate() | a.DeleteTemplate():
             return _template(step, command)
+        case a.SetBudget():
+            return spending.set_budget(step, command)
         case a.CreateWorkspace() | a.PatchWorkspace() | a.CreateProject() | a.BindPool():
             return _workspace(step, command)
         case c.KillTrial() | c.SetTrialLogRetention() | c.StartUnmanagedRun() | c.HearUnmanagedTrial():
@@ -151,7 +154,9 @@ def _experiment(step: Step, command: c.Command) -> Any:
         case c.CreateExperiment():
             return experiments.create(step, command)
         case c.ActivateExperiment():
-            return experiments.set_state(step, experiments.need(step, command.experiment), S.ACTIVE)
+            experiment = experiments.need(step, command.experiment)
+            spending.check_may_go_on(step, experiment)
+            return experiments.set_state(step, experiment, S.ACTIVE)
         case c.PauseExperiment():
             return experiments.set_state(step, experiments.need(step, command.experiment), S.PAUSED)
         case c.CancelExperiment():
@@ -164,6 +169,8 @@ def _experiment(step: Step, command: c.Command) -> Any:
             return experiments.delete(step, command.experiment)
         case c.PatchExperiment():
             return experiments.patch(step, command)
+        case a.SetMaxCost():
+            return spending.set_max_cost(step, command)
         case c.MoveExperiment():
             return workspaces.move(step, experiments.need(step, command.experiment), command.project_id)
         case c.SetCheckpointPolicy():

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from resolute.wire.states import ExperimentState
+from resolute_master.domain.account import Account
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Entity
@@ -15,7 +16,7 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.usage import Usage, interval
 from resolute_master.domain.user import Session
-from resolute_master.lifecycle import agents, allocations, trials, unmanaged, usage
+from resolute_master.lifecycle import agents, allocations, budget, spending, trials, unmanaged, usage
 from resolute_master.lifecycle.allocation import KILL_AGAIN_S, kill_again
 from resolute_master.lifecycle.step import Step
 
@@ -45,6 +46,8 @@ def deadline(entity: Entity, pools: Pools) -> datetime | None:
             return entity.expires_at
         case Usage() if (half_life_s := _half_life_s(pools, entity.pool)) is not None:
             return entity.measured_at + interval(half_life_s)
+        case Account():
+            return budget.due(entity)
         case _:
             return None
 
@@ -76,5 +79,7 @@ def expire(step: Step, entity: Entity) -> None:
             step.delete(entity)
         case Usage():
             usage.measure(step, entity.pool)  # all of the pool: the others are due later again
+        case Account():
+            spending.fall_due(step, entity)
         case _:
             pass

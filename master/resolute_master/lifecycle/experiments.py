@@ -16,7 +16,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId, JobId, TaskId, TrialId
 from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
-from resolute_master.lifecycle import trials, unmanaged, workspaces
+from resolute_master.lifecycle import budget, trials, unmanaged, workspaces
 from resolute_master.lifecycle.moves import check_experiment_move
 from resolute_master.lifecycle.step import Step
 from resolute_master.searcher import base as search
@@ -47,25 +47,11 @@ def create(step: Step, command: CreateExperiment) -> ExperimentId:
     if not command.unmanaged:
         workspace = workspaces.need_workspace(step, command.workspace_id)
         workspaces.check_pool(step, command.pool, workspace, step.pools)
+        if command.config["resources"].get("max_cost") is not None:
+            budget.check_priced(step.pools.get(command.pool), command.pool)
     id_ = ExperimentId(step.next_number("experiment"))
     config = command.config
-    job = Job(
-        id=JobId(step.ids.uuid()),
-        kind="EXPERIMENT",
-        name=str(config["name"]),
-        owner=command.owner,
-        workspace_id=command.workspace_id,
-        project_id=command.project_id,
-        pool=command.pool,
-        priority=command.priority,
-        weight=command.weight,
-        max_slots=command.max_slots,
-        submitted_at=step.now,
-        queue_position=step.now.timestamp(),
-        experiment_id=id_,
-        # What runs elsewhere is in nobody's queue.
-        ended=command.unmanaged,
-    )
+    job = _new_job(step, command, id_)
     state: Mapping[str, Any] = {}
     actions: Iterable[search.SearchAction] = ()
     if not command.unmanaged:
@@ -97,6 +83,28 @@ def create(step: Step, command: CreateExperiment) -> ExperimentId:
     if command.activate and not command.unmanaged:
         set_state(step, need(step, id_), S.ACTIVE)
     return id_
+
+
+def _new_job(step: Step, command: CreateExperiment, id_: ExperimentId) -> Job:
+    """What stands for it in the queue."""
+    job = Job(
+        id=JobId(step.ids.uuid()),
+        kind="EXPERIMENT",
+        name=str(command.config["name"]),
+        owner=command.owner,
+        workspace_id=command.workspace_id,
+        project_id=command.project_id,
+        pool=command.pool,
+        priority=command.priority,
+        weight=command.weight,
+        max_slots=command.max_slots,
+        submitted_at=step.now,
+        queue_position=step.now.timestamp(),
+        experiment_id=id_,
+        # What runs elsewhere is in nobody's queue.
+        ended=command.unmanaged,
+    )
+    return job if command.unmanaged else budget.with_hold(step, job)
 
 
 # ---------------------------------------------------------------------------------------------------------- states

@@ -232,11 +232,17 @@ def observed(step: Step, command: RecordObservation) -> None:
         observed=max(instance.observed, command.observed, key=lambda o: o.order),
         observed_at=step.now,
         paid_from=command.paid_from or instance.paid_from,
-        paid_until=command.paid_until or instance.paid_until,
+        paid_until=command.paid_until or instance.paid_until or _last_seen(step, instance, command),
     )
     step.put(seen)
     if seen.over:
         _gone(step, seen, command)
+
+
+def _last_seen(step: Step, instance: Instance, command: RecordObservation) -> datetime | None:
+    """A machine that is gone is paid for no more, also where the cloud does not say since when."""
+    paid = command.paid_from is not None or instance.paid_from is not None
+    return step.now if command.observed is Observed.GONE and paid else None
 
 
 def _gone(step: Step, instance: Instance, command: RecordObservation) -> None:

@@ -12,7 +12,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import JobId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import SchedulerKind
-from resolute_master.lifecycle import allocations, queue, workspaces
+from resolute_master.lifecycle import allocations, budget, queue, workspaces
 from resolute_master.lifecycle.cluster import line_of
 from resolute_master.lifecycle.step import Step
 
@@ -35,7 +35,9 @@ def update(step: Step, command: c.UpdateJob) -> None:
     if command.pool is not None:
         _check_pool_change(job, command)
         workspaces.check_pool(step, command.pool, workspaces.need_workspace(step, job.workspace_id), step.pools)
-        job = _at_its_time(replace(job, pool=command.pool))
+        if job.experiment_id is not None and step.need(Experiment, job.experiment_id).max_cost is not None:
+            budget.check_priced(step.pools.get(command.pool), command.pool)
+        job = budget.with_hold(step, _at_its_time(replace(job, pool=command.pool)))
     step.put(job)
     anchor = command.ahead_of if command.ahead_of is not None else command.behind_of
     if anchor is not None:

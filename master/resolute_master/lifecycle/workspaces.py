@@ -16,6 +16,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import PoolName, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.workspace import UNCATEGORIZED, UNCATEGORIZED_ID, PoolBinding, Project, Workspace
+from resolute_master.lifecycle import budget
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.step import Step
 
@@ -199,7 +200,7 @@ def move(step: Step, experiment: Experiment, project_id: int) -> None:
             config={**experiment.config, **names},
         )
     )
-    step.put(replace(job, workspace_id=workspace.id, project_id=project.id))
+    step.put(budget.with_hold(step, replace(job, workspace_id=workspace.id, project_id=project.id)))
 
 
 # -------------------------------------------------------------------------------------------------------------- pools

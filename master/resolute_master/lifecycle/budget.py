@@ -1,0 +1,151 @@
+"""When a limit is reached, and what follows from one that was: pure, from an account's own value.
+
+A limit is reached when what was spent plus a save and the end after it, at the present rate, come to it. From then on nothing new
+is begun and what runs is asked to save and end (the landing): so the limit is kept, the save included. A limit per day or month
+lets go on when the next one begins, in UTC; one of an experiment as a whole only when it is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from resolute.errors import InvalidInput
+from resolute_master.domain.account import Account, Owner, account_id, next_day, next_month
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.job import Job
+from resolute_master.domain.pool import PoolPolicy
+from resolute_master.lifecycle.cluster import ClusterState
+from resolute_master.lifecycle.step import Step
+from resolute_provisioner.model import PoolScaling
+
+State = Step | ClusterState
+"""To be read."""
+
+END_S = 10.0
+"""An experiment's work that has not saved and ended so long before its limit is killed: a kill takes as long at the most."""
+
+ROUNDING = 1e-9
+"""Money that rounding may have made of nothing."""
+
+LATER = timedelta(milliseconds=1)
+"""Moments are computed a little late, so that the limit is reached when they come."""
+
+FAR_S = 10 * 365 * 86_400.0
+"""What is further away than this is not waited for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """A limit that is reached; `until` is when it begins anew, None never."""
+
+    words: str
+    limit: float
+    spent: float
+    until: datetime | None
+
+
+def reached(account: Account, now: datetime, *, more_per_hour: float = 0.0) -> Reached | None:
+    """The limit that would be reached if so much more were spent from now on; the one that holds longest."""
+    current = account.until(now)
+    reserve = (current.rate_per_hour + more_per_hour) * current.landing_s / 3600.0
+    for each in _limits(current):
+        if each.spent + reserve >= each.limit - ROUNDING:
+            return each
+    return None
+
+
+def due(account: Account) -> datetime | None:
+    """When its limits are to be looked at again if nothing changes."""
+    landing, rate = account.landing, account.rate_per_hour
+    if landing is not None and landing.until is not None:
+        return landing.until
+    if not rate or not account.limits:
+        return None
+    ahead_s = account.landing_s if landing is None else END_S
+    moments = []
+    for each in _limits(account):
+        left = each.limit - each.spent - rate * ahead_s / 3600.0
+        seconds = max(0.0, left) / rate * 3600.0
+        comes = account.at + timedelta(seconds=seconds) + LATER if seconds < FAR_S else None
+        moments += [moment for moment in (comes, each.until) if moment is not None]
+    return min(moments, default=None)
+
+
+def _limits(account: Account) -> Iterator[Reached]:
+    """Those that there are, with what was spent of each."""
+    at, limits = account.at, account.limits
+    every = (
+        ("", limits.in_all, account.in_all, None),
+        (" this month", limits.per_month, account.in_month, next_month(at)),
+        (" today", limits.per_day, account.in_day, next_day(at)),
+    )
+    for words, limit, spent, until in every:
+        if limit is not None:
+            yield Reached(words=words, limit=limit, spent=spent, until=until)
+
+
+def reason(account: Account, found: Reached) -> str:
+    """What people are told."""
+    spent = f"{found.spent:.4f} of {found.limit:g} spent{found.words}"
+    whose = f"{account.owner.value} {account.name}"
+    match account.owner:
+        case Owner.EXPERIMENT:
+            return (
+                f"max_cost of {whose} is reached: {spent}, and a save takes the rest; raise it with "
+                f"`det experiment set max-cost {account.name} AMOUNT`, then activate the experiment"
+            )
+        case Owner.WORKSPACE | Owner.POOL:
+            noun = "workspace" if account.owner is Owner.WORKSPACE else "resource-pool"
+            until = f"work goes on at {found.until:%Y-%m-%d %H:%M} UTC" if found.until else "no work goes on"
+            return (
+                f"the budget of {whose} is used up: {spent}; {until}, or when it is raised with "
+                f"`det {noun} set-budget {account.name}`"
+            )
+
+
+# -------------------------------------------------------------------------------------------------- what is held back
+
+
+def hold_of_pool(state: State, pool: PoolName) -> str:
+    """Why nothing of the pool may start; empty when it may."""
+    account = state.get(Account, account_id(Owner.POOL, pool))
+    return account.landing.reason if account is not None and account.landing is not None else ""
+
+
+def hold_of_workspace(state: State, workspace: int) -> str:
+    """Why nothing of the workspace that costs may start; empty when it may."""
+    account = state.get(Account, account_id(Owner.WORKSPACE, workspace))
+    return account.landing.reason if account is not None and account.landing is not None else ""
+
+
+def with_hold(step: Step, job: Job) -> Job:
+    """The job as it may run where it is now: a workspace's budget concerns what machines are paid for."""
+    policy = step.pools.get(job.pool)
+    elastic = policy is not None and policy.scaling is not None
+    hold = hold_of_workspace(step, job.workspace_id) if elastic else ""
+    return job if job.hold == hold else replace(job, hold=hold)
+
+
+def buying_nothing(scaling: PoolScaling) -> PoolScaling:
+    """The elastic part of a pool that may spend nothing: no machine is bought, and one that idles is given back at once."""
+    return replace(scaling, offers=(), min_instances=0, idle_timeout_s=0.0)
+
+
+def check_priced(policy: PoolPolicy | None, pool: PoolName) -> None:
+    """Raises `InvalidInput` where a cost cannot be kept under a limit, because it is not known or never arises."""
+    if policy is None:
+        return
+    if policy.scaling is None:
+        raise InvalidInput(
+            f"resources.max_cost: pool '{pool}' starts no machines, so that nothing is known to be paid for work there; "
+            "remove the limit, or choose an elastic pool"
+        )
+    unknown = [offer.offer_id for offer in policy.scaling.offers if offer.price_per_hour is None]
+    if unknown:
+        more = f" and {len(unknown) - 5} more" if unknown[5:] else ""
+        raise InvalidInput(
+            f"resources.max_cost: the price of {', '.join(unknown[:5])}{more} of pool '{pool}' is not known, so that no limit "
+            "could be kept; give the price in the pool's configuration, or remove the limit"
+        )

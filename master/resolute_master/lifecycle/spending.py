@@ -1,0 +1,327 @@
+"""Who spends how much: booked with each change of what is held and paid for, and ended softly where a limit is reached.
+
+An experiment and a workspace spend on the slots that their work holds, from the assignment to the end, at the price of their
+machines; a pool spends on its machines, from the paid start to the end of the bill, boots and idle time included. A booking is in
+the same commit as what it books: a master that is killed goes on with exact figures, those of the time it was away included.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from resolute.errors import FailedPrecondition, InvalidInput, NotFound
+from resolute.wire.states import ExperimentState
+from resolute_master.domain.account import Account, Landing, Limits, Owner, account_id
+from resolute_master.domain.administration import SetBudget, SetMaxCost
+from resolute_master.domain.agent import SlotRef
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import AllocationId, ExperimentId, PoolName
+from resolute_master.domain.instance import Instance
+from resolute_master.domain.job import Job
+from resolute_master.domain.trial import Trial
+from resolute_master.lifecycle import allocations, budget, experiments, workspaces
+from resolute_master.lifecycle.cluster import ClusterState
+from resolute_master.lifecycle.prices import price_per_hour
+from resolute_master.lifecycle.step import Step
+
+State = Step | ClusterState
+
+# ------------------------------------------------------------------------------------------------------------ booking
+
+
+def book(step: Step, before: ClusterState) -> None:
+    """What the step has changed about who spends what, since the state that it began with: at the price of the changes."""
+    rates: defaultdict[str, float] = defaultdict(float)
+    written = step.written()
+    for touched in _touched(step, before, written):
+        for state, sign in ((before, -1), (step, 1)):
+            allocation = state.get(Allocation, touched)
+            if allocation is not None and (rate := _rate(allocation)):
+                for owner in _owners(state, allocation):
+                    rates[owner] += sign * rate
+    for account, more in sorted(rates.items()):
+        if more:
+            step.put(_account(step, account).paying(more, step.now))
+    for entity in written:
+        match entity:
+            case Instance():
+                _book_machine(step, before.get(Instance, entity.id), entity)
+            case Allocation(ended=True):
+                _learn(step, entity)
+            case Experiment() if entity.state.gone:
+                # The books tell what it has cost.
+                _close(step, account_id(Owner.EXPERIMENT, entity.id))
+            case _:
+                pass
+
+
+def count_anew(step: Step) -> None:
+    """At a start: pools may be configured otherwise than before, and rates are counted from what is held and paid for."""
+    rates: defaultdict[str, float] = defaultdict(float)
+    for allocation in step.all(Allocation):
+        if rate := _rate(allocation):
+            for owner in _owners(step, allocation):
+                rates[owner] += rate
+    for instance in step.all(Instance):
+        if rate := _rate_of_machine(instance):
+            rates[account_id(Owner.POOL, instance.pool)] += rate
+    for name, policy in step.pools.items():
+        if policy.budget:
+            rates[account_id(Owner.POOL, name)] += 0.0
+    known = {account.id for account in step.all(Account)}
+    for id_ in sorted(known | rates.keys()):
+        account = _configured(step, _account(step, id_))
+        step.put(account.paying(rates[id_] - account.rate_per_hour, step.now))
+
+
+def _configured(step: Step, account: Account) -> Account:
+    """What an operator has set holds until the configuration says something new."""
+    policy = step.pools.get(PoolName(account.name)) if account.owner is Owner.POOL else None
+    if policy is None or policy.budget == account.configured:
+        return account
+    return replace(account, limits=policy.budget, configured=policy.budget)
+
+
+def _account(step: Step, id_: str) -> Account:
+    known = step.get(Account, id_)
+    if known is not None:
+        return known
+    new = Account(id=id_, at=step.now)
+    if new.owner is Owner.EXPERIMENT:
+        experiment = step.get(Experiment, int(new.name))
+        return replace(new, limits=Limits(in_all=experiment.max_cost if experiment is not None else None))
+    return _configured(step, new)
+
+
+def _close(step: Step, id_: str) -> None:
+    account = step.get(Account, id_)
+    if account is not None:
+        step.delete(account)
+
+
+def _touched(step: Step, before: ClusterState, written: Iterable[object]) -> list[AllocationId]:
+    """Allocations that are not as they were, or whose job is another's now."""
+    found: set[AllocationId] = set()
+    for entity in written:
+        if isinstance(entity, Allocation):
+            found.add(entity.id)
+        elif isinstance(entity, Job):
+            was = before.get(Job, entity.id)
+            if was is not None and was.workspace_id != entity.workspace_id:
+                found.update(each.id for each in step.find(Allocation, "allocations_of_job", entity.id))
+    return sorted(found)
+
+
+def _rate(allocation: Allocation) -> float:
+    """What it spends an hour."""
+    return 0.0 if allocation.ended else allocation.price_per_hour or 0.0
+
+
+def _owners(state: State, allocation: Allocation) -> tuple[str, ...]:
+    job = state.get(Job, allocation.job_id)
+    assert job is not None, f"{allocation.id} holds slots for a job that is not there"
+    workspace = account_id(Owner.WORKSPACE, job.workspace_id)
+    if job.experiment_id is None:
+        return (workspace,)
+    return (account_id(Owner.EXPERIMENT, job.experiment_id), workspace)
+
+
+def _book_machine(step: Step, before: Instance | None, after: Instance) -> None:
+    """From the paid start to the end of the bill, both of which are heard of later than they were."""
+    more = _rate_of_machine(after) - (0.0 if before is None else _rate_of_machine(before))
+    unheard = _billed(after, step.now) - (0.0 if before is None else _billed(before, step.now))
+    if not more and not unheard:
+        return
+    since = after.paid_from if before is None or before.paid_from is None else after.paid_until
+    account = _account(step, account_id(Owner.POOL, after.pool))
+    step.put(account.corrected(unheard, since or step.now, step.now).paying(more, step.now))
+
+
+def _rate_of_machine(instance: Instance) -> float:
+    paying = instance.paid_from is not None and instance.paid_until is None and not instance.over
+    return instance.price_per_hour or 0.0 if paying else 0.0
+
+
+def _billed(instance: Instance, now: datetime) -> float:
+    """What the cloud asks for it until now."""
+    if instance.paid_from is None:
+        return 0.0
+    seconds = (min(instance.paid_until or now, now) - instance.paid_from).total_seconds()
+    return (instance.price_per_hour or 0.0) * max(0.0, seconds) / 3600.0
+
+
+def _learn(step: Step, ended: Allocation) -> None:
+    """How long its save and end took, if it was asked for them."""
+    request = ended.preempt
+    if request is None or request.acknowledged_at is None or ended.ended_at is None or ended.ended_at != step.now:
+        return
+    took_s = (ended.ended_at - request.requested_at).total_seconds()
+    for id_ in (*_owners(step, ended), account_id(Owner.POOL, ended.pool)):
+        account = step.get(Account, id_)
+        if account is not None:
+            step.put(account.having_saved(took_s))
+
+
+# ------------------------------------------------------------------------------------------------------------- limits
+
+
+def affords(step: Step, id_: AllocationId, slots: Sequence[SlotRef]) -> bool:
+    """Whether it may have these slots. If not, who would pay for them lands, and it does not wait any more or waits on."""
+    allocation = step.need(Allocation, id_)
+    price = price_per_hour(step, slots)
+    for owner in _owners(step, allocation) if price != 0.0 else ():
+        account = _account(step, owner)
+        if not account.limits:
+            continue
+        if price is None and account.owner is Owner.EXPERIMENT:
+            _land(step, account, _unpriced(account, slots), None)
+            return False
+        found = budget.reached(account, step.now, more_per_hour=price or 0.0)
+        if found is not None:
+            _land(step, account, budget.reason(account.until(step.now), found), found.until)
+            return False
+    return True
+
+
+def _unpriced(account: Account, slots: Sequence[SlotRef]) -> str:
+    where = ", ".join(sorted({slot.agent for slot in slots}))
+    return (
+        f"experiment {account.name} has a max_cost, and the price of {where} is not known; give the offer a price, or remove "
+        f"the limit with `det experiment set max-cost {account.name} none`, then activate the experiment"
+    )
+
+
+def fall_due(step: Step, account: Account) -> None:
+    """Its limits are to be looked at."""
+    landing = account.landing
+    if landing is not None and landing.until is None:
+        for allocation in _work(step, account):
+            allocations.kill(step, allocation.id, f"it did not save and end before its limit: {landing.reason}")
+        return
+    if landing is not None:
+        account = _resumed(step, account)
+    current = account.until(step.now)
+    step.put(current)
+    found = budget.reached(current, step.now)
+    if found is not None:
+        _land(step, current, budget.reason(current, found), found.until)
+
+
+def _land(step: Step, account: Account, reason: str, until: datetime | None) -> None:
+    """Nothing new, and what runs saves and ends."""
+    if account.landing is not None:
+        return
+    landed = replace(account.until(step.now), landing=Landing(reason=reason, since=step.now, until=until))
+    step.put(landed)
+    step.decide("budget", pool=account.name if account.owner is Owner.POOL else "", subject=account.id, reason=reason)
+    _hold_jobs(step, account)
+    for allocation in _work(step, account):
+        step.log(allocation.task_id, allocation.id, reason, level="WARNING")
+        allocations.preempt(step, allocation.id, reason)
+    if account.owner is Owner.EXPERIMENT:
+        experiment = step.need(Experiment, ExperimentId(int(account.name)))
+        if experiment.state is ExperimentState.ACTIVE:
+            experiments.set_state(step, experiment, ExperimentState.PAUSED)
+
+
+def _resumed(step: Step, account: Account) -> Account:
+    """The next period has begun, or the limit was raised."""
+    going_on = replace(account.until(step.now), landing=None)
+    step.put(going_on)
+    pool = account.name if account.owner is Owner.POOL else ""
+    step.decide("budget", pool=pool, subject=account.id, reason="there is money to spend again: work goes on")
+    _hold_jobs(step, account)
+    return going_on
+
+
+def _hold_jobs(step: Step, account: Account) -> None:
+    if account.owner is Owner.WORKSPACE:
+        for job in step.all(Job):
+            if str(job.workspace_id) == account.name and not job.ended:
+                step.put(budget.with_hold(step, job))
+
+
+def _work(step: Step, account: Account) -> list[Allocation]:
+    """What spends from it, or keeps its machines from ending; and of an experiment also what waits."""
+    match account.owner:
+        case Owner.EXPERIMENT:
+            trials = step.find(Trial, "trials_of_experiment", int(account.name))
+            found = [a for trial in trials for a in step.find(Allocation, "allocations_of_task", trial.task_id)]
+        case Owner.WORKSPACE:
+            found = [a for a in step.all(Allocation) if _rate(a) and account.id in _owners(step, a)]
+        case Owner.POOL:
+            found = [a for a in step.all(Allocation) if a.pool == account.name and a.assigned_at is not None]
+    return [allocation for allocation in found if not allocation.ended]
+
+
+# ------------------------------------------------------------------------------------------------- what people ask for
+
+
+def check_may_go_on(step: Step, experiment: Experiment) -> None:
+    """Raises `FailedPrecondition` for one that was stopped for its limit."""
+    account = step.get(Account, account_id(Owner.EXPERIMENT, experiment.id))
+    if account is not None and account.landing is not None:
+        raise FailedPrecondition(account.landing.reason)
+
+
+def set_max_cost(step: Step, command: SetMaxCost) -> None:
+    """It counts from now on, and what was spent before counts too."""
+    experiment = experiments.need(step, command.experiment)
+    if experiment.state.stopping or experiment.state.gone:
+        raise FailedPrecondition(f"experiment {experiment.id} is {experiment.state}: its cost is what it is")
+    limit = command.max_cost
+    if limit is not None:
+        check_amount("max_cost", limit)
+        pool = step.need(Job, experiment.job_id).pool
+        budget.check_priced(step.pools.get(pool), pool)
+    resources = {**experiment.config["resources"], "max_cost": limit}
+    step.put(replace(experiment, config={**experiment.config, "resources": resources}))
+    before = step.get(Account, account_id(Owner.EXPERIMENT, experiment.id))
+    if before is None:
+        return
+    account = replace(before.until(step.now), limits=Limits(in_all=limit))
+    if limit is not None and limit <= account.in_all:
+        raise InvalidInput(
+            f"max_cost: {limit:g} is not more than the {account.in_all:.4f} that experiment {experiment.id} has spent; give more, "
+            "or pause the experiment"
+        )
+    step.put(account)
+    if account.landing is not None and (limit is None or limit > (before.limits.in_all or 0.0)):
+        _resumed(step, account)
+
+
+def set_budget(step: Step, command: SetBudget) -> None:
+    """It counts from now on, and what was spent before in the same day and month counts too."""
+    owner = Owner(command.owner)
+    match owner:
+        case Owner.POOL:
+            policy = step.pools.get(PoolName(command.name))
+            if policy is None:
+                raise NotFound("resource pool", command.name)
+            if policy.scaling is None:
+                raise InvalidInput(f"budget: pool '{command.name}' starts no machines, so that nothing is paid for it")
+        case Owner.WORKSPACE:
+            workspaces.need_workspace(step, int(command.name))
+        case Owner.EXPERIMENT:
+            raise InvalidInput("budget: an experiment has a max_cost; use `det experiment set max-cost`")
+    for key, amount in (("per_day", command.per_day), ("per_month", command.per_month)):
+        if amount is not None:
+            check_amount(key, amount)
+    limits = Limits(per_day=command.per_day, per_month=command.per_month)
+    account = replace(_account(step, account_id(owner, command.name)).until(step.now), limits=limits)
+    step.put(account)
+    found = budget.reached(account, step.now)
+    if account.landing is not None:
+        account = _resumed(step, account)
+    if found is not None:
+        _land(step, account, budget.reason(account, found), found.until)
+
+
+def check_amount(key: str, amount: float) -> None:
+    """Raises `InvalidInput` for what is no sum of money."""
+    if not 0 < amount < float("inf"):
+        raise InvalidInput(f"{key}: {amount:g} must be greater than 0, and finite; leave it out for no limit")

@@ -1,0 +1,246 @@
+"""Limits are kept: work is saved and stopped before they are passed, and goes on when it may."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from resolute.errors import FailedPrecondition, InvalidInput
+from resolute.wire.states import ExperimentState
+from resolute_master.domain.account import DEFAULT_SAVE_S, Account, Limits, Owner, account_id
+from resolute_master.domain.administration import SetBudget, SetMaxCost
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.commands import ActivateExperiment
+from resolute_master.domain.job import Job
+from resolute_master.lifecycle import budget
+from support.cluster import T0, at
+from support.paid_cluster import POOL, Habits, PaidCluster, a_paid_pool, words
+
+SECOND = 0.001
+"""What a second of a slot costs where nothing else is said."""
+
+
+# -------------------------------------------------------------------------------------------------------- an account
+
+
+def test_an_account_counts_by_the_day_and_the_month_of_utc() -> None:
+    evening = datetime(2026, 1, 31, 23, tzinfo=UTC)
+    account = Account(id="pool/a", at=evening).paying(2.0, evening)
+    before, after = account.until(evening + timedelta(minutes=30)), account.until(evening + timedelta(hours=3))
+    assert (before.in_day, before.in_month, before.in_all) == (1.0, 1.0, 1.0)
+    assert (after.in_day, after.in_month, after.in_all) == (4.0, 4.0, 6.0)
+    next_evening = account.until(evening + timedelta(days=1))
+    assert (next_evening.in_day, next_evening.in_month) == (46.0, 46.0)
+
+
+def test_what_was_heard_of_late_counts_from_when_it_was() -> None:
+    midnight = datetime(2026, 1, 2, tzinfo=UTC)
+    account = Account(id="pool/a", at=midnight).corrected(
+        4.0, midnight - timedelta(hours=3), midnight + timedelta(hours=1)
+    )
+    assert (account.in_day, account.in_month) == (1.0, 4.0)
+    assert account.corrected(-9.0, midnight, midnight + timedelta(hours=1)).in_day == 0.0
+
+
+def test_a_limit_is_reached_when_a_save_takes_the_rest() -> None:
+    account = Account(id="experiment/1", at=T0, limits=Limits(in_all=1.0)).paying(3.6, T0)
+    comes = budget.due(account)
+    assert comes is not None and (comes - T0).total_seconds() == pytest.approx(1000 - DEFAULT_SAVE_S, abs=0.01)
+    assert budget.reached(account, at(900)) is None
+    found = budget.reached(account, comes)
+    assert found is not None and found.until is None
+    assert budget.reached(account, at(0), more_per_hour=3.6 * 20) is not None
+
+
+def test_a_day_whose_budget_is_not_reached_is_looked_at_again_when_the_next_begins() -> None:
+    account = Account(id="pool/a", at=T0, limits=Limits(per_day=1000.0)).paying(3.6, T0)
+    assert budget.due(account) == T0 + timedelta(days=1)
+    assert budget.due(replace(account, rate_per_hour=0.0)) is None
+
+
+def test_slower_saves_count_at_once_and_quicker_ones_little_by_little() -> None:
+    account = Account(id="pool/a", at=T0)
+    assert account.landing_s == DEFAULT_SAVE_S
+    slow = account.having_saved(40.0)
+    assert (slow.landing_s, slow.having_saved(20.0).save_s, slow.having_saved(80.0).save_s) == (60.0, 35.0, 80.0)
+
+
+# ------------------------------------------------------------------------------------------------------------ max_cost
+
+
+def test_an_experiment_is_saved_and_paused_before_it_costs_more_than_it_may() -> None:
+    cluster = PaidCluster(a_paid_pool())
+    id_ = cluster.submit(max_cost=1.0)
+    cluster.run_for(3000)
+    assert cluster.experiment(id_).state is ExperimentState.PAUSED
+    assert 1.0 - DEFAULT_SAVE_S * SECOND < cluster.spent_by(id_) <= 1.0
+    assert cluster.account(account_id(Owner.EXPERIMENT, id_)).in_all == pytest.approx(cluster.spent_by(id_), abs=0.02)
+    (said,) = words(cluster.decisions, "budget")
+    assert "max_cost of experiment 1 is reached" in said and "det experiment set max-cost 1" in said
+    assert cluster.running() == 0
+
+
+def test_what_does_not_save_in_time_is_killed_before_the_limit() -> None:
+    cluster = PaidCluster(a_paid_pool(), Habits(save_s=lambda: 5000.0))
+    id_ = cluster.submit(max_cost=1.0)
+    cluster.run_for(3000)
+    assert 0.98 < cluster.spent_by(id_) <= 1.0
+    assert cluster.experiment(id_).state is ExperimentState.PAUSED
+
+
+def test_an_experiment_that_has_reached_its_limit_goes_on_when_it_is_raised_and_not_before() -> None:
+    cluster = PaidCluster(a_paid_pool())
+    id_ = cluster.submit(max_cost=0.5)
+    cluster.run_for(1000)
+    with pytest.raises(FailedPrecondition, match="max_cost of experiment 1 is reached"):
+        cluster.act(ActivateExperiment(experiment=id_))
+    cluster.act(SetMaxCost(experiment=id_, max_cost=0.49))
+    with pytest.raises(FailedPrecondition):
+        cluster.act(ActivateExperiment(experiment=id_))
+    cluster.act(SetMaxCost(experiment=id_, max_cost=1.0))
+    assert cluster.experiment(id_).max_cost == 1.0
+    cluster.act(ActivateExperiment(experiment=id_))
+    cluster.run_for(2000)
+    assert cluster.experiment(id_).state is ExperimentState.PAUSED
+    assert 0.9 < cluster.spent_by(id_) <= 1.0
+    cluster.act(SetMaxCost(experiment=id_, max_cost=None))
+    cluster.act(ActivateExperiment(experiment=id_))
+    cluster.run_for(2000)
+    assert cluster.experiment(id_).state is ExperimentState.ACTIVE
+
+
+def test_a_limit_that_is_set_while_it_runs_counts_what_was_spent_before() -> None:
+    cluster = PaidCluster(a_paid_pool())
+    id_ = cluster.submit()
+    cluster.run_for(500)
+    with pytest.raises(InvalidInput, match=r"max_cost: 0.3 is not more than the 0.49\d* that experiment 1 has spent"):
+        cluster.act(SetMaxCost(experiment=id_, max_cost=0.3))
+    cluster.act(SetMaxCost(experiment=id_, max_cost=0.6))
+    cluster.run_for(200)
+    assert cluster.experiment(id_).state is ExperimentState.PAUSED
+    assert 0.5 < cluster.spent_by(id_) <= 0.6
+
+
+def test_what_cannot_be_paid_for_is_not_begun() -> None:
+    cluster = PaidCluster(a_paid_pool())
+    id_ = cluster.submit(max_cost=0.01)  # less than a save
+    cluster.run_for(500)
+    assert cluster.experiment(id_).state is ExperimentState.PAUSED
+    assert cluster.spent_by(id_) == 0.0
+
+
+def test_a_limit_is_refused_where_it_could_not_be_kept() -> None:
+    unknown = PaidCluster(a_paid_pool(price=None))
+    with pytest.raises(InvalidInput, match="price of paid of pool 'default' is not known"):
+        unknown.submit(max_cost=1.0)
+    static = PaidCluster({POOL: replace(a_paid_pool()[POOL], scaling=None)})
+    with pytest.raises(InvalidInput, match="starts no machines"):
+        static.submit(max_cost=1.0)
+    cluster = PaidCluster(a_paid_pool())
+    id_ = cluster.submit()
+    for wrong in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(InvalidInput, match="max_cost"):
+            cluster.act(SetMaxCost(experiment=id_, max_cost=wrong))
+
+
+def test_a_limit_survives_the_master() -> None:
+    cluster = PaidCluster(a_paid_pool())
+    id_ = cluster.submit(max_cost=1.0)
+    for _ in range(12):
+        cluster.run_for(97)
+        cluster.restart_master()
+    cluster.run_for(1000)
+    assert cluster.experiment(id_).state is ExperimentState.PAUSED
+    assert 0.9 < cluster.spent_by(id_) <= 1.0
+
+
+# ------------------------------------------------------------------------------------------------------------- budgets
+
+
+def test_a_pool_lands_within_its_day_and_goes_on_the_next() -> None:
+    cluster = PaidCluster(a_paid_pool(budget=Limits(per_day=2.0)))
+    cluster.submit(trials=2)
+    cluster.run_for(5000)
+    assert cluster.running() == 0
+    assert [paid.until is None for paid in cluster.machines.values()] == [False, False], "idle machines are given back"
+    assert 1.8 < cluster.bill() <= 2.0
+    waiting = cluster.memory.state.all(Allocation)
+    assert len(waiting) == 2 and all(each.assigned_at is None for each in waiting)
+    assert "the budget of pool default is used up" in budget.hold_of_pool(cluster.memory.state, POOL)
+    cluster.run_for(86_400 - 5000 + 500)
+    assert cluster.running() == 2
+    assert cluster.bill(T0 + timedelta(days=1)) <= 2.0
+
+
+def test_a_month_outlasts_its_days() -> None:
+    cluster = PaidCluster(a_paid_pool(budget=Limits(per_day=2.0, per_month=3.0)))
+    cluster.submit()
+    cluster.run_for(3 * 86_400)
+    assert 2.8 < cluster.bill() <= 3.0
+    assert "this month" in budget.hold_of_pool(cluster.memory.state, POOL)
+    cluster.run_for(29 * 86_400)
+    assert cluster.bill(datetime(2026, 2, 1, tzinfo=UTC)) > 0.0
+
+
+def test_an_operator_raises_a_budget_at_once() -> None:
+    cluster = PaidCluster(a_paid_pool(budget=Limits(per_day=1.0)))
+    cluster.submit()
+    cluster.run_for(3000)
+    assert cluster.running() == 0
+    cluster.act(SetBudget(owner="pool", name="default", per_day=2.0, per_month=None))
+    cluster.run_for(100)
+    assert cluster.running() == 1
+    cluster.restart_master()
+    assert cluster.account("pool/default").limits.per_day == 2.0, "the configuration says nothing new"
+    cluster.pools = a_paid_pool(budget=Limits(per_day=1.5))
+    cluster.restart_master()
+    assert cluster.account("pool/default").limits.per_day == 1.5
+    cluster.run_for(3000)
+    assert 1.3 < cluster.bill() <= 1.5
+
+
+def test_a_workspace_lands_and_leaves_the_others_alone() -> None:
+    cluster = PaidCluster(a_paid_pool(machines=4))
+    cluster.act(SetBudget(owner="workspace", name="1", per_day=1.0, per_month=None))
+    mine = cluster.submit(trials=2)
+    cluster.run_for(3000)
+    assert cluster.experiment(mine).state is ExperimentState.ACTIVE
+    assert 0.8 < cluster.spent_by(mine) <= 1.0
+    (job,) = cluster.memory.state.all(Job)
+    assert "the budget of workspace 1 is used up" in job.hold
+    later = cluster.submit()
+    cluster.run_for(500)
+    assert cluster.spent_by(later) == 0.0
+    assert not [paid for paid in cluster.machines.values() if paid.until is None], "no machine is started for it"
+    cluster.act(SetBudget(owner="workspace", name="1", per_day=None, per_month=None))
+    cluster.run_for(200)
+    assert cluster.running() == 3
+    assert not any(job.hold for job in cluster.memory.state.all(Job))
+
+
+def test_a_budget_is_refused_by_key_and_value() -> None:
+    cluster = PaidCluster(a_paid_pool())
+    with pytest.raises(InvalidInput, match="per_day: -1 must be greater than 0"):
+        cluster.act(SetBudget(owner="pool", name="default", per_day=-1.0, per_month=None))
+    with pytest.raises(InvalidInput, match="starts no machines"):
+        static = PaidCluster({POOL: replace(a_paid_pool()[POOL], scaling=None)})
+        static.act(SetBudget(owner="pool", name="default", per_day=1.0, per_month=None))
+
+
+def test_the_accounts_agree_with_the_bill() -> None:
+    cluster = PaidCluster(a_paid_pool(slots=2))
+    first = cluster.submit(slots=2)
+    second = cluster.submit()
+    for number in range(6):
+        cluster.run_for(123.4)
+        cluster.lose_machine(number)
+        if number == 3:
+            cluster.restart_master()
+    cluster.run_for(50)
+    assert cluster.account("pool/default").in_all == pytest.approx(cluster.bill(), abs=1e-6)
+    for id_ in (first, second):
+        assert cluster.account(f"experiment/{id_}").in_all == pytest.approx(cluster.spent_by(id_), abs=1e-6)
+    both = cluster.spent_by(first) + cluster.spent_by(second)
+    assert cluster.account("workspace/1").in_all == pytest.approx(both, abs=1e-6)
