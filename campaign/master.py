@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from campaign.points import Points
 from resolute.clock import Clock
 from resolute.config import MasterConfig, PostgresDatabase
 from resolute.config.pools import ResourcePool
-from resolute_master.clouds import cloud_of
+from resolute_master.clouds import CloudPlace, cloud_of
 from resolute_master.main import main as master_main
 from resolute_master.store.base import Store
 from resolute_master.store.sql.postgres_address import PostgresAddress
@@ -72,11 +72,11 @@ def main(arguments: Sequence[str]) -> int:
     orders = Path(arguments[0])
     points = Points(orders)
 
-    def open_cloud(pool: ResourcePool, directory: Path, environ: Mapping[str, str], clock: Clock) -> Cloud | None:
-        cloud = cloud_of(pool, directory, environ, clock)
+    def open_cloud(pool: ResourcePool, place: CloudPlace) -> Cloud | None:
+        cloud = cloud_of(pool, place)
         assert isinstance(cloud, LocalCloud)
         command = (sys.executable, "-m", "campaign.machine", str(orders))
-        return PointedCloud(replace(cloud.settings, machine_command=command), clock=clock, points=points)
+        return PointedCloud(replace(cloud.settings, machine_command=command), clock=place.clock, points=points)
 
     return master_main(arguments[1:], open_store=lambda config: pointed_store(config, points), open_cloud=open_cloud)
 

@@ -10,7 +10,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aiohttp import web
@@ -20,9 +20,11 @@ from resolute.config import MasterConfig, PostgresDatabase
 from resolute.errors import InvalidInput, Unavailable
 from resolute.ids import IdSource
 from resolute_master import bootstrap, garbage
+from resolute_master.agents.booting import add_boot_doors
 from resolute_master.agents.container_spec import SpecRenderer, container_defaults, task_user
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
 from resolute_master.agents.websocket import add_agent_link
+from resolute_master.agents.wheel import WheelShelf
 from resolute_master.api.app import build_doors
 from resolute_master.api.auth import Passwords, Tokens
 from resolute_master.api.connections import Listening, allow_open_files, runner_of
@@ -30,6 +32,7 @@ from resolute_master.api.context import ApiContext
 from resolute_master.api.log_ring import LogRing
 from resolute_master.api.opening import Opening
 from resolute_master.api.requests import Surroundings
+from resolute_master.aws_pool import completed
 from resolute_master.clouds import OpenCloud, cloud_of
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
@@ -45,6 +48,7 @@ from resolute_master.provisioning import Provisioning
 from resolute_master.store.base import Store
 from resolute_master.store.recent_code import RecentCode
 from resolute_master.store.sql import SqlStore, sqlite_url
+from resolute_provisioner.clouds.aws_metadata import ENDPOINT, Ec2Metadata
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +83,9 @@ class MasterSettings:
 
 async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set, or until a part that the others need has failed."""
+    metadata = Ec2Metadata(settings.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or ENDPOINT)
+    config = await asyncio.to_thread(completed, settings.config, settings.environ, metadata)
+    settings = replace(settings, config=config)
     pools = pool_policies(settings.config)  # what can be known to be wrong is known before anything is stored
     async with AsyncExitStack() as stack:
         # The socket first: a port that is taken is found before anything is stored.
@@ -86,12 +93,13 @@ async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
         stack.callback(listener.close)
         observation = Observation.of(settings.config, version=settings.version, clock=settings.clock)
         stack.callback(observation.close)
-        doors = await _open_doors(settings, observation, listener)
+        shelf = WheelShelf(settings.version)
+        doors = await _open_doors(settings, observation, listener, shelf)
         stack.push_async_callback(doors.close)
         doors.opening.doing = "the store is being opened"
         store = await (settings.open_store or open_store)(settings.config)
         stack.push_async_callback(store.close)
-        async with _serving(settings, pools, observation.store(store), observation, doors) as services:
+        async with _serving(settings, pools, observation.store(store), observation, doors, shelf) as services:
             log.info("resolute %s serves http://%s:%d", settings.version, *listener.getsockname()[:2])
             await _until(stop, services)
             doors.opening.stop()
@@ -194,13 +202,16 @@ class _Doors:
         await self._runner.cleanup()
 
 
-async def _open_doors(settings: MasterSettings, observation: Observation, listener: socket.socket) -> _Doors:
+async def _open_doors(
+    settings: MasterSettings, observation: Observation, listener: socket.socket, shelf: WheelShelf
+) -> _Doors:
     config = settings.config
     opening = Opening(cluster_name=config.resource_manager.cluster_name)
     surroundings = Surroundings(clock=settings.clock, ids=settings.ids, observer=observation.requests)
     app = build_doors(opening, surroundings, enable_cors=config.enable_cors)
     hub: asyncio.Future[AgentHub] = asyncio.get_running_loop().create_future()
     add_agent_link(app, lambda: asyncio.shield(hub), watched=observation.link)
+    add_boot_doors(app, lambda: asyncio.shield(hub), shelf)
     doors = _Doors(app, opening, hub, listener)
     await doors.serve()
     return doors
@@ -213,6 +224,7 @@ async def _serving(
     store: Store,
     observation: Observation,
     doors: _Doors,
+    shelf: WheelShelf,
 ) -> AsyncIterator[list[asyncio.Task[None]]]:
     config, clock, ids = settings.config, settings.clock, settings.ids
     doors.opening.doing = "the state is being loaded"
@@ -277,6 +289,7 @@ async def _serving(
             engine=engine,
             hub=hub,
             identity=identity,
+            wheel=lambda: shelf.wheel().reference,
         ).start()
         yield services
 

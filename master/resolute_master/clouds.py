@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from resolute.clock import Clock
 from resolute.config.pools import ResourcePool
-from resolute.config.providers import LocalProvider
+from resolute.config.providers import AwsProvider, LocalProvider
+from resolute_master.aws_pool import aws_cloud
+from resolute_provisioner.bootstrap import AgentWheel
 from resolute_provisioner.clouds.base import Cloud
 from resolute_provisioner.clouds.local import (
     POWER_OFF_COMMAND,
@@ -19,25 +22,38 @@ from resolute_provisioner.clouds.local import (
 )
 from resolute_provisioner.model import RefusalKind
 
-OpenCloud = Callable[[ResourcePool, Path, Mapping[str, str], Clock], Cloud | None]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudPlace:
+    """What a pool's cloud is given of its master."""
+
+    directory: Path
+    """The pool's own, for the local cloud."""
+    environ: Mapping[str, str]
+    clock: Clock
+    wheel: Callable[[], AgentWheel]
+    """What machines of a real cloud fetch their agent from."""
+
+
+OpenCloud = Callable[[ResourcePool, CloudPlace], Cloud | None]
 """`cloud_of`, or what is composed in its place."""
 
 
-def agent_options(provider: LocalProvider) -> Mapping[str, object]:
-    """Settings of the agents of a pool's machines, beyond what every agent is told."""
-    if provider.container_runtime == "process":
-        return {}
-    return {"runtime": provider.container_runtime, "docker_host": provider.docker_host}
+def cloud_of(pool: ResourcePool, place: CloudPlace) -> Cloud | None:
+    """The cloud that the pool's machines come from; None for a pool without a provider. Raises `InvalidInput`."""
+    match pool.provider:
+        case LocalProvider():
+            return _local_cloud(pool.provider, place)
+        case AwsProvider():
+            return aws_cloud(pool, pool.provider, place.wheel())
+        case _:
+            return None
 
 
-def cloud_of(pool: ResourcePool, directory: Path, environ: Mapping[str, str], clock: Clock) -> Cloud | None:
-    """The cloud that the pool's machines come from; `directory` is the pool's own, for the local one."""
-    provider = pool.provider
-    if not isinstance(provider, LocalProvider):
-        return None
+def _local_cloud(provider: LocalProvider, place: CloudPlace) -> LocalCloud:
     settings = LocalCloudSettings(
-        root=directory,
-        environment=machine_environment(environ),
+        root=place.directory,
+        environment=machine_environment(place.environ),
         boot_delay_s=provider.boot_delay,
         power_off_command=POWER_OFF_COMMAND if provider.container_runtime == "docker" else (),
         refuse=tuple(ScriptedRefusal(launch=r.launch, error=RefusalKind(r.error)) for r in provider.refuse),
@@ -46,4 +62,4 @@ def cloud_of(pool: ResourcePool, directory: Path, environ: Mapping[str, str], cl
             for i in provider.interruptions
         ),
     )
-    return LocalCloud(settings, clock=clock)
+    return LocalCloud(settings, clock=place.clock)

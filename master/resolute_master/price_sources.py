@@ -10,18 +10,19 @@ from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import AwsProvider
 from resolute.ids import IdSource
+from resolute_master.aws_pool import aws_prices
 from resolute_master.domain.ids import PoolName
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.price_watch import PriceWatch
 from resolute_provisioner.prices import PriceSource
 
-OpenPrices = Callable[[ResourcePool], PriceSource | None]
+OpenPrices = Callable[[ResourcePool, Clock], PriceSource | None]
 """`price_source_of`, or what is composed in its place."""
 
 
-def price_source_of(pool: ResourcePool) -> PriceSource | None:
-    """None for a pool whose cloud tells no prices of the moment, and where the configuration wants none."""
-    return None
+def price_source_of(pool: ResourcePool, clock: Clock) -> PriceSource | None:
+    """None for a pool whose cloud tells no prices of the moment."""
+    return aws_prices(pool, pool.provider, clock) if isinstance(pool.provider, AwsProvider) else None
 
 
 def price_watches(
@@ -31,7 +32,7 @@ def price_watches(
     watches: list[PriceWatch] = []
     for pool in config.resource_pools:
         provider, scaling = pool.provider, engine.pools[PoolName(pool.pool_name)].scaling
-        source = open_prices(pool) if isinstance(provider, AwsProvider) and provider.price_refresh else None
+        source = open_prices(pool, clock) if isinstance(provider, AwsProvider) and provider.price_refresh else None
         if source is None or scaling is None or not isinstance(provider, AwsProvider):
             continue
         watches.append(

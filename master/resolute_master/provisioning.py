@@ -14,18 +14,22 @@ from resolute.config.pools import ResourcePool
 from resolute.config.providers import LocalProvider
 from resolute.ids import IdSource
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
-from resolute_master.clouds import OpenCloud, agent_options
+from resolute_master.clouds import CloudPlace, OpenCloud
 from resolute_master.domain.change import Change
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.provisioning import PoolLedger, about_machines
+from resolute_master.machine_host import reachable_master
 from resolute_master.scripted_interruptions import InterruptionsBySteps
 from resolute_master.store.base import Store
-from resolute_provisioner.bootstrap import MachineBoot
+from resolute_provisioner.bootstrap import AgentWheel, MachineBoot
 from resolute_provisioner.clouds.base import Cloud
 from resolute_provisioner.clouds.local import LocalCloud
 from resolute_provisioner.reconcile import Reconciler, ReconcileSettings
+
+CLOUD_MASTER_TIMEOUT_S = 600.0
+"""A machine of a cloud that has not heard from its master for so long ends itself: as long as the master waits for it."""
 
 LOCAL_LISTING_S = 2.0
 """The local cloud is asked so often even when nothing is known to change: its list is a look at some files."""
@@ -44,21 +48,29 @@ class Provisioning:
     engine: Engine
     hub: AgentHub
     identity: ClusterIdentity
+    wheel: Callable[[], AgentWheel]
+    """What machines of a real cloud run their agent from."""
 
     def start(self) -> list[asyncio.Task[None]]:
         """One reconciler a pool that is elastic, woken by every change of its machines."""
         tasks: list[asyncio.Task[None]] = []
         for pool in self.config.resource_pools:
-            directory = Path(self.config.cluster_state_dir) / "pools" / pool.pool_name
-            cloud = self.open_cloud(pool, directory, self.environ, self.clock)
+            place = CloudPlace(
+                directory=Path(self.config.cluster_state_dir) / "pools" / pool.pool_name,
+                environ=self.environ,
+                clock=self.clock,
+                wheel=self.wheel,
+            )
+            cloud = self.open_cloud(pool, place)
             if cloud is not None:
                 tasks += self._of_pool(pool, cloud)
         return tasks
 
     def _of_pool(self, pool: ResourcePool, cloud: Cloud) -> list[asyncio.Task[None]]:
-        assert isinstance(pool.provider, LocalProvider)
+        assert pool.provider is not None
+        local = isinstance(pool.provider, LocalProvider)
         cluster = f"{self.identity.cluster_id}/{pool.pool_name}"
-        boot = _Boot(self.config, self.hub, pool.provider)
+        boot = MachineBoots(self.config, self.hub, pool)
         ledger = PoolLedger(self.engine, self.engine.pools[PoolName(pool.pool_name)], cluster=cluster, boot=boot.of)
         reconciler = Reconciler(
             cloud=cloud,
@@ -66,11 +78,11 @@ class Provisioning:
             ledger=ledger,
             clock=self.clock,
             rng=random.Random(self.ids.bits(64)),
-            settings=ReconcileSettings(steady_period_s=LOCAL_LISTING_S),
+            settings=ReconcileSettings(steady_period_s=LOCAL_LISTING_S) if local else ReconcileSettings(),
         )
         self.engine.on_commit(_waking(reconciler))
         tasks = [asyncio.create_task(reconciler.run(), name=f"reconciler of {pool.pool_name}")]
-        if isinstance(cloud, LocalCloud):
+        if isinstance(cloud, LocalCloud) and isinstance(pool.provider, LocalProvider):
             script = InterruptionsBySteps(
                 self.engine, self.store, cloud, PoolName(pool.pool_name), pool.provider.interruptions
             )
@@ -86,24 +98,43 @@ def _waking(reconciler: Reconciler) -> Callable[[Change], None]:
     return look
 
 
-class _Boot:
-    """What a machine of the local cloud is told at its start."""
+class MachineBoots:
+    """What each machine of a pool is told at its start. Raises `InvalidInput` when machines could not reach this master."""
 
-    def __init__(self, config: MasterConfig, hub: AgentHub, provider: LocalProvider) -> None:
-        self._config = config
+    def __init__(self, config: MasterConfig, hub: AgentHub, pool: ResourcePool) -> None:
+        provider = pool.provider
+        assert provider is not None
         self._hub = hub
-        self._provider = provider
+        self._slot_type = "artificial" if isinstance(provider, LocalProvider) else "auto"
+        """Of a machine from before its offer was kept with it."""
+        if isinstance(provider, LocalProvider):
+            host = "127.0.0.1" if config.host in ("0.0.0.0", "::") else config.host
+            self._master_url = provider.master_url or f"http://{host}:{config.port}"
+            self._options = agent_options(provider)
+            self._timeout_s = provider.master_timeout
+        else:
+            self._master_url = reachable_master(pool, provider.master_url, config.host, config.port)
+            self._options = {}
+            self._timeout_s = CLOUD_MASTER_TIMEOUT_S
 
     def of(self, instance: Instance) -> MachineBoot:
-        host = self._config.host
-        reachable = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+        slot_type = instance.offer.slot_type if instance.offer is not None else self._slot_type
+        artificial = slot_type == "artificial"
         return MachineBoot(
-            master_url=self._provider.master_url or f"http://{reachable}:{self._config.port}",
+            master_url=self._master_url,
             agent_id=instance.id,
             resource_pool=instance.pool,
             instance_id=instance.id,
             join_token=self._hub.join_token(instance.id),
-            artificial_slots=instance.slots,
-            master_timeout_s=self._provider.master_timeout,
-            agent_options=agent_options(self._provider),
+            artificial_slots=instance.slots if artificial else 0,
+            slot_type="auto" if artificial else slot_type,
+            master_timeout_s=self._timeout_s,
+            agent_options=self._options,
         )
+
+
+def agent_options(provider: LocalProvider) -> Mapping[str, object]:
+    """Settings of the agents of a local pool's machines, beyond what every agent is told."""
+    if provider.container_runtime == "process":
+        return {}
+    return {"runtime": provider.container_runtime, "docker_host": provider.docker_host}

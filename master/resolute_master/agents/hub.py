@@ -17,7 +17,7 @@ from resolute_master.agents.session import AgentSession, Closed, Transport
 from resolute_master.domain import effects as fx
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.change import Change
-from resolute_master.domain.commands import LoseAgentLink
+from resolute_master.domain.commands import LoseAgentLink, RecordBootFailure
 from resolute_master.domain.ids import AgentId, InstanceId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.engine.engine import Engine
@@ -30,6 +30,10 @@ FULL_INBOX_S = 0.5
 ORDERS_AT_ONCE = 4
 """Orders that are rendered in one turn of the event loop, over all links: signing tokens and writing a configuration down takes
 the better part of a millisecond."""
+
+
+BOOT_STAGE_CHARACTERS, BOOT_REPORT_CHARACTERS = 40, 1000
+"""Of what a machine says of its boot so much is kept, of the lines the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +179,17 @@ class AgentHub:
             raise PermissionDenied(
                 f"join_token: machine '{instance_id}' is not wanted any more: {instance.stop_reason}"
             )
+
+    async def boot_failed(self, instance_id: str, token: str, stage: str, said: str) -> None:
+        """A machine says that its agent cannot be started. Raises `PermissionDenied` for whoever has not its token."""
+        self.check_join_token(instance_id, token)
+        await self._engine.submit(
+            RecordBootFailure(
+                instance=InstanceId(instance_id),
+                stage=stage[:BOOT_STAGE_CHARACTERS] or "unknown",
+                message=" | ".join(said.split("\n"))[-BOOT_REPORT_CHARACTERS:].strip(" |"),
+            )
+        )
 
     def join_token(self, instance_id: str) -> str:
         """The one-machine token that proves that a machine is the one that was launched for `instance_id`."""

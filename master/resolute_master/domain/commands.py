@@ -521,6 +521,16 @@ class RecordObservation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordBootFailure:
+    """A machine says that it cannot start its agent, and ends itself."""
+
+    instance: InstanceId
+    stage: str
+    message: str
+    """The last lines of its log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordStray:
     """A machine with our cluster's tag that no row accounts for was found and ended."""
 
@@ -592,6 +602,7 @@ Command = (
     | RecordLaunch
     | RecordRefusal
     | RecordObservation
+    | RecordBootFailure
     | RecordStray
     | RecordPrices
 )

@@ -79,6 +79,8 @@ def _apply(step: Step, command: c.Command) -> Any:
             return instances.refused(step, command)
         case c.RecordObservation():
             return instances.observed(step, command)
+        case c.RecordBootFailure():
+            return instances.boot_failed(step, command)
         case c.RecordStray():
             return instances.stray(step, command.pool, command.provider_id)
         case RecordPrices():

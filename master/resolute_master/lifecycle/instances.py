@@ -14,7 +14,7 @@ from resolute.wire.states import NoticeKind
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Entity, PoolBelief
-from resolute_master.domain.commands import RecordLaunch, RecordObservation, RecordRefusal
+from resolute_master.domain.commands import RecordBootFailure, RecordLaunch, RecordObservation, RecordRefusal
 from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.lifecycle import agents, allocations
@@ -275,6 +275,15 @@ def _learn_end(step: Step, instance: Instance, command: RecordObservation) -> No
 def _learn_refusal(step: Step, instance: Instance, kind: RefusalKind, message: str) -> None:
     asked_at, token = instance.requested_at, instance.token
     _learn(step, instance, lambda b: risk.refused(b, kind, message, asked_at=asked_at, now=step.now, token=token))
+
+
+def boot_failed(step: Step, command: RecordBootFailure) -> None:
+    """It will never join: known in seconds instead of at the end of its starting period. Again is harmless."""
+    instance = step.get(Instance, command.instance)
+    if instance is None or instance.over or instance.joined_at is not None or instance.intent is Intent.STOP:
+        return
+    _learn(step, instance, lambda belief: risk.never_joined(belief, now=step.now))
+    stop(step, instance, f"its boot failed ({command.stage}): {command.message}")
 
 
 def stray(step: Step, pool: PoolName, provider_id: str) -> None:

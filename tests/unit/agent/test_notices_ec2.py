@@ -31,8 +31,8 @@ async def soon(source: Ec2Notices) -> Notice:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # the service answers in a thread of its own
-        await asyncio.sleep(0.01)  # noqa: ASYNC110
+    while not condition():  # noqa: ASYNC110 - the service answers in a thread of its own
+        await asyncio.sleep(0.01)
 
 
 async def nothing_more(source: Ec2Notices, service: Imds) -> None:

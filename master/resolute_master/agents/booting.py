@@ -1,0 +1,43 @@
+"""The doors for machines that boot: the agent's wheel, and a report of a boot that failed.
+
+The wheel is for everybody: it is the open source of the agent, and machines check it against the hash in their user data. A
+report is taken with the machine's join token alone, which is good for nothing else than joining and this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from resolute.errors import PermissionDenied
+from resolute_master.agents.hub import AgentHub
+from resolute_master.agents.wheel import WheelShelf
+
+TOKEN_HEADER = "X-Resolute-Join-Token"
+REPORT_BYTES = 16 * 1024
+"""A report is a few lines; more of it is not read."""
+
+
+def add_boot_doors(app: web.Application, hub: Callable[[], Awaitable[AgentHub]], shelf: WheelShelf) -> None:
+    """Serve them; `hub` waits until there is one."""
+
+    async def fetch(request: web.Request) -> web.Response:
+        wheel = await asyncio.to_thread(shelf.wheel)
+        if request.match_info["name"] != wheel.name:
+            raise web.HTTPNotFound(text=f"this master has {wheel.name}\n")
+        return web.Response(body=wheel.data, content_type="application/zip")
+
+    async def failed(request: web.Request) -> web.Response:
+        taking = await hub()
+        said = (await request.content.read(REPORT_BYTES)).decode(errors="replace")
+        token = request.headers.get(TOKEN_HEADER, "")
+        try:
+            await taking.boot_failed(request.match_info["instance"], token, request.query.get("stage", ""), said)
+        except PermissionDenied as error:
+            raise web.HTTPForbidden(text=f"{error}\n") from None
+        return web.Response(status=204)
+
+    app.router.add_get("/agents/wheels/{name}", fetch)
+    app.router.add_post("/agents/boot/{instance}", failed)

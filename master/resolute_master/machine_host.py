@@ -1,0 +1,73 @@
+"""What the machines of a pool on a real cloud are told at their boot, made from the pool's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+from urllib.parse import urlsplit
+
+from resolute.config.agent import parse_agent_config
+from resolute.config.pools import ResourcePool
+from resolute.config.providers import AwsProvider, GcpProvider
+from resolute.errors import InvalidInput
+from resolute_provisioner.bootstrap import AgentWheel, HostSetup, MachineBoot, agent_file, render_boot_script
+
+_EXAMPLE = "0" * 64
+"""As long as the real token, so that the script is as long as it will be."""
+
+
+def host_setup(
+    pool: ResourcePool,
+    provider: AwsProvider | GcpProvider,
+    *,
+    metadata: Literal["ec2", "gce"],
+    wheel: AgentWheel,
+    log_driver: str = "",
+    log_options: Mapping[str, str] | None = None,
+) -> HostSetup:
+    """Checked by rendering the script of an example. Raises `InvalidInput` for what no machine could boot with."""
+    if provider.master_cert_name:
+        raise InvalidInput(
+            f"resource_pools: provider.master_cert_name of pool '{pool.pool_name}' is not acted on: use the name of the "
+            "certificate as the host of provider.master_url, and remove the key"
+        )
+    given = {"agent_reconnect_backoff": provider.agent_reconnect_backoff, **(provider.agent_config_file_contents or {})}
+    host = HostSetup(
+        metadata=metadata,
+        wheel=wheel,
+        startup_script=provider.startup_script,
+        container_startup_script=provider.container_startup_script,
+        agent_image=provider.agent_docker_image,
+        agent_network=provider.agent_docker_network,
+        agent_runtime=provider.agent_docker_runtime,
+        log_driver=log_driver,
+        log_options=log_options or {},
+        agent_config=given,
+        boot_timeout_s=provider.max_agent_starting_period,
+    )
+    example = MachineBoot(
+        master_url=provider.master_url or "http://255.255.255.255:65535",
+        agent_id=f"{pool.pool_name}-100000-00000000",
+        resource_pool=pool.pool_name,
+        instance_id=f"{pool.pool_name}-100000-00000000",
+        join_token=_EXAMPLE,
+    )
+    parse_agent_config(agent_file(example, host))
+    render_boot_script(example, host)
+    return host
+
+
+def reachable_master(pool: ResourcePool, master_url: str, listens_on: str, port: int) -> str:
+    """The master as machines of a cloud reach it: what the configuration says, else the address that it listens on.
+
+    Raises `InvalidInput` where that is only this machine's own.
+    """
+    if master_url:
+        parts = urlsplit(master_url)
+        return master_url if parts.port else f"{parts.scheme}://{parts.netloc}:{443 if parts.scheme == 'https' else 80}"
+    if listens_on in ("0.0.0.0", "::", "localhost") or listens_on.startswith("127.") or listens_on == "::1":
+        raise InvalidInput(
+            f"resource_pools: provider.master_url of pool '{pool.pool_name}' must be given: the machines of a cloud cannot "
+            f"reach {listens_on}, and no metadata service tells this master's address; write http://host:port"
+        )
+    return f"http://{f'[{listens_on}]' if ':' in listens_on else listens_on}:{port}"

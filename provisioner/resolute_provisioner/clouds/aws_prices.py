@@ -1,0 +1,117 @@
+"""What EC2 tells of prices of the moment and of machine types."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from resolute.clock import Clock
+from resolute_provisioner.catalogue.shapes import Shape
+from resolute_provisioner.clouds.aws_calls import SDK_ERRORS, Ec2, cloud_error
+from resolute_provisioner.model import Market, Offer
+from resolute_provisioner.prices import LivePrice
+
+PRODUCT = "Linux/UNIX"
+PAGE = 1000
+MOST_PRICES = 20_000
+"""A region has some tens of thousands of (type, zone); a pool names a few of them."""
+TYPES_AT_ONCE = 100
+MIB_PER_GIB = 1024.0
+
+
+class AwsPrices:
+    """Obeys `PriceSource`: the spot price history of one region, as it stands now."""
+
+    name = "EC2 spot price history"
+
+    def __init__(self, ec2: Ec2, *, clock: Clock) -> None:
+        self._ec2 = ec2
+        self._clock = clock
+
+    async def spot_prices(self, offers: Sequence[Offer]) -> tuple[LivePrice, ...]:
+        """An offer that names no zone may be served by any: it has the price of the dearest, so that nobody is surprised."""
+        wanted = [offer for offer in offers if offer.market is Market.SPOT]
+        if not wanted:
+            return ()
+        # Asked for the present moment, EC2 answers with the price in force of each (type, zone).
+        now = self._clock.now()
+        try:
+            told = await self._ec2.pages(
+                "describe_spot_price_history",
+                "SpotPriceHistory",
+                page=PAGE,
+                most=MOST_PRICES,
+                InstanceTypes=sorted({offer.instance_type for offer in wanted}),
+                ProductDescriptions=[PRODUCT],
+                StartTime=now,
+                EndTime=now,
+            )
+        except SDK_ERRORS as error:
+            raise cloud_error(error) from error
+        newest = _newest(told)
+        found = (_live(offer, newest) for offer in sorted(wanted, key=lambda each: each.offer_id))
+        return tuple(price for price in found if price is not None)
+
+    async def shapes(self, instance_types: Collection[str]) -> tuple[Shape, ...]:
+        """What EC2 says of these types; those that the region does not have are left out. Raises a `CloudError`."""
+        found: list[Shape] = []
+        names = sorted(set(instance_types))
+        for start in range(0, len(names), TYPES_AT_ONCE):
+            filters = [{"Name": "instance-type", "Values": names[start : start + TYPES_AT_ONCE]}]
+            try:
+                told = await self._ec2.pages(
+                    "describe_instance_types", "InstanceTypes", page=TYPES_AT_ONCE, Filters=filters
+                )
+            except SDK_ERRORS as error:
+                raise cloud_error(error) from error
+            found += [_shape(each) for each in told]
+        return tuple(sorted(found, key=lambda shape: shape.instance_type))
+
+    async def zones(self) -> tuple[str, ...]:
+        """The zones of the region that the account may use. Raises a `CloudError`."""
+        try:
+            answer = await self._ec2.call(
+                "describe_availability_zones", Filters=[{"Name": "state", "Values": ["available"]}]
+            )
+        except SDK_ERRORS as error:
+            raise cloud_error(error) from error
+        return tuple(sorted(zone["ZoneName"] for zone in answer["AvailabilityZones"]))
+
+
+Newest = dict[tuple[str, str], tuple[datetime, float]]
+
+
+def _newest(told: Sequence[Any]) -> Newest:
+    newest: Newest = {}
+    for each in told:
+        place, at = (each["InstanceType"], each["AvailabilityZone"]), each["Timestamp"].astimezone(UTC)
+        if place not in newest or newest[place][0] < at:
+            newest[place] = (at, float(each["SpotPrice"]))
+    return newest
+
+
+def _live(offer: Offer, newest: Newest) -> LivePrice | None:
+    if offer.zone:
+        places = [newest[offer.instance_type, offer.zone]] if (offer.instance_type, offer.zone) in newest else []
+    else:
+        places = [told for (instance_type, _), told in newest.items() if instance_type == offer.instance_type]
+    if not places:
+        return None
+    as_of, price = max(places, key=lambda told: told[1])
+    return LivePrice(offer_id=offer.offer_id, per_hour=price, as_of=as_of)
+
+
+def _shape(told: Any) -> Shape:
+    kinds = [
+        *(told.get("GpuInfo") or {}).get("Gpus", ()),
+        *(told.get("NeuronInfo") or {}).get("NeuronDevices", ()),
+        *(told.get("InferenceAcceleratorInfo") or {}).get("Accelerators", ()),
+    ]
+    return Shape(
+        instance_type=told["InstanceType"],
+        vcpus=told["VCpuInfo"]["DefaultVCpus"],
+        memory_gib=told["MemoryInfo"]["SizeInMiB"] / MIB_PER_GIB,
+        accelerator=str(kinds[0].get("Name", "")) if kinds else "",
+        accelerators=sum(int(kind.get("Count", 0)) for kind in kinds),
+    )
