@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from resolute.config.pools import ResourceManager
-from resolute.wire.rest.enums import DeviceType, FittingPolicy, ResourcePoolType, SchedulerType
+from resolute.config import MasterConfig
+from resolute.wire.rest.enums import DeviceType, FittingPolicy, SchedulerType
 from resolute.wire.rest.pools import (
     GetResourcePoolsQuery,
     GetResourcePoolsResponse,
@@ -19,12 +19,12 @@ from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, nothing
 from resolute_master.api.paging import page_of
 from resolute_master.api.queue import queue_stats
+from resolute_master.api.render.providers import aws_detail, gcp_detail, provider_fields, slot_type
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Container
 from resolute_master.domain.pool import Fitting, SchedulerKind
 from resolute_master.domain.workspace import PoolBinding
 from resolute_master.scheduler.snapshot import PoolSnapshot
-from resolute_provisioner.model import Market
 
 _SLOT_TYPES = {SlotKind.CPU: DeviceType.CPU, SlotKind.CUDA: DeviceType.CUDA, SlotKind.ROCM: DeviceType.ROCM}
 _FITTINGS = {Fitting.BEST: FittingPolicy.BEST, Fitting.WORST: FittingPolicy.WORST}
@@ -33,19 +33,20 @@ _SCHEDULERS = {SchedulerKind.PRIORITY: SchedulerType.PRIORITY, SchedulerKind.FAI
 
 async def list_pools(call: Call, _: None) -> GetResourcePoolsResponse:
     query = call.query(GetResourcePoolsQuery)
-    engine, manager = call.api.engine, call.api.config.resource_manager
+    engine, config = call.api.engine, call.api.config
     names = sorted(engine.pools)
     if query.unbound:
         names = [name for name in names if engine.state.get(PoolBinding, name) is None]
     snapshots = [engine.snapshot(name) for name in names]
     # In a thread: it looks at every agent, allocation and job.
-    pools = await asyncio.to_thread(lambda: [show_pool(snapshot, manager) for snapshot in snapshots])
+    pools = await asyncio.to_thread(lambda: [show_pool(snapshot, config) for snapshot in snapshots])
     rows, pages = page_of(pools, offset=query.offset, limit=query.limit)
     return GetResourcePoolsResponse(resource_pools=rows, pagination=pages)
 
 
-def show_pool(snapshot: PoolSnapshot, manager: ResourceManager) -> ResourcePool:
-    policy = snapshot.policy
+def show_pool(snapshot: PoolSnapshot, config: MasterConfig) -> ResourcePool:
+    policy, manager = snapshot.policy, config.resource_manager
+    provider = next((pool.provider for pool in config.resource_pools if pool.pool_name == policy.name), None)
     agents = [agent for agent in snapshot.agents.values() if agent.connected]
     running = _running(snapshot, agents)
     scaling = policy.scaling
@@ -55,51 +56,32 @@ def show_pool(snapshot: PoolSnapshot, manager: ResourceManager) -> ResourcePool:
     return ResourcePool(
         name=policy.name,
         description=policy.description,
-        # The contract has no word for a pool of machines that the master starts elsewhere than on AWS or GCP.
-        type=ResourcePoolType.STATIC,
         num_agents=len(agents),
         slots_available=sum(len([s for s in a.slots if s.enabled]) for a in agents if a.enabled),
         slots_used=sum(len(c.slots) for c in running),
-        slot_type=_slot_type(agents),
+        slot_type=_slot_type(agents) or slot_type(offers),
         slots_per_agent=max((o.slots for o in offers), default=0) if scaling else -1,
         aux_container_capacity=policy.max_aux_containers_per_agent * len(agents),
         aux_container_capacity_per_agent=policy.max_aux_containers_per_agent,
         aux_containers_running=sum(not c.slots for c in running),
         default_aux_pool=policy.name == manager.default_aux_resource_pool,
         default_compute_pool=policy.name == manager.default_compute_resource_pool,
-        preemptible=any(o.market is Market.SPOT for o in offers),
         min_agents=scaling.min_instances if scaling else 0,
         max_agents=scaling.max_instances if scaling else 0,
         max_idle_agent_period=scaling.idle_timeout_s if scaling else 0.0,
         max_agent_starting_period=scaling.boot_timeout_s if scaling else 0.0,
         scheduler_type=_SCHEDULERS[policy.scheduler],
         scheduler_fitting_policy=_FITTINGS[policy.fitting],
-        location=_place([o.zone for o in offers]),
-        image_id="",
-        instance_type=_place([o.instance_type for o in offers]),
-        details=ResourcePoolDetail(priority_scheduler=detail if is_priority else None),
-        accelerator="",
+        details=ResourcePoolDetail(
+            aws=aws_detail(provider, offers),
+            gcp=gcp_detail(provider, offers),
+            priority_scheduler=detail if is_priority else None,
+        ),
         cluster_name=manager.cluster_name,
         resource_manager_metadata={str(k): str(v) for k, v in manager.metadata.items()},
         stats=queue_stats(snapshot),
-        **_UNUSED,
+        **provider_fields(provider, offers),
     )
-
-
-_UNUSED = dict.fromkeys(
-    (
-        "agent_docker_image",
-        "agent_docker_network",
-        "agent_docker_runtime",
-        "agent_fluent_image",
-        "container_startup_script",
-        "master_cert_name",
-        "master_url",
-        "startup_script",
-    ),
-    "",
-)
-"""The contract wants them named, and nothing here has them."""
 
 
 def _running(snapshot: PoolSnapshot, agents: Iterable[Agent]) -> list[Container]:
@@ -109,13 +91,9 @@ def _running(snapshot: PoolSnapshot, agents: Iterable[Agent]) -> list[Container]
     return [container for container in containers if container.agent in here and not container.ended]
 
 
-def _slot_type(agents: Iterable[Agent]) -> DeviceType:
-    """Of the first slot there is; a pool holds machines of one kind."""
-    return next((_SLOT_TYPES[s.device.kind] for a in agents for s in a.slots), DeviceType.UNSPECIFIED)
-
-
-def _place(names: Iterable[str]) -> str:
-    return ", ".join(sorted({name for name in names if name}))
+def _slot_type(agents: Iterable[Agent]) -> DeviceType | None:
+    """Of the first slot there is: most pools hold machines of one kind."""
+    return next((_SLOT_TYPES[s.device.kind] for a in agents for s in a.slots), None)
 
 
 ROUTES = (Route("GET", "/api/v1/resource-pools", Action.VIEW, nothing, list_pools),)

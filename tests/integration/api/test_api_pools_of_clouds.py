@@ -1,0 +1,58 @@
+"""Pools on a cloud in the contract's list of pools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from resolute_master.pools import pool_policies
+from support.api import an_api, master_config
+
+POOLS: dict[str, Any] = {
+    "resource_pools": [
+        {
+            "pool_name": "default",
+            "provider": {
+                "type": "aws",
+                "ssh_key_name": "ops",
+                "region": "us-east-1",
+                "startup_script": "export KEY=secret",
+                "agent_docker_image": "agents/ours",
+                "custom_tags": [{"key": "team", "value": "vision"}],
+                "network_interface": {"subnets": {"us-east-1a": "s-a", "us-east-1b": "s-b"}},
+                "offers": [{"instance_types": ["g5.xlarge", "g5.12xlarge"], "markets": ["spot", "on_demand"]}],
+            },
+        },
+        {
+            "pool_name": "google",
+            "provider": {
+                "type": "gcp",
+                "project": "p",
+                "zone": "us-central1-a",
+                "instance_type": {"machine_type": "n1-standard-8", "gpu_num": 2, "preemptible": True},
+            },
+        },
+        {"pool_name": "own"},
+    ],
+}
+
+
+async def test_what_their_provider_says_is_in_the_list_of_pools(tmp_path: Path) -> None:
+    pools = pool_policies(master_config(tmp_path, **POOLS))
+    async with an_api(tmp_path, pools=pools, config=POOLS) as world:
+        listed = (await world.get("/api/v1/resource-pools"))["resourcePools"]
+    aws, google, own = (pool for _, pool in sorted((pool["name"], pool) for pool in listed))
+    assert (aws["type"], google["type"], own["type"]) == (
+        "RESOURCE_POOL_TYPE_AWS",
+        "RESOURCE_POOL_TYPE_GCP",
+        "RESOURCE_POOL_TYPE_STATIC",
+    )
+    assert (aws["instanceType"], aws["location"]) == ("g5.12xlarge, g5.xlarge", "us-east-1a, us-east-1b")
+    assert (aws["slotType"], aws["slotsPerAgent"], aws["preemptible"]) == ("TYPE_CUDA", 4, True)
+    assert (aws["accelerator"], aws["agentDockerImage"], aws["startupScript"]) == ("A10G", "agents/ours", "********")
+    assert aws["details"]["aws"]["customTags"] == [{"key": "team", "value": "vision"}]
+    assert (aws["details"]["aws"]["spotEnabled"], aws["details"]["gcp"]) == (True, None)
+    assert (google["preemptible"], google["details"]["gcp"]["gpuNum"]) == (True, 2)
+    assert google["details"]["gcp"]["gpuType"] == "nvidia-tesla-t4"
+    assert (own["slotType"], own["slotsPerAgent"], own["instanceType"]) == ("TYPE_UNSPECIFIED", -1, "")
+    assert "secret" not in str(listed)
