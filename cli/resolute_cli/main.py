@@ -31,6 +31,7 @@ class Noun:
 
 NOUNS = (
     Noun(name="agent", aliases=("a",), help="manage agents", module="agent"),
+    Noun(name="budget", help="show what was spent of the budgets", module="budget"),
     Noun(name="checkpoint", aliases=("c",), help="manage checkpoints", module="checkpoint"),
     Noun(name="cost", help="show what was spent, on what and by whom", module="cost"),
     Noun(name="decisions", help="list what scheduler and provisioner decided, and why", module="decisions"),

@@ -204,6 +204,20 @@ def _max_slots(value: float | None) -> PatchResources:
     return PatchResources(max_slots=None if value is None else int(value))
 
 
+def set_max_cost(cli: Invocation, args: argparse.Namespace) -> None:
+    cli.api().experiments.set_max_cost(args.experiment_id, args.value)
+    _said(cli, args.experiment_id, "max-cost", args.value)
+
+
+def _max_cost_arguments(parser: argparse.ArgumentParser) -> None:
+    experiment_id(parser)
+    parser.add_argument("value", metavar="max-cost", type=_money, help="in the currency of the prices; none: no limit")
+
+
+def _money(text: str) -> float | None:
+    return None if text == "none" else float(text)
+
+
 def _priority(value: float | None) -> PatchResources:
     from resolute.wire.rest.experiments import PatchResources
 
@@ -359,6 +373,12 @@ NOUN = Group(
                 set_resource("priority", _priority, int),
                 set_resource("weight", _weight, float),
                 set_resource("max-slots", _max_slots, _slots),
+                Command(
+                    name="max-cost",
+                    help="set the most that an experiment may cost",
+                    run=set_max_cost,
+                    arguments=_max_cost_arguments,
+                ),
             ),
         ),
         Group(

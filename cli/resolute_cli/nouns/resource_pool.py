@@ -6,6 +6,7 @@ import argparse
 
 from resolute_cli.command import Command, Group
 from resolute_cli.invocation import Invocation
+from resolute_cli.nouns.budget import SET_POOL_BUDGET
 from resolute_cli.pool_offers import OFFERS
 
 
@@ -119,5 +120,6 @@ NOUN = Group(
         _BINDINGS,
         Command(name="list", aliases=("ls",), help="list resource pools", run=list_pools, formats=("json", "csv")),
         OFFERS,
+        SET_POOL_BUDGET,
     ),
 )

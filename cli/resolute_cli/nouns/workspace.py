@@ -16,6 +16,7 @@ from resolute.wire.rest.workspaces import (
 )
 from resolute_cli.command import Command, Group
 from resolute_cli.invocation import Invocation
+from resolute_cli.nouns.budget import SET_WORKSPACE_BUDGET
 
 
 def list_workspaces(cli: Invocation, args: argparse.Namespace) -> None:
@@ -134,6 +135,7 @@ NOUN = Group(
         ),
         Command(name="create", help="create a workspace", run=create, arguments=_create_arguments),
         Command(name="edit", help="rename a workspace, or set its pools", run=edit, arguments=_edit_arguments),
+        SET_WORKSPACE_BUDGET,
         Command(
             name="list-pools",
             help="list the resource pools that a workspace may use",

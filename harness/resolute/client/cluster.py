@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from resolute.client.paging import segment
 from resolute.client.session import NO_RETRY, Session
 from resolute.errors import NotFound
 from resolute.wire.codec import from_wire
@@ -19,7 +20,7 @@ from resolute.wire.rest.master import (
 )
 
 if TYPE_CHECKING:
-    from resolute.wire.rest.costs import GetCostQuery, GetCostResponse
+    from resolute.wire.rest.costs import Budget, BudgetState, GetCostQuery, GetCostResponse
     from resolute.wire.rest.extensions import (
         Decision,
         GetLedgerResponse,
@@ -74,6 +75,22 @@ class Cluster:
         from resolute.wire.rest.costs import GetCostResponse
 
         return self.session.get("api/v1/cost", GetCostResponse, query)
+
+    def budgets(self) -> tuple[BudgetState, ...]:
+        """What pools and workspaces have spent, and what they may."""
+        from resolute.wire.rest.costs import GetBudgetsResponse
+
+        return self.session.get("api/v1/budgets", GetBudgetsResponse).budgets
+
+    def set_pool_budget(self, pool: str, budget: Budget) -> BudgetState:
+        from resolute.wire.rest.costs import BudgetState
+
+        return self.session.put(f"api/v1/resource-pools/{segment(pool)}/budget", BudgetState, budget)
+
+    def set_workspace_budget(self, workspace_id: int, budget: Budget) -> BudgetState:
+        from resolute.wire.rest.costs import BudgetState
+
+        return self.session.put(f"api/v1/workspaces/{workspace_id}/budget", BudgetState, budget)
 
     def decisions(self, limit: int = 0) -> tuple[Decision, ...]:
         """The last decisions of scheduler and provisioner, oldest first; 0 is all that are remembered."""

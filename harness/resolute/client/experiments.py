@@ -24,6 +24,7 @@ from resolute.wire.rest.experiments import (
 from resolute.wire.rest.paging import Pagination
 
 if TYPE_CHECKING:
+    from resolute.wire.rest.costs import GetExperimentCostResponse
     from resolute.wire.rest.checkpoints import Checkpoint, GetCheckpointsQuery
     from resolute.wire.rest.trials import GetExperimentTrialsQuery, GetExperimentTrialsResponse, Trial
 
@@ -64,6 +65,19 @@ class Experiments:
 
     def patch(self, patch: PatchExperiment) -> Experiment | None:
         return self.session.patch(_path(patch.id), PatchExperimentResponse, patch).experiment
+
+    def cost(self, experiment_id: int) -> GetExperimentCostResponse:
+        """What it has cost, by trial."""
+        from resolute.wire.rest.costs import GetExperimentCostResponse
+
+        return self.session.get(f"{_path(experiment_id)}/cost", GetExperimentCostResponse)
+
+    def set_max_cost(self, experiment_id: int, amount: float | None) -> GetExperimentCostResponse:
+        """None is no limit."""
+        from resolute.wire.rest.costs import GetExperimentCostResponse, MaxCost
+
+        path = f"{_path(experiment_id)}/max_cost"
+        return self.session.put(path, GetExperimentCostResponse, MaxCost(max_cost=amount))
 
     def add_label(self, experiment_id: int, label: str) -> tuple[str, ...]:
         path = f"{_path(experiment_id)}/labels/{segment(label)}"

@@ -7,6 +7,7 @@ from aiohttp import web
 from resolute_master.api import (
     agents,
     allocations,
+    budgets,
     checkpoint_download,
     checkpoint_policy,
     checkpoints,
@@ -72,6 +73,7 @@ ROUTES: tuple[Route, ...] = (
     *preview.ROUTES,
     *ledger.ROUTES,
     *cost.ROUTES,
+    *budgets.ROUTES,
     *extensions.ROUTES,
     *offers.ROUTES,
     *why.ROUTES,

@@ -35,6 +35,7 @@ class Action(StrEnum):
     CREATE_WORKSPACE = "create workspaces and projects"
     EDIT_WORKSPACE = "change this workspace"
     BIND_POOLS = "bind resource pools to workspaces"
+    SET_BUDGETS = "set budgets"
     CLEAN_UP = "remove old logs"
     REPORT = "report for this task"
     VIEW_MASTER_CONFIG = "see the master's configuration"
@@ -47,6 +48,7 @@ class Action(StrEnum):
 ADMIN_ONLY = frozenset(
     {
         Action.BIND_POOLS,
+        Action.SET_BUDGETS,
         Action.CLEAN_UP,
         Action.VIEW_MASTER_CONFIG,
         Action.CHANGE_MASTER_CONFIG,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import msgspec
 from aiohttp import web
@@ -13,6 +14,7 @@ from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.job import Job
+from resolute_master.lifecycle.budget import hold_of_pool
 from resolute_master.lifecycle.workspaces import may_use
 from resolute_master.scheduler.explain import explain
 from resolute_master.scheduler.explain_message import explain_message
@@ -32,7 +34,15 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
     engine = call.api.engine
     snapshot, cycle = engine.snapshot(job.pool), engine.memory.sequence
     others = {name: engine.snapshot(name) for name in engine.pools if name != job.pool and _may_move(call, job, name)}
-    return await asyncio.to_thread(_explained, snapshot, job, others, cycle)
+    explained = await asyncio.to_thread(_explained, snapshot, job, others, cycle)
+    hold = hold_of_pool(engine.state, job.pool) or job.hold
+    return _held(explained, hold) if hold and explained.allocation_id else explained
+
+
+def _held(explained: ExplainJobResponse, hold: str) -> ExplainJobResponse:
+    """Nothing but money is in its way."""
+    reason = f"It waits for money: {hold}."
+    return replace(explained, reason=reason, blockers=None, what_if=(), gave_up=())
 
 
 def _may_move(call: Call, job: Job, pool: PoolName) -> bool:
