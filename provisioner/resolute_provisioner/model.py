@@ -126,6 +126,10 @@ class OfferBelief:
     """Machines in a row that were launched and never joined."""
     boot_backoff_until: datetime | None = None
     """Do not ask before: machines of this offer start and never join."""
+    partial_gangs: int = 0
+    """How often in a row it gave some machines of a gang and not all."""
+    gang_backoff_until: datetime | None = None
+    """Do not ask before for several machines of one gang."""
     launches: int = 0
     interruptions: int = 0
     last_refusal: RefusalKind | None = None
@@ -151,6 +155,16 @@ class SpotFallback:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Consolidation:
+    """When work is moved so that a machine may end, or a smaller one takes its place. See `consolidation`."""
+
+    margin: float = 2.0
+    """What a move is expected to save must be so many times what it costs."""
+    restart_s: float = 120.0
+    """Assumed of a move: the work's slots are paid for so long without progress."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolScaling:
     """The elastic part of a resource pool's configuration."""
 
@@ -160,6 +174,8 @@ class PoolScaling:
     max_instances: int = 5
     idle_timeout_s: float = 1200.0
     """A machine without work for so long is given back (`max_idle_agent_period`)."""
+    max_idle_cost: float | None = None
+    """A machine without work is kept longer than that as long as its idle time has cost less: cheap machines stay warm longer."""
     boot_timeout_s: float = 1200.0
     """A machine that has not joined so long after its launch is replaced (`max_agent_starting_period`)."""
     reconnect_wait_s: float = 25.0
@@ -168,9 +184,13 @@ class PoolScaling:
     """A machine whose agent is out of contact for so long is given back."""
     drain_timeout_s: float = 600.0
     """A machine that is being drained is given back after so long even when work remains on it."""
+    gang_hold_s: float = 30.0
+    """A machine that came for a gang is kept so long after its launch while other members are refused."""
     max_aux_per_instance: int = 100
     """How many gangs without slots one machine takes."""
     spot_fallback: SpotFallback = SpotFallback()
+    consolidation: Consolidation | None = None
+    """None moves nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +200,18 @@ class InstanceNotice:
     kind: NoticeKind
     deadline: datetime | None
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resident:
+    """What one gang has on one machine."""
+
+    token: str
+    slots: int
+    since: datetime
+    """When it was given them."""
+    movable: bool
+    """It may be preempted, and has nothing on other machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +243,8 @@ class InstanceView:
     """Running gangs that use no slot."""
     occupants: tuple[str, ...] = ()
     """Tokens of the gangs that run there."""
+    residents: tuple[Resident, ...] = ()
+    """The gangs that use slots there and are not leaving, by token."""
     idle_since: datetime | None = None
     """Since when nothing runs there; None while something does and before the agent joined."""
     notice: InstanceNotice | None = None
@@ -283,6 +317,12 @@ class Cause(StrEnum):
     """It is going away by itself; paying on for it has no use."""
     OVER_MAXIMUM = "over_maximum"
     DRAINED = "drained"
+    CONSOLIDATION = "consolidation"
+    """Its work fits on fewer or cheaper machines, and moving it pays."""
+    STRANDED = "stranded"
+    """It was to be one of several machines of a gang, and the others cannot be had."""
+    UNWANTED = "unwanted"
+    """What it was launched for waits no longer, and it has not even started."""
     OTHER_MARKET = "other_market"
     """Its work moves to a machine that was bought on another market."""
 

@@ -17,7 +17,7 @@ from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, Insta
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.scheduler.plan import Placement, Preemption, Reservation
-from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_master.scheduler.snapshot import Occupant, PoolSnapshot
 from resolute_provisioner import risk
 from resolute_provisioner.model import (
     Cause,
@@ -29,6 +29,7 @@ from resolute_provisioner.model import (
     Offer,
     OfferBelief,
     RefusalKind,
+    Resident,
     Termination,
 )
 
@@ -114,7 +115,7 @@ class VirtualPool:
 
     def noticed(self, id_: InstanceId, deadline: datetime) -> list[AllocationId]:
         """The machine says that it will go away; the answer is what runs there, which is asked to leave."""
-        view, kind = self.machines[id_], NoticeKind.TERMINATION
+        view, kind = self.machines[id_], NoticeKind.INTERRUPTION
         self.machines[id_] = replace(view, notice=InstanceNotice(kind=kind, deadline=deadline))
         agent = self.snapshot.agents.get(AgentId(id_))
         if agent is not None:
@@ -201,6 +202,7 @@ class VirtualPool:
         allocation = self.snapshot.allocations[id_]
         request = PreemptRequest(reason=reason, requested_at=self.now, deadline=self.now)
         self.snapshot = self.snapshot.with_allocation(replace(allocation, preempt=request))
+        self._refresh_occupants([container.agent for container in allocation.containers])
 
     def _assign(self, placement: Placement) -> None:
         waits = self.snapshot.allocations[placement.allocation]
@@ -230,8 +232,18 @@ class VirtualPool:
                 slots_in_use=sum(len(occupant.slots) for _, occupant in here),
                 aux_in_use=sum(occupant.aux for _, occupant in here),
                 occupants=tuple(id_ for id_, _ in here),
+                residents=tuple(self._resident(id_, occupant) for id_, occupant in here if not occupant.leaving),
                 idle_since=None if busy else (view.idle_since or self.now),
             )
+
+    def _resident(self, id_: AllocationId, occupant: Occupant) -> Resident:
+        allocation = self.snapshot.allocations[id_]
+        return Resident(
+            token=id_,
+            slots=len(occupant.slots),
+            since=allocation.assigned_at or self.now,
+            movable=allocation.preemptible and len(allocation.containers) == 1,
+        )
 
     def _learn(self, offer_id: str, lesson: Callable[[OfferBelief], OfferBelief]) -> None:
         self.beliefs[offer_id] = lesson(self.beliefs.get(offer_id) or OfferBelief(offer_id=offer_id))

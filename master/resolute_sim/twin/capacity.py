@@ -80,8 +80,8 @@ def read_capacity(paths: Sequence[Path], offers: Sequence[Offer]) -> tuple[Capac
                 f"{o.zone} {o.accelerator or o.instance_type} with {o.slots}" for o in offers if o.market is Market.SPOT
             ]
             raise InvalidInput(
-                f"--spot: {path} concerns no offer of the pool; its spot offers are: {'; '.join(sorted(set(spot))) or 'none'}. Name "
-                "the files <zone>_<accelerator>_<slots>.json, or give them the keys zone, accelerator, slots, or offer"
+                f"--spot: {path} concerns no offer of the pool; its spot offers are: {'; '.join(sorted(set(spot))) or 'none'}. "
+                "Name the files <zone>_<accelerator>_<slots>.json, or give them the keys zone, accelerator, slots, or offer"
             )
         found.extend(read)
     return tuple(found)

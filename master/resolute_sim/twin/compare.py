@@ -8,7 +8,7 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ class Request:
     first_day: float | None = None
     last_day: float | None = None
     boot_s: float = DEFAULT_BOOT_S
-    frictions: Frictions = Frictions()
+    frictions: Frictions = field(default_factory=Frictions)
     processes: int = 2
 
 

@@ -1,0 +1,173 @@
+"""Moving work so that a machine may end, or a smaller one takes its place. Pure.
+
+Machines are left half empty by work that ended. What remains on one may fit on the free slots of others, or on a cheaper
+machine; then the machine is drained: its work saves, ends, and goes on there. That pays when
+
+    saving per hour x expected remaining time  >=  margin x cost of the move
+
+Run times are heavy-tailed: what has run for an hour is expected to run for another. The saving lasts until the longest of the
+machine's work would have ended, the cost is a restart of all of it, and with another machine that machine's boot.
+
+One machine at a time is drained, and none while anything waits: free slots belong to what waits first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from resolute_provisioner.model import Cause, Consolidation, Launch, PoolScaling, Resident, Termination
+from resolute_provisioner.ranking import Outlook
+from resolute_provisioner.standing import Standing
+
+LONGEST_S = 86_400.0
+"""Nothing is expected to go on for longer than this, however long it has run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """What to do now: at most one machine to drain, or one to launch in its stead; and when to look again by time alone."""
+
+    drain: Termination | None = None
+    launch: Launch | None = None
+    revisit_at: datetime | None = None
+
+
+def consolidate(
+    pool: PoolScaling, staying: Sequence[Standing], offers: Sequence[Outlook], room: int, now: datetime
+) -> Move:
+    """The best move among the machines that stay. `offers` may be asked for now, the best first; `room` machines more may
+    be had. To be asked only while nothing waits and nothing is drained."""
+    policy = pool.consolidation
+    if policy is None:
+        return Move()
+    prices = {each.offer.offer_id: each.price_per_hour for each in offers}
+    markets = {offer.offer_id: offer.market for offer in pool.offers}
+    ripe: list[tuple[datetime, float, str, Move]] = []
+    for each in staying:
+        price = prices.get(each.view.offer_id)
+        if price is None or not _may_move(each):
+            continue
+        onto = [
+            other
+            for other in staying
+            if other is not each and markets.get(other.view.offer_id) is markets.get(each.view.offer_id)
+        ]
+        found = _onto_others(each, onto, prices, price) or _onto_smaller(each, offers, onto, prices, price, room)
+        if found is not None:
+            pays_at = _pays_at(each, found, policy, price)
+            ripe.append((pays_at, -found.saving, each.view.instance_id, found.move(each)))
+    if not ripe:
+        return Move()
+    due = [entry for entry in ripe if entry[0] <= now]
+    if due:
+        return min(due, key=lambda entry: entry[1:3])[3]
+    return Move(revisit_at=min(entry[0] for entry in ripe))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """How one machine would be emptied. `launch` None: what it needs is there."""
+
+    saving: float
+    """Per hour."""
+    boot_s: float = 0.0
+    launch: Outlook | None = None
+    coming: bool = False
+    """What it needs is on its way already, and is waited for."""
+
+    def move(self, each: Standing) -> Move:
+        if self.coming:
+            return Move()
+        if self.launch is not None:
+            offer = self.launch.offer
+            reason = (
+                f"a cheaper machine for what runs on {each.view.instance_id}, which saves {self.saving:.2f} an hour"
+            )
+            return Move(launch=Launch(offer_id=offer.offer_id, gang_tokens=(), reason=reason))
+        reason = f"what runs on it fits on other machines, which saves {self.saving:.2f} an hour"
+        ended = Termination(instance_id=each.view.instance_id, cause=Cause.CONSOLIDATION, reason=reason, drain=True)
+        return Move(drain=ended)
+
+
+def _may_move(each: Standing) -> bool:
+    """It has room left over, and all that runs there can be moved."""
+    view = each.view
+    if not view.residents or view.aux_in_use or not view.agent_connected or view.disabled:
+        return False
+    moved = sum(resident.slots for resident in view.residents)
+    return moved == view.slots_in_use < view.slots and all(resident.movable for resident in view.residents)
+
+
+def _onto_others(
+    each: Standing, others: Sequence[Standing], prices: Mapping[str, float | None], price: float
+) -> _Way | None:
+    """On slots that are free on machines in use, or on idle machines that are cheaper."""
+    free: dict[str, int] = {}
+    for other in others:
+        view = other.view
+        theirs = prices.get(view.offer_id)
+        cheaper = theirs is not None and theirs < price
+        if view.joined_at is not None and view.agent_connected and not view.disabled and (view.occupied or cheaper):
+            free[view.instance_id] = view.slots - view.slots_in_use
+    idle = {o.view.instance_id: prices.get(o.view.offer_id) or 0.0 for o in others if not o.view.occupied}
+    used = _fitted(each.view.residents, free)
+    if used is None:
+        return None
+    saving = price - sum(idle.get(name, 0.0) for name in used)
+    return _Way(saving=saving) if saving > 0 else None
+
+
+def _onto_smaller(
+    each: Standing,
+    offers: Sequence[Outlook],
+    others: Sequence[Standing],
+    prices: Mapping[str, float | None],
+    price: float,
+    room: int,
+) -> _Way | None:
+    """On a cheaper machine for all of it; one that is on its way and kept for nobody is waited for."""
+    slots = each.view.slots_in_use
+    for other in others:
+        theirs = prices.get(other.view.offer_id)
+        kept_for_nobody = other.view.joined_at is None and not other.view.reserved_for and other.view.slots >= slots
+        if kept_for_nobody and theirs is not None and theirs < price:
+            return _Way(saving=price - theirs, coming=True)
+    fitting = [
+        o for o in offers if o.offer.slots >= slots and o.price_per_hour is not None and o.price_per_hour < price
+    ]
+    here = next((o.offer.market for o in offers if o.offer.offer_id == each.view.offer_id), None)
+    fitting = [o for o in fitting if o.offer.market is here]
+    if not fitting or room <= 0:
+        return None
+    best = min(fitting, key=lambda outlook: (outlook.expected_price or 0.0, outlook.offer.offer_id))
+    return _Way(saving=price - (best.price_per_hour or 0.0), boot_s=best.join_time_s, launch=best)
+
+
+def _fitted(residents: Sequence[Resident], free: Mapping[str, int]) -> set[str] | None:
+    """The machines that take all of them: the largest first, each on the tightest; None when one finds no place."""
+    left = dict(free)
+    used: set[str] = set()
+    for resident in sorted(residents, key=lambda resident: (-resident.slots, resident.token)):
+        fitting = [name for name, slots in left.items() if slots >= resident.slots]
+        if not fitting:
+            return None
+        tightest = min(fitting, key=lambda name: (left[name], name))
+        left[tightest] -= resident.slots
+        used.add(tightest)
+    return used
+
+
+def _pays_at(each: Standing, way: _Way, policy: Consolidation, price: float) -> datetime:
+    """When the oldest of the work there will have run so long that the move is expected to pay."""
+    view = each.view
+    restart = price / view.slots * view.slots_in_use * policy.restart_s / 3600.0
+    boot = 0.0 if way.launch is None else (way.launch.price_per_hour or 0.0) * way.boot_s / 3600.0
+    needed_s = policy.margin * (restart + boot) / way.saving * 3600.0
+    oldest = min(resident.since for resident in view.residents)
+    newest = max(resident.since for resident in view.residents)
+    if needed_s > LONGEST_S:
+        return datetime.max.replace(tzinfo=oldest.tzinfo)
+    # What has only just been placed is left alone for as long as a move takes, or it would be moved again and again.
+    return max(oldest + timedelta(seconds=needed_s), newest + timedelta(seconds=policy.margin * policy.restart_s))

@@ -1,0 +1,18 @@
+"""How long a machine without work is kept. Pure.
+
+Ending a machine too early costs the next work a boot; keeping it costs its price. A cheap machine is therefore worth keeping
+longer than a dear one for the same chance of new work: with `max_idle_cost` each may idle until its idle time has cost so
+much, and never shorter than the pool's idle period.
+"""
+
+from __future__ import annotations
+
+from resolute_provisioner.model import PoolScaling
+
+
+def patience_s(pool: PoolScaling, price_per_hour: float | None) -> float:
+    """Seconds that a machine of that price may be without work. Of one whose price is not known, or which costs nothing more
+    because it is paid for anyway, only the period counts."""
+    if pool.max_idle_cost is None or not price_per_hour:
+        return pool.idle_timeout_s
+    return max(pool.idle_timeout_s, pool.max_idle_cost / price_per_hour * 3600.0)
