@@ -40,8 +40,8 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 
 AGENTS = (125, 500, 1_000, 5_000)
 QUEUED_PER_AGENT = 10
-AGENTS_OF = {"hierarchical shares": (125, 250)}
-"""Where an event takes so long that a whole curve would take an hour."""
+AGENTS_OF = {"hierarchical shares": (125, 500, 1_000)}
+"""Where settling the pool between two events takes so long that a whole curve would take an hour."""
 JUDGED = 1_000
 """The targets are given for so many agents."""
 ROUNDS = 7

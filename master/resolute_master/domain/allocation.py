@@ -132,3 +132,8 @@ class Allocation:
     def held_slots(self) -> tuple[SlotRef, ...]:
         """Slots that are occupied now: those of containers which have not ended."""
         return tuple(SlotRef(agent=c.agent, index=i) for c in self.containers if not c.ended for i in c.slots)
+
+    @property
+    def slots_held(self) -> int:
+        """How many these are."""
+        return sum([len(c.slots) for c in self.containers if not c.ended])

@@ -47,6 +47,8 @@ class Claim:
     allocation: Allocation
     slots: int
     single_node: bool
+    need: object
+    """What must be found for it: the same for all that could take each other's room."""
     refuses: Refuses
 
 
@@ -61,9 +63,6 @@ class Level(NamedTuple):
 class Precedence(Protocol):
     """Who comes before whom, during one pass."""
 
-    nested: bool
-    """Whoever is offered later may make leave only those whom everybody before it may make leave too."""
-
     independent: bool
     """Whether one has to leave does not depend on who leaves with it."""
 
@@ -73,6 +72,10 @@ class Precedence(Protocol):
 
     def any_lesser(self, claim: Claim) -> bool:
         """False when `levels` would name nobody; may be true of some for whom they name nobody either."""
+        ...
+
+    def in_vain(self, claim: Claim) -> None:
+        """Those who would have to leave for it make no room. So it is until somebody leaves or is given something."""
         ...
 
     def groups(self, allocation: Allocation) -> Iterable[Group]:
@@ -118,7 +121,7 @@ class _Leavers:
 
     def _count(self, allocation: Allocation, sign: int) -> None:
         for group in self._precedence.groups(allocation):
-            self.lost[group] = self.lost.get(group, 0) + sign * len(allocation.held_slots)
+            self.lost[group] = self.lost.get(group, 0) + sign * allocation.slots_held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +132,7 @@ class Eviction:
     keep: tuple[tuple[AgentId, int], ...]
 
 
-COMPARED = 32
+COMPARED = 16
 """Of equally important work that is in no order of cost, at most so many are compared at a time, those first that are the last in
 their order: what a decision costs does not grow with the pool."""
 
@@ -204,7 +207,7 @@ class _Candidates:
         return True
 
     def _read(self, allocation: Allocation, importance: tuple[float, ...]) -> None:
-        cost = (importance, self._lost_work(allocation), 0)
+        cost = (importance, self._lost_work(allocation), 1)
         for agent in {container.agent: None for container in allocation.containers if not container.ended}:
             slots = sum(len(c.slots) for c in allocation.containers if c.agent == agent and not c.ended)
             self._slots[agent] = self._slots.get(agent, 0) + slots
@@ -233,7 +236,9 @@ class Evictions:
         eviction = self._on_one(claim, kind)
         if eviction is None and not claim.single_node and claim.slots > 1:
             eviction = self._on_whole(claim, kind)
-        if eviction is not None:
+        if eviction is None:
+            self._precedence.in_vain(claim)
+        else:
             self._leave(eviction)
         return eviction
 

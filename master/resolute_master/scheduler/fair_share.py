@@ -56,7 +56,6 @@ class Balance:
     """What each group holds during the pass: with what it was given and promised, without what it has to give back, and with
     what it is charged for its past."""
 
-    nested = False
     independent = False
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
@@ -66,10 +65,27 @@ class Balance:
         self._taken: dict[Path, int] = {}
         self._named: dict[Path, list[str]] = {}
         self._greatest: dict[Path, float] = {}
+        self._burdens: dict[Path, float] = {}
+        self._members: dict[JobId, Member] = {}
+        self._importance: dict[JobId, tuple[float, ...]] = {}
+        self._vain: dict[tuple[Path, object], float] = {}
+        """By need and group: whoever of the group's members would then be charged as much, claims it in vain from the others."""
 
     def give(self, member: Member, slots: int) -> None:
-        self._greatest.clear()
+        self._moved()
         _add(self._given, member.path, slots)
+
+    def _moved(self) -> None:
+        """What groups hold has changed."""
+        self._greatest.clear()
+        self._importance.clear()
+        self._vain.clear()
+
+    def _member(self, allocation: Allocation) -> Member:
+        known = self._members.get(allocation.job_id)
+        if known is None:
+            known = self._members[allocation.job_id] = self._snapshot.member(allocation)
+        return known
 
     def charge(self, group: Path, weight: float) -> float:
         """With what was given; what others must leave frees nothing before they have left."""
@@ -86,51 +102,71 @@ class Balance:
 
     def _lesser(self, claim: Claim, parents: Path) -> Iterator[Allocation]:
         """Of everybody within the group `parents`, the richest first; equally rich groups are taken together."""
-        poor = self._snapshot.member(claim.allocation)
+        poor = self._member(claim.allocation)
         depth = len(parents)
         if depth == len(poor.parents):
             yield from self._lesser_jobs(claim, parents)
             return
         mine = poor.path[:depth] == parents
         bound = self._after(poor.path[: depth + 1], 1.0, claim.slots - 1) if mine else -inf
+        smallest = self._shares.smallest
         inside = [(*parents, name) for name in self._children(parents)]
         ranked = sorted((-self._after(group, 1.0, 0), group) for group in inside)
         for _, equals in groupby(ranked, key=itemgetter(0)):
             groups = [
-                group for _, group in equals if group == poor.path[: depth + 1] or self._after(group, 1.0, -1) > bound
+                group
+                for _, group in equals
+                if group == poor.path[: depth + 1] or self._after(group, 1.0, -smallest(group)) > bound
             ]
             found = [self._lesser(claim, group) for group in groups]
             yield from found[0] if len(found) == 1 else merge(*found, key=self.importance)
 
     def _lesser_jobs(self, claim: Claim, parents: Path) -> Iterator[Allocation]:
-        poor = self._snapshot.member(claim.allocation)
+        poor = self._member(claim.allocation)
         bound = self._after(poor.path, poor.weight, claim.slots - 1)
-        for rank in self._ranks(parents):
+        ranks = self._ranks(parents)
+        while (rank := next(ranks, None)) is not None:
             if parents == poor.parents and -rank.negative_rest <= bound:
                 return
+            found = rank.job == poor.job
             for _, id_ in self._shares.evictable[rank.job]:
                 allocation = self._snapshot.allocations[id_]
                 if not self.yields(allocation, claim, {}):
                     break  # nor would a larger one of the same job
+                found = True
                 yield allocation
+            if not found:  # nor would a larger one of a job that is as rich
+                ranks = self._ranks(parents, rank.negative_rest, inf)
 
     def any_lesser(self, claim: Claim) -> bool:
-        poor = self._snapshot.member(claim.allocation)
-        return self.may_claim(poor.parents, poor.weight, claim.slots)
+        poor = self._member(claim.allocation)
+        return self.may_claim(poor.parents, poor.weight, claim.slots, claim.need)
 
-    def may_claim(self, parents: Path, weight: float, slots: int) -> bool:
+    def may_claim(self, parents: Path, weight: float, slots: int, need: object = None) -> bool:
         """Somebody may have to leave for a job in the group `parents`; if not, nobody has to, whatever the job holds."""
-        for depth in range(len(parents)):
-            if self._richest(parents[:depth]) > self._after(parents[: depth + 1], 1.0, slots - 1):
-                return True
         first = next(self._ranks(parents), None)
-        return first is not None and -first.negative_rest > slots / weight
+        if first is not None and -first.negative_rest > slots / weight:
+            return True
+        for depth in reversed(range(len(parents))):
+            mine = self._after(parents[: depth + 1], 1.0, slots - 1)
+            if self._richest(parents[:depth]) > mine:
+                # Who claimed it in vain from the same others, and from all that this one could claim it from deeper inside.
+                return mine < self._vain.get((parents[:depth], need), inf)
+        return False
+
+    def in_vain(self, claim: Claim) -> None:
+        poor = self._member(claim.allocation)
+        for depth in range(len(poor.parents)):
+            key = (poor.parents[:depth], claim.need)
+            mine = self._after(poor.path[: depth + 1], 1.0, claim.slots - 1)
+            self._vain[key] = min(mine, self._vain.get(key, inf))
 
     def _richest(self, parents: Path) -> float:
-        """The greatest charge that one of the groups within would keep when it lost a slot."""
+        """The greatest charge that one of the groups within would keep when it lost the least that it can."""
         known = self._greatest.get(parents)
         if known is None:
-            charges = (self._after((*parents, name), 1.0, -1) for name in self._children(parents))
+            groups = ((*parents, name) for name in self._children(parents))
+            charges = (self._after(group, 1.0, -self._shares.smallest(group)) for group in groups)
             known = self._greatest[parents] = max(charges, default=-inf)
         return known
 
@@ -145,23 +181,22 @@ class Balance:
                 least = (*parents, found.parents[depth] + "\0")  # the smallest name after it
         return known
 
-    def _ranks(self, parents: Path) -> Iterator[Rank]:
-        """Those of the jobs of one user, or of the pool."""
-        return takewhile(
-            lambda rank: rank.parents == parents, (r for r, _ in self._shares.ranks.items_from((parents,)))
-        )
+    def _ranks(self, parents: Path, *least: float) -> Iterator[Rank]:
+        """Those of the jobs of one user, or of the pool; from `least` on."""
+        ranks = (rank for rank, _ in self._shares.ranks.items_from((parents, *least)))
+        return takewhile(lambda rank: rank.parents == parents, ranks)
 
     def groups(self, allocation: Allocation) -> Iterable[Path]:
-        path = self._snapshot.member(allocation).path
+        path = self._member(allocation).path
         return (path[:depth] for depth in range(1, len(path) + 1))
 
     def yields(self, allocation: Allocation, claim: Claim, lost: Mapping[Path, int]) -> bool:
-        rich, poor = self._snapshot.member(allocation), self._snapshot.member(claim.allocation)
+        rich, poor = self._member(allocation), self._member(claim.allocation)
         if rich.job == poor.job:
             return False
         depth = next(n for n in range(len(rich.path)) if rich.path[n] != poor.path[n]) + 1
         last = depth == len(rich.path)
-        loss = -len(allocation.held_slots) - lost.get(rich.path[:depth], 0)
+        loss = -allocation.slots_held - lost.get(rich.path[:depth], 0)
         gain = claim.slots - 1 - lost.get(poor.path[:depth], 0)
         left = self._after(rich.path[:depth], rich.weight if last else 1.0, loss)
         return left > self._after(poor.path[:depth], poor.weight if last else 1.0, gain)
@@ -172,26 +207,33 @@ class Balance:
         return (self._slots(group) - self._taken.get(group, 0) + change + 1) / weight
 
     def _slots(self, group: Path) -> float:
-        return self._shares.burden(group) + self._given.get(group, 0)
+        burden = self._burdens.get(group)
+        if burden is None:
+            burden = self._burdens[group] = self._shares.burden(group)
+        return burden + self._given.get(group, 0)
 
     def importance(self, allocation: Allocation) -> tuple[float, ...]:
-        member = self._snapshot.member(allocation)
-        mine = self._shares.evictable.get(member.job)
-        smallest = None if mine is None else mine.first_key()
-        charges = (-self._after(member.path[: n + 1], 1.0, 0) for n in range(len(member.parents)))
-        return (*charges, -self._after(member.path, member.weight, -smallest[0] if smallest else 0))
+        known = self._importance.get(allocation.job_id)
+        if known is None:
+            member = self._member(allocation)
+            mine = self._shares.evictable.get(member.job)
+            smallest = None if mine is None else mine.first_key()
+            charges = (-self._after(member.path[: n + 1], 1.0, 0) for n in range(len(member.parents)))
+            known = (*charges, -self._after(member.path, member.weight, -smallest[0] if smallest else 0))
+            self._importance[allocation.job_id] = known
+        return known
 
     def last_resort(self, allocation: Allocation) -> float:
         return -allocation.requested_at.timestamp()
 
     def left(self, victims: Iterable[Allocation]) -> None:
-        self._greatest.clear()
+        self._moved()
         for victim in victims:
-            _add(self._taken, self._snapshot.member(victim).path, len(victim.held_slots))
+            _add(self._taken, self._member(victim).path, victim.slots_held)
 
     def reason(self, claim: Claim, victim: Allocation) -> str:
         """By the groups in which the two differ first."""
-        mine, lesser = self._snapshot.member(claim.allocation), self._snapshot.member(victim)
+        mine, lesser = self._member(claim.allocation), self._member(victim)
         depth = next(n for n in range(len(mine.path)) if mine.path[n] != lesser.path[n])
         level = ("workspace", "user", "job")[-len(mine.path) :][depth]
         by_weight = depth == len(mine.parents)
@@ -220,7 +262,7 @@ class _Sharers:
         self.line = line
         self._shares = shares_of(snapshot)
         self._balance = balance
-        self._source = iter(self._shares.lines[key])
+        self._source = iter(self._shares.lines[key.parents][key])
         self._ahead = next(self._source, None)
         self._moved: list[Turn] = []
         self._rest: dict[JobId, Iterator[QueueKey]] = {}
@@ -282,13 +324,14 @@ class _Groups:
     """What is inside a group during the pass, the poorest first: its groups, or the lines of its jobs."""
 
     def __init__(
-        self, snapshot: PoolSnapshot, balance: Balance, placing: Placing, path: Path, keys: list[LineKey]
+        self, snapshot: PoolSnapshot, balance: Balance, placing: Placing, path: Path, sharers: list[Path]
     ) -> None:
+        """`sharers`: the groups of jobs inside in which somebody waits, in order."""
         self.path = path
         self._snapshot = snapshot
         self._balance = balance
         self._placing = placing
-        self._keys = keys
+        self._sharers = sharers
         self._heap: list[tuple[_Charge | Turn, int, _Groups | _Sharers]] | None = None
 
     def order(self) -> _Charge | None:
@@ -300,7 +343,7 @@ class _Groups:
     def poorest(self) -> _Sharers | None:
         """The line that is next."""
         if self._heap is None:
-            self._heap = self._inside()
+            self._heap = self._inside() if self._worthwhile() else []
         while self._heap:
             known, number, member = self._heap[0]
             order = member.order()
@@ -318,16 +361,27 @@ class _Groups:
     def _hopeful(self, key: LineKey) -> bool:
         """There may be something to be done for one of the line."""
         return not self._placing.hopeless(key.shape) or self._balance.may_claim(
-            key.parents, key.weight, key.shape.slots
+            key.parents, key.weight, key.shape.slots, key.shape.need
         )
+
+    def _worthwhile(self) -> bool:
+        """There may be something to be done for one inside."""
+        if not self._placing.all_hopeless:
+            return True
+        least, may_claim = self._placing.least_slots, self._balance.may_claim
+        return any(may_claim(sharers, self._greatest_weight(sharers), least) for sharers in self._sharers)
+
+    def _greatest_weight(self, sharers: Path) -> float:
+        return max(key.weight for key in shares_of(self._snapshot).lines[sharers])
 
     def _inside(self) -> list[tuple[_Charge | Turn, int, _Groups | _Sharers]]:
         depth, members = len(self.path), list[_Groups | _Sharers]()
-        for name, keys in groupby(self._keys, key=lambda key: key.parents[depth : depth + 1]):
+        for name, sharers in groupby(self._sharers, key=lambda parents: parents[depth : depth + 1]):
             if name:
                 path = (*self.path, *name)
-                members.append(_Groups(self._snapshot, self._balance, self._placing, path, list(keys)))
+                members.append(_Groups(self._snapshot, self._balance, self._placing, path, list(sharers)))
             else:
+                keys = shares_of(self._snapshot).lines[self.path]
                 members.extend(self._line(key) for key in keys if self._hopeful(key))
         heap = [
             (order, number, member) for number, member in enumerate(members) if (order := member.order()) is not None

@@ -78,8 +78,9 @@ class Placing:
         self._failed: dict[Shape, tuple[QueueKey, Verdict]] = {}
         self._unmet: set[object] = set()
         """Needs for which there is no room now or later, and no machine. Nothing but an eviction makes room in a pass."""
-        self._unyielding: set[object] = set()
-        """Needs for which nobody can be made to leave either, whoever of those that follow asks."""
+        self._shapes = [shape for shape in snapshot.queue if shape.slots > 0]
+        """That wait for slots."""
+        self._needs = {shape.need for shape in self._shapes}
 
     @property
     def full(self) -> bool:
@@ -102,13 +103,21 @@ class Placing:
 
     def line(self, shape: Shape) -> Line:
         """What has failed already for the same need is not tried again."""
-        if shape.need in self._unyielding:
-            return Line(shape, Verdict.RESERVED)
         return Line(shape, Verdict.PREEMPTING if shape.need in self._unmet else Verdict.PLACED)
 
     def hopeless(self, shape: Shape) -> bool:
         """Nothing can be done for any of this shape unless others are made to leave."""
         return self._reserved and shape.need in self._unmet
+
+    @property
+    def all_hopeless(self) -> bool:
+        """Nothing can be done for any that needs slots unless others are made to leave."""
+        return self._reserved and len(self._unmet) == len(self._needs)
+
+    @property
+    def least_slots(self) -> int:
+        """That anybody waits for."""
+        return min((shape.slots for shape in self._shapes), default=0)
 
     def offer(self, line: Line, key: QueueKey) -> Verdict:
         """Do for it what can be done. After `RESERVED` or worse nothing can be done for others of its line."""
@@ -282,15 +291,13 @@ class Placing:
             allocation=allocation,
             slots=shape.slots,
             single_node=shape.single_node,
+            need=shape.need,
             refuses=lambda agent: self._refuses(shape, agent),
         )
         eviction = self._evictions.find(claim, line)
         if eviction is None:
-            if self._precedence.nested:
-                self._unyielding.add(shape.need)
             return False
         self._unmet.clear()
-        self._unyielding.clear()
         for victim in eviction.victims:
             reason = f"its slots go to {allocation.id}, {self._precedence.reason(claim, victim)}"
             self._preempt.append(Preemption(allocation=victim.id, for_allocation=allocation.id, reason=reason))

@@ -82,11 +82,12 @@ def in_queue_order(placing: Placing, lines: Lines, ended: Callable[[Shape, Queue
 class ByPriority:
     """Whom an allocation may make leave: what has lesser priority, or stands later in the queue."""
 
-    nested = True
     independent = True
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self._snapshot = snapshot
+        self._vain: set[object] = set()
+        """Needs for which nobody can be made to leave: whoever comes later may make leave fewer."""
 
     def anybody_after(self, priority: int, position: float = -inf) -> bool:
         """Something that may be made to leave at all is less important."""
@@ -121,8 +122,13 @@ class ByPriority:
         return takewhile(lambda each: each[:2] == first[:2], following)
 
     def any_lesser(self, claim: Claim) -> bool:
+        if claim.need in self._vain:
+            return False
         standing = self._snapshot.standing(claim.allocation)
         return self.anybody_after(standing.priority, standing.position)
+
+    def in_vain(self, claim: Claim) -> None:
+        self._vain.add(claim.need)
 
     def groups(self, allocation: Allocation) -> Iterable[Group]:
         return ()
@@ -139,7 +145,8 @@ class ByPriority:
         return -self._snapshot.standing(allocation).position
 
     def left(self, victims: Iterable[Allocation]) -> None:
-        """What leaves changes nobody's priority."""
+        """What leaves changes nobody's priority, and may make room for more than one."""
+        self._vain.clear()
 
     def reason(self, claim: Claim, victim: Allocation) -> str:
         mine, lesser = (self._snapshot.priority_of(a.job_id) for a in (claim.allocation, victim))

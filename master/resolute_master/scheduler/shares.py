@@ -50,28 +50,33 @@ class Turn(NamedTuple):
 
 
 class Rank(NamedTuple):
-    """Jobs of which something may be preempted: first whose charge stays the greatest when they lose the least they can."""
+    """Jobs of which something may be preempted: first whose charge stays the greatest when they lose the least they can, and of
+    those the ones that can lose the least."""
 
     parents: Path
     negative_rest: float
+    smallest: int
     job: JobId
 
 
+Lines = SortedMap[LineKey, SortedMap[Turn, bool]]
 Waiting = SortedMap[Shape, SortedMap[QueueKey, AllocationId]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """`held`: slots by group. `used`: what workspaces and users are charged for their past, in slots. `lines`: who waits.
+    """`held`: slots by group. `used`: what workspaces and users are charged for their past, in slots. `lines`: who waits,
+    by the group of jobs.
     `waiting`: what each job waits with. `evictable`: what of each job may be preempted, with its slots, the smallest first.
-    `ranks`: the jobs of `evictable` in order."""
+    `ranks`: the jobs of `evictable` in order. `sizes`: how many of `evictable` have so many slots, by group of jobs."""
 
     held: SortedMap[Path, int]
     used: SortedMap[Path, float]
-    lines: SortedMap[LineKey, SortedMap[Turn, bool]]
+    lines: SortedMap[Path, Lines]
     waiting: SortedMap[JobId, Waiting]
     evictable: SortedMap[JobId, SortedMap[tuple[int, AllocationId], bool]]
     ranks: SortedMap[Rank, bool]
+    sizes: SortedMap[tuple[Path, int], int]
     meter: Meter | None = field(default=None, compare=False, repr=False)
 
     @staticmethod
@@ -83,6 +88,7 @@ class Shares:
             waiting=SortedMap(meter=meter),
             evictable=SortedMap(meter=meter),
             ranks=SortedMap(meter=meter),
+            sizes=SortedMap(meter=meter),
             meter=meter,
         )
 
@@ -103,6 +109,11 @@ class Shares:
         """What the group holds, and is charged for its past."""
         return (self.held.get(group) or 0) + (self.used.get(group) or 0.0)
 
+    def smallest(self, group: Path) -> int:
+        """Slots of the smallest that may be preempted within the group of jobs; 0 when nothing may."""
+        found = self.sizes.first_key_from((group, 0))
+        return found[1] if found is not None and found[0] == group else 0
+
     def with_waiting(self, member: Member, shape: Shape, key: QueueKey) -> Shares:
         mine: Waiting = self.waiting.get(member.job) or SortedMap(meter=self.meter)
         line = (mine.get(shape) or SortedMap(meter=self.meter)).set(key, key.allocation)
@@ -118,19 +129,31 @@ class Shares:
 
     def with_running(self, member: Member, allocation: Allocation, *, evictable: bool) -> Shares:
         """It holds slots and is not leaving."""
-        held = self._booked(member, len(allocation.held_slots))
+        held = self._booked(member, allocation.slots_held)
         if not evictable:
             return self._changed(member, held=held)
         mine = self.evictable.get(member.job) or SortedMap(meter=self.meter)
-        mine = mine.set((len(allocation.held_slots), allocation.id), True)
-        return self._changed(member, held=held, evictable=self.evictable.set(member.job, mine))
+        slots = allocation.slots_held
+        mine = mine.set((slots, allocation.id), True)
+        sizes = self._counted(member, slots, 1)
+        return self._changed(member, held=held, evictable=self.evictable.set(member.job, mine), sizes=sizes)
 
     def without_running(self, member: Member, allocation: Allocation, *, evictable: bool) -> Shares:
-        held, of_jobs = self._booked(member, -len(allocation.held_slots)), self.evictable
-        if evictable:
-            mine = of_jobs[member.job].discard((len(allocation.held_slots), allocation.id))
-            of_jobs = of_jobs.set(member.job, mine) if len(mine) else of_jobs.discard(member.job)
-        return self._changed(member, held=held, evictable=of_jobs)
+        slots, of_jobs = allocation.slots_held, self.evictable
+        held = self._booked(member, -slots)
+        if not evictable:
+            return self._changed(member, held=held)
+        mine = of_jobs[member.job].discard((slots, allocation.id))
+        of_jobs = of_jobs.set(member.job, mine) if len(mine) else of_jobs.discard(member.job)
+        return self._changed(member, held=held, evictable=of_jobs, sizes=self._counted(member, slots, -1))
+
+    def _counted(self, member: Member, slots: int, change: int) -> SortedMap[tuple[Path, int], int]:
+        sizes = self.sizes
+        for depth in range(1, len(member.parents) + 1):
+            key = (member.parents[:depth], slots)
+            count = (sizes.get(key) or 0) + change
+            sizes = sizes.set(key, count) if count else sizes.discard(key)
+        return sizes
 
     def _booked(self, member: Member, slots: int) -> SortedMap[Path, int]:
         held = self.held
@@ -147,6 +170,7 @@ class Shares:
         held: SortedMap[Path, int] | None = None,
         waiting: SortedMap[JobId, Waiting] | None = None,
         evictable: SortedMap[JobId, SortedMap[tuple[int, AllocationId], bool]] | None = None,
+        sizes: SortedMap[tuple[Path, int], int] | None = None,
     ) -> Shares:
         """With new facts about one job, and its entries where the order says now."""
         changed = Shares(
@@ -156,17 +180,10 @@ class Shares:
             waiting=self.waiting if waiting is None else waiting,
             evictable=self.evictable if evictable is None else evictable,
             ranks=self.ranks,
+            sizes=self.sizes if sizes is None else sizes,
             meter=self.meter,
         )
-        lines, ranks = self.lines, self.ranks
-        before, after = self._turns(member), changed._turns(member)
-        for key, turn in before.items():
-            if after.get(key) != turn:
-                line = lines[key].discard(turn)
-                lines = lines.set(key, line) if len(line) else lines.discard(key)
-        for key, turn in after.items():
-            if before.get(key) != turn:
-                lines = lines.set(key, (lines.get(key) or SortedMap(meter=self.meter)).set(turn, True))
+        lines, ranks = self._lines_with(member, changed), self.ranks
         old, new = self._rank(member), changed._rank(member)
         if old != new:
             ranks = ranks if old is None else ranks.discard(old)
@@ -180,8 +197,24 @@ class Shares:
             waiting=changed.waiting,
             evictable=changed.evictable,
             ranks=ranks,
+            sizes=changed.sizes,
             meter=self.meter,
         )
+
+    def _lines_with(self, member: Member, changed: Shares) -> SortedMap[Path, Lines]:
+        """The job where the order says now."""
+        before, after = self._turns(member), changed._turns(member)
+        if before == after:
+            return self.lines
+        mine: Lines = self.lines.get(member.parents) or SortedMap(meter=self.meter)
+        for key, turn in before.items():
+            if after.get(key) != turn:
+                line = mine[key].discard(turn)
+                mine = mine.set(key, line) if len(line) else mine.discard(key)
+        for key, turn in after.items():
+            if before.get(key) != turn:
+                mine = mine.set(key, (mine.get(key) or SortedMap(meter=self.meter)).set(turn, True))
+        return self.lines.set(member.parents, mine) if len(mine) else self.lines.discard(member.parents)
 
     def _turns(self, member: Member) -> dict[LineKey, Turn]:
         """Where the job stands in each line. Work without slots is not divided."""
@@ -203,4 +236,4 @@ class Shares:
         if smallest is None:
             return None
         rest = ((self.held.get(member.path) or 0) - smallest[0] + 1) / member.weight
-        return Rank(member.parents, -rest, member.job)
+        return Rank(member.parents, -rest, smallest[0], member.job)

@@ -291,7 +291,7 @@ class PoolSnapshot:
         for allocation in self.allocations.values():
             for agent, occupant in occupants_of(allocation).items():
                 occupancy[agent].append((allocation.id, occupant))
-            job_slots[allocation.job_id] += _held(allocation)
+            job_slots[allocation.job_id] += allocation.slots_held
         rooms: dict[AgentId, Room] = {}
         for id_, present in self.agents.items():
             room = room_of(present, tuple(occupancy.get(id_, ())))
@@ -419,7 +419,7 @@ class PoolSnapshot:
         return snapshot
 
     def _booked(self, allocation: Allocation, sign: int) -> PoolSnapshot:
-        held = _held(allocation)
+        held = allocation.slots_held
         if held == 0:
             return self
         total = (self.job_slots.get(allocation.job_id) or 0) + sign * held
@@ -504,8 +504,3 @@ def _stays(allocation: Allocation) -> bool:
     """It holds slots, and nobody has asked it to leave."""
     held = any(container.slots and not container.ended for container in allocation.containers)
     return held and not allocation.leaving and not allocation.ended
-
-
-def _held(allocation: Allocation) -> int:
-    """Slots that it occupies now."""
-    return sum(len(container.slots) for container in allocation.containers if not container.ended)
