@@ -67,7 +67,7 @@ def simulate(
     rng = random.Random(f"world {seed}")
     chosen_weather = draw_weather(rng)
     chosen_workload = draw_workload(rng, within_s=chosen_weather.turbulence_s)
-    with _quiet():
+    with quiet():
         return run_virtually(
             _lead(seed, workload or chosen_workload, weather or chosen_weather, tell, with_replay, snapshot_every)
         )
@@ -173,7 +173,7 @@ def _outcome(seed: int, world: World, replayed: int) -> Outcome:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Faults are what this is about: their log lines are noise, and formatting them is half the time."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

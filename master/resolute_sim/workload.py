@@ -106,17 +106,16 @@ def _sizes(policy: PoolPolicy, fixed: Sequence[int]) -> set[int]:
 
 
 def _draw_pool(rng: random.Random, name: str) -> PoolPolicy:
-    sizes = [rng.choice((1, 2, 4))]
-    if rng.random() < 0.3:
-        sizes.append(rng.choice((1, 2, 4)))
+    sizes = [rng.choice((1, 2, 4)) for _ in range(rng.choice((1, 1, 2, 3)))]
     offers = tuple(
         Offer(
             offer_id=f"{name}-{number}-of-{slots}",
             instance_type=f"type-{slots}",
             zone="zone",
-            market=Market.SPOT,
+            market=rng.choice(tuple(Market)),
             slots=slots,
-            price_per_hour=round(slots * rng.uniform(0.8, 1.2), 2),
+            family=rng.choice(("", f"{name}-family")),
+            price_per_hour=round(slots * rng.uniform(0.8, 1.2), 2) if rng.random() < 0.9 else None,
         )
         for number, slots in enumerate(sizes)
     )

@@ -8,7 +8,7 @@ the outcome that serves the most important gangs at the lowest price wins.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from resolute_provisioner.gangs import fits_one_machine, needs_whole_machines, shape_of
@@ -55,10 +55,16 @@ class Packing:
 
 
 def pack(
-    machines: Sequence[Machine], gangs: Sequence[Gang], outlooks: Sequence[Outlook], *, room: int, max_aux: int
+    machines: Sequence[Machine],
+    gangs: Sequence[Gang],
+    outlooks: Sequence[Outlook],
+    *,
+    room: int,
+    max_aux: int,
+    one_only: Collection[str] = (),
 ) -> Packing:
-    """Pack `gangs`, in the order given, buying at most `room` machines of the offers."""
-    stock = Stock(outlooks)
+    """Pack `gangs`, in the order given, buying at most `room` machines of the offers. `one_only`: as in `Stock`."""
+    stock = Stock(outlooks, one_only=one_only)
     together = _Pass(machines, gangs, stock, room=room, max_aux=max_aux, buys_together=True).run(gangs)
     if together is not None:
         return together
@@ -229,14 +235,14 @@ class _Pass:
             return []
         count = gang.slots // share
         there = self._shelves.sharing(gang, share, count)
-        return self._completed(gang, share, count, there, self._stock.holding(share, gang.markets))
+        return self._completed(gang, share, count, there, self._stock.whole_holding(share, gang.markets))
 
     def _on_whole_machines(self, gang: Gang, size: int) -> list[_Layout]:
         count = needs_whole_machines(gang, size)
         if count is None:
             return []
         there = self._shelves.whole(gang, size, count)
-        return self._completed(gang, size, count, there, self._stock.of_size(size, gang.markets))
+        return self._completed(gang, size, count, there, self._stock.whole(size, gang.markets))
 
     def _completed(
         self, gang: Gang, share: int, count: int, there: Sequence[Machine], cheapest: Outlook | None

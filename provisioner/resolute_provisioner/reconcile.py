@@ -22,6 +22,9 @@ from resolute_provisioner.model import Intent, Observed, RefusalKind
 
 log = logging.getLogger(__name__)
 
+_ASKED_AGAIN = (RefusalKind.TRANSIENT, RefusalKind.THROTTLED)
+"""Nobody has looked at the request, as far as we know."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceIntent:
@@ -124,6 +127,10 @@ class ReconcileSettings:
     """How often a launch is repeated while the cloud does not answer, before its row is given up."""
     retry_delay_s: float = 1.0
     retry_delay_cap_s: float = 15.0
+    throttled_pause_s: float = 1.0
+    """Before each launch once the cloud has said that it is asked too often; doubles with each such word and halves with
+    each launch that is answered."""
+    throttled_pause_cap_s: float = 30.0
     terminate_again_s: float = 15.0
     """A machine that was ordered to end and is still listed is ordered again after so long."""
     vanish_after_s: float = 10.0
@@ -276,6 +283,8 @@ class Reconciler:
         self._just_launched: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
+        self._throttled_s = 0.0
+        """The pause before each launch, for now."""
         self._ordered_to_end: dict[str, float] = {}
         self._strays_told: set[str] = set()
         self._missing_since: dict[str, datetime] = {}
@@ -366,10 +375,13 @@ class Reconciler:
         attempt = 0
         while True:
             attempt += 1
+            if self._throttled_s:
+                await asyncio.sleep(self._throttled_s * self._rng.uniform(0.5, 1.5))
             try:
                 machine = await self._cloud.launch(request)
             except CloudError as error:
-                if error.kind is not RefusalKind.TRANSIENT or attempt >= self._settings.launch_attempts:
+                self._pace(error.kind)
+                if error.kind not in _ASKED_AGAIN or attempt >= self._settings.launch_attempts:
                     return LaunchRefused(
                         instance_id=request.instance_id,
                         offer_id=request.offer.offer_id,
@@ -378,6 +390,7 @@ class Reconciler:
                     )
                 log.info("launch of %s is asked again: %s", request.instance_id, error)
             else:
+                self._pace(None)
                 return InstanceLaunched(
                     instance_id=request.instance_id,
                     provider_id=machine.provider_id,
@@ -385,6 +398,15 @@ class Reconciler:
                     paid_from=machine.paid_from,
                 )
             await asyncio.sleep(self._retry_delay_s(attempt))
+
+    def _pace(self, refusal: RefusalKind | None) -> None:
+        if refusal is RefusalKind.THROTTLED:
+            settings = self._settings
+            doubled_s = max(2.0 * self._throttled_s, settings.throttled_pause_s)
+            self._throttled_s = min(doubled_s, settings.throttled_pause_cap_s)
+        elif refusal is not RefusalKind.TRANSIENT:
+            halved_s = self._throttled_s / 2.0
+            self._throttled_s = halved_s if halved_s >= self._settings.throttled_pause_s / 8.0 else 0.0
 
     def _missing_for_long(self, now: datetime) -> frozenset[str]:
         limit = timedelta(seconds=self._settings.vanish_after_s)

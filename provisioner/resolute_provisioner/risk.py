@@ -30,6 +30,10 @@ JITTER = 0.25
 together."""
 JOIN_TIME_WEIGHT = 0.3
 """Weight of the newest join in the moving average."""
+GANG_BACKOFF_S = 60.0
+GANG_BACKOFF_CAP_S = 3600.0
+GANG_MEMORY_S = 7200.0
+"""So long after such a pause another one counts as the first again."""
 HALF_LIFE_S = 24 * 3600.0
 """What was seen a day ago counts half: markets change by the hour, machines are lost by the day."""
 
@@ -81,6 +85,18 @@ def refused(
             delay_s = _doubling(first_s, told.consecutive_refusals, REFUSAL_BACKOFF_CAP_S)
             delay_s *= 1.0 + JITTER * (2.0 * _fraction(token or belief.offer_id) - 1.0)
             return replace(told, backoff_until=now + timedelta(seconds=delay_s))
+
+
+def stranded(belief: OfferBelief, *, now: datetime) -> OfferBelief:
+    """It gave some machines of a gang and not all, and those were given back. Each such attempt is paid for, so that the
+    next one waits longer; work that needs one machine is none of that."""
+    until = belief.gang_backoff_until
+    if until is not None and now < until:
+        return belief  # another member of the same gang
+    recent = until is not None and (now - until).total_seconds() < GANG_MEMORY_S
+    count = belief.partial_gangs + 1 if recent else 1
+    delay_s = _doubling(GANG_BACKOFF_S, count, GANG_BACKOFF_CAP_S)
+    return replace(belief, partial_gangs=count, gang_backoff_until=now + timedelta(seconds=delay_s))
 
 
 def joined(belief: OfferBelief, *, join_time_s: float, now: datetime) -> OfferBelief:
@@ -140,6 +156,8 @@ def forget(belief: OfferBelief) -> OfferBelief:
         misconfigured="",
         consecutive_boot_failures=0,
         boot_backoff_until=None,
+        partial_gangs=0,
+        gang_backoff_until=None,
     )
 
 
@@ -206,6 +224,18 @@ def blocks(offers: Iterable[Offer], beliefs: Mapping[str, OfferBelief], now: dat
             own = Block(until=until, reason=f"the quota of {offer.family} is used up{told}: {message}")
         if own is not None:
             found[offer.offer_id] = own
+    return found
+
+
+def gang_blocks(offers: Iterable[Offer], beliefs: Mapping[str, OfferBelief], now: datetime) -> dict[str, Block]:
+    """The offers that may not be asked for several machines of one gang, by their ids in order."""
+    found: dict[str, Block] = {}
+    for offer in sorted(offers, key=lambda each: each.offer_id):
+        belief = beliefs.get(offer.offer_id)
+        until = None if belief is None else belief.gang_backoff_until
+        if belief is not None and until is not None and until > now:
+            times = "" if belief.partial_gangs == 1 else f", {belief.partial_gangs} times in a row"
+            found[offer.offer_id] = Block(until=until, reason=f"gave some machines of a gang and not all{times}")
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from resolute_provisioner.model import Market
 from resolute_provisioner.ranking import Outlook
@@ -18,18 +18,26 @@ def cost_of(bought: Iterable[Outlook]) -> Cost:
     return sum(price is None for price in prices), sum(price for price in prices if price is not None)
 
 
+def _best(outlooks: Iterable[Outlook]) -> list[Outlook]:
+    """The cheapest first; between equals the smallest."""
+    best: dict[tuple[int, Market], Outlook] = {}
+    for each in outlooks:
+        key = (each.offer.slots, each.offer.market)
+        if key not in best or each.order < best[key].order:
+            best[key] = each
+    return sorted(best.values(), key=lambda each: (*cost_of([each]), each.offer.slots, each.order))
+
+
 class Stock:
     """The offers that may be asked for now. Of those with the same slots on the same market only the best is kept: it
     does whatever the others would."""
 
-    def __init__(self, outlooks: Iterable[Outlook]) -> None:
-        best: dict[tuple[int, Market], Outlook] = {}
-        for each in outlooks:
-            key = (each.offer.slots, each.offer.market)
-            if key not in best or each.order < best[key].order:
-                best[key] = each
-        self._best = sorted(best.values(), key=lambda each: (*cost_of([each]), each.offer.slots, each.order))
+    def __init__(self, outlooks: Sequence[Outlook], *, one_only: Collection[str] = ()) -> None:
+        """`one_only`: ids of offers that must not be asked for several machines of one gang."""
+        self._best = _best(outlooks)
+        self._best_whole = _best([each for each in outlooks if each.offer.offer_id not in one_only])
         self._of_size: dict[tuple[int, frozenset[Market]], Outlook | None] = {}
+        self._whole: dict[tuple[int, frozenset[Market]], Outlook | None] = {}
         self._holding: dict[tuple[int, frozenset[Market]], Outlook | None] = {}
 
     @property
@@ -46,12 +54,25 @@ class Stock:
         )
 
     def of_size(self, slots: int, markets: frozenset[Market]) -> Outlook | None:
-        """The cheapest machine of exactly so many slots."""
+        """The cheapest machine of exactly so many slots, for work that needs one."""
         key = (slots, markets)
         if key not in self._of_size:
             found = (each for each in self._best if each.offer.slots == slots and each.offer.market in markets)
             self._of_size[key] = next(found, None)
         return self._of_size[key]
+
+    def whole(self, slots: int, markets: frozenset[Market]) -> Outlook | None:
+        """The cheapest machine of exactly so many slots, for a gang that needs several."""
+        key = (slots, markets)
+        if key not in self._whole:
+            found = (each for each in self._best_whole if each.offer.slots == slots and each.offer.market in markets)
+            self._whole[key] = next(found, None)
+        return self._whole[key]
+
+    def whole_holding(self, slots: int, markets: frozenset[Market]) -> Outlook | None:
+        """The same of at least so many slots."""
+        found = (each for each in self._best_whole if each.offer.slots >= slots and each.offer.market in markets)
+        return next(found, None)
 
     def holding(self, slots: int, markets: frozenset[Market]) -> Outlook | None:
         """The cheapest machine of at least so many slots."""

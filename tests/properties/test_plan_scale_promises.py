@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resolute.wire.states import NoticeKind
+from resolute_provisioner.ending import REPLACEMENT_PREFIX
 from resolute_provisioner.model import (
     Cause,
     Demand,
@@ -18,11 +19,12 @@ from resolute_provisioner.model import (
     InstanceNotice,
     InstanceView,
     Intent,
+    Market,
     Observed,
     OfferBelief,
     PoolScaling,
 )
-from resolute_provisioner.plan import REPLACEMENT_PREFIX, plan_scale
+from resolute_provisioner.plan import plan_scale
 from support.provisioner import NOW, ago, an_offer
 
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -35,7 +37,10 @@ maybe_moments = st.none() | moments
 def pools(draw: st.DrawFn) -> PoolScaling:
     sizes = draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))
     prices = st.none() | st.sampled_from([0.5, 1.0, 2.5])
-    offers = tuple(an_offer(f"offer-{index}", slots=size, price=draw(prices)) for index, size in enumerate(sizes))
+    offers = tuple(
+        replace(an_offer(f"offer-{index}", slots=size, price=draw(prices)), market=draw(st.sampled_from(Market)))
+        for index, size in enumerate(sizes)
+    )
     high = draw(st.integers(1, 6))
     return PoolScaling(
         pool="p",
@@ -75,6 +80,7 @@ def machines(draw: st.DrawFn, pool: PoolScaling, index: int) -> InstanceView:
         idle_since=draw(moments) if has_joined and not used else None,
         notice=notice,
         draining_since=draw(st.none() | st.none() | moments),
+        reserved_for=(f"g-{draw(st.integers(0, 7))}",) if draw(st.booleans()) else (),
     )
 
 
@@ -88,6 +94,7 @@ def gangs(draw: st.DrawFn, index: int) -> Gang:
         slots_per_machine=draw(st.none() | st.none() | st.integers(1, 3)),
         priority=draw(st.sampled_from([1, 42])),
         excluded_instances=frozenset(draw(st.sets(st.sampled_from(["i-0", "i-1"]), max_size=1))),
+        markets=draw(st.sampled_from([frozenset(Market), frozenset(Market), frozenset({Market.ON_DEMAND})])),
     )
 
 
@@ -95,7 +102,14 @@ def gangs(draw: st.DrawFn, index: int) -> Gang:
 def beliefs(draw: st.DrawFn, offer_id: str) -> OfferBelief:
     until = draw(st.none() | st.sampled_from([-1.0, 7.0]).map(lambda s: NOW + timedelta(seconds=s)))
     wrong = "no such image" if draw(st.integers(0, 6)) == 0 else ""
-    return OfferBelief(offer_id=offer_id, backoff_until=until, misconfigured=wrong)
+    return OfferBelief(
+        offer_id=offer_id,
+        backoff_until=until,
+        misconfigured=wrong,
+        consecutive_refusals=draw(st.sampled_from([0, 0, 1, 3])) if until is None else 1,
+        gang_backoff_until=draw(st.none() | st.none() | st.just(NOW + timedelta(seconds=40))),
+        partial_gangs=1,
+    )
 
 
 World = tuple[PoolScaling, list[InstanceView], list[Gang], dict[str, OfferBelief]]
@@ -180,8 +194,17 @@ def test_gangs_are_bought_whole_and_from_offers_that_may_be_asked(world: World) 
         if not any(gang.slots_per_machine for gang in work):
             assert demanded <= offers[launch.offer_id].slots
     bought = Counter(token for launch in plan.launches for token in launch.gang_tokens)
+    for launch in plan.launches:
+        assert all(offers[launch.offer_id].market in by_token[t].markets for t in launch.gang_tokens if t in by_token)
+    for offer_id, count in Counter(launch.offer_id for launch in plan.launches).items():
+        assert count == 1 or not known.get(offer_id, OfferBelief(offer_id=offer_id)).consecutive_refusals
     for token, count in bought.items():
         gang = by_token.get(token)
+        assert count == 1 or all(
+            known.get(each.offer_id, OfferBelief(offer_id=each.offer_id)).gang_backoff_until is None
+            for each in plan.launches
+            if token in each.gang_tokens
+        )
         if gang is None:
             assert token.startswith(REPLACEMENT_PREFIX) and count == 1
         elif gang.single_machine:

@@ -62,7 +62,7 @@ def requeue_without_stopping(patch: Patch) -> None:
 
 
 def never_terminate_idle_machines(patch: Patch) -> None:
-    patch.setattr(plan, "_idle_ones", lambda *arguments: [])
+    patch.setattr(plan, "idle_ones", lambda *arguments: [])
 
 
 def ignore_starting_machines(patch: Patch) -> None:

@@ -148,6 +148,8 @@ def _record_termination(step: Step, termination: Termination) -> None:
         return
     if termination.cause is Cause.NEVER_JOINED:
         _learn(step, instance, lambda belief: risk.never_joined(belief, now=step.now))
+    if termination.cause is Cause.STRANDED:
+        _learn(step, instance, lambda belief: risk.stranded(belief, now=step.now))
     stop(step, instance, termination.reason)
 
 

@@ -25,6 +25,7 @@ from resolute_provisioner.clouds.base import (
     Launched,
     LaunchRequest,
     NoCapacity,
+    Throttled,
     Transient,
 )
 from resolute_provisioner.model import Observed, RefusalKind
@@ -64,6 +65,12 @@ class FakeBehaviour:
     """No answer, and no machine."""
     lost_reply_rate: float = 0.0
     """No answer, but a machine."""
+    throttle_rate: float = 0.0
+    """Launches, and lists, that are refused because there were too many."""
+    late_refusal_rate: float = 0.0
+    """Machines that are granted and ended for want of capacity before they run."""
+    capacity_of_each: int | None = None
+    """The most living machines of any offer that `capacity` does not name."""
     dead_boot_rate: float = 0.0
     """Machines that run, cost money, and never start their agent."""
     losses_per_hour: float = 0.0
@@ -91,6 +98,7 @@ class FakeMachine:
     paid_until: datetime | None = None
     notice_deadline: datetime | None = None
     message: str = ""
+    refusal: RefusalKind | None = None
 
     @property
     def observed(self) -> Observed:
@@ -235,6 +243,8 @@ class FakeCloud:
         await self._delay(self.behaviour.launch_latency_s)
         if self._rng.random() < self.behaviour.list_failure_rate:
             raise Transient("the list could not be read")
+        if self._rng.random() < self.behaviour.throttle_rate:
+            raise Throttled("too many requests")
         now = self._clock.now()
         moment = now - timedelta(seconds=self._rng.uniform(0.0, self.behaviour.listing_lag_s))
         listed = []
@@ -293,6 +303,7 @@ class FakeCloud:
             (self.behaviour.no_capacity_rate, RefusalKind.NO_CAPACITY),
             (self.behaviour.transient_rate, LostReply.NOT_LAUNCHED),
             (self.behaviour.lost_reply_rate, LostReply.LAUNCHED),
+            (self.behaviour.throttle_rate, RefusalKind.THROTTLED),
         ):
             if draw < rate:
                 return outcome
@@ -301,7 +312,7 @@ class FakeCloud:
 
     def _create(self, request: LaunchRequest) -> FakeMachine:
         offer_id = request.offer.offer_id
-        limit = self.behaviour.capacity.get(offer_id)
+        limit = self.behaviour.capacity.get(offer_id, self.behaviour.capacity_of_each)
         if limit is not None and sum(each.request.offer.offer_id == offer_id for each in self.living()) >= limit:
             raise NoCapacity(f"all {limit} machines of offer {offer_id} are taken")
         now = self._clock.now()
@@ -310,8 +321,16 @@ class FakeCloud:
             provider_id=provider_id, request=request, requested_at=now, history=[(now, Observed.PENDING)]
         )
         self.machines[provider_id] = machine
-        asyncio.get_running_loop().call_later(self._draw(self.behaviour.pending_s), self._start, machine)
+        comes_to = self._start
+        if self._rng.random() < self.behaviour.late_refusal_rate:
+            comes_to = self._refuse_late
+        asyncio.get_running_loop().call_later(self._draw(self.behaviour.pending_s), comes_to, machine)
         return machine
+
+    def _refuse_late(self, machine: FakeMachine) -> None:
+        if machine.observed is Observed.PENDING:
+            machine.refusal = RefusalKind.NO_CAPACITY
+            self._end(machine, "no capacity after all")
 
     def _start(self, machine: FakeMachine) -> None:
         if machine.observed is not Observed.PENDING:
@@ -368,4 +387,5 @@ def _as_listed(machine: FakeMachine, observed: Observed, moment: datetime) -> Cl
         paid_from=machine.paid_from if machine.paid_from is not None and machine.paid_from <= moment else None,
         paid_until=paid_until,
         message=machine.message if observed is Observed.GONE else "",
+        refusal=machine.refusal if observed is Observed.GONE else None,
     )

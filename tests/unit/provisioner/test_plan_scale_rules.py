@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from resolute_provisioner.ending import REPLACEMENT_PREFIX
 from resolute_provisioner.model import (
     Cause,
     Demand,
@@ -15,7 +16,7 @@ from resolute_provisioner.model import (
     RefusalKind,
     ScalePlan,
 )
-from resolute_provisioner.plan import REPLACEMENT_PREFIX, plan_scale
+from resolute_provisioner.plan import plan_scale
 from resolute_provisioner.standing import MASS_LOSS_PATIENCE_S
 from support.provisioner import NOW, a_gang, a_pool, after, ago, an_offer, demand, joined, starting
 

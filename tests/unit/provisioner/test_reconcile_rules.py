@@ -25,6 +25,8 @@ from support.provisioner import NOW, a_request, ago
 from support.provisioner_ledger import MemoryLedger
 from support.provisioner_worlds import run_virtually, until
 
+ASKED_AGAIN = (RefusalKind.TRANSIENT, RefusalKind.THROTTLED)
+
 
 def an_intent(name: str = "i-1", *, provider_id: str = "", **changes: object) -> InstanceIntent:
     intent = InstanceIntent(
@@ -173,7 +175,30 @@ def test_a_refusal_finishes_the_row(kind: RefusalKind) -> None:
         rig.cloud.script(*[kind] * 5)
         await rig.reconciler.launch(rig.ledger.record(a_request()))
         assert rig.ledger.refusals == [("i-1", kind)] and not rig.ledger.rows
-        assert rig.cloud.launch_calls["token-i-1"] == (5 if kind is RefusalKind.TRANSIENT else 1)
+        assert rig.cloud.launch_calls["token-i-1"] == (5 if kind in ASKED_AGAIN else 1)
+
+    run_virtually(scenario)
+
+
+def test_a_cloud_that_is_asked_too_often_is_asked_less_until_it_answers() -> None:
+    async def scenario(clock: Clock) -> None:
+        rig = Rig(clock)
+        loop = asyncio.get_running_loop()
+
+        async def seconds_for(name: str) -> float:
+            began = loop.time()
+            await rig.reconciler.launch(rig.ledger.record(a_request(name)))
+            return loop.time() - began
+
+        undisturbed_s = await seconds_for("i-1")
+        rig.cloud.script(*[RefusalKind.THROTTLED] * 4)
+        await seconds_for("i-2")
+        assert not rig.ledger.refusals and rig.cloud.launch_calls["token-i-2"] == 5
+        slowed = [await seconds_for(f"i-{number}") for number in range(3, 9)]
+        # Not only the request that was refused waits, but whatever comes after it, less and less.
+        assert slowed[0] > undisturbed_s + 2.0
+        assert slowed[0] > slowed[2] > slowed[-1]
+        assert slowed[-1] <= rig.cloud.behaviour.launch_latency_s[1]
 
     run_virtually(scenario)
 

@@ -1,0 +1,179 @@
+"""Which machines are given back. Pure.
+
+Those that are broken, going or drained go whatever the work is; those over the maximum go after what they run has moved;
+of the others go those that came for a gang which cannot be completed, those that nobody waits for any more, and those
+that have idled long enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from datetime import datetime, timedelta
+
+from resolute_provisioner.gangs import fits_one_machine, needs_whole_machines
+from resolute_provisioner.model import Cause, Gang, Observed, PoolScaling, Termination
+from resolute_provisioner.packing import Unserved
+from resolute_provisioner.risk import Block
+from resolute_provisioner.standing import NOTICE_GRACE_S, Standing, seconds_between
+
+REPLACEMENT_PREFIX = "replacement-of-"
+"""A machine under notice that still works stands in the demand under this name, until its work waits itself."""
+
+
+def must_go(pool: PoolScaling, standings: Sequence[Standing], now: datetime) -> list[Termination]:
+    """Machines that are broken, going away by themselves, or drained."""
+    terminations: list[Termination] = []
+    for each in standings:
+        view = each.view
+        if each.stopping:
+            continue
+        if each.never_joined:
+            waited = seconds_between(view.launched_at or view.requested_at, now)
+            reason = f"its agent did not connect within {waited:.0f} s of the launch"
+            terminations.append(Termination(instance_id=view.instance_id, cause=Cause.NEVER_JOINED, reason=reason))
+        elif each.lost:
+            away = seconds_between(view.disconnected_since or now, now)
+            reason = f"its agent has been out of contact for {away:.0f} s"
+            terminations.append(Termination(instance_id=view.instance_id, cause=Cause.LOST, reason=reason))
+        elif view.notice is not None:
+            deadline = view.notice.deadline
+            overdue = deadline is not None and now >= deadline + timedelta(seconds=NOTICE_GRACE_S)
+            if overdue or not view.occupied:
+                state = "the deadline has passed" if overdue else "nothing runs on it"
+                reason = f"it announced its end ({view.notice.kind.value}) and {state}"
+                terminations.append(Termination(instance_id=view.instance_id, cause=Cause.NOTICE, reason=reason))
+        elif view.draining_since is not None:
+            drained_for = seconds_between(view.draining_since, now)
+            if not view.occupied or drained_for >= pool.drain_timeout_s:
+                state = "its work has moved away" if not view.occupied else f"draining took {drained_for:.0f} s"
+                terminations.append(Termination(instance_id=view.instance_id, cause=Cause.DRAINED, reason=state))
+    return terminations
+
+
+def over_maximum(pool: PoolScaling, standings: Sequence[Standing]) -> list[Termination]:
+    """The limit was lowered: machines without work go first, then those with the least, newest first."""
+    staying = [each for each in standings if each.staying]
+    excess = len(staying) - pool.max_instances
+    if excess <= 0:
+        return []
+    # Two stable sorts, because ids cannot be negated: newest first within what is otherwise equal.
+    newest_first = sorted(staying, key=lambda each: (each.view.requested_at, each.view.instance_id), reverse=True)
+    least_loss = sorted(
+        newest_first,
+        key=lambda each: (each.view.occupied, each.view.joined_at is not None, each.view.slots_in_use),
+    )
+    return [
+        Termination(
+            instance_id=each.view.instance_id,
+            cause=Cause.OVER_MAXIMUM,
+            reason=f"the pool has {len(staying)} machines and may have {pool.max_instances}",
+            drain=each.view.occupied,
+        )
+        for each in least_loss[:excess]
+    ]
+
+
+def of_no_use(
+    pool: PoolScaling,
+    unused: Sequence[Standing],
+    gangs: Sequence[Gang],
+    unserved: Sequence[Unserved],
+    blocks: Mapping[str, Block],
+    now: datetime,
+) -> list[Termination]:
+    """Of the machines that no waiting gang will use: members of gangs that cannot be completed, and requests whose work
+    waits no longer. A member is kept for a moment when the others may be had within that moment."""
+    waiting = {gang.token for gang in gangs}
+    incomplete = {each.gang.token: each for each in unserved}
+    terminations: list[Termination] = []
+    for each in unused:
+        view = each.view
+        tokens = [token for token in view.reserved_for if token in incomplete]
+        if tokens and not any(_may_be_completed(pool, incomplete[token], blocks, each, now) for token in tokens):
+            reason = f"it came for {tokens[0]}, and the other machines of that gang cannot be had"
+            terminations.append(Termination(instance_id=view.instance_id, cause=Cause.STRANDED, reason=reason))
+        elif not tokens and _awaited_by_nobody(each, waiting):
+            reason = f"it has not started, and {view.reserved_for[0]} waits for machines no longer"
+            terminations.append(Termination(instance_id=view.instance_id, cause=Cause.UNWANTED, reason=reason))
+    return terminations
+
+
+def _may_be_completed(
+    pool: PoolScaling, each: Unserved, blocks: Mapping[str, Block], member: Standing, now: datetime
+) -> bool:
+    hold_until = held_until(pool, member)
+    if now >= hold_until:
+        return False
+    if each.ways:
+        return True
+    retries = [
+        block.until
+        for offer in pool.offers
+        if offer.market in each.gang.markets and _serves(each.gang, offer.slots)
+        if (block := blocks.get(offer.offer_id)) is not None and block.until is not None
+    ]
+    return min(retries, default=hold_until) < hold_until
+
+
+def held_until(pool: PoolScaling, member: Standing) -> datetime:
+    return (member.view.launched_at or member.view.requested_at) + timedelta(seconds=pool.gang_hold_s)
+
+
+def _serves(gang: Gang, size: int) -> bool:
+    return fits_one_machine(gang, size) or needs_whole_machines(gang, size) is not None
+
+
+def _awaited_by_nobody(each: Standing, waiting: Set[str]) -> bool:
+    """Only while nothing is paid for it: a machine that runs will be there for the next one."""
+    view = each.view
+    if view.joined_at is not None or view.observed not in (Observed.UNKNOWN, Observed.PENDING):
+        return False
+    for_work = [token for token in view.reserved_for if not token.startswith(REPLACEMENT_PREFIX)]
+    return bool(for_work) and len(for_work) == len(view.reserved_for) and waiting.isdisjoint(for_work)
+
+
+def idle_ones(
+    pool: PoolScaling,
+    spare: Sequence[Standing],
+    warm: int,
+    unserved: Sequence[Unserved],
+    room: int,
+    now: datetime,
+) -> list[Termination]:
+    """Idle machines that no waiting gang will use: the dearest and longest idle first, down to the minimum unless they
+    stand in the way of work."""
+    prices = {offer.offer_id: offer.price_per_hour or 0.0 for offer in pool.offers}
+    make_room, kept = _room_to_make(spare, unserved, room)
+    ordered = sorted(
+        spare,
+        key=lambda each: (-prices.get(each.view.offer_id, 0.0), each.view.idle_since or now, each.view.instance_id),
+    )
+    terminations: list[Termination] = []
+    for each in ordered:
+        idle_s = seconds_between(each.view.idle_since or now, now)
+        # One that makes room is replaced at once, so that the minimum does not protect it.
+        if idle_s >= pool.idle_timeout_s and warm - len(terminations) > pool.min_instances:
+            cause, reason = Cause.IDLE, f"nothing has run on it for {idle_s:.0f} s and no waiting work fits on it"
+        elif make_room > 0 and each.view.instance_id not in kept:
+            cause, reason = Cause.MAKE_ROOM, "waiting work does not fit on it and the pool has no room for another"
+        else:
+            continue
+        make_room -= 1
+        terminations.append(Termination(instance_id=each.view.instance_id, cause=cause, reason=reason))
+    return terminations
+
+
+def _room_to_make(spare: Sequence[Standing], unserved: Sequence[Unserved], room: int) -> tuple[int, frozenset[str]]:
+    """How many idle machines stand in the way of the most important gang that would start without them, and which of
+    them it would use itself."""
+    names = {each.view.instance_id for each in spare}
+    for way in (way for each in unserved for way in each.ways):
+        missing = way.machines_missing - room
+        if 0 < missing <= len(names.difference(way.would_use)):
+            return missing, frozenset(way.would_use)
+    return 0, frozenset()
+
+
+def room_is_coming(unserved: Sequence[Unserved], room: int, ending: int) -> bool:
+    """Whether some waiting gang will have its machines bought as soon as `ending` machines are gone."""
+    return any(room < way.machines_missing <= room + ending for each in unserved for way in each.ways)

@@ -1,0 +1,60 @@
+"""One request at a time to an offer that was refused. Pure.
+
+Capacity comes back in ones and twos. So after a refusal one machine is asked for, and the others when it was granted:
+a second wave of refusals costs nothing, and a gang whose members cannot all be had does not pay for some of them. While the
+answer is out, nothing else is bought for the work that waits for it; it comes within seconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from resolute_provisioner.model import InstanceView, Intent, Launch, Note, Observed, OfferBelief
+from resolute_provisioner.risk import Block, on_probation
+
+PATIENCE_S = 10.0
+"""An offer that leaves its one request without an answer for so long is passed over until there is one."""
+
+
+def asked(alive: Iterable[InstanceView], beliefs: Mapping[str, OfferBelief]) -> dict[str, datetime]:
+    """The offers on probation that have a request without an answer, and when it was made."""
+    found: dict[str, datetime] = {}
+    for each in alive:
+        unanswered = each.intent is Intent.RUN and each.observed is Observed.UNKNOWN and each.launched_at is None
+        if unanswered and on_probation(beliefs.get(each.offer_id)):
+            found[each.offer_id] = min(each.requested_at, found.get(each.offer_id, each.requested_at))
+    return found
+
+
+def slow(asked: Mapping[str, datetime], now: datetime) -> dict[str, Block]:
+    """Offers that let us wait for their answer."""
+    reason = "it was refused before and has not answered to the one request that was made since"
+    overdue = {offer_id for offer_id, at in asked.items() if now >= at + timedelta(seconds=PATIENCE_S)}
+    return {offer_id: Block(until=None, reason=reason) for offer_id in sorted(overdue)}
+
+
+def one_at_a_time(
+    launches: Sequence[Launch], beliefs: Mapping[str, OfferBelief], asked: Collection[str]
+) -> tuple[list[Launch], list[Note]]:
+    """The launches to make now, and a word to those whose machines wait for an answer."""
+    several = {token for token, count in Counter(t for each in launches for t in each.gang_tokens).items() if count > 1}
+    probed = set(asked)
+    now: list[Launch] = []
+    waiting: dict[str, str] = {}
+    for each in launches:
+        if not on_probation(beliefs.get(each.offer_id)):
+            now.append(each)
+        elif each.offer_id not in probed:
+            probed.add(each.offer_id)
+            now.append(each)
+        else:
+            waiting.update(dict.fromkeys(each.gang_tokens, each.offer_id))
+    # A gang that waits for an answer takes nothing else meanwhile.
+    held_back = waiting.keys() & several
+    now = [
+        each for each in now if on_probation(beliefs.get(each.offer_id)) or not held_back.intersection(each.gang_tokens)
+    ]
+    text = "waits for the answer of offer {}, which was refused before and is asked for one machine first"
+    return now, [Note(subject=token, text=text.format(offer_id)) for token, offer_id in sorted(waiting.items())]

@@ -1,0 +1,153 @@
+"""Gangs whose machines are scarce, through the production engine: what is paid for those that do not start.
+
+Counted from the fake cloud's own bill. The bound: each attempt at a gang is paid for at most `gang_hold_s` and an order's time
+for each member, and the attempts become rarer and rarer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.pool import PoolPolicy
+from resolute_provisioner import risk
+from resolute_provisioner.clouds.fake import BillLine
+from resolute_provisioner.model import Market, Offer, PoolScaling
+from resolute_sim.loop import run_virtually
+from resolute_sim.simulation import quiet
+from resolute_sim.weather import CALM, CALM_CLOUD
+from resolute_sim.workload import METRIC, Submission, Workload
+from resolute_sim.world import EPOCH, World
+
+HOUR_S = 3600.0
+ORDER_S = 15.0
+"""From the decision to give a machine back until its bill stops."""
+POOL = PoolName("default")
+
+
+def offer(name: str, price: float) -> Offer:
+    return Offer(offer_id=name, instance_type=name, zone="zone", market=Market.ON_DEMAND, slots=1, price_per_hour=price)
+
+
+SCALING = PoolScaling(
+    pool=POOL, offers=(offer("cheap", 1.0), offer("dear", 2.0)), max_instances=9, idle_timeout_s=600.0
+)
+
+
+def gang(slots: int) -> Submission:
+    config: Mapping[str, Any] = {
+        "name": "gang",
+        "hyperparameters": {},
+        "searcher": {"name": "single", "metric": METRIC, "smaller_is_better": True},
+        "resources": {"slots_per_trial": slots},
+        "max_restarts": 0,
+        "preemption_timeout": 60,
+        "environment": {"environment_variables": ["RESOLUTE_SCRIPT=pull 1s"]},
+        "data": {
+            "steps": 3,
+            "step_s": 5.0,
+            "save_every": 1,
+            "save_s": 0.5,
+            "failures": [],
+            "worker_fails_after_s": 0.0,
+            "invalid_below": 0.0,
+            "leaves_when_invalid": False,
+            "deaf": False,
+            "stuck_s": 0.0,
+        },
+    }
+    return Submission(at_s=0.0, config=config, pool=POOL, priority=42, max_slots=None, seed=1, activate=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What became of a world with one gang."""
+
+    bill: tuple[BillLine, ...]
+    paid_s: float
+    started: bool
+    stranded: int
+    """Machines that were given back because the gang could not be completed."""
+    attempts: int
+    """Times at which such machines were given back."""
+    refused_at: tuple[datetime, ...]
+    launched_at: tuple[datetime, ...]
+
+
+def run(*, capacity: Mapping[str, int], hours: float, then: Mapping[str, int] | None = None) -> Course:
+    """Four machines are needed. `then` is the capacity of the hour after `hours`."""
+
+    async def live() -> Course:
+        weather = replace(CALM, cloud=replace(CALM_CLOUD, capacity=capacity))
+        workload = Workload(pools={POOL: PoolPolicy(name=POOL, scaling=SCALING)}, submissions=(gang(4),))
+        world = World(seed=1, workload=workload, weather=weather)
+        try:
+            await world.start_master()
+            await world.create_owners()
+            await world.submit(workload.submissions[0].command())
+            await asyncio.sleep(hours * HOUR_S)
+            if then is not None:
+                world.cloud.behaviour = replace(CALM_CLOUD, capacity=then)
+                await asyncio.sleep(HOUR_S)
+            assert not world.verdict.violations
+            return _course(world)
+        finally:
+            await world.close()
+
+    with quiet():
+        return run_virtually(live())
+
+
+def _course(world: World) -> Course:
+    decisions = world.tables.decisions
+    stranded = [each for each in decisions if each.kind == "terminate" and "of that gang cannot be had" in each.reason]
+    return Course(
+        bill=tuple(world.cloud.bill.lines),
+        paid_s=world.cloud.bill.seconds(world.clock.now()),
+        started=any(each.kind == "place" for each in decisions),
+        stranded=len(stranded),
+        attempts=len({each.at for each in stranded}),
+        refused_at=tuple(each.at for each in decisions if each.kind == "refused"),
+        launched_at=tuple(each.at for each in decisions if each.kind == "launch"),
+    )
+
+
+def test_where_nothing_is_granted_nothing_is_paid() -> None:
+    course = run(capacity={"cheap": 0, "dear": 0}, hours=3)
+    assert not course.bill and not course.started
+    # One wave to each offer, and then one request at a time, more and more rarely.
+    assert sum(at < EPOCH + timedelta(seconds=20) for at in course.launched_at) <= 4 * 2 + 4 * 2
+    rarest_s = risk.REFUSAL_BACKOFF_CAP_S * (1 - risk.JITTER)
+    assert len(course.launched_at) <= 16 + 2 * (3 * HOUR_S / rarest_s + 8)
+
+
+def test_a_gang_that_never_starts_costs_a_moment_of_its_members_now_and_then() -> None:
+    course = run(capacity={"cheap": 3, "dear": 0}, hours=5)
+    assert not course.started and course.stranded >= 3
+    # 60 s, doubling to an hour: six in the first hour, then one an hour.
+    assert 6 <= course.attempts <= 6 + 5
+    for line in course.bill:
+        assert line.paid_until is not None
+        assert (line.paid_until - line.paid_from).total_seconds() <= SCALING.gang_hold_s + ORDER_S
+    assert course.paid_s <= course.attempts * 3 * (SCALING.gang_hold_s + ORDER_S)
+    assert course.paid_s < 0.03 * 3 * 5 * HOUR_S
+
+
+@pytest.mark.parametrize("dear", [1, 4])
+def test_the_next_offer_completes_the_gang_at_once(dear: int) -> None:
+    course = run(capacity={"cheap": 3 if dear == 1 else 0, "dear": dear}, hours=1)
+    assert course.started and not course.stranded
+    assert len(course.bill) == 4
+    first = course.refused_at[0]
+    assert min(at for at in course.launched_at if at >= first) - first < timedelta(seconds=1)
+
+
+def test_a_gang_starts_when_its_machines_can_be_had_again() -> None:
+    course = run(capacity={"cheap": 3, "dear": 0}, hours=1, then={"cheap": 4, "dear": 0})
+    assert course.started
