@@ -19,7 +19,7 @@ from resolute.clock import Clock
 from resolute.config import MasterConfig, PostgresDatabase
 from resolute.errors import InvalidInput, Unavailable
 from resolute.ids import IdSource
-from resolute_master import bootstrap, garbage
+from resolute_master import aws_pool, bootstrap, garbage, gcp_pool
 from resolute_master.agents.booting import add_boot_doors
 from resolute_master.agents.container_spec import SpecRenderer, container_defaults, task_user
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
@@ -32,7 +32,6 @@ from resolute_master.api.context import ApiContext
 from resolute_master.api.log_ring import LogRing
 from resolute_master.api.opening import Opening
 from resolute_master.api.requests import Surroundings
-from resolute_master.aws_pool import completed
 from resolute_master.clouds import OpenCloud, cloud_of
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
@@ -48,7 +47,9 @@ from resolute_master.provisioning import Provisioning
 from resolute_master.store.base import Store
 from resolute_master.store.recent_code import RecentCode
 from resolute_master.store.sql import SqlStore, sqlite_url
-from resolute_provisioner.clouds.aws_metadata import ENDPOINT, Ec2Metadata
+from resolute_provisioner.clouds import aws_metadata, gcp_metadata
+from resolute_provisioner.clouds.aws_metadata import Ec2Metadata
+from resolute_provisioner.clouds.gcp_metadata import GceMetadata
 
 log = logging.getLogger(__name__)
 
@@ -81,11 +82,17 @@ class MasterSettings:
     open_prices: OpenPrices = price_source_of
 
 
+def _completed(config: MasterConfig, environ: Mapping[str, str]) -> MasterConfig:
+    """With what the pools leave to the machine of the cloud on which the master runs. Blocking. Raises `InvalidInput`."""
+    ec2 = Ec2Metadata(environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or aws_metadata.ENDPOINT)
+    host = environ.get("GCE_METADATA_HOST")
+    gce = GceMetadata(f"http://{host}" if host else gcp_metadata.ENDPOINT)
+    return gcp_pool.completed(aws_pool.completed(config, environ, ec2), gce)
+
+
 async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set, or until a part that the others need has failed."""
-    metadata = Ec2Metadata(settings.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or ENDPOINT)
-    config = await asyncio.to_thread(completed, settings.config, settings.environ, metadata)
-    settings = replace(settings, config=config)
+    settings = replace(settings, config=await asyncio.to_thread(_completed, settings.config, settings.environ))
     pools = pool_policies(settings.config)  # what can be known to be wrong is known before anything is stored
     async with AsyncExitStack() as stack:
         # The socket first: a port that is taken is found before anything is stored.
@@ -266,7 +273,7 @@ async def _serving(
         )
         observation.watch(engine, store, reporting)
         services += observation.services()
-        watches = price_watches(config, engine, settings.open_prices, clock, ids)
+        watches = await asyncio.to_thread(price_watches, config, engine, settings.open_prices, clock, ids)
         context = _context(
             settings, store, engine, reporting, identity, tokens, passwords, recent_code, observation, watches
         )
@@ -279,7 +286,7 @@ async def _serving(
         removal = CheckpointRemoval(engine, store, cluster_id=identity.cluster_id)
         services.append(asyncio.create_task(removal.run(), name="checkpoint removal"))
         services += [asyncio.create_task(watch.run(), name=f"prices of {watch.pool}") for watch in watches]
-        services += Provisioning(
+        services += await Provisioning(
             config=config,
             environ=settings.environ,
             clock=clock,

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from resolute.clock import Clock
 from resolute.config.pools import ResourcePool
-from resolute.config.providers import AwsProvider, LocalProvider
+from resolute.config.providers import AwsProvider, GcpProvider, LocalProvider
 from resolute_master.aws_pool import aws_cloud
+from resolute_master.gcp_pool import gcp_cloud
 from resolute_provisioner.bootstrap import AgentWheel
 from resolute_provisioner.clouds.base import Cloud
 from resolute_provisioner.clouds.local import (
@@ -46,7 +47,9 @@ def cloud_of(pool: ResourcePool, place: CloudPlace) -> Cloud | None:
             return _local_cloud(pool.provider, place)
         case AwsProvider():
             return aws_cloud(pool, pool.provider, place.wheel())
-        case _:
+        case GcpProvider():
+            return gcp_cloud(pool, pool.provider, place.wheel(), place.clock)
+        case None:
             return None
 
 

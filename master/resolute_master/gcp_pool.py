@@ -108,8 +108,19 @@ def gcp_settings(pool: ResourcePool, provider: GcpProvider, wheel: AgentWheel) -
     )
 
 
-def gcp_cloud(pool: ResourcePool, provider: GcpProvider, wheel: AgentWheel, clock: Clock) -> Cloud:
-    """The cloud of that pool. Raises `InvalidInput`, also when the SDK is not installed."""
+def gcp_cloud(
+    pool: ResourcePool,
+    provider: GcpProvider,
+    wheel: AgentWheel,
+    clock: Clock,
+    *,
+    endpoint: str = "",
+    credentials: Any = None,
+) -> Cloud:
+    """The cloud of that pool; `endpoint` and `credentials` are Google's own and those of the environment when left out.
+
+    Raises `InvalidInput`, also when the SDK is not installed.
+    """
     settings = gcp_settings(pool, provider, wheel)
     try:
         from resolute_provisioner.clouds.gcp import GcpCloud
@@ -118,4 +129,4 @@ def gcp_cloud(pool: ResourcePool, provider: GcpProvider, wheel: AgentWheel, cloc
             f"resource_pools: provider.type gcp of pool '{pool.pool_name}' needs a package that is not installed "
             f"({error.name}); run pip install 'resolute[gcp]'"
         ) from error
-    return GcpCloud(settings, clock=clock, zones=zones_of(provider))
+    return GcpCloud(settings, clock=clock, zones=zones_of(provider), endpoint=endpoint, credentials=credentials)
