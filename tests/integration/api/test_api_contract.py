@@ -31,6 +31,7 @@ EXTENSIONS = {
     ("GET", "/api/v1/experiments/{}/cost"),
     ("GET", "/api/v1/jobs/{}/explain"),
     ("GET", "/api/v1/resource-pools/{}/snapshot"),
+    ("GET", "/api/v1/resource-pools/{}/offers"),
     ("GET", "/api/v1/trials/{}/allocations"),
     ("POST", "/api/v1/allocations/{}/step_marks"),
     ("POST", "/api/v1/trials/{}/metrics/batch"),
