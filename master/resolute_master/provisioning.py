@@ -51,8 +51,9 @@ class Provisioning:
     wheel: Callable[[], AgentWheel]
     """What machines of a real cloud run their agent from."""
 
-    def start(self) -> list[asyncio.Task[None]]:
-        """One reconciler a pool that is elastic, woken by every change of its machines."""
+    async def start(self) -> list[asyncio.Task[None]]:
+        """One reconciler a pool that is elastic, woken by every change of its machines. Clouds are opened beside the loop: an
+        SDK takes its time, and agents that come back do not wait."""
         tasks: list[asyncio.Task[None]] = []
         for pool in self.config.resource_pools:
             place = CloudPlace(
@@ -61,7 +62,7 @@ class Provisioning:
                 clock=self.clock,
                 wheel=self.wheel,
             )
-            cloud = self.open_cloud(pool, place)
+            cloud = await asyncio.to_thread(self.open_cloud, pool, place)
             if cloud is not None:
                 tasks += self._of_pool(pool, cloud)
         return tasks
