@@ -40,6 +40,7 @@ from resolute_master.engine.checkpoint_files import CheckpointRemoval
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.price_watch import PriceWatch
 from resolute_master.engine.reporting import Reporting
+from resolute_master.instance_types import OpenTypes, learnt, type_source_of
 from resolute_master.observability.observation import Observation
 from resolute_master.pools import found_again, pool_policies
 from resolute_master.price_sources import OpenPrices, price_source_of, price_watches
@@ -67,8 +68,8 @@ OpenStore = Callable[[MasterConfig], Awaitable[Store]]
 class MasterSettings:
     """What a master process is given from outside.
 
-    `open_store`, `open_cloud` and `open_prices` are its edges; who composes a master of another kind (with a store that
-    fails, say) gives its own.
+    `open_store`, `open_cloud`, `open_prices` and `open_types` are its edges; who composes a master of another
+    kind (with a store that fails, say) gives its own.
     """
 
     config: MasterConfig
@@ -80,6 +81,7 @@ class MasterSettings:
     open_store: OpenStore | None = None
     open_cloud: OpenCloud = cloud_of
     open_prices: OpenPrices = price_source_of
+    open_types: OpenTypes = type_source_of
 
 
 def _completed(config: MasterConfig, environ: Mapping[str, str]) -> MasterConfig:
@@ -93,7 +95,8 @@ def _completed(config: MasterConfig, environ: Mapping[str, str]) -> MasterConfig
 async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set, or until a part that the others need has failed."""
     settings = replace(settings, config=await asyncio.to_thread(_completed, settings.config, settings.environ))
-    pools = pool_policies(settings.config)  # what can be known to be wrong is known before anything is stored
+    types = await learnt(settings.config, settings.open_types, settings.clock)
+    pools = pool_policies(settings.config, types)  # what can be known to be wrong is known before anything is stored
     async with AsyncExitStack() as stack:
         # The socket first: a port that is taken is found before anything is stored.
         listener = _listen(settings.config)

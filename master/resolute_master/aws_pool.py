@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from resolute.clock import Clock
@@ -13,10 +13,14 @@ from resolute.config.providers import AwsProvider
 from resolute.errors import InvalidInput
 from resolute_master.machine_host import host_setup
 from resolute_provisioner.bootstrap import AgentWheel
+from resolute_provisioner.catalogue.source import TypeSource
 from resolute_provisioner.clouds.aws_metadata import ADDRESSES, Ec2Metadata
 from resolute_provisioner.clouds.aws_request import AwsSettings
 from resolute_provisioner.clouds.base import Cloud
 from resolute_provisioner.prices import PriceSource
+
+if TYPE_CHECKING:
+    from resolute_provisioner.clouds.aws_prices import AwsPrices
 
 UNNAMED_OWNER = "determined-ai-determined"
 """The original's value of the owner tag outside of EC2. Nothing here looks for it: clusters may share it without harm."""
@@ -110,6 +114,15 @@ def aws_cloud(pool: ResourcePool, provider: AwsProvider, wheel: AgentWheel) -> C
 
 def aws_prices(pool: ResourcePool, provider: AwsProvider, clock: Clock) -> PriceSource:
     """Who tells the spot prices of the pool's region. Raises `InvalidInput` when the SDK is not installed."""
+    return _teller(pool, provider, clock)
+
+
+def aws_types(pool: ResourcePool, provider: AwsProvider, clock: Clock) -> TypeSource:
+    """Who tells of the machine types of the pool's region. Raises `InvalidInput` when the SDK is not installed."""
+    return _teller(pool, provider, clock)
+
+
+def _teller(pool: ResourcePool, provider: AwsProvider, clock: Clock) -> AwsPrices:
     try:
         from resolute_provisioner.clouds.aws_calls import Ec2
         from resolute_provisioner.clouds.aws_prices import AwsPrices

@@ -7,17 +7,23 @@ from collections.abc import Sequence
 from resolute.config import MasterConfig
 from resolute.config.errors import Location
 from resolute.config.pools import ResourcePool
+from resolute.config.providers import AwsProvider
 from resolute_master.domain.account import Limits
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
 from resolute_master.offers import offers_of
+from resolute_provisioner.catalogue import Catalogue
 from resolute_provisioner.model import Offer, PoolScaling, SpotFallback
 
 
-def pool_policies(config: MasterConfig) -> dict[PoolName, PoolPolicy]:
-    """Raises `InvalidConfig` for machines that nobody can know, before anything is stored or started."""
-    return {PoolName(pool.pool_name): _policy(config, pool, place) for place, pool in enumerate(config.resource_pools)}
+def pool_policies(config: MasterConfig, aws_types: Catalogue | None = None) -> dict[PoolName, PoolPolicy]:
+    """`aws_types` is what AWS has told beside the shipped table. Raises `InvalidConfig` for machines that nobody can know,
+    before anything is stored or started."""
+    return {
+        PoolName(pool.pool_name): _policy(config, pool, place, aws_types)
+        for place, pool in enumerate(config.resource_pools)
+    }
 
 
 def found_again(instance: Instance, offers: Sequence[Offer]) -> bool:
@@ -34,7 +40,7 @@ def _place(offer: Offer) -> tuple[str, str]:
     return cloud, offer.region if cloud == "aws" else ""
 
 
-def _policy(config: MasterConfig, pool: ResourcePool, place: int) -> PoolPolicy:
+def _policy(config: MasterConfig, pool: ResourcePool, place: int, aws_types: Catalogue | None) -> PoolPolicy:
     scheduler = config.scheduler_of(pool)
     return PoolPolicy(
         name=PoolName(pool.pool_name),
@@ -52,18 +58,18 @@ def _policy(config: MasterConfig, pool: ResourcePool, place: int) -> PoolPolicy:
         description=pool.description,
         launch_error=config.launch_error,
         budget=Limits(per_day=pool.budget.per_day, per_month=pool.budget.per_month),
-        scaling=scaling_of(pool, ("resource_pools", place)),
+        scaling=scaling_of(pool, ("resource_pools", place), aws_types),
     )
 
 
-def scaling_of(pool: ResourcePool, at: Location = ()) -> PoolScaling | None:
+def scaling_of(pool: ResourcePool, at: Location = (), aws_types: Catalogue | None = None) -> PoolScaling | None:
     """The elastic part of a pool; None for one that has none. `at` is where the pool stands in its file."""
     provider = pool.provider
     if provider is None:
         return None
     return PoolScaling(
         pool=pool.pool_name,
-        offers=offers_of(pool, at),
+        offers=offers_of(pool, at, aws_types if isinstance(provider, AwsProvider) else None),
         min_instances=provider.min_instances,
         max_instances=provider.max_instances,
         idle_timeout_s=provider.max_idle_agent_period,

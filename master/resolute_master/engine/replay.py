@@ -26,6 +26,7 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.cycle import Cycle
 from resolute_master.engine.journal import decode_commands, decode_entities, decode_state
 from resolute_master.engine.memory import Memory
+from resolute_master.instance_types import remembered
 from resolute_master.pools import pool_policies
 from resolute_master.store.base import Snapshot, Store
 from resolute_master.store.sql import open_store, sqlite_url
@@ -90,7 +91,7 @@ async def replay_database(database: str, config_file: Path | None) -> Replay:
     config = load_master_config(None if config_file is None else str(config_file), os.environ, {})
     store = await open_store(url)
     try:
-        return await replay_store(store, pool_policies(config))
+        return await replay_store(store, pool_policies(config, remembered(config)))
     finally:
         await store.close()
 
