@@ -29,8 +29,8 @@ LONGEST_S = 86_400.0
 class Move:
     """What to do now: at most one machine to drain, or one to launch in its stead; and when to look again by time alone."""
 
-    drain: Termination | None = None
-    launch: Launch | None = None
+    drains: tuple[Termination, ...] = ()
+    launches: tuple[Launch, ...] = ()
     revisit_at: datetime | None = None
 
 
@@ -38,7 +38,7 @@ def consolidate(
     pool: PoolScaling, staying: Sequence[Standing], offers: Sequence[Outlook], room: int, now: datetime
 ) -> Move:
     """The best move among the machines that stay. `offers` may be asked for now, the best first; `room` machines more may
-    be had. To be asked only while nothing waits and nothing is drained."""
+    be had. To be asked only while nothing waits and no machine is being drained."""
     policy = pool.consolidation
     if policy is None:
         return Move()
@@ -49,11 +49,8 @@ def consolidate(
         price = prices.get(each.view.offer_id)
         if price is None or not _may_move(each):
             continue
-        onto = [
-            other
-            for other in staying
-            if other is not each and markets.get(other.view.offer_id) is markets.get(each.view.offer_id)
-        ]
+        market = markets.get(each.view.offer_id)
+        onto = [o for o in staying if o is not each and markets.get(o.view.offer_id) is market]
         found = _onto_others(each, onto, prices, price) or _onto_smaller(each, offers, onto, prices, price, room)
         if found is not None:
             pays_at = _pays_at(each, found, policy, price)
@@ -85,10 +82,10 @@ class _Way:
             reason = (
                 f"a cheaper machine for what runs on {each.view.instance_id}, which saves {self.saving:.2f} an hour"
             )
-            return Move(launch=Launch(offer_id=offer.offer_id, gang_tokens=(), reason=reason))
+            return Move(launches=(Launch(offer_id=offer.offer_id, gang_tokens=(), reason=reason),))
         reason = f"what runs on it fits on other machines, which saves {self.saving:.2f} an hour"
         ended = Termination(instance_id=each.view.instance_id, cause=Cause.CONSOLIDATION, reason=reason, drain=True)
-        return Move(drain=ended)
+        return Move(drains=(ended,))
 
 
 def _may_move(each: Standing) -> bool:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from datetime import datetime, timedelta
 
+from resolute_provisioner import keep_warm
 from resolute_provisioner.gangs import fits_one_machine, needs_whole_machines
+from resolute_provisioner.markets import MOVE_PREFIX
 from resolute_provisioner.model import Cause, Gang, Observed, PoolScaling, Termination
 from resolute_provisioner.packing import Unserved
 from resolute_provisioner.risk import Block
@@ -18,6 +20,9 @@ from resolute_provisioner.standing import NOTICE_GRACE_S, Standing, seconds_betw
 
 REPLACEMENT_PREFIX = "replacement-of-"
 """A machine under notice that still works stands in the demand under this name, until its work waits itself."""
+
+_STAND_INS = (REPLACEMENT_PREFIX, MOVE_PREFIX)
+"""Between the end of what they stand for and its waiting, neither of the two may be in the demand."""
 
 
 def must_go(pool: PoolScaling, standings: Sequence[Standing], now: datetime) -> list[Termination]:
@@ -128,7 +133,7 @@ def _awaited_by_nobody(each: Standing, waiting: Set[str]) -> bool:
     view = each.view
     if view.joined_at is not None or view.observed not in (Observed.UNKNOWN, Observed.PENDING):
         return False
-    for_work = [token for token in view.reserved_for if not token.startswith(REPLACEMENT_PREFIX)]
+    for_work = [token for token in view.reserved_for if not token.startswith(_STAND_INS)]
     return bool(for_work) and len(for_work) == len(view.reserved_for) and waiting.isdisjoint(for_work)
 
 
@@ -138,21 +143,24 @@ def idle_ones(
     warm: int,
     unserved: Sequence[Unserved],
     room: int,
+    prices: Mapping[str, float | None],
     now: datetime,
 ) -> list[Termination]:
     """Idle machines that no waiting gang will use: the dearest and longest idle first, down to the minimum unless they
-    stand in the way of work."""
-    prices = {offer.offer_id: offer.price_per_hour or 0.0 for offer in pool.offers}
+    stand in the way of work. `prices`: those in force, by offer id."""
     make_room, kept = _room_to_make(spare, unserved, room)
     ordered = sorted(
         spare,
-        key=lambda each: (-prices.get(each.view.offer_id, 0.0), each.view.idle_since or now, each.view.instance_id),
+        key=lambda each: (-(prices.get(each.view.offer_id) or 0.0), each.view.idle_since or now, each.view.instance_id),
     )
     terminations: list[Termination] = []
     for each in ordered:
         idle_s = seconds_between(each.view.idle_since or now, now)
         # One that makes room is replaced at once, so that the minimum does not protect it.
-        if idle_s >= pool.idle_timeout_s and warm - len(terminations) > pool.min_instances:
+        if (
+            idle_s >= keep_warm.patience_s(pool, prices.get(each.view.offer_id))
+            and warm - len(terminations) > pool.min_instances
+        ):
             cause, reason = Cause.IDLE, f"nothing has run on it for {idle_s:.0f} s and no waiting work fits on it"
         elif make_room > 0 and each.view.instance_id not in kept:
             cause, reason = Cause.MAKE_ROOM, "waiting work does not fit on it and the pool has no room for another"

@@ -2,7 +2,8 @@
 
 The order of thought: what is each machine good for (`standing`), which must go whatever the work is (`ending`), what do
 the waiting gangs take of the rest and what has to be bought (`packing`), of what is that one machine is asked for first
-(`probing`), and which of the others are of no use or have idled long enough (`ending`).
+(`probing`), which of the others are of no use or have idled long enough (`ending`), and, while nothing waits, whether
+work should move so that fewer or cheaper machines do (`consolidation`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from resolute_provisioner import notes, probing, risk
+from resolute_provisioner import disruption, keep_warm, notes, probing, risk
+from resolute_provisioner.consolidation import Move, consolidate
 from resolute_provisioner.ending import (
     REPLACEMENT_PREFIX,
     held_until,
@@ -68,14 +70,7 @@ def plan_scale(
     market = _Market(pool, alive, beliefs, now)
     room = max(0, pool.max_instances - sum(each.counts for each in standings))
     gangs = [*_displaced(standings, demand), *in_order(demand.gangs)]
-    packing = pack(
-        _machines(pool, staying),
-        gangs,
-        market.usable,
-        room=room,
-        max_aux=pool.max_aux_per_instance,
-        one_only=market.gang_blocks,
-    )
+    packing = _packed(pool, staying, gangs, market, room)
     room -= len(packing.bought)
     launches, asking = one_at_a_time(_launches(packing), beliefs, market.asked)
 
@@ -85,7 +80,7 @@ def plan_scale(
     # The minimum is there to be warm: a machine that only starts does not let an idle one go.
     warm = sum(each.view.joined_at is not None for each in _without(staying, returned))
     spare = [each for each in _without(unused, returned) if each.idle]
-    returned += idle_ones(pool, spare, warm, packing.unserved, room, now)
+    returned += idle_ones(pool, spare, warm, packing.unserved, room, market.prices, now)
 
     gone = going.union(each.instance_id for each in returned)
     # One under notice takes no room now, so its end makes none.
@@ -94,17 +89,17 @@ def plan_scale(
     free = 0 if room_is_coming(packing.unserved, room, ending) else room
     floor, floor_notes = _floor(pool, len(staying) - len(returned) + len(packing.bought), free, market)
     floor, _ = one_at_a_time(floor, beliefs, {*market.asked, *(each.offer_id for each in launches)})
-    alive_then = pool.max_instances - room
+    move = Move() if gangs else _move(pool, standings, _without(staying, returned), market, room - len(floor), now)
     return ScalePlan(
-        launches=(*launches, *floor),
-        terminations=tuple(sorted([*terminations, *returned], key=lambda each: each.instance_id)),
-        revisit_at=_revisit_at(pool, standings, market, bool(packing.unserved or floor_notes or asking), now),
+        launches=(*launches, *floor, *move.launches),
+        terminations=tuple(sorted([*terminations, *returned, *move.drains], key=lambda each: each.instance_id)),
+        revisit_at=_revisit_at(pool, standings, market, move, bool(packing.unserved or floor_notes or asking), now),
         notes=(
             *notes.for_pool(pool, standings, market.blocks),
             *floor_notes,
             *asking,
             *notes.for_waiting(packing, {each.view.instance_id: each.view for each in staying}, now),
-            *notes.for_unserved(pool, packing.unserved, market.all_blocks, alive_then),
+            *notes.for_unserved(pool, packing.unserved, market.all_blocks, pool.max_instances - room),
         ),
     )
 
@@ -115,13 +110,18 @@ class _Market:
     def __init__(
         self, pool: PoolScaling, alive: Sequence[InstanceView], beliefs: Mapping[str, OfferBelief], now: datetime
     ) -> None:
+        self.leave = disruption.leave(pool.disruption, beliefs, now)
+        """To move work that runs."""
         self.asked = probing.asked(alive, beliefs)
         """The offers whose one request has no answer yet."""
         self.blocks = {**probing.slow(self.asked, now), **risk.blocks(pool.offers, beliefs, now)}
         self.gang_blocks = risk.gang_blocks(pool.offers, beliefs, now)
         """Of offers that may be asked for one machine and not for several of a gang."""
-        self.usable = [each for each in outlooks(pool, beliefs, now) if each.offer.offer_id not in self.blocks]
+        offers = outlooks(pool, beliefs, now)
+        self.usable = [each for each in offers if each.offer.offer_id not in self.blocks]
         """The best first."""
+        self.prices = {each.offer.offer_id: each.price_per_hour for each in offers}
+        """In force, by offer id."""
 
     @property
     def all_blocks(self) -> dict[str, Block]:
@@ -155,6 +155,36 @@ def _displaced(standings: Sequence[Standing], demand: Demand) -> list[Gang]:
         if each.view.notice is not None and each.view.occupied and not each.stopping
         if not waiting.intersection(each.view.occupants)
     ]
+
+
+def _move(
+    pool: PoolScaling,
+    standings: Sequence[Standing],
+    staying: Sequence[Standing],
+    market: _Market,
+    room: int,
+    now: datetime,
+) -> Move:
+    """One at a time: what is being moved may need the room that is free."""
+    if any(each.view.draining_since is not None for each in standings) or len(staying) <= pool.min_instances:
+        return Move()
+    found = consolidate(pool, staying, market.usable, room, now)
+    if not (found.drains or found.launches) or market.leave.given:
+        return found
+    return Move(revisit_at=market.leave.revisit_at)
+
+
+def _packed(pool: PoolScaling, staying: Sequence[Standing], gangs: list[Gang], market: _Market, room: int) -> Packing:
+    if not gangs:
+        return Packing(on_machines={}, bought=(), unserved=())  # nothing waits at most times
+    return pack(
+        _machines(pool, staying),
+        gangs,
+        market.usable,
+        room=room,
+        max_aux=pool.max_aux_per_instance,
+        one_only=market.gang_blocks,
+    )
 
 
 def _machines(pool: PoolScaling, staying: Sequence[Standing]) -> list[Machine]:
@@ -194,24 +224,26 @@ def _floor(pool: PoolScaling, count: int, room: int, market: _Market) -> tuple[l
 
 
 def _revisit_at(
-    pool: PoolScaling, standings: Sequence[Standing], market: _Market, wanting: bool, now: datetime
+    pool: PoolScaling, standings: Sequence[Standing], market: _Market, move: Move, wanting: bool, now: datetime
 ) -> datetime | None:
     """The next time at which the passing of time alone may change this plan."""
-    times = [moment for each in standings for moment in _moments(pool, each)]
+    times = [moment for each in standings for moment in _moments(pool, each, market.prices.get(each.view.offer_id))]
+    if move.revisit_at is not None:
+        times.append(move.revisit_at)
     if wanting:
         times.extend(market.moments())
         times.extend(held_until(pool, each) for each in standings if each.view.reserved_for and not each.view.occupied)
     return min((each for each in times if each > now), default=None)
 
 
-def _moments(pool: PoolScaling, each: Standing) -> list[datetime]:
+def _moments(pool: PoolScaling, each: Standing, price: float | None) -> list[datetime]:
     view = each.view
     if each.stopping:
         return []
     booting_since = (view.launched_at or view.requested_at) if view.joined_at is None else None
     limits: list[tuple[datetime | None, float]] = [
         (booting_since, pool.boot_timeout_s),
-        (view.idle_since, pool.idle_timeout_s),
+        (view.idle_since, keep_warm.patience_s(pool, price)),
         (view.disconnected_since, pool.reconnect_wait_s),
         (view.disconnected_since, pool.disconnect_timeout_s),
         (view.disconnected_since, pool.disconnect_timeout_s + MASS_LOSS_PATIENCE_S),
