@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from resolute.config import MasterConfig
+from resolute.config.consolidation import ConsolidationPolicy
 from resolute.config.errors import Location
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import AwsProvider
@@ -14,7 +15,7 @@ from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
 from resolute_master.offers import offers_of
 from resolute_provisioner.catalogue import Catalogue
-from resolute_provisioner.model import Offer, PoolScaling, SpotFallback
+from resolute_provisioner.model import Consolidation, Offer, PoolScaling, SpotFallback
 
 
 def pool_policies(config: MasterConfig, aws_types: Catalogue | None = None) -> dict[PoolName, PoolPolicy]:
@@ -62,6 +63,10 @@ def _policy(config: MasterConfig, pool: ResourcePool, place: int, aws_types: Cat
     )
 
 
+def _consolidation(given: ConsolidationPolicy | None) -> Consolidation | None:
+    return None if given is None else Consolidation(margin=float(given.margin), restart_s=given.restart_cost)
+
+
 def scaling_of(pool: ResourcePool, at: Location = (), aws_types: Catalogue | None = None) -> PoolScaling | None:
     """The elastic part of a pool; None for one that has none. `at` is where the pool stands in its file."""
     provider = pool.provider
@@ -73,8 +78,10 @@ def scaling_of(pool: ResourcePool, at: Location = (), aws_types: Catalogue | Non
         min_instances=provider.min_instances,
         max_instances=provider.max_instances,
         idle_timeout_s=provider.max_idle_agent_period,
+        max_idle_cost=None if provider.max_idle_cost is None else float(provider.max_idle_cost),
         boot_timeout_s=provider.max_agent_starting_period,
         reconnect_wait_s=pool.agent_reconnect_wait,
+        consolidation=_consolidation(provider.consolidation),
         max_aux_per_instance=pool.max_aux_containers_per_agent,
         spot_fallback=SpotFallback(
             after_s=provider.spot_fallback.after, return_after_s=provider.spot_fallback.return_after

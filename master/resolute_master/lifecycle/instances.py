@@ -6,7 +6,7 @@ the reconciler until the cloud agrees. `apply_plan` writes what `plan_scale` dec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 
@@ -31,6 +31,7 @@ from resolute_provisioner.model import (
     OfferBelief,
     PoolScaling,
     RefusalKind,
+    Resident,
     ScalePlan,
     Termination,
 )
@@ -67,12 +68,23 @@ def view(step: Step, instance: Instance) -> InstanceView:
         slots_in_use=sum(len(c.slots) for c in here),
         aux_in_use=sum(not c.slots for c in here),
         occupants=tuple(sorted(a.id for a in held)),
+        residents=tuple(_residents(held, agent)) if agent is not None else (),
         idle_since=instance.idle_since,
         notice=InstanceNotice(kind=notice.kind, deadline=notice.deadline, reason=notice.reason) if notice else None,
         draining_since=instance.draining_since,
         disabled=agent is not None and (agent.draining or not agent.enabled),
         reserved_for=instance.gangs,
     )
+
+
+def _residents(held: Iterable[Allocation], agent: Agent) -> Iterator[Resident]:
+    for allocation in sorted(held, key=lambda allocation: allocation.id):
+        containers = [c for c in allocation.containers if not c.ended]
+        slots = sum(len(c.slots) for c in containers if c.agent == agent.id)
+        if slots and not allocation.leaving and allocation.assigned_at is not None:
+            alone = all(c.agent == agent.id for c in containers)
+            movable = allocation.preemptible and alone
+            yield Resident(token=allocation.id, slots=slots, since=allocation.assigned_at, movable=movable)
 
 
 def concerned(step: Step, entities: Iterable[Entity]) -> set[InstanceId]:

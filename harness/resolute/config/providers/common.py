@@ -21,6 +21,7 @@ from resolute.config.base import (
     broken_at,
     broken_rule,
 )
+from resolute.config.consolidation import ConsolidationPolicy
 from resolute.config.durations import Duration, PositiveDuration
 from resolute.config.errors import suggestion
 from resolute.config.spot_policy import SpotFallbackPolicy
@@ -54,6 +55,10 @@ class ProviderBase(ConfigModel):
     """Most machines at a time."""
     max_idle_agent_period: PositiveDuration = 1200.0
     """How long a machine may be idle before it is ended."""
+    max_idle_cost: Annotated[Number, Field(gt=0)] | None = None
+    """A machine may be idle longer than that until its idle time has cost so much: cheap ones stay warm longer."""
+    consolidation: ConsolidationPolicy | None = None
+    """When work is moved onto fewer or cheaper machines; null moves nothing."""
     max_agent_starting_period: PositiveDuration = 1200.0
     """How long a machine may take to join before it is replaced."""
     launch_error_timeout: Duration = 0.0

@@ -1,0 +1,19 @@
+"""When work is moved so that a machine may end, and how long a machine without work is worth its price."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from resolute.config.base import ConfigModel, Number
+from resolute.config.durations import PositiveDuration
+
+
+class ConsolidationPolicy(ConfigModel):
+    """Of a pool: work is asked to save and goes on elsewhere when that frees a machine, or lets a cheaper one do."""
+
+    margin: Annotated[Number, Field(ge=1)] = 2.0
+    """What a move is expected to save must be so many times what it costs."""
+    restart_cost: PositiveDuration = 120.0
+    """How long work that is moved makes no progress: saving, ending, restoring."""
