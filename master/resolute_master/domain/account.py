@@ -52,6 +52,8 @@ class Landing:
     reason: str
     since: datetime
     until: datetime | None
+    rate_per_hour: float = 0.0
+    """What was spent then, and would be again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -157,7 +157,7 @@ def _experiment(step: Step, command: c.Command) -> Any:
             return experiments.create(step, command)
         case c.ActivateExperiment():
             experiment = experiments.need(step, command.experiment)
-            spending.check_may_go_on(step, experiment)
+            spending.go_on(step, experiment)
             return experiments.set_state(step, experiment, S.ACTIVE)
         case c.PauseExperiment():
             return experiments.set_state(step, experiments.need(step, command.experiment), S.PAUSED)

@@ -56,6 +56,12 @@ def reached(account: Account, now: datetime, *, more_per_hour: float = 0.0) -> R
     return None
 
 
+def exhausted(account: Account, now: datetime) -> bool:
+    """Whether one that has landed would have to land again at once, if it went on as it did."""
+    rate = account.landing.rate_per_hour if account.landing is not None else 0.0
+    return reached(account, now, more_per_hour=max(0.0, rate - account.rate_per_hour)) is not None
+
+
 def due(account: Account) -> datetime | None:
     """When its limits are to be looked at again if nothing changes."""
     landing, rate = account.landing, account.rate_per_hour
@@ -88,12 +94,12 @@ def _limits(account: Account) -> Iterator[Reached]:
 
 def reason(account: Account, found: Reached) -> str:
     """What people are told."""
-    spent = f"{found.spent:.4f} of {found.limit:g} spent{found.words}"
+    spent = f"{found.spent:.4f} of {found.limit:g} spent{found.words}, with up to {account.landing_s:.0f} s for a save to be paid"
     whose = f"{account.owner.value} {account.name}"
     match account.owner:
         case Owner.EXPERIMENT:
             return (
-                f"max_cost of {whose} is reached: {spent}, and a save takes the rest; raise it with "
+                f"max_cost of {whose} is reached: {spent}; raise it with "
                 f"`det experiment set max-cost {account.name} AMOUNT`, then activate the experiment"
             )
         case Owner.WORKSPACE | Owner.POOL:

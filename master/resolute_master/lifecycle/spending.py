@@ -182,7 +182,7 @@ def affords(step: Step, id_: AllocationId, slots: Sequence[SlotRef]) -> bool:
             return False
         found = budget.reached(account, step.now, more_per_hour=price or 0.0)
         if found is not None:
-            _land(step, account, budget.reason(account.until(step.now), found), found.until)
+            _land(step, account, budget.reason(account.until(step.now), found), found.until, more_per_hour=price or 0.0)
             return False
     return True
 
@@ -211,13 +211,14 @@ def fall_due(step: Step, account: Account) -> None:
         _land(step, current, budget.reason(current, found), found.until)
 
 
-def _land(step: Step, account: Account, reason: str, until: datetime | None) -> None:
+def _land(step: Step, account: Account, reason: str, until: datetime | None, *, more_per_hour: float = 0.0) -> None:
     """Nothing new, and what runs saves and ends."""
     if account.landing is not None:
         return
-    landed = replace(account.until(step.now), landing=Landing(reason=reason, since=step.now, until=until))
-    step.put(landed)
-    step.decide("budget", pool=account.name if account.owner is Owner.POOL else "", subject=account.id, reason=reason)
+    rate = account.rate_per_hour + more_per_hour
+    landing = Landing(reason=reason, since=step.now, until=until, rate_per_hour=rate)
+    step.put(replace(account.until(step.now), landing=landing))
+    _say(step, account, reason)
     _hold_jobs(step, account)
     for allocation in _work(step, account):
         step.log(allocation.task_id, allocation.id, reason, level="WARNING")
@@ -232,10 +233,20 @@ def _resumed(step: Step, account: Account) -> Account:
     """The next period has begun, or the limit was raised."""
     going_on = replace(account.until(step.now), landing=None)
     step.put(going_on)
-    pool = account.name if account.owner is Owner.POOL else ""
-    step.decide("budget", pool=pool, subject=account.id, reason="there is money to spend again: work goes on")
+    _say(step, account, "there is money to spend again: work goes on")
     _hold_jobs(step, account)
     return going_on
+
+
+def _say(step: Step, account: Account, reason: str) -> None:
+    match account.owner:
+        case Owner.POOL:
+            pool = account.name
+        case Owner.EXPERIMENT:
+            pool = step.need(Job, step.need(Experiment, int(account.name)).job_id).pool
+        case Owner.WORKSPACE:
+            pool = ""
+    step.decide("budget", pool=pool, subject=account.id, reason=reason)
 
 
 def _hold_jobs(step: Step, account: Account) -> None:
@@ -261,11 +272,14 @@ def _work(step: Step, account: Account) -> list[Allocation]:
 # ------------------------------------------------------------------------------------------------- what people ask for
 
 
-def check_may_go_on(step: Step, experiment: Experiment) -> None:
-    """Raises `FailedPrecondition` for one that was stopped for its limit."""
+def go_on(step: Step, experiment: Experiment) -> None:
+    """It is to be active again. Raises `FailedPrecondition` for one that was stopped for its limit and would be at once."""
     account = step.get(Account, account_id(Owner.EXPERIMENT, experiment.id))
-    if account is not None and account.landing is not None:
+    if account is None or account.landing is None:
+        return
+    if budget.exhausted(account, step.now):
         raise FailedPrecondition(account.landing.reason)
+    _resumed(step, account)
 
 
 def set_max_cost(step: Step, command: SetMaxCost) -> None:
@@ -290,7 +304,7 @@ def set_max_cost(step: Step, command: SetMaxCost) -> None:
             "or pause the experiment"
         )
     step.put(account)
-    if account.landing is not None and (limit is None or limit > (before.limits.in_all or 0.0)):
+    if account.landing is not None and not budget.exhausted(account, step.now):
         _resumed(step, account)
 
 

@@ -91,12 +91,12 @@ def test_what_does_not_save_in_time_is_killed_before_the_limit() -> None:
 
 
 def test_an_experiment_that_has_reached_its_limit_goes_on_when_it_is_raised_and_not_before() -> None:
-    cluster = PaidCluster(a_paid_pool())
+    cluster = PaidCluster(a_paid_pool(), Habits(save_s=lambda: 50.0))
     id_ = cluster.submit(max_cost=0.5)
     cluster.run_for(1000)
     with pytest.raises(FailedPrecondition, match="max_cost of experiment 1 is reached"):
         cluster.act(ActivateExperiment(experiment=id_))
-    cluster.act(SetMaxCost(experiment=id_, max_cost=0.49))
+    cluster.act(SetMaxCost(experiment=id_, max_cost=0.495))
     with pytest.raises(FailedPrecondition):
         cluster.act(ActivateExperiment(experiment=id_))
     cluster.act(SetMaxCost(experiment=id_, max_cost=1.0))
@@ -109,6 +109,18 @@ def test_an_experiment_that_has_reached_its_limit_goes_on_when_it_is_raised_and_
     cluster.act(ActivateExperiment(experiment=id_))
     cluster.run_for(2000)
     assert cluster.experiment(id_).state is ExperimentState.ACTIVE
+
+
+def test_what_saves_quicker_than_was_feared_may_use_the_rest() -> None:
+    cluster = PaidCluster(a_paid_pool(), Habits(save_s=lambda: 2.0))
+    id_ = cluster.submit(max_cost=0.5)
+    cluster.run_for(1000)
+    assert cluster.spent_by(id_) == pytest.approx(0.5 - DEFAULT_SAVE_S * SECOND + 2 * SECOND, abs=0.001)
+    cluster.act(ActivateExperiment(experiment=id_))
+    cluster.run_for(1000)
+    assert 0.49 < cluster.spent_by(id_) <= 0.5
+    with pytest.raises(FailedPrecondition, match="up to 5 s for a save"):
+        cluster.act(ActivateExperiment(experiment=id_))
 
 
 def test_a_limit_that_is_set_while_it_runs_counts_what_was_spent_before() -> None:
