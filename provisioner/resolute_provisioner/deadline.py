@@ -57,6 +57,8 @@ class Work:
     """From the loss of its machine to the next new step on one that is had at once: boot, start and restore."""
     unsaved_s: float = 0.0
     """Work that a loss without notice would undo."""
+    interruptions_per_hour: float = INTERRUPTIONS_PER_HOUR
+    """For so many restarts an hour its line keeps time: with infinity it is the paper's, with 0 there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +130,7 @@ def _ahead_s(work: Work, remaining_s: float, now: datetime) -> float:
     total_s = max(work.total_s or remaining_s, remaining_s)
     given_s = max(0.0, (work.deadline - work.submitted_at).total_seconds() - total_s)
     uniform_s = given_s * remaining_s / total_s if total_s > 0 else 0.0
-    for_restarts_s = work.restart_s * INTERRUPTIONS_PER_HOUR * remaining_s / 3600
+    for_restarts_s = work.restart_s * work.interruptions_per_hour * remaining_s / 3600
     return _spare_s(work, remaining_s, now) - min(uniform_s, for_restarts_s)
 
 

@@ -1,0 +1,232 @@
+"""Spot without lost work: what the production rules make of series of capacity, beside somebody who knows the series.
+
+- *goodput*: kept training seconds over seconds in which any zone has capacity, in the time of the whole series
+- *makespan*: from the submission of a job of 48 hours to its end, on spot alone
+- *deadline*: the cost of such a job with a deadline at 1.2, 1.5 and 2 times its length, until its end; *offline optimum*: the least
+  cost with which it could have been done in time
+
+The oracle and the optimum use the same zones and pay the same starts: one tick of the series for boot and restore (`spot_optimum`);
+`spot_world` says what is modelled. With `RESOLUTE_TRACES` unset, the series are synthetic, and the rows say so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from statistics import fmean
+
+import numpy as np
+
+from benchmarks import spot_optimum
+from benchmarks.report import Row, Spread, Target
+from benchmarks.spot_series import Region, regions
+from benchmarks.spot_world import ON_DEMAND_PRICE, SPOT_PRICE, World
+from resolute_provisioner.deadline import INTERRUPTIONS_PER_HOUR
+
+JOB_H = 48.0
+BEGINNINGS = 200
+PEER_BEGINNINGS = 49
+"""Of the rules that are only shown beside ours."""
+SLACKS = (1.2, 1.5, 2.0)
+SEED = 5
+ONE_ZONE, SEVERAL_ZONES, MAKESPAN, COST = 0.97, 0.95, 1.06, 1.15
+LONGEST_MAKESPAN = 4
+"""Jobs begin early enough in the series to take so many times their length."""
+PEERS = {"the line of the paper alone": math.inf, "no line, the safety net alone": 0.0}
+
+
+def main() -> list[Row]:
+    found, origin = regions()
+    rows = [_one_zone(region) for region in found]
+    rows += [_several_zones(region) for region in found]
+    rows += [_makespan(region) for region in found]
+    for slack in SLACKS:
+        runs = list(_deadline_runs(found, slack, BEGINNINGS, INTERRUPTIONS_PER_HOUR))
+        rows += [_missed(runs, slack), _cost(runs, slack, f"{COST:g}")]
+        for name, per_hour in PEERS.items():
+            rows.append(_cost(list(_deadline_runs(found, slack, PEER_BEGINNINGS, per_hour)), slack, name))
+    rows[0] = _with_origin(rows[0], origin)
+    return rows
+
+
+# --------------------------------------------------------------------------------------------------------- goodput
+
+
+@dataclass(frozen=True)
+class Goodput:
+    """Of the same region and time."""
+
+    ours: float
+    oracle: float
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.oracle
+
+
+def goodput(region: Region) -> Goodput:
+    """Of a job that never ends."""
+    world = World(region=region, begin_s=0.0, length_s=math.inf)
+    world.play(region.zones[0].duration_s - region.tick_s / 2)
+    capacity_s = region.tick_s * sum(map(any, zip(*(zone.up for zone in region.zones), strict=True)))
+    return Goodput(ours=world.done_s / capacity_s, oracle=spot_optimum.most_work(region) * region.tick_s / capacity_s)
+
+
+def _one_zone(region: Region) -> Row:
+    found = [goodput(Region(name=zone.zone, zones=(zone,))) for zone in region.zones]
+    return _goodput_row(f"goodput in one zone, {region.name}", found, ONE_ZONE, "the worst zone is judged")
+
+
+def _several_zones(region: Region) -> Row:
+    zones = f"{len(region.zones)} zones"
+    return _goodput_row(f"goodput over {zones}, {region.name}", [goodput(region)], SEVERAL_ZONES, "")
+
+
+def _goodput_row(name: str, found: Sequence[Goodput], target: float, notes: str) -> Row:
+    return Row(
+        name=name,
+        subject=Spread.of([each.ours for each in found], ""),
+        bound_name="oracle",
+        bound=Spread.of([each.oracle for each in found], ""),
+        result=min(each.ratio for each in found),
+        target=Target(at_least=target),
+        notes=notes,
+    )
+
+
+def _with_origin(row: Row, origin: str) -> Row:
+    return Row(
+        name=row.name,
+        subject=row.subject,
+        bound_name=row.bound_name,
+        bound=row.bound,
+        result=row.result,
+        target=row.target,
+        notes=f"{row.notes}; {origin}",
+    )
+
+
+# -------------------------------------------------------------------------------------------------------- makespan
+
+
+def makespans(region: Region, beginnings: int) -> tuple[list[float], list[float]]:
+    """Hours of ours and of the oracle, from the same beginnings."""
+    length = round(JOB_H * 3600 / region.tick_s)
+    begins = _beginnings(region, beginnings, LONGEST_MAKESPAN * length)
+    ours = [_alone(region, begin, length) for begin in begins]
+    ends = spot_optimum.soonest_ends(region, np.array(begins, dtype=np.int64), length)
+    assert (ends > 0).all(), f"{region.name}: the series is too short for a job of {JOB_H:g} h"
+    return ours, [float(end) * region.tick_s / 3600 for end in ends]
+
+
+def _alone(region: Region, begin: int, length: int) -> float:
+    world = World(region=region, begin_s=begin * region.tick_s, length_s=length * region.tick_s)
+    outcome = world.play(region.zones[0].duration_s - region.tick_s / 2)
+    assert outcome.finished_s is not None, f"{region.name}: the series is too short for a job begun in tick {begin}"
+    return outcome.finished_s / 3600
+
+
+def _makespan(region: Region) -> Row:
+    ours, oracle = makespans(region, BEGINNINGS)
+    return Row(
+        name=f"makespan of {JOB_H:g} h, {region.name}",
+        subject=Spread.of(ours, "h"),
+        bound_name="oracle",
+        bound=Spread.of(oracle, "h"),
+        result=fmean(ours) / fmean(oracle),
+        target=Target(at_most=MAKESPAN),
+        notes=f"means of {len(ours)} beginnings: {fmean(ours):.1f} h and {fmean(oracle):.1f} h",
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- deadlines
+
+
+@dataclass(frozen=True)
+class DeadlineRun:
+    """One job with a deadline."""
+
+    region: str
+    cost: float
+    least_cost: float
+    late: bool
+
+
+def _deadline_runs(found: Sequence[Region], slack: float, beginnings: int, per_hour: float) -> Iterator[DeadlineRun]:
+    """So many beginnings in all, shared evenly among the regions."""
+    for number, region in enumerate(found):
+        share = beginnings // len(found) + (number < beginnings % len(found))
+        yield from deadline_runs(region, slack, share, per_hour)
+
+
+def deadline_runs(region: Region, slack: float, beginnings: int, per_hour: float) -> Iterator[DeadlineRun]:
+    length = round(JOB_H * 3600 / region.tick_s)
+    deadline = math.floor(slack * length)
+    begins = _beginnings(region, beginnings, deadline)
+    hours = region.tick_s / 3600
+    least = spot_optimum.least_cost(
+        region,
+        np.array(begins, dtype=np.int64),
+        length,
+        deadline,
+        spot=SPOT_PRICE * hours,
+        on_demand=ON_DEMAND_PRICE * hours,
+    )
+    for begin, least_cost in zip(begins, least, strict=True):
+        world = World(
+            region=region,
+            begin_s=begin * region.tick_s,
+            length_s=length * region.tick_s,
+            deadline_s=deadline * region.tick_s,
+            interruptions_per_hour=per_hour,
+        )
+        outcome = world.play((begin + deadline) * region.tick_s)
+        yield DeadlineRun(
+            region=region.name,
+            cost=outcome.cost,
+            least_cost=float(least_cost),
+            late=outcome.finished_s is None,
+        )
+
+
+def _missed(runs: Sequence[DeadlineRun], slack: float) -> Row:
+    late = sum(run.late for run in runs)
+    return Row(
+        name=f"deadlines missed at slack {slack:g}",
+        subject=Spread.one(late, ""),
+        bound_name=f"of {len(runs)} jobs",
+        result=float(late),
+        target=Target(at_most=0.0),
+    )
+
+
+def _cost(runs: Sequence[DeadlineRun], slack: float, rule: str) -> Row:
+    judged = rule == f"{COST:g}"
+    by_region: dict[str, list[DeadlineRun]] = {}
+    for run in runs:
+        by_region.setdefault(run.region, []).append(run)
+    means = ", ".join(f"{name} {_ratio(own):.3f}" for name, own in by_region.items()) if judged else ""
+    late = sum(run.late for run in runs)
+    worst = f"worst job {max(run.cost / run.least_cost for run in runs):.2f}"
+    return Row(
+        name=f"cost at slack {slack:g}" if judged else f"cost at slack {slack:g}, {rule}",
+        subject=Spread.of([run.cost for run in runs], "$"),
+        bound_name="offline optimum",
+        bound=Spread.of([run.least_cost for run in runs], "$"),
+        result=_ratio(runs),
+        target=Target(at_most=COST) if judged else None,
+        notes="; ".join(part for part in (worst, means, f"{late} missed" if late and not judged else "") if part),
+    )
+
+
+def _ratio(runs: Sequence[DeadlineRun]) -> float:
+    """Of the means."""
+    return fmean(run.cost for run in runs) / fmean(run.least_cost for run in runs)
+
+
+def _beginnings(region: Region, count: int, ticks: int) -> list[int]:
+    """Ticks from which so many more follow; drawn anew for each region, always the same."""
+    rng = Random(f"{SEED} {region.name}")
+    return [rng.randrange(region.ticks - ticks - 1) for _ in range(count)]
