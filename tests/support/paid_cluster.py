@@ -194,11 +194,13 @@ class PaidCluster:
     def _settle(self) -> None:
         """Until nothing is due now: the rules' own wakes, and the world's first answers."""
         for _ in range(1000):
+            seen = self.memory.sequence
             self._answer()
             wake = self.memory.next_wake()
-            if wake is None or wake > self.now:
+            if wake is not None and wake <= self.now:
+                self._cycle()
+            elif self.memory.sequence == seen:
                 return
-            self._cycle()
         raise AssertionError(f"the rules do not come to rest: {self.decisions[-10:]}")
 
     def _next(self, until: datetime) -> datetime | None:
