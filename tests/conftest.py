@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+from support.booted_machines import can_boot
 from support.docker import DockerEngine, docker_engine, engine_installed
 from support.docker_registry import registry_installed
 from support.new_db import NewDb
@@ -41,6 +42,7 @@ def _namespaces() -> bool:
 
 PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "namespaces": (_namespaces, "a kernel that allows mount namespaces (root, or user namespaces)"),
+    "machines": (can_boot, "apt-get install iproute2 (and run as root, where network namespaces are allowed)"),
     "torch": (lambda: importlib.util.find_spec("torch") is not None, "pip install 'resolute[torch]'"),
     "docker": (engine_installed, "apt-get install docker.io (and run as root)"),
     "docker-registry": (registry_installed, "apt-get install docker-registry"),
