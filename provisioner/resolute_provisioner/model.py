@@ -130,6 +130,8 @@ class OfferBelief:
     """How often in a row it gave some machines of a gang and not all."""
     gang_backoff_until: datetime | None = None
     """Do not ask before for several machines of one gang."""
+    disturbed_at: tuple[datetime, ...] = ()
+    """When machines of it were drained by our own choice, in the last hour."""
     launches: int = 0
     interruptions: int = 0
     last_refusal: RefusalKind | None = None
@@ -165,6 +167,27 @@ class Consolidation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A stretch of certain days. One that ends at or before its start ends on the day after. Times are in UTC."""
+
+    weekdays: frozenset[int]
+    """On which it begins; Monday is 0."""
+    start_s: float
+    """Seconds after midnight."""
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disruption:
+    """How much of the work that runs may be disturbed for the sake of money. See `disruption`."""
+
+    max_per_hour: int | None = None
+    """So many machines with work are given back in an hour at most; None is no limit."""
+    windows: tuple[Window, ...] = ()
+    """Only within one of these; empty is always."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolScaling:
     """The elastic part of a resource pool's configuration."""
 
@@ -191,6 +214,7 @@ class PoolScaling:
     spot_fallback: SpotFallback = SpotFallback()
     consolidation: Consolidation | None = None
     """None moves nothing."""
+    disruption: Disruption = Disruption()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ work should move so that fewer or cheaper machines do (`consolidation`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import datetime, timedelta
 
 from resolute_provisioner import disruption, keep_warm, notes, probing, risk
@@ -82,11 +82,7 @@ def plan_scale(
     spare = [each for each in _without(unused, returned) if each.idle]
     returned += idle_ones(pool, spare, warm, packing.unserved, room, market.prices, now)
 
-    gone = going.union(each.instance_id for each in returned)
-    # One under notice takes no room now, so its end makes none.
-    ending = sum(each.counts and (each.stopping or each.view.instance_id in gone) for each in standings)
-    # What waits for room that is being made will be the minimum itself: a machine bought for that alone would take the room.
-    free = 0 if room_is_coming(packing.unserved, room, ending) else room
+    free = _free_for_the_minimum(standings, going.union(each.instance_id for each in returned), packing, room)
     floor, floor_notes = _floor(pool, len(staying) - len(returned) + len(packing.bought), free, market)
     floor, _ = one_at_a_time(floor, beliefs, {*market.asked, *(each.offer_id for each in launches)})
     move = Move() if gangs else _move(pool, standings, _without(staying, returned), market, room - len(floor), now)
@@ -209,6 +205,13 @@ def _launches(packing: Packing) -> list[Launch]:
         Launch(offer_id=outlook.offer.offer_id, gang_tokens=tokens, reason=notes.why_launch(outlook, tokens))
         for outlook, tokens in packing.bought
     ]
+
+
+def _free_for_the_minimum(standings: Sequence[Standing], gone: Set[str], packing: Packing, room: int) -> int:
+    # One under notice takes no room now, so its end makes none.
+    ending = sum(each.counts and (each.stopping or each.view.instance_id in gone) for each in standings)
+    # What waits for room that is being made will be the minimum itself: a machine bought for that alone would take the room.
+    return 0 if room_is_coming(packing.unserved, room, ending) else room
 
 
 def _floor(pool: PoolScaling, count: int, room: int, market: _Market) -> tuple[list[Launch], list[Note]]:

@@ -18,8 +18,9 @@ from resolute_provisioner.model import Evidence, Offer, OfferBelief, RefusalKind
 from resolute_provisioner.offers import too_dear
 
 REFUSAL_BACKOFF_S = 5.0
-REFUSAL_BACKOFF_CAP_S = 300.0
-"""Capacity comes back within minutes; waiting longer would cost more than the calls do."""
+REFUSAL_BACKOFF_CAP_S = 120.0
+"""A refused request costs nothing, and capacity that came back unseen is lost: at 300 s a sixteenth of what a scarce zone had
+(`benchmarks.spot`)."""
 THROTTLED_BACKOFF_S = 15.0
 """The whole account is asked too often: a first pause that lets it recover."""
 QUOTA_STOP_S = 600.0
@@ -136,6 +137,12 @@ def ended(belief: OfferBelief, *, exposure_s: float, interrupted: bool, now: dat
             interruptions=seen.interruptions + interrupted,
         ),
     )
+
+
+def disturbed(belief: OfferBelief, *, now: datetime) -> OfferBelief:
+    """Work on a machine of it is made to move by our own choice: see `disruption`."""
+    recent = (at for at in belief.disturbed_at if (now - at).total_seconds() < 3600.0)
+    return replace(belief, disturbed_at=(*recent, now))
 
 
 def repriced(belief: OfferBelief, price_per_hour: float, *, source: str, as_of: datetime) -> OfferBelief:

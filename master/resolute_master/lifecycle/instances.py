@@ -37,6 +37,9 @@ from resolute_provisioner.model import (
 )
 from resolute_provisioner.offers import priced
 
+_BY_CHOICE = (Cause.CONSOLIDATION, Cause.OTHER_MARKET)
+"""Nothing but money is at stake."""
+
 # -------------------------------------------------------------------------------------------------- for the planner
 
 
@@ -156,6 +159,8 @@ def _price(step: Step, pool: PoolName, offer: Offer) -> float | None:
 def _record_termination(step: Step, termination: Termination) -> None:
     instance = step.need(Instance, InstanceId(termination.instance_id))
     if termination.drain:
+        if termination.cause in _BY_CHOICE and instance.draining_since is None:
+            _learn(step, instance, lambda belief: risk.disturbed(belief, now=step.now))
         _drain(step, instance, termination.reason)
         return
     if termination.cause is Cause.NEVER_JOINED:
