@@ -26,6 +26,7 @@ from resolute_master.observability.engine import CycleMetrics, WorkMetrics
 from resolute_master.observability.ledger import LedgerMetrics
 from resolute_master.observability.loop_watch import LoopWatch
 from resolute_master.observability.requests import LinkMetrics, RequestMetrics
+from resolute_master.observability.spending import SpendingMetrics
 from resolute_master.observability.state import StateMetrics
 from resolute_master.observability.store import StoreMetrics, observed
 from resolute_master.observability.tracing import Tracing, tracing_of
@@ -81,6 +82,7 @@ class Observation:
         CycleMetrics(self._registry, engine)
         WorkMetrics(self._registry, engine)
         self._state = StateMetrics(self._registry, engine, self._clock)
+        SpendingMetrics(self._registry, engine, self._clock)
         self._store.watch_writers(reporting)
         self._ledger = LedgerMetrics(self._registry, engine, store, self._clock)
         self._tracing.watch(engine)
