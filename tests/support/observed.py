@@ -54,7 +54,8 @@ async def an_observed_api(
     storage: Path, *, tracing: Tracing | None = None, store: Store | None = None, **options: Any
 ) -> AsyncIterator[tuple[World, Observation]]:
     """As `an_api`."""
-    observation = Observation(version="1.2.3", clock=SystemClock(), tracing=tracing or NoTracing())
+    clock = options.get("clock") or SystemClock()
+    observation = Observation(version="1.2.3", clock=clock, tracing=tracing or NoTracing())
 
     def application(context: ApiContext) -> web.Application:
         observation.watch(context.engine, context.store, context.reporting)
