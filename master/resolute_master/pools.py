@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from resolute.config import MasterConfig
 from resolute.config.consolidation import ConsolidationPolicy
+from resolute.config.disruption import WEEKDAYS, DisruptionPolicy, seconds_after_midnight
 from resolute.config.errors import Location
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import AwsProvider
@@ -15,7 +16,7 @@ from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
 from resolute_master.offers import offers_of
 from resolute_provisioner.catalogue import Catalogue
-from resolute_provisioner.model import Consolidation, Offer, PoolScaling, SpotFallback
+from resolute_provisioner.model import Consolidation, Disruption, Offer, PoolScaling, SpotFallback, Window
 
 
 def pool_policies(config: MasterConfig, aws_types: Catalogue | None = None) -> dict[PoolName, PoolPolicy]:
@@ -67,6 +68,18 @@ def _consolidation(given: ConsolidationPolicy | None) -> Consolidation | None:
     return None if given is None else Consolidation(margin=float(given.margin), restart_s=given.restart_cost)
 
 
+def _disruption(given: DisruptionPolicy) -> Disruption:
+    windows = tuple(
+        Window(
+            weekdays=frozenset(WEEKDAYS.index(day) for day in window.days),
+            start_s=seconds_after_midnight(window.start),
+            end_s=seconds_after_midnight(window.end),
+        )
+        for window in given.windows
+    )
+    return Disruption(max_per_hour=given.max_per_hour, windows=windows)
+
+
 def scaling_of(pool: ResourcePool, at: Location = (), aws_types: Catalogue | None = None) -> PoolScaling | None:
     """The elastic part of a pool; None for one that has none. `at` is where the pool stands in its file."""
     provider = pool.provider
@@ -82,6 +95,7 @@ def scaling_of(pool: ResourcePool, at: Location = (), aws_types: Catalogue | Non
         boot_timeout_s=provider.max_agent_starting_period,
         reconnect_wait_s=pool.agent_reconnect_wait,
         consolidation=_consolidation(provider.consolidation),
+        disruption=_disruption(provider.disruption),
         max_aux_per_instance=pool.max_aux_containers_per_agent,
         spot_fallback=SpotFallback(
             after_s=provider.spot_fallback.after, return_after_s=provider.spot_fallback.return_after

@@ -22,6 +22,7 @@ from resolute.config.base import (
     broken_rule,
 )
 from resolute.config.consolidation import ConsolidationPolicy
+from resolute.config.disruption import DisruptionPolicy
 from resolute.config.durations import Duration, PositiveDuration
 from resolute.config.errors import suggestion
 from resolute.config.spot_policy import SpotFallbackPolicy
@@ -59,6 +60,8 @@ class ProviderBase(ConfigModel):
     """A machine may be idle longer than that until its idle time has cost so much: cheap ones stay warm longer."""
     consolidation: ConsolidationPolicy | None = None
     """When work is moved onto fewer or cheaper machines; null moves nothing."""
+    disruption: DisruptionPolicy = DisruptionPolicy()
+    """When, and how often in an hour, that may be done."""
     max_agent_starting_period: PositiveDuration = 1200.0
     """How long a machine may take to join before it is replaced."""
     launch_error_timeout: Duration = 0.0
