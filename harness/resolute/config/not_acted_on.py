@@ -88,11 +88,6 @@ _OFF: tuple[Any, ...] = ({"enabled": False}, {})
 
 MASTER_KEYS: tuple[NotActedOn, ...] = (
     NotActedOn(
-        path="resource_pools[].provider.type",
-        accepted=(None, "local"),
-        reason="this cloud is not available yet; use local, or start agents yourself",
-    ),
-    NotActedOn(
         path="resource_manager.require_authentication",
         accepted=(False,),
         reason="certificates of agents are not available yet; remove the key",

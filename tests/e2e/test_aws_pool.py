@@ -1,0 +1,228 @@
+"""A pool on AWS from nothing to nothing: the real SDK speaks with moto, what moto launches is booted with the very bytes of its
+user data, the machine is taken back through its metadata service, and the training goes on at the exact step elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from resolute.testing.diary import read_diary
+from resolute.wire.rest.extensions import Instance, TrialAllocation
+from support.diary_checker import TrialRecord, check
+from support.ec2_bridge import Ec2Bridge, ec2_bridge
+from support.live import LiveCluster, record_of, until
+from support.moto_ec2 import CREDENTIALS, IMAGE, REGION, Ec2Front, ec2_front
+
+pytestmark = pytest.mark.needs("machines")
+
+STEPS = 120
+NOTICE_S = 25.0
+"""Long enough for a busy computer, and less than EC2's two minutes so that the test ends."""
+
+
+def provider(master_url: str, **keys: Any) -> dict[str, Any]:
+    return {
+        "type": "aws",
+        "region": REGION,
+        "image_id": IMAGE,
+        "ssh_key_name": "key",
+        "instance_type": "m5.large",
+        "cpu_slots_allowed": True,
+        "max_instances": 2,
+        "max_idle_agent_period": "1s",
+        "master_url": master_url,
+        "agent_config_file_contents": {"container_runtime": "process"},
+        **keys,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What is on record of one trial whose spot machine was taken back, and of a pool whose machines cannot boot."""
+
+    front: Ec2Front
+    bridge: Ec2Bridge
+    diary: list[dict[str, Any]]
+    record: TrialRecord
+    runs: tuple[TrialAllocation, ...]
+    instances: Mapping[str, Instance]
+    told_at: datetime
+    ends_at: datetime
+    answer_to_used_token: httpx.Response
+    decisions: list[tuple[str, str, str]]
+
+    def machine(self, run: int) -> Instance:
+        (id_,) = self.runs[run - 1].instance_ids
+        return self.instances[id_]
+
+    def of_run(self, run: int, event: str) -> list[Mapping[str, Any]]:
+        return [e for e in self.diary if (e["trial_run_id"], e["event"]) == (run, event)]
+
+    def launch_of(self, instance_id: str) -> Mapping[str, str]:
+        (launch,) = [asked for asked in self.front.launches() if instance_id in asked.values()]
+        return launch
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    directory = tmp_path_factory.mktemp("aws")
+    with (
+        ec2_front(pending_s=0.5, ending_s=0.5) as front,
+        ec2_bridge(front, directory / "machines") as (bridge, network),
+    ):
+        cluster = LiveCluster(directory / "cluster")
+        url = f"http://{network.host}:{cluster.port}"
+        cluster.config |= {
+            "host": "0.0.0.0",
+            "resource_pools": [
+                {"pool_name": "default", "provider": provider(url, spot=True, spot_max_price="0.05")},
+                {"pool_name": "broken", "provider": provider(url, startup_script="#!/bin/sh\necho no disk\nexit 3\n")},
+            ],
+        }
+        cluster.config_file.write_text(yaml.safe_dump(cluster.config))
+        cluster.environment |= CREDENTIALS
+        cluster.environment |= {
+            "AWS_ENDPOINT_URL_EC2": front.url,
+            "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:9",  # this master is not on EC2
+        }
+        try:
+            cluster.start()
+            yield told(cluster, front, bridge)
+        except BaseException:
+            print(cluster.master_log()[-4000:])
+            print("\n".join(machine.log()[-2000:] for machine in bridge.machines.values()))
+            raise
+        finally:
+            cluster.stop()
+    assert cluster.left_over() == []
+
+
+def told(cluster: LiveCluster, front: Ec2Front, bridge: Ec2Bridge) -> Story:
+    script = [f"report {STEPS} every 0.05s", "checkpoint every 30"]
+    doomed = cluster.submit({"script": ["report 1"]}, resources={"slots_per_trial": 1, "resource_pool": "broken"})
+    experiment = cluster.submit({"script": script, "diary": f"{cluster.diary}/"}, max_restarts=0)
+    until("it trains", lambda: trains(cluster, bridge))
+    (trial,) = experiment.list_trials()
+    (agent,) = trial.list_allocations()[0].instance_ids
+    (first,) = [id_ for id_ in bridge.machines if agent in tags_of(front, id_).values()]
+    used = files_of(front.user_data(first))
+    answer = httpx.post(
+        f"{cluster.url}/agents/boot/{agent}",
+        headers={"X-Resolute-Join-Token": json.loads(used["agent.yaml"])["join_token"]},
+        content=b"",
+    )
+    ends_at = bridge.interrupt(first, NOTICE_S)
+    assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
+    until("the broken pool has said why", lambda: boot_failures(cluster) or None)
+    doomed.kill()
+    until("no machine lives", lambda: not bridge.living())
+    until("EC2 has ended all", lambda: {each.state for each in front.machines().values()} == {"terminated"})
+    instances = until("the books are closed", lambda: closed(cluster))
+    return Story(
+        front=front,
+        bridge=bridge,
+        diary=read_diary(cluster.diary),
+        record=record_of(experiment, steps=STEPS),
+        runs=trial.list_allocations(),
+        instances={each.id: each for each in instances},
+        told_at=ends_at - timedelta(seconds=NOTICE_S),
+        ends_at=ends_at,
+        answer_to_used_token=answer,
+        decisions=[(d.kind, d.subject, d.reason) for d in cluster.client.cluster.decisions(1000)],
+    )
+
+
+def trains(cluster: LiveCluster, bridge: Ec2Bridge) -> bool:
+    bridge.check()
+    return any(event["event"] == "step" for event in read_diary(cluster.diary))
+
+
+def tags_of(front: Ec2Front, machine_id: str) -> dict[str, str]:
+    return {tag["key"]: tag["value"] for tag in front.machines()[machine_id].get_tags()}
+
+
+def files_of(user_data: bytes) -> dict[str, str]:
+    found = re.findall(r"^put (\S+) <<'END'\n(\S+)\nEND$", user_data.decode(), re.MULTILINE)
+    return {name: gzip.decompress(base64.b64decode(packed)).decode() for name, packed in found}
+
+
+def boot_failures(cluster: LiveCluster) -> list[Instance]:
+    return [each for each in cluster.client.cluster.instances() if "boot failed" in each.end_reason]
+
+
+def closed(cluster: LiveCluster) -> tuple[Instance, ...] | None:
+    """Every machine, once none is paid any more."""
+    instances = cluster.client.cluster.instances()
+    return instances if all(each.paid_until is not None or each.state == "refused" for each in instances) else None
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def test_the_training_goes_on_at_the_exact_step_on_another_machine(story: Story) -> None:
+    assert check(story.diary, [story.record]) == []
+    assert len(story.runs) == 2 and story.machine(1).id != story.machine(2).id
+    saved = story.of_run(1, "save")[-1]
+    (start,) = story.of_run(2, "start")
+    assert start["step"] == saved["step"] == story.of_run(1, "step")[-1]["step"]
+    assert moment(saved["at"]) <= story.ends_at
+    assert story.runs[0].preempted and story.runs[0].exit_code == 0
+
+
+def test_the_replacement_is_asked_for_at_the_notice(story: Story) -> None:
+    first, second = story.machine(1), story.machine(2)
+    assert first.notice is not None and first.notice.deadline == story.ends_at
+    assert second.requested_at is not None and first.paid_until is not None
+    assert second.requested_at <= min(story.ends_at, first.paid_until)
+
+
+def test_a_spot_machine_is_asked_for_as_it_should_be(story: Story) -> None:
+    asked = story.launch_of(story.machine(1).id)
+    assert asked["InstanceMarketOptions.MarketType"] == "spot"
+    assert asked["InstanceMarketOptions.SpotOptions.MaxPrice"] == "0.05"
+    assert asked["MetadataOptions.HttpTokens"] == "required"
+    assert asked["InstanceInitiatedShutdownBehavior"] == "terminate"
+    (machine_id,) = [id_ for id_ in story.bridge.machines if story.machine(1).id in tags_of(story.front, id_).values()]
+    tags = tags_of(story.front, machine_id)
+    assert tags["resolute:token"] == story.machine(1).token and tags["determined-resource-pool"] == "default"
+    assert base64.b64decode(asked["UserData"]) == story.front.user_data(machine_id)
+    assert (story.bridge.machines[machine_id].directory / "user-data").read_bytes() == story.front.user_data(machine_id)
+
+
+def test_each_machine_is_launched_once_and_ends(story: Story) -> None:
+    assert len({asked["ClientToken"] for asked in story.front.launches()}) == len(story.front.machines())
+    assert story.bridge.living() == []
+    assert all(machine.state == "terminated" for machine in story.front.machines().values())
+
+
+def test_the_token_of_the_user_data_is_of_no_use_once_the_machine_has_joined(story: Story) -> None:
+    assert story.answer_to_used_token.status_code == 403
+    assert "good once" in story.answer_to_used_token.text
+
+
+def test_a_machine_that_cannot_boot_says_why_and_ends_itself(story: Story) -> None:
+    failed = [each for each in story.instances.values() if each.pool == "broken"]
+    assert failed and all(each.joined_at is None for each in failed)
+    assert all("its boot failed (startup_script)" in each.end_reason for each in failed)
+    assert all("no disk" in each.end_reason for each in failed)
+    assert len(failed) <= 2, "a pool whose machines cannot boot asks less and less"
+
+
+def test_no_secret_is_in_what_machines_say(story: Story) -> None:
+    for machine_id, machine in story.bridge.machines.items():
+        token = json.loads(files_of(story.front.user_data(machine_id))["agent.yaml"])["join_token"]
+        assert token not in machine.log()
+        kept = Path(machine.directory / "lib" / "resolute" / "agent" / "agent-state.json")
+        assert not kept.exists() or kept.stat().st_mode & 0o077 == 0
