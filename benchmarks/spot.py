@@ -12,8 +12,10 @@ The oracle and the optimum use the same zones and pay the same starts: one tick 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import repeat
 from random import Random
 from statistics import fmean
 
@@ -27,9 +29,10 @@ from resolute_provisioner.deadline import INTERRUPTIONS_PER_HOUR
 
 JOB_H = 48.0
 BEGINNINGS = 200
-PEER_BEGINNINGS = 49
-"""Of the rules that are only shown beside ours."""
+"""In all, shared among the regions."""
 SLACKS = (1.2, 1.5, 2.0)
+PEER_BEGINNINGS, PEER_SLACK = 49, 1.5
+"""For the rules that are only shown beside ours."""
 SEED = 5
 ONE_ZONE, SEVERAL_ZONES, MAKESPAN, COST = 0.97, 0.95, 1.06, 1.15
 LONGEST_MAKESPAN = 4
@@ -39,16 +42,25 @@ PEERS = {"the line of the paper alone": math.inf, "no line, the safety net alone
 
 def main() -> list[Row]:
     found, origin = regions()
-    rows = [_one_zone(region) for region in found]
-    rows += [_several_zones(region) for region in found]
-    rows += [_makespan(region) for region in found]
-    for slack in SLACKS:
-        runs = list(_deadline_runs(found, slack, BEGINNINGS, INTERRUPTIONS_PER_HOUR))
-        rows += [_missed(runs, slack), _cost(runs, slack, f"{COST:g}")]
-        for name, per_hour in PEERS.items():
-            rows.append(_cost(list(_deadline_runs(found, slack, PEER_BEGINNINGS, per_hour)), slack, name))
-    rows[0] = _with_origin(rows[0], origin)
-    return rows
+    # One process a core: nothing here is a time of this machine.
+    with ProcessPoolExecutor() as processes:
+        one = processes.map(_one_zone, found)
+        several = processes.map(_several_zones, found)
+        alone = list(processes.map(_makespans, found, _shares(BEGINNINGS, found)))
+        ours = [_run_all(processes, found, slack, BEGINNINGS, INTERRUPTIONS_PER_HOUR) for slack in SLACKS]
+        peers = {
+            name: _run_all(processes, found, PEER_SLACK, PEER_BEGINNINGS, per_hour) for name, per_hour in PEERS.items()
+        }
+        rows = [*one, *several, *map(_makespan, alone), _makespan(_all_of(alone))]
+    rows[0] = replace(rows[0], notes=f"{rows[0].notes}; {origin}")
+    for slack, runs in zip(SLACKS, ours, strict=True):
+        rows += [_missed(runs, slack), _cost(runs, slack)]
+    return [*rows, *(_peer_cost(runs, name) for name, runs in peers.items())]
+
+
+def _shares(beginnings: int, found: Sequence[Region]) -> list[int]:
+    """So many beginnings for each region, as evenly as can be."""
+    return [beginnings // len(found) + (number < beginnings % len(found)) for number in range(len(found))]
 
 
 # --------------------------------------------------------------------------------------------------------- goodput
@@ -96,29 +108,28 @@ def _goodput_row(name: str, found: Sequence[Goodput], target: float, notes: str)
     )
 
 
-def _with_origin(row: Row, origin: str) -> Row:
-    return Row(
-        name=row.name,
-        subject=row.subject,
-        bound_name=row.bound_name,
-        bound=row.bound,
-        result=row.result,
-        target=row.target,
-        notes=f"{row.notes}; {origin}",
-    )
-
-
 # -------------------------------------------------------------------------------------------------------- makespan
 
 
-def makespans(region: Region, beginnings: int) -> tuple[list[float], list[float]]:
+@dataclass(frozen=True)
+class Makespans:
     """Hours of ours and of the oracle, from the same beginnings."""
+
+    region: str
+    ours: tuple[float, ...]
+    oracle: tuple[float, ...]
+
+
+def _makespans(region: Region, beginnings: int) -> Makespans:
     length = round(JOB_H * 3600 / region.tick_s)
     begins = _beginnings(region, beginnings, LONGEST_MAKESPAN * length)
-    ours = [_alone(region, begin, length) for begin in begins]
     ends = spot_optimum.soonest_ends(region, np.array(begins, dtype=np.int64), length)
     assert (ends > 0).all(), f"{region.name}: the series is too short for a job of {JOB_H:g} h"
-    return ours, [float(end) * region.tick_s / 3600 for end in ends]
+    return Makespans(
+        region=region.name,
+        ours=tuple(_alone(region, begin, length) for begin in begins),
+        oracle=tuple(float(end) * region.tick_s / 3600 for end in ends),
+    )
 
 
 def _alone(region: Region, begin: int, length: int) -> float:
@@ -128,16 +139,24 @@ def _alone(region: Region, begin: int, length: int) -> float:
     return outcome.finished_s / 3600
 
 
-def _makespan(region: Region) -> Row:
-    ours, oracle = makespans(region, BEGINNINGS)
+def _all_of(found: Sequence[Makespans]) -> Makespans:
+    return Makespans(
+        region="all regions",
+        ours=tuple(hours for each in found for hours in each.ours),
+        oracle=tuple(hours for each in found for hours in each.oracle),
+    )
+
+
+def _makespan(found: Makespans) -> Row:
+    ours, oracle = fmean(found.ours), fmean(found.oracle)
     return Row(
-        name=f"makespan of {JOB_H:g} h, {region.name}",
-        subject=Spread.of(ours, "h"),
+        name=f"makespan of {JOB_H:g} h, {found.region}",
+        subject=Spread.of(found.ours, "h"),
         bound_name="oracle",
-        bound=Spread.of(oracle, "h"),
-        result=fmean(ours) / fmean(oracle),
+        bound=Spread.of(found.oracle, "h"),
+        result=ours / oracle,
         target=Target(at_most=MAKESPAN),
-        notes=f"means of {len(ours)} beginnings: {fmean(ours):.1f} h and {fmean(oracle):.1f} h",
+        notes=f"means of {len(found.ours)} beginnings: {ours:.1f} h and {oracle:.1f} h",
     )
 
 
@@ -154,14 +173,16 @@ class DeadlineRun:
     late: bool
 
 
-def _deadline_runs(found: Sequence[Region], slack: float, beginnings: int, per_hour: float) -> Iterator[DeadlineRun]:
-    """So many beginnings in all, shared evenly among the regions."""
-    for number, region in enumerate(found):
-        share = beginnings // len(found) + (number < beginnings % len(found))
-        yield from deadline_runs(region, slack, share, per_hour)
+def _run_all(
+    processes: ProcessPoolExecutor, found: Sequence[Region], slack: float, beginnings: int, per_hour: float
+) -> list[DeadlineRun]:
+    shares = _shares(beginnings, found)
+    of_regions = processes.map(deadline_runs, found, repeat(slack), shares, repeat(per_hour))
+    return [run for runs in of_regions for run in runs]
 
 
-def deadline_runs(region: Region, slack: float, beginnings: int, per_hour: float) -> Iterator[DeadlineRun]:
+def deadline_runs(region: Region, slack: float, beginnings: int, per_hour: float) -> list[DeadlineRun]:
+    """`per_hour`: what the line keeps time for (`deadline.Work.interruptions_per_hour`)."""
     length = round(JOB_H * 3600 / region.tick_s)
     deadline = math.floor(slack * length)
     begins = _beginnings(region, beginnings, deadline)
@@ -174,21 +195,23 @@ def deadline_runs(region: Region, slack: float, beginnings: int, per_hour: float
         spot=SPOT_PRICE * hours,
         on_demand=ON_DEMAND_PRICE * hours,
     )
-    for begin, least_cost in zip(begins, least, strict=True):
-        world = World(
-            region=region,
-            begin_s=begin * region.tick_s,
-            length_s=length * region.tick_s,
-            deadline_s=deadline * region.tick_s,
-            interruptions_per_hour=per_hour,
-        )
-        outcome = world.play((begin + deadline) * region.tick_s)
-        yield DeadlineRun(
-            region=region.name,
-            cost=outcome.cost,
-            least_cost=float(least_cost),
-            late=outcome.finished_s is None,
-        )
+    return [_deadline_run(region, *each, length, deadline, per_hour) for each in zip(begins, least, strict=True)]
+
+
+def _deadline_run(
+    region: Region, begin: int, least_cost: float, length: int, deadline: int, per_hour: float
+) -> DeadlineRun:
+    world = World(
+        region=region,
+        begin_s=begin * region.tick_s,
+        length_s=length * region.tick_s,
+        deadline_s=deadline * region.tick_s,
+        interruptions_per_hour=per_hour,
+    )
+    outcome = world.play((begin + deadline) * region.tick_s)
+    return DeadlineRun(
+        region=region.name, cost=outcome.cost, least_cost=float(least_cost), late=outcome.finished_s is None
+    )
 
 
 def _missed(runs: Sequence[DeadlineRun], slack: float) -> Row:
@@ -202,23 +225,36 @@ def _missed(runs: Sequence[DeadlineRun], slack: float) -> Row:
     )
 
 
-def _cost(runs: Sequence[DeadlineRun], slack: float, rule: str) -> Row:
-    judged = rule == f"{COST:g}"
+def _cost(runs: Sequence[DeadlineRun], slack: float) -> Row:
     by_region: dict[str, list[DeadlineRun]] = {}
     for run in runs:
         by_region.setdefault(run.region, []).append(run)
-    means = ", ".join(f"{name} {_ratio(own):.3f}" for name, own in by_region.items()) if judged else ""
+    means = ", ".join(f"{name} {_ratio(own):.3f}" for name, own in by_region.items())
+    return replace(
+        _costs(runs, f"cost at slack {slack:g}"), target=Target(at_most=COST), notes=f"{_worst(runs)}; {means}"
+    )
+
+
+def _peer_cost(runs: Sequence[DeadlineRun], name: str) -> Row:
     late = sum(run.late for run in runs)
-    worst = f"worst job {max(run.cost / run.least_cost for run in runs):.2f}"
+    return replace(
+        _costs(runs, f"cost at slack {PEER_SLACK:g}, {name}"),
+        notes=f"{len(runs)} jobs; {_worst(runs)}; {late} deadlines missed",
+    )
+
+
+def _costs(runs: Sequence[DeadlineRun], name: str) -> Row:
     return Row(
-        name=f"cost at slack {slack:g}" if judged else f"cost at slack {slack:g}, {rule}",
+        name=name,
         subject=Spread.of([run.cost for run in runs], "$"),
         bound_name="offline optimum",
         bound=Spread.of([run.least_cost for run in runs], "$"),
         result=_ratio(runs),
-        target=Target(at_most=COST) if judged else None,
-        notes="; ".join(part for part in (worst, means, f"{late} missed" if late and not judged else "") if part),
     )
+
+
+def _worst(runs: Sequence[DeadlineRun]) -> str:
+    return f"worst job {max(run.cost / run.least_cost for run in runs):.2f}"
 
 
 def _ratio(runs: Sequence[DeadlineRun]) -> float:

@@ -14,6 +14,7 @@ from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.job import Job
+from resolute_master.engine.markets import sentences
 from resolute_master.lifecycle.budget import hold_of_pool
 from resolute_master.lifecycle.workspaces import may_use
 from resolute_master.scheduler.explain import explain
@@ -34,7 +35,9 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
     engine = call.api.engine
     snapshot, cycle = engine.snapshot(job.pool), engine.memory.sequence
     others = {name: engine.snapshot(name) for name in engine.pools if name != job.pool and _may_move(call, job, name)}
+    markets = sentences(engine.memory, job, call.api.clock.now())
     explained = await asyncio.to_thread(_explained, snapshot, job, others, cycle)
+    explained = replace(explained, details=(*explained.details, *markets))
     hold = hold_of_pool(engine.state, job.pool) or job.hold
     return _held(explained, hold) if hold and explained.allocation_id else explained
 

@@ -11,8 +11,12 @@ from dataclasses import replace
 from datetime import datetime
 
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import InstanceId
+from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
+from resolute_master.engine.memory import Memory
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.step import Step
 from resolute_provisioner.deadline import Course, Work
@@ -40,6 +44,9 @@ DEFAULT_JOIN_TIME_S = 120.0
 
 START_S = 60.0
 """From a machine that has joined to the first new step: the task's start and the restore of its checkpoint."""
+
+SENTENCES = 8
+"""Allocations of one job that are explained."""
 
 Reading = ClusterState | Step
 
@@ -71,6 +78,24 @@ def with_drains(plan: ScalePlan, markets: MarketPlan) -> ScalePlan:
     if not drains:
         return plan
     return replace(plan, terminations=tuple(sorted((*plan.terminations, *drains), key=lambda each: each.instance_id)))
+
+
+def sentences(memory: Memory, job: Job, now: datetime) -> tuple[str, ...]:
+    """Why the job's work waits for spot, runs on demand, or is about to move: one for each of its first allocations; none
+    where there is no choice between markets."""
+    scaling = memory.pools[job.pool].scaling
+    if scaling is None or not _has_choice(scaling):
+        return ()
+    beliefs = {each.belief.offer_id: each.belief for each in memory.state.find(PoolBelief, "beliefs_of_pool", job.pool)}
+    ids = sorted(memory.state.keys("instances_of_pool", job.pool), key=str)
+    machines = [view for id_ in ids if (view := memory.machines.get(InstanceId(str(id_)))) is not None]
+    found = []
+    for allocation in memory.state.find(Allocation, "allocations_of_job", job.id)[:SENTENCES]:
+        course = course_of(memory.state, scaling, machines, allocation, beliefs, now)
+        if course is not None:
+            markets = " or ".join(sorted(market.value.replace("_", " ") for market in course.markets))
+            found.append(f"{allocation.id} is for {markets}: {course.reason}.")
+    return tuple(found)
 
 
 def course_of(
