@@ -121,7 +121,6 @@ def test_one_mistake_is_one_line(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("raw", "path"),
     [
-        (one_pool(provider=AWS), "resource_pools[0].provider.type"),
         (
             one_pool(task_container_defaults={"startup_hook": "x"}),
             "resource_pools[0].task_container_defaults.startup_hook",
