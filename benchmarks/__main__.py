@@ -30,6 +30,7 @@ BENCHMARKS = (
     "restart",
     "noisy",
     "load",
+    "spot",
 )
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 KEPT, PAGE = DOCS / "benchmarks.json", DOCS / "benchmarks.md"
