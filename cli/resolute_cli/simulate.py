@@ -181,14 +181,21 @@ def _replay(cli: Invocation, args: argparse.Namespace) -> int:
 
 def _loaded(name: str) -> ModuleType:
     """A module of the twin: what it needs of the master is not part of every installation."""
+    found: ModuleType
     try:
         match name:
             case "compare":
-                from resolute_sim.twin import compare as found
+                from resolute_sim.twin import compare
+
+                found = compare
             case "page":
-                from resolute_sim.twin import page as found
+                from resolute_sim.twin import page
+
+                found = page
             case _:
-                from resolute_sim.twin import recorded as found
+                from resolute_sim.twin import recorded
+
+                found = recorded
     except ImportError as error:
         raise FailedPrecondition(
             f"the simulator cannot be loaded here ({error}); install the distribution with its master: "

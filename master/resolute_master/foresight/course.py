@@ -119,6 +119,8 @@ class Course:
     frictions: Frictions = field(default_factory=Frictions)
     stopwatch: Callable[[], float] = lambda: 0.0
     """Measures the decisions and decides nothing."""
+    ended: Callable[[Work], None] = lambda work: None
+    """Told of each that came to its end."""
     log: Callable[[float, str, str], None] = lambda at_s, word, subject: None
     """Told every decision and everything that happened: when, what, to whom."""
     works: dict[AllocationId, Work] = field(default_factory=dict)
@@ -145,15 +147,18 @@ class Course:
         self.works[work.first.id] = work
         if work.started_s is None:
             self._waiting += 1
-            return
-        self._at(max(self.now_s, self._end_of(work)), _Kind.END, work.first.id)
+        elif work.first.leaving:
+            self._leave(work.first.id)
+        else:
+            self._at(max(self.now_s, self._end_of(work)), _Kind.END, work.first.id)
 
     def expect(self, instance: InstanceId, at_s: float) -> None:
         """A machine that is on its way already joins then."""
         self._at(at_s, _Kind.JOINED, instance)
 
-    def run(self, until: Callable[[], bool] = lambda: False) -> None:
-        """Play until nothing is left to happen, or `until` says so after a decision. Raises `CourseStuck`."""
+    def run(self, until: Callable[[], bool] = lambda: False, *, strict: bool = True) -> None:
+        """Play until nothing is left to happen, or `until` says so after a decision. Raises `CourseStuck`; if not `strict`, only
+        for a decider that never comes to rest."""
         self._expect_market(-1.0)
         self._decide()
         while self._events and not until():
@@ -167,7 +172,7 @@ class Course:
                 moved |= self._happen(_Kind(kind), subject)
             if moved:
                 self._decide()
-        if until():
+        if not strict or until():
             return
         for id_ in sorted(self.pool.machines):
             self._gone(id_, "end of the course", taken=False)
@@ -206,7 +211,7 @@ class Course:
             case _Kind.MARKET:
                 return self._market_moved()
             case _Kind.REVISIT:
-                return subject == self.decisions  # a later decision has set a time of its own
+                return bool(subject == self.decisions)  # a later decision has set a time of its own
         return True
 
     def _submitted(self, work: Work) -> None:
@@ -229,6 +234,7 @@ class Course:
         work.done_s, work.started_s, work.ended_s = work.length_s, None, self.now_s
         self.pool.ended(id_)
         self.pool.job_ended(work.job)
+        self.ended(work)
 
     def _left(self, id_: AllocationId) -> bool:
         """It has saved: all that it had done until it was asked."""
@@ -250,6 +256,7 @@ class Course:
         if work.done_s >= work.length_s:
             work.ended_s = self.now_s
             self.pool.job_ended(work.job)
+            self.ended(work)
             return
         again = replace(
             work.first,
@@ -269,7 +276,8 @@ class Course:
     def _joined(self, id_: InstanceId) -> bool:
         if id_ not in self.pool.machines:
             return False
-        self.bills[id_].joined_s = self.now_s
+        if id_ in self.bills:
+            self.bills[id_].joined_s = self.now_s
         self.pool.joined(id_)
         return True
 
@@ -318,7 +326,10 @@ class Course:
 
     def _gone(self, id_: InstanceId, cause: str, *, taken: bool) -> None:
         for allocation in self.pool.gone(id_, taken=taken):
-            work = self.works[allocation]
+            work = self.works.get(allocation)
+            if work is None:
+                self.pool.ended(allocation)
+                continue
             asked = self.pool.snapshot.allocations[allocation].preempt
             if asked is None:
                 work.interruptions += 1

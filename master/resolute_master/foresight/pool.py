@@ -71,6 +71,10 @@ class VirtualPool:
             offers={offer.offer_id: offer for offer in offers},
         )
 
+    def copy(self) -> VirtualPool:
+        """Another one in the same state; what happens to either does not concern the other."""
+        return replace(self, machines=dict(self.machines), beliefs=dict(self.beliefs))
+
     # -- what happens to work ----------------------------------------------------------------------------------
 
     def submitted(self, job: Job, allocation: Allocation) -> None:

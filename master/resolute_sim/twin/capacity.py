@@ -96,7 +96,8 @@ def _read(path: Path) -> CapacityTrace:
         raise InvalidInput(f"--spot: {path} is not JSON ({error}); mend it there") from None
     if not isinstance(data, Mapping):
         raise InvalidInput(f"--spot: {path} is not a JSON object; give one with kind, gap_seconds and rle")
-    kind, gap_s, runs = data.get("kind"), data.get("gap_seconds"), data.get("rle")
+    kind, runs = data.get("kind"), data.get("rle")
+    gap_s: Any = data.get("gap_seconds")
     if kind not in KINDS:
         raise InvalidInput(f"--spot: {path}, key kind: must be one of {', '.join(KINDS)}, and is {kind!r}")
     if not _is_number(gap_s) or gap_s <= 0:

@@ -92,7 +92,8 @@ class Static:
     _started: bool = False
 
     def decide(self, pool: VirtualPool) -> Decision:
-        plan, launches = _place(pool), ()
+        plan = _place(pool)
+        launches: tuple[Launch, ...] = ()
         if not self._started:
             self._started = True
             scaling = pool.policy.scaling

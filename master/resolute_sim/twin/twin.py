@@ -17,8 +17,8 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.foresight.course import EPOCH, Course, Frictions, Work
 from resolute_master.foresight.decide import Decider, Production
 from resolute_master.foresight.pool import VirtualPool
+from resolute_provisioner.gangs import fits_one_machine, needs_whole_machines
 from resolute_provisioner.model import Gang, Offer
-from resolute_provisioner.packing import fits_one_machine, needs_whole_machines
 from resolute_sim.twin.capacity import CapacityTrace, TracedMarket
 from resolute_sim.twin.figures import Report, figures_of, spans_of, steps
 from resolute_sim.twin.jobs import TraceJob
@@ -58,7 +58,7 @@ def simulate(setting: Setting, policy: str) -> Report:
         stopwatch=time.process_time,
         log=journal.note,
     )
-    works = [_work(pool, number, job) for number, job in enumerate(setting.jobs)]
+    works = [as_work(pool, number, job) for number, job in enumerate(setting.jobs)]
     course.submit(works)
     course.run()
     return _report(policy, course, works, market, journal)
@@ -131,7 +131,7 @@ def _decider(policy: str, pool: PoolPolicy, jobs: Sequence[TraceJob]) -> Decider
             raise InvalidInput(f"--policy: {policy!r} is not known; use one of: {', '.join(POLICIES)}")
 
 
-def _work(pool: PoolPolicy, number: int, trace: TraceJob) -> Work:
+def as_work(pool: PoolPolicy, number: int, trace: TraceJob) -> Work:
     submitted_at = EPOCH + timedelta(seconds=trace.submit_s)
     owner = UserId(1 + int.from_bytes(hashlib.sha256(trace.group.encode()).digest()[:3]))
     job = Job(

@@ -1,0 +1,51 @@
+"""The job trace of the benchmarks, and the pool that it runs on: `RESOLUTE_TRACES` names the directory of shared traces.
+
+Without it our own synthetic trace of the same kind and size takes its place, and the rows say so.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.pool import PoolPolicy
+from resolute_provisioner.model import Market, Offer, PoolScaling
+from resolute_sim.twin.jobs import TraceJob, between, read_jobs
+from resolute_sim.twin.synthetic import synthetic_jobs
+
+VARIABLE = "RESOLUTE_TRACES"
+SLOT_HOUR = 3.06
+SIZES = (1, 4, 8)
+SLOTS_CAP = 4_000
+
+
+def jobs_between(first_day: float, last_day: float) -> tuple[TraceJob, ...]:
+    """Of the trace `philly_dev`, or of the synthetic one."""
+    directory = os.environ.get(VARIABLE)
+    found = read_jobs(Path(directory) / "jobs" / "philly_dev.csv") if directory else synthetic_jobs(0)
+    return between(found, first_day, last_day)
+
+
+def trace_name() -> str:
+    return "philly_dev" if os.environ.get(VARIABLE) else f"synthetic, because {VARIABLE} is not set"
+
+
+def trace_pool(
+    *, prices: dict[int, float] | None = None, max_instances: int = SLOTS_CAP, **scaling: object
+) -> PoolPolicy:
+    """Machines of each size at `SLOT_HOUR` a slot, or at `prices` by size."""
+    offers = tuple(
+        Offer(
+            offer_id=f"size-{size}",
+            instance_type=f"size-{size}",
+            zone="zone",
+            market=Market.ON_DEMAND,
+            slots=size,
+            price_per_hour=(prices or {}).get(size, SLOT_HOUR * size),
+        )
+        for size in SIZES
+    )
+    pool = PoolScaling(pool="trace", offers=offers, max_instances=max_instances, idle_timeout_s=300.0)
+    return PoolPolicy(name=PoolName("trace"), scaling=replace(pool, **scaling))  # type: ignore[arg-type]

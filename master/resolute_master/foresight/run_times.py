@@ -1,0 +1,76 @@
+"""How long work runs, from what has ended: a sample of the past, conditional on how long something has run already. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from random import Random
+
+LEAST = 20
+"""Fewer run times than this say too little of those to come."""
+MOST = 2_000
+"""Of one kind the newest so many are kept: what runs today is more like yesterday's work than like last year's."""
+
+
+@dataclass(slots=True)
+class _Sample:
+    """Run times in the order in which they ended, and sorted."""
+
+    newest: list[float] = field(default_factory=list)
+    ordered: list[float] = field(default_factory=list)
+
+    def add(self, seconds: float) -> None:
+        self.newest.append(seconds)
+        insort(self.ordered, seconds)
+        if len(self.newest) > MOST:
+            oldest = self.newest.pop(0)
+            del self.ordered[bisect_right(self.ordered, oldest) - 1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """What an estimate rests on."""
+
+    runs: int
+    of: str
+    """Whose runs, for people."""
+
+
+class RunTimes:
+    """Run times by user and slots, by user, and of the whole pool: the narrowest that has `LEAST` is asked."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[Hashable, _Sample] = {}
+
+    def __len__(self) -> int:
+        pool = self._kinds.get(())
+        return 0 if pool is None else len(pool.newest)
+
+    def add(self, user: int, slots: int, seconds: float) -> None:
+        for kind in ((user, slots), (user,), ()):
+            self._kinds.setdefault(kind, _Sample()).add(max(0.0, seconds))
+
+    def basis(self, user: int, slots: int) -> Basis | None:
+        """None while too little is known."""
+        found = self._found(user, slots)
+        return None if found is None else Basis(runs=len(found[1].newest), of=found[0])
+
+    def remaining_s(self, random: Random, user: int, slots: int, elapsed_s: float = 0.0) -> float | None:
+        """One more of the run times that lasted longer than `elapsed_s`, less that. Of what has outlived nearly all of them, as
+        long as heavy tails have it: about as long again. None while too little is known."""
+        found = self._found(user, slots)
+        if found is None:
+            return None
+        ordered = found[1].ordered
+        longer = bisect_right(ordered, elapsed_s)
+        if len(ordered) - longer < LEAST // 4 and elapsed_s > 0.0:
+            return elapsed_s * (1.0 / (1.0 - random.random()) - 1.0)
+        return ordered[random.randrange(min(longer, len(ordered) - 1), len(ordered))] - elapsed_s
+
+    def _found(self, user: int, slots: int) -> tuple[str, _Sample] | None:
+        for kind, words in (((user, slots), "this user with as many slots"), ((user,), "this user"), ((), "the pool")):
+            sample = self._kinds.get(kind)
+            if sample is not None and len(sample.newest) >= LEAST:
+                return words, sample
+        return None
