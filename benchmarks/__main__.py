@@ -27,6 +27,7 @@ BENCHMARKS = (
     "commits",
     "ingest",
     "requests",
+    "cost",
     "restart",
     "noisy",
     "load",
