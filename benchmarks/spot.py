@@ -181,19 +181,21 @@ def _run_all(
     return [run for runs in of_regions for run in runs]
 
 
-def deadline_runs(region: Region, slack: float, beginnings: int, per_hour: float) -> list[DeadlineRun]:
+def deadline_runs(
+    region: Region, slack: float, beginnings: int, per_hour: float, hours: float = JOB_H
+) -> list[DeadlineRun]:
     """`per_hour`: what the line keeps time for (`deadline.Work.interruptions_per_hour`)."""
-    length = round(JOB_H * 3600 / region.tick_s)
+    length = round(hours * 3600 / region.tick_s)
     deadline = math.floor(slack * length)
     begins = _beginnings(region, beginnings, deadline)
-    hours = region.tick_s / 3600
+    tick_h = region.tick_s / 3600
     least = spot_optimum.least_cost(
         region,
         np.array(begins, dtype=np.int64),
         length,
         deadline,
-        spot=SPOT_PRICE * hours,
-        on_demand=ON_DEMAND_PRICE * hours,
+        spot=SPOT_PRICE * tick_h,
+        on_demand=ON_DEMAND_PRICE * tick_h,
     )
     return [_deadline_run(region, *each, length, deadline, per_hour) for each in zip(begins, least, strict=True)]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, groupby
@@ -64,9 +64,9 @@ class Region:
         return len(self.zones[0].up)
 
 
-def regions() -> tuple[tuple[Region, ...], str]:
+def regions(environ: Mapping[str, str] = os.environ) -> tuple[tuple[Region, ...], str]:
     """All regions with what they are, in words. Raises FileNotFoundError when `RESOLUTE_TRACES` names no traces."""
-    directory = os.environ.get("RESOLUTE_TRACES")
+    directory = environ.get("RESOLUTE_TRACES")
     if not directory:
         return synthetic(Random(1)), "synthetic series (RESOLUTE_TRACES is not set)"
     files = sorted((Path(directory) / "spot").glob("avail_*.json"))
