@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from io import BytesIO
 from socket import SHUT_RDWR
 from typing import Any
@@ -181,7 +182,7 @@ class Ec2Front:
         over = {each.id for each in _backend().all_instances() if each.state in ("shutting-down", "terminated")}
         return {name: value for name, value in parameters.items() if value not in over}
 
-    def _again(self, parameters: dict[str, str], digest: str, answer: bytes, machine_id: str) -> Any:
+    def _again(self, parameters: dict[str, str], digest: str, answer: bytes, machine_id: str) -> Answer:
         if digest != _digest(parameters):
             return _error("IdempotentParameterMismatch", "the client token was used for another request", 400)
         return "200 OK", [("Content-Type", "text/xml")], _restated(answer, _backend().get_instance(machine_id).state)
@@ -237,9 +238,16 @@ def _error(code: str, message: str, status: int) -> Answer:
 def _ask(moto: Callable[..., Iterable[bytes]], environ: dict[str, Any], parameters: dict[str, str]) -> Answer:
     body = urlencode(parameters).encode()
     environ = {**environ, "wsgi.input": BytesIO(body), "CONTENT_LENGTH": str(len(body))}
-    said: list[Any] = []
+    said: list[tuple[str, list[tuple[str, str]]]] = []
     answer = moto(environ, lambda status, headers, error=None: said.append((status, headers)))
-    return said[0][0], said[0][1], b"".join(answer)
+    status, headers = said[0]
+    return status, headers, b"".join(answer)
+
+
+@cache
+def _moto() -> Callable[..., Iterable[bytes]]:
+    served: Callable[..., Iterable[bytes]] = DomainDispatcherApplication(create_backend_app)
+    return served
 
 
 @contextmanager
@@ -250,7 +258,7 @@ def ec2_front(**options: Any) -> Iterator[Ec2Front]:
     server = make_server(
         "127.0.0.1",
         0,
-        front.serve(DomainDispatcherApplication(create_backend_app)),
+        front.serve(_moto()),
         threaded=True,
         request_handler=_Quiet,
     )

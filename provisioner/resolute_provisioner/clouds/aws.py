@@ -60,9 +60,11 @@ _ENDED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 class AwsCloud:
     """Obeys the `Cloud` contract. Holds nothing but what can be asked again."""
 
-    def __init__(self, settings: AwsSettings, ec2: Ec2) -> None:
+    def __init__(self, settings: AwsSettings, ec2: Ec2, *, page: int = PAGE) -> None:
+        """`page`: machines that are listed at once."""
         self._settings = settings
         self._ec2 = ec2
+        self._page = page
         self._root_device = ""
 
     @property
@@ -112,7 +114,7 @@ class AwsCloud:
         """Raises `Transient` or `Throttled`."""
         filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]
         try:
-            reservations = await self._ec2.pages("describe_instances", "Reservations", page=PAGE, Filters=filters)
+            reservations = await self._ec2.pages("describe_instances", "Reservations", page=self._page, Filters=filters)
         except SDK_ERRORS as error:
             raise _later(error) from error
         return [machine for reservation in reservations for machine in reservation["Instances"]]

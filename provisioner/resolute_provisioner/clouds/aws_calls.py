@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any, TypeVar
 
 from boto3.session import Session
@@ -129,6 +130,12 @@ def _class_of(code: str, status: int) -> type[CloudError]:
     return Transient if code in LATER_CODES or status >= 500 or not code else BadRequest
 
 
+@cache
+def _session() -> Session:
+    """One for the process: it has read the description of EC2, which takes a third of a second, and knows the credentials."""
+    return Session()
+
+
 class Ec2:
     """One region of the account. The credentials are those of the SDK's usual chain."""
 
@@ -141,7 +148,7 @@ class Ec2:
             user_agent_appid="resolute",
         )
         self.region = region
-        self._client = Session().client("ec2", region_name=region, endpoint_url=endpoint_url or None, config=config)
+        self._client = _session().client("ec2", region_name=region, endpoint_url=endpoint_url or None, config=config)
         self._threads = ThreadPoolExecutor(max_workers=CONCURRENT_CALLS, thread_name_prefix="ec2")
 
     async def call(self, operation: str, **parameters: Any) -> Mapping[str, Any]:
