@@ -17,9 +17,10 @@ from resolute_master.agents.session import AgentSession, Closed, Transport
 from resolute_master.domain import effects as fx
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.change import Change
-from resolute_master.domain.commands import LoseAgentLink, RecordBootFailure
+from resolute_master.domain.commands import LoseAgentLink
 from resolute_master.domain.ids import AgentId, InstanceId, PoolName
 from resolute_master.domain.instance import Instance
+from resolute_master.domain.machines import RecordBootFailure
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.reporting import Reporting
 from resolute_provisioner.model import Intent

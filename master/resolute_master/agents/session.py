@@ -36,6 +36,7 @@ from resolute_master.domain import commands as c
 from resolute_master.domain import effects as fx
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId, InstanceId, PoolName, TaskId
+from resolute_master.domain.machines import SpendJoinToken
 from resolute_master.domain.metrics import LogRecord
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.reporting import Reporting
@@ -189,7 +190,7 @@ class AgentSession:
                     )
                 )
             case CredentialKept():
-                await self._engine.submit(c.SpendJoinToken(agent=self.agent_id, incarnation=self.incarnation))
+                await self._engine.submit(SpendJoinToken(agent=self.agent_id, incarnation=self.incarnation))
             case Hello():
                 raise Closed("a second Hello on one link")
 

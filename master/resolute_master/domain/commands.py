@@ -37,7 +37,7 @@ from resolute_master.domain.ids import (
     TrialId,
     UserId,
 )
-from resolute_master.domain.prices import RecordPrices
+from resolute_master.domain.machines import RecordBootFailure, RecordPrices, RecordStray, SpendJoinToken
 from resolute_provisioner.model import Observed, RefusalKind
 
 # ---------------------------------------------------------------------------------------------------------- master
@@ -459,14 +459,6 @@ class ReportNotice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpendJoinToken:
-    """The machine of this agent has kept a secret of its own."""
-
-    agent: AgentId
-    incarnation: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SetAgentEnabled:
     """Disabling without drain ends what runs there; draining lets it finish; enabling clears both."""
 
@@ -518,25 +510,6 @@ class RecordObservation:
     """What the cloud says about it."""
     refusal: RefusalKind | None = None
     """It ended before it was of use, for the reason of a refusal."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordBootFailure:
-    """A machine says that it cannot start its agent, and ends itself."""
-
-    instance: InstanceId
-    stage: str
-    message: str
-    """The last lines of its log."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordStray:
-    """A machine with our cluster's tag that no row accounts for was found and ended."""
-
-    pool: PoolName
-    provider_id: str
-    token: str
 
 
 Command = (

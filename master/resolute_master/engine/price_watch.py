@@ -11,7 +11,7 @@ from dataclasses import replace
 from resolute.clock import Clock
 from resolute.wire.rest.offers import PriceWatchStatus
 from resolute_master.domain.ids import PoolName
-from resolute_master.domain.prices import PriceWord, RecordPrices
+from resolute_master.domain.machines import PriceWord, RecordPrices
 from resolute_master.engine.engine import Engine
 from resolute_provisioner.clouds.base import CloudError
 from resolute_provisioner.model import Market, Offer

@@ -8,9 +8,10 @@ from typing import assert_never
 
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.change import Change
-from resolute_master.domain.commands import Command, RecordLaunch, RecordObservation, RecordRefusal, RecordStray
+from resolute_master.domain.commands import Command, RecordLaunch, RecordObservation, RecordRefusal
 from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
+from resolute_master.domain.machines import RecordStray
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.engine import Engine
 from resolute_provisioner.bootstrap import MachineBoot

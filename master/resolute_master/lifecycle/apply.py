@@ -9,7 +9,7 @@ from resolute.wire.states import ExperimentState as S
 from resolute_master.domain import administration as a
 from resolute_master.domain import commands as c
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.prices import RecordPrices
+from resolute_master.domain.machines import RecordBootFailure, RecordPrices, RecordStray, SpendJoinToken
 from resolute_master.lifecycle import (
     agents,
     allocations,
@@ -65,7 +65,7 @@ def _apply(step: Step, command: c.Command) -> Any:
             return agents.report(step, command.agent, command.incarnation, command.report)
         case c.ReportNotice():
             return agents.notice(step, command)
-        case c.SpendJoinToken():
+        case SpendJoinToken():
             return agents.spend_join_token(step, command.agent, command.incarnation)
         case c.SetAgentEnabled():
             return agents.set_enabled(step, command.agent, enabled=command.enabled, draining=command.draining)
@@ -79,9 +79,9 @@ def _apply(step: Step, command: c.Command) -> Any:
             return instances.refused(step, command)
         case c.RecordObservation():
             return instances.observed(step, command)
-        case c.RecordBootFailure():
+        case RecordBootFailure():
             return instances.boot_failed(step, command)
-        case c.RecordStray():
+        case RecordStray():
             return instances.stray(step, command.pool, command.provider_id)
         case RecordPrices():
             return offers.record_prices(step, command)

@@ -14,9 +14,10 @@ from resolute.wire.states import NoticeKind
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Entity, PoolBelief
-from resolute_master.domain.commands import RecordBootFailure, RecordLaunch, RecordObservation, RecordRefusal
+from resolute_master.domain.commands import RecordLaunch, RecordObservation, RecordRefusal
 from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
+from resolute_master.domain.machines import RecordBootFailure
 from resolute_master.lifecycle import agents, allocations
 from resolute_master.lifecycle.step import Step
 from resolute_provisioner import risk

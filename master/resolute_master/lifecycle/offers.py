@@ -5,7 +5,7 @@ from __future__ import annotations
 from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
-from resolute_master.domain.prices import RecordPrices
+from resolute_master.domain.machines import RecordPrices
 from resolute_master.lifecycle import instances
 from resolute_master.lifecycle.step import Step
 from resolute_provisioner import risk

@@ -13,8 +13,8 @@ from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.commands import MasterStarted
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
+from resolute_master.domain.machines import PriceWord, RecordPrices
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.domain.prices import PriceWord, RecordPrices
 from resolute_master.lifecycle import instances
 from resolute_master.lifecycle.apply import apply
 from resolute_master.lifecycle.cluster import ClusterState

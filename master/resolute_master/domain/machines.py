@@ -1,0 +1,54 @@
+"""What machines and their clouds tell beside the course of a launch, as commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from resolute_master.domain.ids import AgentId, InstanceId, PoolName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendJoinToken:
+    """The machine of this agent has kept a secret of its own."""
+
+    agent: AgentId
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordBootFailure:
+    """A machine says that it cannot start its agent, and ends itself."""
+
+    instance: InstanceId
+    stage: str
+    message: str
+    """The last lines of its log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordStray:
+    """A machine with our cluster's tag that no row accounts for was found and ended."""
+
+    pool: PoolName
+    provider_id: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceWord:
+    """One offer's price of the moment, an hour, and since when it holds."""
+
+    offer_id: str
+    per_hour: float
+    as_of: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordPrices:
+    """The cloud of a pool has told prices. Words that are known already, or of offers that the pool no longer has, change
+    nothing."""
+
+    pool: PoolName
+    source: str
+    prices: tuple[PriceWord, ...]
