@@ -122,7 +122,6 @@ class ReconcileSettings:
     """Between two listings while nothing starts or ends."""
     trouble_period_cap_s: float = 60.0
     """A cloud that cannot list is asked more and more rarely, down to this."""
-    concurrent_launches: int = 8
     launch_attempts: int = 5
     """How often a launch is repeated while the cloud does not answer, before its row is given up."""
     retry_delay_s: float = 1.0
@@ -278,7 +277,7 @@ class Reconciler:
         self._settings = settings or ReconcileSettings()
         self._wake = asyncio.Event()
         self._stopping = False
-        self._permits = asyncio.Semaphore(self._settings.concurrent_launches)
+        self._permits = asyncio.Semaphore(cloud.capabilities.concurrent_launches)
         self._launching: set[str] = set()
         self._just_launched: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()

@@ -108,6 +108,8 @@ class CloudCapabilities:
     """A machine may be missing from `list` for so long after `launch` has answered."""
     poll_s: float
     """A sensible time between two listings while machines start or end."""
+    concurrent_launches: int = 8
+    """How many launches may be under way at once; more where one takes long because the cloud is waited for."""
 
 
 class Cloud(Protocol):

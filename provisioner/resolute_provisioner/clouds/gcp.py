@@ -68,6 +68,8 @@ LISTING_LAG_S = 10.0
 ATTEMPTS = 4
 """Compute Engine answers a repeated request with the operation that it remembers, also when that has failed. A launch
 that is asked for again after a refusal goes by its next request id; so many are tried."""
+CONCURRENT_LAUNCHES = 64
+"""A launch is mostly waiting for its operation, half a minute long; a gang of so many machines comes in one go."""
 SLOWEST_POLL = 5.0
 """An operation that takes long is asked for more and more rarely, down to every fifth period."""
 
@@ -141,7 +143,13 @@ class GcpCloud:
 
     @property
     def capabilities(self) -> CloudCapabilities:
-        return CloudCapabilities(name="gcp", gives_notice=True, listing_lag_s=LISTING_LAG_S, poll_s=5.0)
+        return CloudCapabilities(
+            name="gcp",
+            gives_notice=True,
+            listing_lag_s=LISTING_LAG_S,
+            poll_s=5.0,
+            concurrent_launches=CONCURRENT_LAUNCHES,
+        )
 
     def close(self) -> None:
         self._engine.close()
