@@ -123,6 +123,8 @@ class FakeComputeEngine:
 
     def __init__(self, *, clock: Clock | None = None, times: Times | None = None, page: int = 500) -> None:
         self.times = times or Times()
+        self.one_zone_spoils_the_list = False
+        """Whether a silent zone leaves the list over all zones without an answer, rather than with a warning."""
         self.scripts = Scripts()
         self.violations: list[str] = []
         self.calls: list[Call] = []
@@ -214,6 +216,7 @@ class FakeComputeEngine:
             "compute.instances.insert": self.scripts.inserts,
             "compute.instances.delete": self.scripts.deletes,
             "compute.instances.aggregatedList": self.scripts.lists,
+            "compute.instances.list": self.scripts.lists,
         }.get(method)
         return queue.popleft() if queue else None
 
@@ -223,6 +226,7 @@ class FakeComputeEngine:
             "compute.instances.delete": lambda: self._delete(call),
             "compute.instances.get": lambda: self._get(call),
             "compute.instances.aggregatedList": lambda: self._list(call),
+            "compute.instances.list": lambda: self._list_zone(call),
             "compute.zoneOperations.get": lambda: self._operation(call),
             "compute.zoneOperations.list": lambda: self._list_operations(call),
         }
@@ -282,7 +286,7 @@ class FakeComputeEngine:
         path = f"{call.path['zone']}/{call.path['instance']}"
         return self._machine_json(self._latest(path)) if path in self.there() else _not_found(path)
 
-    def _list(self, call: Call) -> Json:
+    def _labelled(self, call: Call) -> list[Machine]:
         match = re.fullmatch(r'labels\.([a-z][a-z0-9_-]*) = "([a-z0-9_-]*)"', call.query.get("filter", ""))
         if match is None:
             raise Violation(f"filter {call.query.get('filter')!r}")
@@ -292,7 +296,18 @@ class FakeComputeEngine:
             for path, (_, body) in sorted(self.there().items())
             if body.get("labels", {}).get(match[1]) == match[2]
         ]
-        found = [each for each in found if each.created <= newest and each.zone not in self.scripts.silent_zones]
+        return [each for each in found if each.created <= newest and each.zone not in self.scripts.silent_zones]
+
+    def _list_zone(self, call: Call) -> Json | HttpError:
+        if call.path["zone"] in self.scripts.silent_zones:
+            return HttpError(status=503, message=f"zone {call.path['zone']} cannot be reached")
+        found = [self._machine_json(each) for each in self._labelled(call) if each.zone == call.path["zone"]]
+        return {"kind": "compute#instanceList", "items": found}
+
+    def _list(self, call: Call) -> Json | HttpError:
+        if self.scripts.silent_zones and self.one_zone_spoils_the_list:
+            return HttpError(status=503, message="some zones cannot be reached")
+        found = self._labelled(call)
         start, size = int(call.query.get("pageToken", 0)), min(self._page, int(call.query.get("maxResults", 500)))
         items: dict[str, Json] = {}
         for machine in found[start : start + size]:

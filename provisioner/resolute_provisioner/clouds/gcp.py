@@ -241,14 +241,14 @@ class GcpCloud:
     # -------------------------------------------------------------------------------------------------------- list
 
     async def list(self, cluster: str) -> tuple[CloudInstance, ...]:
-        found = await self._engine.labelled(CLUSTER_LABEL, label_value(cluster))
+        found = await self._engine.labelled(CLUSTER_LABEL, label_value(cluster), self._zones)
         known = self._of(cluster)
         self._check_silence(found, known)
         machines = [_as_listed(zone, each) for zone, listed in found.machines.items() for each in listed]
         here = {each.provider_id: each for each in machines if each.provider_id not in known.gone}
         for provider_id in sorted(known.living.keys() - here.keys()):
             machine = known.living[provider_id]
-            if zone_of_id(provider_id) not in found.silent:
+            if found.tell_of(zone_of_id(provider_id)):
                 machine = await self._looked_for(provider_id) or replace(machine, observed=Observed.GONE)
             here[provider_id] = machine
         known.living = {key: each for key, each in here.items() if each.observed is not Observed.GONE}
@@ -266,10 +266,11 @@ class GcpCloud:
     def _check_silence(self, found: Zones, known: _Known) -> None:
         """A zone that does not answer hides its machines; they are there as long as nothing else is known. Of a zone that
         has never answered it is not known which there are: then nothing is."""
-        unknown = sorted((found.silent & self._zones) - known.answered)
+        heard = {zone for zone in self._zones if found.tell_of(zone)}
+        unknown = sorted(self._zones - heard - known.answered)
         if unknown:
             raise Transient(f"no list of the machines in {', '.join(unknown)}: Compute Engine cannot reach the zone")
-        known.answered |= self._zones - found.silent
+        known.answered |= heard
 
     async def _looked_for(self, provider_id: str) -> CloudInstance | None:
         """A machine that a list leaves out may be there all the same: the list may be older than it."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -67,10 +67,17 @@ class AlreadyThere(BadRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Zones:
-    """The machines found, by zone, and the zones that did not answer: what is in those is not known."""
+    """The machines found, by zone, and of which zones that is all there is."""
 
     machines: Mapping[str, tuple[Instance, ...]]
     silent: frozenset[str] = frozenset()
+    """Zones that did not answer."""
+    asked: frozenset[str] | None = None
+    """The only zones that were asked; None: all of the project."""
+
+    def tell_of(self, zone: str) -> bool:
+        """Whether a machine that is not found in that zone is not there."""
+        return zone not in self.silent and (self.asked is None or zone in self.asked)
 
 
 def error_of(status: int, codes: Iterable[str], text: str) -> CloudError:
@@ -176,25 +183,42 @@ class ComputeEngine:
 
         return await self._call(first_page)
 
-    async def labelled(self, key: str, value: str) -> Zones:
-        """The machines with a label, in all zones of the project."""
-        request = compute_v1.AggregatedListInstancesRequest(
-            project=self.project, filter=f'labels.{key} = "{value}"', max_results=PAGE
-        )
+    async def labelled(self, key: str, value: str, zones: Collection[str]) -> Zones:
+        """The machines with a label, in all zones of the project. When one zone spoils the answer of all, those in `zones`
+        are asked one by one; raises the error of the whole when none of them answers either."""
+        wanted = f'labels.{key} = "{value}"'
+        try:
+            return await self._call(lambda: self._everywhere(wanted))
+        except Transient:
+            asked = sorted(zones)
+            answers = await asyncio.gather(*(self._in_zone(zone, wanted) for zone in asked))
+            found = {zone: answer for zone, answer in zip(asked, answers, strict=True) if answer is not None}
+            if not found:
+                raise
+            return Zones(machines=found, silent=frozenset(asked) - found.keys(), asked=frozenset(asked))
 
-        def all_pages() -> Zones:
-            found: dict[str, tuple[Instance, ...]] = {}
-            silent: set[str] = set()
-            for page in self._instances.aggregated_list(request=request, retry=None, timeout=CALL_TIMEOUT_S).pages:
-                silent.update(last_element(scope) for scope in page.unreachables)
-                for scope, listed in page.items.items():
-                    zone = last_element(scope)
-                    found[zone] = (*found.get(zone, ()), *listed.instances)
-                    if listed.warning.code == "UNREACHABLE":  # type: ignore[attr-defined] # taken for the built-in
-                        silent.add(zone)
-            return Zones(machines=found, silent=frozenset(silent))
+    def _everywhere(self, wanted: str) -> Zones:
+        request = compute_v1.AggregatedListInstancesRequest(project=self.project, filter=wanted, max_results=PAGE)
+        found: dict[str, tuple[Instance, ...]] = {}
+        silent: set[str] = set()
+        for page in self._instances.aggregated_list(request=request, retry=None, timeout=CALL_TIMEOUT_S).pages:
+            silent.update(last_element(scope) for scope in page.unreachables)
+            for scope, listed in page.items.items():
+                zone = last_element(scope)
+                found[zone] = (*found.get(zone, ()), *listed.instances)
+                if listed.warning.code == "UNREACHABLE":  # type: ignore[attr-defined] # taken for the built-in
+                    silent.add(zone)
+        return Zones(machines=found, silent=frozenset(silent))
 
-        return await self._call(all_pages)
+    async def _in_zone(self, zone: str, wanted: str) -> tuple[Instance, ...] | None:
+        """None when the zone does not answer."""
+        request = compute_v1.ListInstancesRequest(project=self.project, zone=zone, filter=wanted, max_results=PAGE)
+        try:
+            return await self._call(
+                lambda: tuple(self._instances.list(request=request, retry=None, timeout=CALL_TIMEOUT_S))
+            )
+        except Transient:
+            return None
 
     async def _call(self, work: Callable[[], Result]) -> Result:
         try:

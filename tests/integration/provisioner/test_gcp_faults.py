@@ -125,7 +125,11 @@ async def test_an_operation_that_takes_too_long(engine: FakeComputeEngine) -> No
     hasty.close()
 
 
-async def test_a_zone_that_does_not_answer_loses_no_machine(engine: FakeComputeEngine, cloud: GcpCloud) -> None:
+@pytest.mark.parametrize("spoils", [False, True], ids=["a warning", "no answer for all"])
+async def test_a_zone_that_does_not_answer_loses_no_machine(
+    engine: FakeComputeEngine, cloud: GcpCloud, spoils: bool
+) -> None:
+    engine.one_zone_spoils_the_list = spoils
     here = await cloud.launch(in_zone("i-1", "zone-a"))
     there = await cloud.launch(in_zone("i-2", "zone-b"))
     await observed(cloud, there.provider_id, Observed.RUNNING)
@@ -209,7 +213,7 @@ async def test_deletes_are_tried_for_all_and_one_that_failed_is_told(
 
 async def test_no_list_is_no_empty_list(engine: FakeComputeEngine, cloud: GcpCloud) -> None:
     await cloud.launch(a_request())
-    engine.scripts.lists.extend([HttpError(status=500), LOST])
+    engine.scripts.lists.extend([HttpError(status=500)] * 3 + [LOST] * 3)  # the whole, and then each of two zones
     for _ in range(2):
         with pytest.raises(Transient):
             await cloud.list("cluster-1")
