@@ -261,14 +261,7 @@ async def _serving(
         hub = AgentHub(
             engine=engine,
             reporting=reporting,
-            renderer=SpecRenderer(
-                task_token=tokens.issue_allocation,
-                user_token=tokens.issue_task_user,
-                code_of=recent_code.find,
-                trace_of=observation.trace_of,
-                defaults=container_defaults(config),
-                task_user=task_user(config),
-            ),
+            renderer=_renderer(config, tokens, recent_code, observation),
             identity=identity,
             clock=clock,
             heartbeat_s=config.heartbeat_interval,
@@ -286,22 +279,40 @@ async def _serving(
         garbage.begin()
         stack.push_async_callback(doors.close)
         stack.push_async_callback(hub.close)
-        removal = CheckpointRemoval(engine, store, cluster_id=identity.cluster_id)
-        services.append(asyncio.create_task(removal.run(), name="checkpoint removal"))
         services += [asyncio.create_task(watch.run(), name=f"prices of {watch.pool}") for watch in watches]
-        services += await Provisioning(
-            config=config,
-            environ=settings.environ,
-            clock=clock,
-            ids=settings.ids,
-            open_cloud=settings.open_cloud,
-            store=store,
-            engine=engine,
-            hub=hub,
-            identity=identity,
-            wheel=lambda: shelf.wheel().reference,
-        ).start()
+        services += await _hands(settings, store, engine, hub, identity, shelf)
         yield services
+
+
+def _renderer(config: MasterConfig, tokens: Tokens, recent_code: RecentCode, observation: Observation) -> SpecRenderer:
+    return SpecRenderer(
+        task_token=tokens.issue_allocation,
+        user_token=tokens.issue_task_user,
+        code_of=recent_code.find,
+        trace_of=observation.trace_of,
+        defaults=container_defaults(config),
+        task_user=task_user(config),
+    )
+
+
+async def _hands(
+    settings: MasterSettings, store: Store, engine: Engine, hub: AgentHub, identity: ClusterIdentity, shelf: WheelShelf
+) -> list[asyncio.Task[None]]:
+    """What carries out decisions outside of the master: in the checkpoint storage and in the clouds."""
+    removal = CheckpointRemoval(engine, store, cluster_id=identity.cluster_id)
+    provisioning = Provisioning(
+        config=settings.config,
+        environ=settings.environ,
+        clock=settings.clock,
+        ids=settings.ids,
+        open_cloud=settings.open_cloud,
+        store=store,
+        engine=engine,
+        hub=hub,
+        identity=identity,
+        wheel=lambda: shelf.wheel().reference,
+    )
+    return [asyncio.create_task(removal.run(), name="checkpoint removal"), *await provisioning.start()]
 
 
 def _check_machines(engine: Engine) -> None:
