@@ -11,9 +11,13 @@ from alembic.config import Config
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from resolute.wire.states import AllocationState
 from resolute_master.domain.ids import TaskId, TrialId
 from resolute_master.store.base import LogQuery, Store
+from resolute_master.store.encoding import encode_entity
 from resolute_master.store.sql import schema
+from resolute_provisioner.model import Observed
+from support.stores import an_allocation, an_instance, moment
 
 OLDER_VERSIONS = [f"{number:04}" for number in range(1, int(schema.HEAD))]
 
@@ -46,6 +50,9 @@ def filled_at(url: str, version: str) -> None:
         elsewhere.submit(lambda: asyncio.run(on_server())).result()
 
 
+ENDED = an_allocation("1.r.1", state=AllocationState.TERMINATED, assigned_at=moment(0), ended_at=moment(10))
+GONE = an_instance("i", observed=Observed.GONE, paid_from=moment(0), paid_until=moment(10))
+
 _METRIC = (
     "INSERT INTO metrics (trial_id, run_id, metric_group, steps_completed, reported_at, archived, metrics) "
     "VALUES (1, 1, '{group}', {steps}, {at}, false, '{{\"loss\":{at}}}')"
@@ -58,6 +65,10 @@ _ROWS = (
     "INSERT INTO logs (key, task_id, agent_id, container_id, at, level, stdtype, source, log) "
     "VALUES ('k', 'task', 'a', 'c', 40, 'INFO', 'stdout', 'task', 'a line')",
     "INSERT INTO settings (name, value) VALUES ('cluster_id', '\"an id\"')",
+    "INSERT INTO allocations (id, task_id, attempt, ended, assigned_at, body) VALUES "
+    f"('1.r.1', '1.r', 1, true, 0, '{encode_entity(ENDED).decode()}')",
+    "INSERT INTO allocation_agents (agent_id, allocation_id) VALUES ('agent-1', '1.r.1')",
+    f"INSERT INTO instances (id, over, requested_at, body) VALUES ('i', true, 0, '{encode_entity(GONE).decode()}')",
 )
 
 
@@ -68,6 +79,8 @@ def first_version_rows() -> dict[str, Any]:
         "gpu": [{"loss": 30}],
         "logs": ["a line"],
         "id": "an id",
+        "ended": ["1.r.1", None],
+        "gone": ["i", None],
     }
 
 
@@ -78,4 +91,9 @@ async def migrated_rows(store: Store) -> dict[str, Any]:
         "gpu": [row.metrics for row in await store.metrics(trial, "gpu")],
         "logs": [line.log for line in await store.logs(LogQuery(task_ids=(TaskId("task"),)))],
         "id": await store.setting("cluster_id"),
+        "ended": [
+            next((each.id for each in await store.allocations_on_agents(["agent-1"], since=moment(at))), None)
+            for at in (9, 10)
+        ],
+        "gone": [next((each.id for each in await store.instances(since=moment(at))), None) for at in (9, 10)],
     }

@@ -6,7 +6,7 @@ import argparse
 
 from resolute.wire.rest.costs import CostRow, GetCostQuery, GetCostResponse
 from resolute.wire.rest.extensions import LedgerRow
-from resolute_cli.command import Command
+from resolute_cli.command import Command, UsageError
 from resolute_cli.invocation import Invocation
 from resolute_cli.render import duration_text, percent_text, time_text
 
@@ -18,7 +18,14 @@ NOBODY = "(no task)"
 
 
 def show(cli: Invocation, args: argparse.Namespace) -> None:
-    found = cli.api().cluster.cost(GetCostQuery(group_by=args.by, since=args.since, until=args.until))
+    if args.experiment is not None:
+        if args.by is not None or args.since or args.until:
+            raise UsageError(
+                "--experiment shows all that one experiment has cost, and goes with no --by, --since or --until"
+            )
+        _of_experiment(cli, args.experiment)
+        return
+    found = cli.api().cluster.cost(GetCostQuery(group_by=args.by or GROUPINGS[0], since=args.since, until=args.until))
     if cli.render.format is None:
         _for_people(cli, found)
         return
@@ -27,6 +34,19 @@ def show(cli: Invocation, args: argparse.Namespace) -> None:
         (each.key, each.name, *_seconds(each.row), each.row.cost_unknown_s, *_costs(each.row)) for each in found.rows
     ]
     cli.render.table((*columns, *(f"{each}_cost" for each in ACCOUNTS)), rows, found)
+
+
+def _of_experiment(cli: Invocation, id_: int) -> None:
+    """By trial, with its limit."""
+    found = cli.api().experiments.cost(id_)
+    rows: list[tuple[object, ...]] = [(each.key, *_cells(each.row)) for each in found.trials]
+    if cli.render.format is None:
+        rows.append(("total", *_cells(found.totals)))
+    columns = ("Trial", "Paid", "Useful", "Starting", "Checkpointing", "Lost", "Idle", "Cost", "Wasted")
+    limit = "no limit" if found.max_cost is None else f"at most {found.max_cost:g}"
+    cli.render.table(columns, rows, found, title=f"Slot-time of experiment {id_} and its price ({limit})")
+    if found.landing:
+        cli.render.note(found.landing)
 
 
 def _for_people(cli: Invocation, found: GetCostResponse) -> None:
@@ -76,9 +96,10 @@ def _costs(row: LedgerRow) -> tuple[float, ...]:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--by", choices=GROUPINGS, default="pool", help="what the rows are of (default pool)")
+    parser.add_argument("--by", choices=GROUPINGS, help="what the rows are of (default pool)")
     parser.add_argument("--since", default="", help="a date, a time, or how long ago (7d, 36h); default: the beginning")
     parser.add_argument("--until", default="", help="likewise; default: now")
+    parser.add_argument("--experiment", type=int, metavar="ID", help="what this one has cost, by trial")
 
 
 NOUN = Command(name="cost", help="show what was spent", run=show, arguments=_arguments, formats=("json", "csv"))

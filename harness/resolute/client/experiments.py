@@ -24,8 +24,8 @@ from resolute.wire.rest.experiments import (
 from resolute.wire.rest.paging import Pagination
 
 if TYPE_CHECKING:
-    from resolute.wire.rest.costs import GetExperimentCostResponse
     from resolute.wire.rest.checkpoints import Checkpoint, GetCheckpointsQuery
+    from resolute.wire.rest.costs import GetExperimentCostResponse
     from resolute.wire.rest.trials import GetExperimentTrialsQuery, GetExperimentTrialsResponse, Trial
 
 

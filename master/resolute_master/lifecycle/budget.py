@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from shlex import quote
 
 from resolute.errors import InvalidInput
 from resolute_master.domain.account import Account, Owner, account_id, next_day, next_month
@@ -92,22 +93,22 @@ def _limits(account: Account) -> Iterator[Reached]:
             yield Reached(words=words, limit=limit, spent=spent, until=until)
 
 
-def reason(account: Account, found: Reached) -> str:
-    """What people are told."""
+def reason(account: Account, found: Reached, called: str) -> str:
+    """What people are told; `called` is what they call the owner."""
     spent = f"{found.spent:.4f} of {found.limit:g} spent{found.words}, with up to {account.landing_s:.0f} s for a save to be paid"
-    whose = f"{account.owner.value} {account.name}"
+    whose = f"{account.owner.value} {called}"
     match account.owner:
         case Owner.EXPERIMENT:
             return (
                 f"max_cost of {whose} is reached: {spent}; raise it with "
-                f"`det experiment set max-cost {account.name} AMOUNT`, then activate the experiment"
+                f"`det experiment set max-cost {called} AMOUNT`, then activate the experiment"
             )
         case Owner.WORKSPACE | Owner.POOL:
             noun = "workspace" if account.owner is Owner.WORKSPACE else "resource-pool"
             until = f"work goes on at {found.until:%Y-%m-%d %H:%M} UTC" if found.until else "no work goes on"
             return (
                 f"the budget of {whose} is used up: {spent}; {until}, or when it is raised with "
-                f"`det {noun} set-budget {account.name}`"
+                f"`det {noun} set-budget {quote(called)}`"
             )
 
 

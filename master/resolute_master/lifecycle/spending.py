@@ -182,7 +182,7 @@ def affords(step: Step, id_: AllocationId, slots: Sequence[SlotRef]) -> bool:
             return False
         found = budget.reached(account, step.now, more_per_hour=price or 0.0)
         if found is not None:
-            _land(step, account, budget.reason(account.until(step.now), found), found.until, more_per_hour=price or 0.0)
+            _land(step, account, _reason(step, account.until(step.now), found), found.until, more_per_hour=price or 0.0)
             return False
     return True
 
@@ -208,17 +208,16 @@ def fall_due(step: Step, account: Account) -> None:
     step.put(current)
     found = budget.reached(current, step.now)
     if found is not None:
-        _land(step, current, budget.reason(current, found), found.until)
+        _land(step, current, _reason(step, current, found), found.until)
 
 
 def _land(step: Step, account: Account, reason: str, until: datetime | None, *, more_per_hour: float = 0.0) -> None:
     """Nothing new, and what runs saves and ends."""
-    if account.landing is not None:
-        return
-    rate = account.rate_per_hour + more_per_hour
-    landing = Landing(reason=reason, since=step.now, until=until, rate_per_hour=rate)
-    step.put(replace(account.until(step.now), landing=landing))
-    _say(step, account, reason)
+    if account.landing is None:
+        rate = account.rate_per_hour + more_per_hour
+        landing = Landing(reason=reason, since=step.now, until=until, rate_per_hour=rate)
+        step.put(replace(account.until(step.now), landing=landing))
+        _say(step, account, reason)
     _hold_jobs(step, account)
     for allocation in _work(step, account):
         step.log(allocation.task_id, allocation.id, reason, level="WARNING")
@@ -236,6 +235,12 @@ def _resumed(step: Step, account: Account) -> Account:
     _say(step, account, "there is money to spend again: work goes on")
     _hold_jobs(step, account)
     return going_on
+
+
+def _reason(step: Step, account: Account, found: budget.Reached) -> str:
+    of_workspace = account.owner is Owner.WORKSPACE
+    called = workspaces.need_workspace(step, int(account.name)).name if of_workspace else account.name
+    return budget.reason(account, found, called)
 
 
 def _say(step: Step, account: Account, reason: str) -> None:
@@ -332,7 +337,7 @@ def set_budget(step: Step, command: SetBudget) -> None:
     if account.landing is not None:
         account = _resumed(step, account)
     if found is not None:
-        _land(step, account, budget.reason(account, found), found.until)
+        _land(step, account, _reason(step, account, found), found.until)
 
 
 def check_amount(key: str, amount: float) -> None:

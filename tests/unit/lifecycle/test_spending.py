@@ -221,7 +221,7 @@ def test_a_workspace_lands_and_leaves_the_others_alone() -> None:
     assert cluster.experiment(mine).state is ExperimentState.ACTIVE
     assert 0.8 < cluster.spent_by(mine) <= 1.0
     (job,) = cluster.memory.state.all(Job)
-    assert "the budget of workspace 1 is used up" in job.hold
+    assert "the budget of workspace Uncategorized is used up" in job.hold
     later = cluster.submit()
     cluster.run_for(500)
     assert cluster.spent_by(later) == 0.0
