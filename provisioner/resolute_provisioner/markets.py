@@ -64,9 +64,10 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketPlan:
-    """The demand with its markets, what to drain, and when the passing of time alone changes either."""
+    """The demand and the machines with their markets, what to drain, and when the passing of time alone changes any of it."""
 
     demand: Demand
+    instances: tuple[InstanceView, ...]
     drains: tuple[Termination, ...] = ()
     revisit_at: datetime | None = None
 
@@ -141,7 +142,8 @@ def plan_markets(
     beliefs: Mapping[str, OfferBelief],
     now: datetime,
 ) -> MarketPlan:
-    """Say of each gang of the demand which markets serve it, and move what runs on the wrong one.
+    """Say of each gang of the demand which markets serve it, and of each machine that is going away on which its replacement
+    is bought; move what runs on the wrong one.
 
     `waiting` is keyed by token; what it does not know may use any market. What is moved has to be asked for in the
     demand that `plan_scale` is given next: the gangs added here come last in it.
@@ -171,9 +173,25 @@ def plan_markets(
             drains += [_drain(machine, course.reason) for machine in each.machines]
     return MarketPlan(
         demand=Demand(gangs=tuple(gangs)),
+        instances=_with_successors(pool, among, instances, running, now),
         drains=tuple(sorted(drains, key=lambda drain: drain.instance_id)),
         revisit_at=min((moment for moment in moments if moment is not None and moment > now), default=None),
     )
+
+
+def _with_successors(
+    pool: PoolScaling, among: Choices, instances: Sequence[InstanceView], running: Sequence[Running], now: datetime
+) -> tuple[InstanceView, ...]:
+    """What loses its machine is about to wait, and its replacement is asked for before it does."""
+    occupant = {machine: each for each in running for machine in each.machines}
+    found = []
+    for view in instances:
+        each = occupant.get(view.instance_id)
+        if view.notice is not None and each is not None:
+            soon = Waiting(token=each.gang.token, since=now, work=each.work)
+            view = replace(view, successor_markets=course_of_waiting(pool, among, soon, now).markets)
+        found.append(view)
+    return tuple(found)
 
 
 class _Free:

@@ -278,6 +278,8 @@ class InstanceView:
     """A person has closed it to new work. A machine of which only some slots are closed has fewer `slots`."""
     reserved_for: tuple[str, ...] = ()
     """Tokens of the gangs it was launched for: a preference, never a lock."""
+    successor_markets: frozenset[Market] = frozenset(Market)
+    """Where a replacement for it is bought when it has told of its end."""
 
     @property
     def occupied(self) -> bool:

@@ -146,6 +146,7 @@ def _displaced(standings: Sequence[Standing], demand: Demand) -> list[Gang]:
             slots=each.view.slots_in_use,
             submitted_at=each.view.requested_at,
             single_machine=True,
+            markets=each.view.successor_markets,
         )
         for each in standings
         if each.view.notice is not None and each.view.occupied and not each.stopping

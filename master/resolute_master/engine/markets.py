@@ -19,6 +19,7 @@ from resolute_master.domain.trial import Trial
 from resolute_master.engine.memory import Memory
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.step import Step
+from resolute_provisioner import rebalance
 from resolute_provisioner.deadline import Course, Work
 from resolute_provisioner.markets import (
     MarketPlan,
@@ -59,16 +60,20 @@ def plan_pool(
     beliefs: Mapping[str, OfferBelief],
     now: datetime,
 ) -> MarketPlan:
-    """`demand` with the markets of each gang and the moves that begin, and what to drain now."""
+    """`demand` and `machines` with their markets, the moves that begin, and what to drain now: for a move, or because what is at
+    risk has got its replacement."""
+    at_risk = rebalance.drains(machines)
     if not _has_choice(pool):
-        return MarketPlan(demand=demand)
+        return MarketPlan(demand=demand, instances=tuple(machines), drains=at_risk)
     waiting: dict[str, Waiting] = {}
     for gang in demand.gangs:
         allocation = reading.get(Allocation, gang.token)
         if allocation is not None:
             waiting[gang.token] = _waiting(reading, pool, allocation, beliefs)
     running = tuple(_running(reading, pool, machines, beliefs, now))
-    return plan_markets(pool, machines, demand, waiting, running, beliefs, now)
+    found = plan_markets(pool, machines, demand, waiting, running, beliefs, now)
+    named = {each.instance_id for each in at_risk}
+    return replace(found, drains=(*at_risk, *(each for each in found.drains if each.instance_id not in named)))
 
 
 def with_drains(plan: ScalePlan, markets: MarketPlan) -> ScalePlan:

@@ -20,6 +20,7 @@ from resolute_provisioner.model import (
     PoolScaling,
     SpotFallback,
 )
+from resolute_provisioner.plan import plan_scale
 from support.provisioner import NOW, a_pool, after, ago, an_offer, joined
 
 HOUR = 3600.0
@@ -176,3 +177,33 @@ def test_a_gang_of_several_machines_moves_when_all_of_them_are_there() -> None:
     two = plan(pool(), running=(large,), instances=(NEW, replace(NEW, instance_id="new2")))
     assert one.drains == ()
     assert [drain.instance_id for drain in two.drains] == ["o1", "o2"]
+
+
+# -------------------------------------------------------------------------------------------------- machines that go away
+
+
+@pytest.mark.parametrize(
+    ("work", "markets"),
+    [
+        pytest.param(relaxed(), SPOT, id="ahead: it would wait for spot"),
+        pytest.param(replace(relaxed(), deadline=after(HOUR)), ON_DEMAND, id="the safety net"),
+        pytest.param(None, ANY, id="no deadline"),
+    ],
+)
+def test_a_replacement_is_bought_where_the_work_will_be_allowed_to_run(
+    work: Work | None, markets: frozenset[Market]
+) -> None:
+    going = joined("old", used=2, occupants=("r",), notice_s=60.0)
+    view = replace(going, offer_id="spot")
+    found = plan(pool(), running=(runs(Market.SPOT, work=work),), instances=(view, NEW))
+    assert [each.successor_markets for each in found.instances] == [markets, ANY]
+    scale = plan_scale(pool(), found.instances[:1], Demand(), {}, NOW)
+    bought = {launch.offer_id for launch in scale.launches}
+    assert bought == ({"firm"} if markets == ON_DEMAND else {"spot"})
+
+
+def test_a_replacement_that_spot_refuses_is_not_bought_on_demand_while_there_is_time() -> None:
+    refused = {"spot": OfferBelief(offer_id="spot", backoff_until=after(60))}
+    view = replace(joined("old", used=2, occupants=("r",), notice_s=60.0), offer_id="spot")
+    found = plan(pool(), running=(runs(Market.SPOT, work=relaxed()),), instances=(view,), beliefs=refused)
+    assert plan_scale(pool(), found.instances, Demand(), refused, NOW).launches == ()

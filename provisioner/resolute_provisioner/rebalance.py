@@ -1,0 +1,42 @@
+"""What follows from a mere risk of an end (a rebalance recommendation): work moves away once its replacement is there. Pure.
+
+`plan_scale` asks for a replacement of every machine that has told of its end, sure or likely. A sure end makes the work leave at
+once; a likely one only when it has somewhere to go, because a machine that may live on is better than none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from resolute.wire.states import NoticeKind
+from resolute_provisioner.ending import REPLACEMENT_PREFIX
+from resolute_provisioner.model import Cause, InstanceView, Intent, Termination
+
+
+def drains(instances: Sequence[InstanceView]) -> tuple[Termination, ...]:
+    """The machines at risk whose replacements have joined; each replacement counts for one machine."""
+    ready = sorted((each for each in instances if _ready(each)), key=lambda each: (each.slots, each.instance_id))
+    found: list[Termination] = []
+    for each in sorted(instances, key=lambda one: one.instance_id):
+        if not _at_risk(each):
+            continue
+        asked_for = REPLACEMENT_PREFIX + each.instance_id
+        suited = [one for one in ready if one.slots >= each.slots_in_use]
+        # The one that was asked for on its behalf first, then the one that leaves the least over.
+        replacement = min(suited, key=lambda one: asked_for not in one.reserved_for, default=None)
+        if replacement is not None:
+            ready.remove(replacement)
+            reason = f"the cloud may take it back soon, and {replacement.instance_id} is there in its place"
+            found.append(Termination(instance_id=each.instance_id, cause=Cause.NOTICE, reason=reason, drain=True))
+    return tuple(found)
+
+
+def _at_risk(each: InstanceView) -> bool:
+    risk = each.notice is not None and each.notice.kind is NoticeKind.REBALANCE
+    going = each.intent is Intent.STOP or each.draining_since is not None or each.observed.final
+    return risk and each.occupied and not going
+
+
+def _ready(each: InstanceView) -> bool:
+    leaving = each.intent is Intent.STOP or each.notice is not None or each.draining_since is not None
+    return each.agent_connected and not (each.occupied or leaving or each.disabled or each.observed.final)
