@@ -11,7 +11,7 @@ import pytest
 
 from resolute.clock import FixedClock
 from resolute.wire.agent_link import Exit
-from resolute.wire.states import ContainerState
+from resolute.wire.states import ContainerState, NoticeKind
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import (
     AcknowledgePreemption,
@@ -22,6 +22,7 @@ from resolute_master.domain.commands import (
     RecordReports,
     RegisterAgent,
     ReportCheckpoint,
+    ReportNotice,
     StoredReport,
 )
 from resolute_master.domain.ids import AgentId
@@ -223,6 +224,47 @@ async def test_a_machine_that_is_taken_away_on_the_way_to_spot_changes_nothing_f
     await cloud.engine.submit(gone)
     await cloud.later(1)
     assert allocation(cloud).preempt is None
+
+
+async def test_a_machine_at_risk_is_left_when_its_replacement_has_joined(cloud: Cloud) -> None:
+    await submit(cloud, a_deadline(100))
+    risky = await cloud.boot("spot")
+    (container,) = risky.containers()
+    await risky.report(container, ContainerState.RUNNING)
+    await cloud.engine.submit(
+        ReportNotice(
+            agent=risky.id, incarnation="first", kind=NoticeKind.REBALANCE, deadline=None, reason="elevated risk"
+        )
+    )
+    assert allocation(cloud).preempt is None, "nothing is certain"
+    fresh = await cloud.boot("spot")  # the newest that was asked for
+    assert fresh.id != risky.id
+    assert "is there in its place" in (allocation(cloud).preempt or pytest.fail()).reason
+    await cloud.engine.submit(AcknowledgePreemption(allocation=allocation(cloud).id))
+    await risky.report(container, ContainerState.TERMINATED, Exit(code=0))
+    assert len(fresh.containers()) == 1
+    await cloud.later(1)
+    assert [instance.id for instance in cloud.asked().values()] == [fresh.id]
+
+
+async def test_a_sure_end_asks_for_a_save_with_its_deadline_and_for_a_replacement_in_the_same_commit(
+    cloud: Cloud,
+) -> None:
+    await submit(cloud, a_deadline(100))
+    ending = await cloud.boot("spot")
+    (container,) = ending.containers()
+    await ending.report(container, ContainerState.RUNNING)
+    deadline, before = cloud.clock.now() + timedelta(minutes=2), cloud.engine.cycles
+    await cloud.engine.submit(
+        ReportNotice(
+            agent=ending.id, incarnation="first", kind=NoticeKind.INTERRUPTION, deadline=deadline, reason="reclaimed"
+        )
+    )
+    assert cloud.engine.cycles == before + 1
+    asked = allocation(cloud).preempt or pytest.fail()
+    assert (asked.deadline, asked.notice) == (deadline, NoticeKind.INTERRUPTION)
+    replacements = [i for i in cloud.engine.state.all(Instance) if i.id != ending.id]
+    assert [(i.offer_id, i.requested_at) for i in replacements] == [("spot", cloud.clock.now())]
 
 
 def allocation(cloud: Cloud) -> Allocation:
