@@ -8,13 +8,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from resolute.errors import FailedPrecondition, InvalidInput
+from resolute.ids import SeededIds
 from resolute.wire.states import ExperimentState
 from resolute_master.domain.account import DEFAULT_SAVE_S, Account, Limits, Owner, account_id
 from resolute_master.domain.administration import SetBudget, SetMaxCost
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.commands import ActivateExperiment
+from resolute_master.domain.commands import ActivateExperiment, RecordObservation
+from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.lifecycle import budget
+from resolute_master.lifecycle.apply import apply
+from resolute_master.lifecycle.step import Step
+from resolute_provisioner.model import Observed
 from support.cluster import T0, at
 from support.paid_cluster import POOL, Habits, PaidCluster, a_paid_pool, words
 
@@ -256,3 +261,14 @@ def test_the_accounts_agree_with_the_bill() -> None:
         assert cluster.account(f"experiment/{id_}").in_all == pytest.approx(cluster.spent_by(id_), abs=1e-6)
     both = cluster.spent_by(first) + cluster.spent_by(second)
     assert cluster.account("workspace/1").in_all == pytest.approx(both, abs=1e-6)
+
+
+def test_a_machine_of_which_the_cloud_says_no_more_than_that_it_is_gone_is_paid_for_no_longer() -> None:
+    cluster = PaidCluster(a_paid_pool())
+    cluster.submit()
+    cluster.run_for(100)
+    (id_,) = cluster.machines
+    gone = RecordObservation(instance=id_, provider_id=id_, observed=Observed.GONE, paid_from=None, paid_until=None)
+    step = Step(cluster.memory.state, now=cluster.now, ids=SeededIds(1), sequence=1)
+    apply(step, gone)
+    assert step.need(Instance, id_).paid_until == cluster.now
