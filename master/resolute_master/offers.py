@@ -143,10 +143,12 @@ def _purchase(provider: AwsProvider | GcpProvider, catalogue: Catalogue, line: _
     slots, slot_type = slots_of(shape, cpu_slots_allowed=provider.cpu_slots_allowed)
     if known is None and line.slots:
         slots, slot_type = line.slots, "auto"  # what gives them the agent finds out
+    own = provider.prices.get(line.instance_type) or TypePrices()
+    spot_price = own.spot if line.spot_price is None else line.spot_price
     wrong = _contradiction(line, shape, slots) if known is not None else None
+    wrong = wrong or _limit_in_vain(provider, line, spot_price)
     if wrong is not None:
         return wrong
-    own = provider.prices.get(line.instance_type) or TypePrices()
     return Purchase(
         cloud=provider.type,
         shape=shape,
@@ -158,7 +160,7 @@ def _purchase(provider: AwsProvider | GcpProvider, catalogue: Catalogue, line: _
         slot_type=slot_type,
         # The general price of a type is no price of capacity that is reserved.
         price=line.price if line.price is not None or line.reservation else own.on_demand,
-        spot_price=own.spot if line.spot_price is None else line.spot_price,
+        spot_price=spot_price,
         max_price=line.max_price,
         reservation=line.reservation,
     )
@@ -190,6 +192,18 @@ def _contradiction(line: _Line, shape: Shape, slots: int) -> Problem | None:
         )
         return Problem(path=line.slots_at, message=message)
     return None
+
+
+def _limit_in_vain(provider: AwsProvider | GcpProvider, line: _Line, spot_price: float | None) -> Problem | None:
+    """AWS is told the limit of a spot machine; Google Cloud cannot be."""
+    if isinstance(provider, AwsProvider) or line.max_price is None or Market.SPOT not in line.markets:
+        return None
+    at = (*line.at[:-2], "max_price")
+    message = (
+        f"cannot be kept for spot machines{quoted(line.max_price, at)}: Google Cloud tells no spot prices and takes no limit; "
+        "set spot_price, or remove it from this entry"
+    )
+    return Problem(path=at, message=message) if spot_price is None else None
 
 
 def _not_one_region(provider: AwsProvider | GcpProvider, here: Location, offers: Sequence[Offer]) -> list[Problem]:

@@ -153,9 +153,12 @@ def price_order(price: float | None) -> tuple[bool, float]:
 
 
 def too_dear(offer: Offer, belief: OfferBelief | None) -> str:
-    """Why the offer is not to be bought at its price of now; empty when it may be. An unknown price stops nothing: the
-    cloud is told the limit, and refuses what is above it."""
+    """Why the offer is not to be bought at its price of now; empty when it may be. Of an unknown price on the spot market
+    the cloud is told the limit, and refuses what is above it; on demand nobody would."""
     price, limit = priced(offer, belief).per_hour, offer.max_price_per_hour
-    if price is None or limit is None or price <= limit:
+    if limit is None or (price is not None and price <= limit):
         return ""
+    if price is None:
+        spot = offer.market is Market.SPOT
+        return "" if spot else f"its price is unknown, and may be above its max_price of {limit:g}"
     return f"its price of {price:g} an hour is above its max_price of {limit:g}"

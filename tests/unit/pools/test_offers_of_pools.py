@@ -313,6 +313,13 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
         ],
     ),
     (
+        {"type": "gcp", "offers": [{"instance_types": ["g2-standard-4"], "markets": ["spot"], "max_price": 1}]},
+        [
+            "offers[0].max_price: cannot be kept for spot machines (value 1.0): Google Cloud tells no spot prices and takes no "
+            "limit; set spot_price, or remove it from this entry"
+        ],
+    ),
+    (
         {"type": "gcp", "offers": [{"instance_types": ["n1-standard-4"], "gpu_type": "nvidia-tesla-t4"}]},
         ["offers[0].gpu_num: must say how many GPUs 'nvidia-tesla-t4' to attach (value 0)"],
     ),

@@ -128,9 +128,14 @@ def test_what_is_unknown_never_ranks_before_what_is_known(prices: list[float | N
     assert ordered == [*sorted(known), *[None] * (len(prices) - len(known))]
 
 
-def test_a_limit_stops_what_is_dearer_and_nothing_that_is_unknown() -> None:
+def test_a_limit_stops_what_is_dearer_and_no_spot_machine_of_an_unknown_price() -> None:
     limited = replace(TABLE, max_price_per_hour=0.6)
     assert "0.9 an hour is above its max_price of 0.6" in too_dear(limited, None)
     assert too_dear(limited, TOLD) == ""
     assert too_dear(replace(limited, price_per_hour=None), None) == ""
     assert too_dear(TABLE, None) == ""
+
+
+def test_a_limit_stops_an_unknown_price_where_the_cloud_cannot_be_told_the_limit() -> None:
+    limited = replace(TABLE, max_price_per_hour=0.6, price_per_hour=None, market=Market.ON_DEMAND)
+    assert too_dear(limited, None) == "its price is unknown, and may be above its max_price of 0.6"
