@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,18 +18,23 @@ from resolute_provisioner.clouds.gcp_request import GcpSettings, label_value
 
 UNNAMED_OWNER = "determined-ai-determined"
 """The original's value of the owner label outside of Google Cloud. Nothing here looks for it."""
-LONGEST_PREFIX = 30
-"""Of the machines' names; of a longer name of the master the beginning is taken."""
+DERIVED_PREFIX = 30
+"""Of the master's own name so much begins the machines' names."""
+_EXAMPLE_WHEEL = AgentWheel(name="resolute-0-py3-none-any.whl", sha256="0" * 64)
+"""As long as the real one, so that settings can be checked before there is one."""
 
 
 def completed(config: MasterConfig, metadata: GceMetadata) -> MasterConfig:
     """With what the pools on Google Cloud leave to the master's own machine: project, zone, names, address. Blocking.
 
-    Raises `InvalidInput` when nobody knows what a pool cannot do without.
+    Raises `InvalidInput` when nobody knows what a pool cannot do without, and for what no machine of it could boot with.
     """
     if not any(isinstance(pool.provider, GcpProvider) for pool in config.resource_pools):
         return config
     pools = tuple(_completed(pool, config.port, metadata) for pool in config.resource_pools)
+    for pool in pools:
+        if isinstance(pool.provider, GcpProvider):
+            gcp_settings(pool, pool.provider, _EXAMPLE_WHEEL)
     return config.model_copy(update={"resource_pools": pools})
 
 
@@ -47,7 +51,7 @@ def _completed(pool: ResourcePool, port: int, metadata: GceMetadata) -> Resource
     if not provider.label_value:
         changes["label_value"] = name or UNNAMED_OWNER
     if provider.name_prefix is None:
-        changes["name_prefix"] = f"{(name or UNNAMED_OWNER)[: LONGEST_PREFIX - 1].rstrip('-')}-"
+        changes["name_prefix"] = f"{(name or UNNAMED_OWNER)[: DERIVED_PREFIX - 1].rstrip('-')}-"
     asked = (urlsplit(provider.master_url).hostname or "") if provider.master_url else "internal-ip"
     if asked in ADDRESSES:
         address = metadata.address(asked)
@@ -78,34 +82,35 @@ def _known(pool: ResourcePool, key: str, found: str | None) -> str:
 
 def gcp_settings(pool: ResourcePool, provider: GcpProvider, wheel: AgentWheel) -> GcpSettings:
     """Raises `InvalidInput` for what Compute Engine would refuse or no machine could boot with."""
-    where = f"resource_pools: provider.boot_disk_source_image of pool '{pool.pool_name}'"
     if not provider.boot_disk_source_image:
         raise InvalidInput(
-            f"{where} must be given: no image is released; name one with Docker and, for GPUs, their driver, such as "
-            "projects/PROJECT/global/images/family/FAMILY"
+            f"resource_pools: provider.boot_disk_source_image of pool '{pool.pool_name}' must be given: no image is released; "
+            "name one with Docker and, for GPUs, their driver, such as projects/PROJECT/global/images/family/FAMILY"
         )
-    host = host_setup(
-        pool, provider, metadata="gce", wheel=wheel, log_driver="gcplogs" if provider.use_cloud_logging else ""
-    )
+    driver = "gcplogs" if provider.use_cloud_logging else ""
+    host = host_setup(pool, provider, metadata="gce", wheel=wheel, log_driver=driver)
     network, account = provider.network_interface, provider.service_account
-    return GcpSettings(
-        project=provider.project or "",
-        startup_script=lambda boot: render_boot_script(boot, host),
-        source_image=provider.boot_disk_source_image,
-        zone=provider.zone or "",
-        base_config=provider.base_config or {},
-        boot_disk_gb=provider.boot_disk_size,
-        boot_disk_type=provider.boot_disk_type or "pd-standard",
-        labels={**provider.labels, provider.label_key: label_value(provider.label_value or UNNAMED_OWNER)},
-        name_prefix=re.sub(r"[^a-z0-9-]", "-", (provider.name_prefix or "").lower()),
-        network=network.network or "",
-        subnetwork=network.subnetwork or "",
-        external_ip=network.external_ip,
-        network_tags=provider.network_tags,
-        service_account=account.email,
-        scopes=account.scopes,
-        operation_timeout_s=provider.operation_timeout_period,
-    )
+    try:
+        return GcpSettings(
+            project=provider.project or "",
+            startup_script=lambda boot: render_boot_script(boot, host),
+            source_image=provider.boot_disk_source_image,
+            zone=provider.zone or "",
+            base_config=provider.base_config or {},
+            boot_disk_gb=provider.boot_disk_size,
+            boot_disk_type=provider.boot_disk_type or "pd-standard",
+            labels={**provider.labels, provider.label_key: label_value(provider.label_value or UNNAMED_OWNER)},
+            name_prefix=provider.name_prefix or "",
+            network=network.network or "",
+            subnetwork=network.subnetwork or "",
+            external_ip=network.external_ip,
+            network_tags=provider.network_tags,
+            service_account=account.email,
+            scopes=account.scopes,
+            operation_timeout_s=provider.operation_timeout_period,
+        )
+    except InvalidInput as error:
+        raise InvalidInput(f"resource_pools: of pool '{pool.pool_name}' {error}") from error
 
 
 def gcp_cloud(

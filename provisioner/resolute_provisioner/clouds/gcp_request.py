@@ -32,7 +32,6 @@ OWN_LABELS = (CLUSTER_LABEL, TOKEN_LABEL, INSTANCE_LABEL, POOL_LABEL, MASTER_HOS
 
 LONGEST_NAME = 63
 """Of a label's value and of a machine."""
-LONGEST_PREFIX = 30
 LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 NAME_PREFIX = re.compile(r"([a-z][-a-z0-9]*)?")
@@ -92,10 +91,9 @@ class GcpSettings:
                 raise InvalidInput(
                     f"provider.labels.{key}: {value!r} is no value of a label; use at most 63 of a-z, 0-9, '_' and '-'"
                 )
-        if NAME_PREFIX.fullmatch(self.name_prefix) is None or len(self.name_prefix) > LONGEST_PREFIX:
+        if NAME_PREFIX.fullmatch(self.name_prefix) is None:
             raise InvalidInput(
-                f"provider.name_prefix: {self.name_prefix!r} cannot begin a machine's name; use at most"
-                f" {LONGEST_PREFIX} of a-z, 0-9 and '-', a letter first"
+                f"provider.name_prefix: {self.name_prefix!r} cannot begin a machine's name; use a-z, 0-9 and '-', a letter first"
             )
 
 

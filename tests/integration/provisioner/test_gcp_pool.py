@@ -101,6 +101,10 @@ def test_zones_of_offers_need_no_zone_of_the_pool(tmp_path: Path) -> None:
         ({"zone": "us-central1-a"}, r"provider\.project of pool 'default' must be given"),
         ({"project": "p"}, r"provider\.zone of pool 'default' must be given"),
         ({"project": "p", "zone": "us-central1-a", "master_url": "http://external-ip:80"}, "external-ip"),
+        (
+            {"project": "p", "zone": "us-central1-a", "labels": {"Team": "x"}},
+            r"of pool 'default' provider\.labels: 'Team'",
+        ),
     ],
 )
 def test_elsewhere_what_is_missing_is_asked_for(tmp_path: Path, provider: Mapping[str, Any], message: str) -> None:
