@@ -242,7 +242,7 @@ def _revisit_at(
 
 def _moments(pool: PoolScaling, each: Standing, price: float | None) -> list[datetime]:
     view = each.view
-    if each.stopping:
+    if each.stopping or each.settled:
         return []
     booting_since = (view.launched_at or view.requested_at) if view.joined_at is None else None
     limits: list[tuple[datetime | None, float]] = [

@@ -46,6 +46,13 @@ class Standing:
         return not (self.stopping or self.never_joined or self.lost or view.notice or view.draining_since)
 
     @property
+    def settled(self) -> bool:
+        """It works, and the passing of time alone changes nothing about it."""
+        view = self.view
+        since = view.idle_since or view.disconnected_since or view.draining_since or view.notice
+        return since is None and view.joined_at is not None
+
+    @property
     def idle(self) -> bool:
         return self.view.joined_at is not None and self.view.agent_connected and not self.view.occupied
 
