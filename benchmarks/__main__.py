@@ -21,6 +21,8 @@ BENCHMARKS = (
     "cli",
     "api",
     "scheduling",
+    "twin",
+    "estimates",
     "planning",
     "reclaim",
     "admission",

@@ -32,6 +32,8 @@ HORIZON_S = 14 * 86_400.0
 JOIN_SPREAD = 0.15
 """Deviation of the logarithm of the time to join: machines of one kind differ by about so much."""
 LOW, HIGH = 0.05, 0.95
+ALIKE = 0.8
+"""So much of a user's work shares its luck."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +92,11 @@ def _course(pool: VirtualPool, run_times: RunTimes, random: Random) -> Course:
         epoch=pool.now,
         frictions=Frictions(),
     )
+    likeness = _Likeness(random)
     for allocation in pool.snapshot.allocations.values():
         # What a job that has moved to another pool still holds here is taken to stay.
         if allocation.job_id in pool.snapshot.jobs:
-            course.adopt(_work(pool, run_times, allocation, random))
+            course.adopt(_work(pool, run_times, allocation, likeness))
     for id_, view in pool.machines.items():
         if view.joined_at is None:
             usual_s = joins.get(view.offer_id, DEFAULT_JOIN_TIME_S) * _spread(random)
@@ -102,11 +105,11 @@ def _course(pool: VirtualPool, run_times: RunTimes, random: Random) -> Course:
     return course
 
 
-def _work(pool: VirtualPool, run_times: RunTimes, allocation: Allocation, random: Random) -> Work:
+def _work(pool: VirtualPool, run_times: RunTimes, allocation: Allocation, likeness: _Likeness) -> Work:
     job = pool.snapshot.jobs[allocation.job_id]
     since = allocation.assigned_at
     elapsed_s = 0.0 if since is None else max(0.0, (pool.now - since).total_seconds())
-    left_s = run_times.remaining_s(random, int(job.owner), allocation.slots_needed, elapsed_s)
+    left_s = run_times.remaining_s(likeness.part(int(job.owner)), int(job.owner), allocation.slots_needed, elapsed_s)
     runs = not waits(allocation)
     return Work(
         job=job,
@@ -145,6 +148,20 @@ def _estimate(pool: VirtualPool, run_times: RunTimes, id_: AllocationId, starts:
         latest=None if high_s == inf else pool.now + timedelta(seconds=high_s),
         basis=f"{played} courses of the present queue, with {past}",
     )
+
+
+class _Likeness:
+    """Work that one user submits together is alike: a sweep fails as a whole or runs for days as a whole. In each course most
+    of a user's work has a run time of the same rank, so that when the first will end is no surer than the past has it."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._common: dict[int, float] = {}
+
+    def part(self, user: int) -> float:
+        if user not in self._common:
+            self._common[user] = self._random.random()
+        return self._common[user] if self._random.random() < ALIKE else self._random.random()
 
 
 def _spread(random: Random) -> float:

@@ -17,7 +17,8 @@ from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, Insta
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.scheduler.plan import Placement, Preemption, Reservation
-from resolute_master.scheduler.snapshot import Occupant, PoolSnapshot
+from resolute_master.scheduler.rooms import Occupant
+from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_provisioner import risk
 from resolute_provisioner.model import (
     Cause,

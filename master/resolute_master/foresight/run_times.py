@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from random import Random
 
 LEAST = 20
 """Fewer run times than this say too little of those to come."""
@@ -56,17 +55,19 @@ class RunTimes:
         found = self._found(user, slots)
         return None if found is None else Basis(runs=len(found[1].newest), of=found[0])
 
-    def remaining_s(self, random: Random, user: int, slots: int, elapsed_s: float = 0.0) -> float | None:
-        """One more of the run times that lasted longer than `elapsed_s`, less that. Of what has outlived nearly all of them, as
-        long as heavy tails have it: about as long again. None while too little is known."""
+    def remaining_s(self, part: float, user: int, slots: int, elapsed_s: float = 0.0) -> float | None:
+        """Of the run times that lasted longer than `elapsed_s`, the one that `part` (0 to below 1) of them are shorter than, less
+        `elapsed_s`. Of what has outlived nearly all of them, as long as heavy tails have it: about as long again. None while
+        too little is known."""
         found = self._found(user, slots)
         if found is None:
             return None
         ordered = found[1].ordered
         longer = bisect_right(ordered, elapsed_s)
         if len(ordered) - longer < LEAST // 4 and elapsed_s > 0.0:
-            return elapsed_s * (1.0 / (1.0 - random.random()) - 1.0)
-        return ordered[random.randrange(min(longer, len(ordered) - 1), len(ordered))] - elapsed_s
+            return elapsed_s * (1.0 / (1.0 - part) - 1.0)
+        first = min(longer, len(ordered) - 1)
+        return ordered[first + int(part * (len(ordered) - first))] - elapsed_s
 
     def _found(self, user: int, slots: int) -> tuple[str, _Sample] | None:
         for kind, words in (((user, slots), "this user with as many slots"), ((user,), "this user"), ((), "the pool")):
