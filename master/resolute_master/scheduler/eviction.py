@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
-from itertools import chain, islice
+from itertools import islice
 from math import inf
+from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 from resolute_master.domain.allocation import Allocation
@@ -47,8 +48,8 @@ class Claim:
     allocation: Allocation
     slots: int
     single_node: bool
-    need: object
-    """What must be found for it: the same for all that could take each other's room."""
+    where: object
+    """As of its `Shape`."""
     refuses: Refuses
 
 
@@ -133,8 +134,8 @@ class Eviction:
 
 
 COMPARED = 16
-"""Of equally important work that is in no order of cost, at most so many are compared at a time, those first that are the last in
-their order: what a decision costs does not grow with the pool."""
+"""So many that are equally important are read at a time. Where they come in no order of cost, no more are compared, those first
+that are the last in their order: what a decision costs does not grow with the pool."""
 
 
 class _Candidates:
@@ -189,31 +190,34 @@ class _Candidates:
 
     def _read_more(self) -> bool:
         """Some of the level, or of the next one."""
-        if self._next is None:
+        several = list(islice(self._ahead(), COMPARED))
+        if not several:
             level = next(self._levels, None)
             if level is None:
                 return False
             self._level, self._next = level, next(level.members, None)
-        if self._next is None:
             return True
-        members = self._level.members
-        several = list(chain((self._next,), () if self._level.cheapest_first else islice(members, COMPARED - 1)))
-        self._next = next(members, None)
         importance = max(self._read_up_to[0], self._level.importance)
-        for allocation in sorted(several, key=self._lost_work):
-            self._read(allocation, importance)
+        for lost, allocation in sorted(((self._lost_work(each), each) for each in several), key=itemgetter(0)):
+            self._read(allocation, (importance, lost, 1))
         more = self._next if self._level.cheapest_first else None
         self._read_up_to = (importance, inf if more is None else self._lost_work(more), inf)
         return True
 
-    def _read(self, allocation: Allocation, importance: tuple[float, ...]) -> None:
-        cost = (importance, self._lost_work(allocation), 1)
-        for agent in {container.agent: None for container in allocation.containers if not container.ended}:
-            slots = sum(len(c.slots) for c in allocation.containers if c.agent == agent and not c.ended)
-            self._slots[agent] = self._slots.get(agent, 0) + slots
-            if agent not in self._listed and self._enough(agent, self._slots[agent]):
-                # Without this one there was too little: whoever leaves there, this one or one that loses more is among them.
-                self.push(cost, agent)
+    def _ahead(self) -> Iterator[Allocation]:
+        """What has not been read of the level, one look ahead."""
+        while (allocation := self._next) is not None:
+            self._next = next(self._level.members, None)
+            yield allocation
+
+    def _read(self, allocation: Allocation, least: Cost) -> None:
+        for container in allocation.containers:
+            if not container.ended:
+                agent = container.agent
+                self._slots[agent] = self._slots.get(agent, 0) + len(container.slots)
+                if agent not in self._listed and self._enough(agent, self._slots[agent]):
+                    # Without this one there was too little: it leaves there, or one that loses more.
+                    self.push(least, agent)
 
 
 class Evictions:
@@ -229,8 +233,9 @@ class Evictions:
         self._candidates: dict[object, _Candidates] = {}
         """To make room on, per kind of claim; to be emptied, per kind and size."""
 
-    def find(self, claim: Claim, kind: object) -> Eviction | None:
-        """Make room for the claim, or change nothing. Claims of one `kind` need the same, the most important comes first."""
+    def find(self, claim: Claim, kind: object, pays: Callable[[int, float], bool] | None = None) -> Eviction | None:
+        """Make room for the claim, or change nothing. Claims of one `kind` need the same, the most important comes first.
+        `pays`: whether it should be done at all, for so many slots of the victims and so many slot-seconds that they lose."""
         if not self._precedence.any_lesser(claim):
             return None
         eviction = self._on_one(claim, kind)
@@ -238,15 +243,19 @@ class Evictions:
             eviction = self._on_whole(claim, kind)
         if eviction is None:
             self._precedence.in_vain(claim)
-        else:
-            self._leave(eviction)
+            return None
+        if pays is not None:
+            held = sum(len(victim.held_slots) for victim in eviction.victims)
+            if not pays(held, sum(self._lost_work(victim) for victim in eviction.victims)):
+                return None
+        self._leave(eviction)
         return eviction
 
     def _candidates_of(self, claim: Claim, kind: object, slots: int) -> _Candidates:
         """Agents on which so many slots may be had."""
 
         def enough(agent: AgentId, used: int) -> bool:
-            return agent in self._snapshot.rooms and self._rooms.state(agent).eventually_free + used >= slots
+            return self._rooms.has(agent) and self._rooms.state(agent).eventually_free + used >= slots
 
         found = self._candidates.get(kind)
         if found is None:

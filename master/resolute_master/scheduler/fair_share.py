@@ -69,7 +69,7 @@ class Balance:
         self._members: dict[JobId, Member] = {}
         self._importance: dict[JobId, tuple[float, ...]] = {}
         self._vain: dict[tuple[Path, object], float] = {}
-        """By need and group: whoever of the group's members would then be charged as much, claims it in vain from the others."""
+        """By group and what is claimed: a member that would then be charged as much claims it in vain from the others."""
 
     def give(self, member: Member, slots: int) -> None:
         self._moved()
@@ -140,9 +140,9 @@ class Balance:
 
     def any_lesser(self, claim: Claim) -> bool:
         poor = self._member(claim.allocation)
-        return self.may_claim(poor.parents, poor.weight, claim.slots, claim.need)
+        return self.may_claim(poor.parents, poor.weight, claim.slots, claim.where)
 
-    def may_claim(self, parents: Path, weight: float, slots: int, need: object = None) -> bool:
+    def may_claim(self, parents: Path, weight: float, slots: int, where: object = None) -> bool:
         """Somebody may have to leave for a job in the group `parents`; if not, nobody has to, whatever the job holds."""
         first = next(self._ranks(parents), None)
         if first is not None and -first.negative_rest > slots / weight:
@@ -151,13 +151,13 @@ class Balance:
             mine = self._after(parents[: depth + 1], 1.0, slots - 1)
             if self._richest(parents[:depth]) > mine:
                 # Who claimed it in vain from the same others, and from all that this one could claim it from deeper inside.
-                return mine < self._vain.get((parents[:depth], need), inf)
+                return mine < self._vain.get((parents[:depth], (where, slots)), inf)
         return False
 
     def in_vain(self, claim: Claim) -> None:
         poor = self._member(claim.allocation)
         for depth in range(len(poor.parents)):
-            key = (poor.parents[:depth], claim.need)
+            key = (poor.parents[:depth], (claim.where, claim.slots))
             mine = self._after(poor.path[: depth + 1], 1.0, claim.slots - 1)
             self._vain[key] = min(mine, self._vain.get(key, inf))
 
@@ -361,7 +361,7 @@ class _Groups:
     def _hopeful(self, key: LineKey) -> bool:
         """There may be something to be done for one of the line."""
         return not self._placing.hopeless(key.shape) or self._balance.may_claim(
-            key.parents, key.weight, key.shape.slots, key.shape.need
+            key.parents, key.weight, key.shape.slots, key.shape.where
         )
 
     def _worthwhile(self) -> bool:

@@ -152,6 +152,10 @@ class Rooms:
         """No agent takes one more container without slots."""
         return self._next_place is None and not self._moved_places
 
+    def has(self, agent: AgentId) -> bool:
+        """It may be given work."""
+        return agent in self._states or agent in self._snapshot.rooms
+
     def state(self, agent: AgentId) -> _State:
         state = self._states.get(agent)
         if state is None:

@@ -29,6 +29,11 @@ class Shape(NamedTuple):
         """What must be found for it, whoever comes before or after."""
         return self[2:]
 
+    @property
+    def where(self) -> tuple[object, ...]:
+        """The same for all that may go to the same agents in the same way, however many slots they need."""
+        return self[3:6]
+
 
 class QueueKey(NamedTuple):
     """Order within one priority."""

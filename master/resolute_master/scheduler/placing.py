@@ -2,15 +2,17 @@
 
 Whoever orders the waiting (`priority`, `fair_share`) offers them here one after the other. What fits starts. What does not fit
 is looked at in this order: does room that others are leaving hold it; do machines on their way; do machines that could be
-launched; can others be made to leave. The first that holds is kept for it, and nothing that comes later may take it. When
-none holds, the first such allocation gets a reservation on the agents that will be free for it soonest, and what comes later
-starts only beside it. A job with `max_slots` never holds more, counting what is still leaving; what is over waits and holds
-nothing.
+launched; can others be made to leave. The first that holds is kept for it, and nothing that comes later may take it, except
+that others are made to leave where that costs less than to wait for machines (`wait_or_evict`). When none holds, the first
+such allocation gets a reservation on the agents that will be free for it soonest, and what comes later starts only beside it.
+A job with `max_slots` never holds more, counting what is still leaving; what is over waits and holds nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import cached_property
 from operator import itemgetter
 
 from resolute_master.domain.agent import SlotRef
@@ -24,6 +26,7 @@ from resolute_master.scheduler.order import QueueKey, Shape
 from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.plan import Hold, HoldKind, Placement, Plan, Preemption, Reservation
 from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_master.scheduler.wait_or_evict import never_pays, waits_rather
 from resolute_provisioner.model import Demand, Note
 
 RESERVATIONS = 16
@@ -78,9 +81,6 @@ class Placing:
         self._failed: dict[Shape, tuple[QueueKey, Verdict]] = {}
         self._unmet: set[object] = set()
         """Needs for which there is no room now or later, and no machine. Nothing but an eviction makes room in a pass."""
-        self._shapes = [shape for shape in snapshot.queue if shape.slots > 0]
-        """That wait for slots."""
-        self._needs = {shape.need for shape in self._shapes}
 
     @property
     def full(self) -> bool:
@@ -112,12 +112,16 @@ class Placing:
     @property
     def all_hopeless(self) -> bool:
         """Nothing can be done for any that needs slots unless others are made to leave."""
-        return self._reserved and len(self._unmet) == len(self._needs)
+        return self._reserved and self._needs <= self._unmet
 
-    @property
+    @cached_property
+    def _needs(self) -> set[object]:
+        return {shape.need for shape in self._snapshot.queue if shape.slots > 0}
+
+    @cached_property
     def least_slots(self) -> int:
         """That anybody waits for."""
-        return min((shape.slots for shape in self._shapes), default=0)
+        return min((shape.slots for shape in self._snapshot.queue if shape.slots > 0), default=0)
 
     def offer(self, line: Line, key: QueueKey) -> Verdict:
         """Do for it what can be done. After `RESERVED` or worse nothing can be done for others of its line."""
@@ -168,10 +172,14 @@ class Placing:
         if line.stage <= Verdict.VACATING:
             line.stage = Verdict.COMING
         if line.stage is Verdict.COMING:
+            if self._evicts_rather(line, allocation, launch=False):
+                return Verdict.PREEMPTING
             if self._count_on_machines(shape, allocation, launch=False):
                 return Verdict.COMING
             line.stage = Verdict.LAUNCHABLE
         if line.stage is Verdict.LAUNCHABLE:
+            if self._evicts_rather(line, allocation, launch=True):
+                return Verdict.PREEMPTING
             if self._count_on_machines(shape, allocation, launch=True):
                 return Verdict.LAUNCHABLE
             line.stage = Verdict.PREEMPTING
@@ -271,6 +279,26 @@ class Placing:
         )
         return present is not None and (not present or self._hold(allocation, HoldKind.MACHINES, present))
 
+    def _evicts_rather(self, line: Line, allocation: Allocation, *, launch: bool) -> bool:
+        """There are machines to count on, but they come so late that making others leave costs less."""
+        shape = line.shape
+        if not self._preemption:
+            return False
+        wait_s = self._machines.wait_for_one(shape.slots, allocation.id, launch=launch)
+        if wait_s is None and not (shape.single_node or shape.slots == 1):
+            wait_s = self._machines.wait_for_whole(
+                shape.slots, allocation.id, lambda agent: self._refuses(shape, agent), launch=launch
+            )
+        if never_pays(wait_s):
+            return False
+
+        def pays(victim_slots: int, lost_slot_s: float) -> bool:
+            return not waits_rather(
+                slots=shape.slots, wait_s=wait_s, victim_slots=victim_slots, lost_slot_s=lost_slot_s
+            )
+
+        return self._make_leave(line, allocation, pays)
+
     def _count_on_aux(self, line: Line, allocation: Allocation) -> Verdict:
         for verdict, launch in ((Verdict.COMING, False), (Verdict.LAUNCHABLE, True)):
             if line.stage <= verdict:
@@ -279,7 +307,7 @@ class Placing:
                 line.stage = Verdict(verdict + 1)
         return Verdict.WAITING
 
-    def _make_leave(self, line: Line, allocation: Allocation) -> bool:
+    def _make_leave(self, line: Line, allocation: Allocation, pays: Callable[[int, float], bool] | None = None) -> bool:
         shape = line.shape
         if not shape.preemptible and self._rooms.softly_held:
             return False
@@ -291,10 +319,10 @@ class Placing:
             allocation=allocation,
             slots=shape.slots,
             single_node=shape.single_node,
-            need=shape.need,
+            where=shape.where,
             refuses=lambda agent: self._refuses(shape, agent),
         )
-        eviction = self._evictions.find(claim, line)
+        eviction = self._evictions.find(claim, line, pays)
         if eviction is None:
             return False
         self._unmet.clear()

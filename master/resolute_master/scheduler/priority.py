@@ -86,8 +86,8 @@ class ByPriority:
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self._snapshot = snapshot
-        self._vain: set[object] = set()
-        """Needs for which nobody can be made to leave: whoever comes later may make leave fewer."""
+        self._vain: dict[object, int] = {}
+        """The fewest slots for which nobody can be made to leave, by where: whoever comes later may make leave fewer."""
 
     def anybody_after(self, priority: int, position: float = -inf) -> bool:
         """Something that may be made to leave at all is less important."""
@@ -122,13 +122,20 @@ class ByPriority:
         return takewhile(lambda each: each[:2] == first[:2], following)
 
     def any_lesser(self, claim: Claim) -> bool:
-        if claim.need in self._vain:
+        if self._is_vain(claim):
             return False
         standing = self._snapshot.standing(claim.allocation)
         return self.anybody_after(standing.priority, standing.position)
 
     def in_vain(self, claim: Claim) -> None:
-        self._vain.add(claim.need)
+        self._vain[claim.where] = min(claim.slots, self._vain.get(claim.where, claim.slots))
+
+    def _is_vain(self, claim: Claim) -> bool:
+        """An agent that could be emptied for it would have had room for the smaller one, unless it is smaller than that."""
+        fewest = self._vain.get(claim.where)
+        if fewest is None or claim.slots < fewest:
+            return False
+        return claim.single_node or fewest == claim.slots or fewest <= (self._snapshot.sizes.first_key() or 0)
 
     def groups(self, allocation: Allocation) -> Iterable[Group]:
         return ()
