@@ -74,7 +74,8 @@ def add_command(parser: argparse.ArgumentParser, command: Command) -> None:
 def _fill(parser: argparse.ArgumentParser, command: Command, *, positionals: bool = True) -> None:
     if positionals and command.arguments is not None:
         command.arguments(parser)
-    forms = parser.add_mutually_exclusive_group()
+    # argparse cannot show the help of a group that is empty.
+    forms = parser.add_mutually_exclusive_group() if command.formats else parser
     for form in command.formats:
         forms.add_argument(
             f"--{form}", dest="format", action="store_const", const=form, help=f"print as {form.upper()}"

@@ -144,6 +144,7 @@ def test_every_command_has_json_and_something_to_run(noun: str) -> None:
         assert "--json" in flags, leaf.prog
         assert callable(leaf.get_default("run")), leaf.prog
         assert leaf.get_default("task"), leaf.prog
+        assert leaf.prog in leaf.format_help()
 
 
 def test_help_imports_neither_clients_nor_drawing() -> None:
