@@ -19,7 +19,7 @@ INIT = """\
 mount --make-rprivate /
 mount --bind "$1/lib" /var/lib
 if [ -d /run/systemd ]; then mount -t tmpfs none /run/systemd; fi
-"$1/user-data" >>"$1/console.log" 2>&1
+"$1/user-data" >>"$1/console.log" 2>&1 &
 while [ ! -e "$1/off" ]; do sleep 0.1; done
 """
 """The first process of a machine: when it ends, the kernel ends all others."""
