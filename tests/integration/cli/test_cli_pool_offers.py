@@ -142,10 +142,10 @@ async def test_a_file_that_is_none_is_said(tmp_path: Path) -> None:
 
 async def test_the_documentation_shows_what_is_printed(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "provisioning.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```yaml\n(resource_pools:.*?)```", page, re.DOTALL)
+    block = re.findall(r"```yaml\n(resource_pools:.*?)```", page, re.DOTALL)[0]
     path = tmp_path / "doc.yaml"
     path.write_text(yaml.safe_dump(yaml.safe_load(block)["resource_pools"][0]))
-    (table,) = re.findall(r"```\n( +# \| Offer .*?)```", page, re.DOTALL)
+    table = re.findall(r"```\n( +# \| Offer .*?)```", page, re.DOTALL)[0]
     printed = await Shell(tmp_path)("pool", "offers", "--config", str(path))
     assert printed.startswith(table)
 
