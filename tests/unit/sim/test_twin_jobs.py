@@ -1,0 +1,79 @@
+"""The trace of jobs: what is read, and what is said of a row that is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from resolute.errors import InvalidInput
+from resolute_sim.twin.jobs import between, read_jobs
+from resolute_sim.twin.synthetic import DAYS, JOBS, synthetic_jobs
+
+HEAD = "job_id,submit_s,duration_s,slots,group\n"
+
+
+def _file(directory: Path, text: str) -> Path:
+    path = directory / "jobs.csv"
+    path.write_text(text)
+    return path
+
+
+def test_rows_are_read_in_the_order_of_submission(tmp_path: Path) -> None:
+    jobs = read_jobs(_file(tmp_path, HEAD + "late,20.5,7,2,a\nearly,3,0,1,b\n"))
+    assert [(job.job_id, job.submit_s, job.duration_s, job.slots, job.group) for job in jobs] == [
+        ("early", 3.0, 0.0, 1, "b"),
+        ("late", 20.5, 7.0, 2, "a"),
+    ]
+    assert jobs[0].priority is None and jobs[0].preemptible and jobs[0].single_node is None
+
+
+def test_optional_columns_are_taken_where_they_are_given(tmp_path: Path) -> None:
+    head = HEAD.strip() + ",priority,single_node,preemptible\n"
+    (first, second) = read_jobs(_file(tmp_path, head + "1,0,5,4,a,7,true,false\n2,1,5,4,a,,,\n"))
+    assert (first.priority, first.single_node, first.preemptible) == (7, True, False)
+    assert (second.priority, second.single_node, second.preemptible) == (None, None, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "there is no column job_id"),
+        ("job_id,submit_s,duration_s,slots\n", "there is no column group"),
+        (HEAD.strip() + ",slot\n", "the column slot is not known; did you mean 'slots'"),
+        (HEAD, "has no rows"),
+        (HEAD + "1,soon,5,1,a\n", "row 2, column submit_s: must be a number that is at least 0, and is 'soon'"),
+        (
+            HEAD + "1,0,5,1,a\n2,0,-5,1,a\n",
+            "row 3, column duration_s: must be a number that is at least 0, and is '-5'",
+        ),
+        (HEAD + "1,0,nan,1,a\n", "column duration_s"),
+        (HEAD + "1,0,5,0,a\n", "column slots: must be a whole number, at least 1, and is '0'"),
+        (HEAD + "1,0,5,1.5,a\n", "column slots"),
+        (HEAD + ",0,5,1,a\n", "column job_id: must not be empty"),
+        (HEAD + "1,0,5,1,a\n1,0,5,1,a\n", "row 3, column job_id: '1' is there twice"),
+        (HEAD + "1,0,5,1,a,b\n", "row 2: has more values than columns"),
+        (HEAD.strip() + ",priority\n1,0,5,1,a,100\n", "column priority: must be a whole number, 1 to 99, and is '100'"),
+        (HEAD.strip() + ",single_node\n1,0,5,1,a,maybe\n", "column single_node: must be true or false, and is 'maybe'"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_row_column_and_value(tmp_path: Path, text: str, said: str) -> None:
+    path = _file(tmp_path, text)
+    with pytest.raises(InvalidInput) as refused:
+        read_jobs(path)
+    assert said in str(refused.value) and str(path) in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        read_jobs(tmp_path / "none.csv")
+
+
+def test_the_synthetic_trace_is_a_function_of_its_seed_and_as_large_as_promised() -> None:
+    jobs = synthetic_jobs(3)
+    assert jobs == synthetic_jobs(3) and jobs != synthetic_jobs(4)
+    assert len(jobs) == JOBS and jobs[-1].submit_s < DAYS * 86_400
+    shared = sum(job.slots > 1 for job in jobs) / len(jobs)
+    assert 0.11 < shared < 0.18 and {12, 24} <= {job.slots for job in jobs}
+    assert all(job.duration_s > 0 for job in jobs)
+    assert len(between(jobs, 10, 20)) < len(jobs)
