@@ -37,6 +37,67 @@ A100 = replace(
     T4, instance_type="a2-highgpu-8g", market=Market.ON_DEMAND, accelerator="nvidia-tesla-a100", accelerators=8
 )
 
+LABELS = {
+    "determined-master-host": "127-0-0-1",
+    "determined-master-port": "8080",
+    "determined-resource-pool": "default",
+    "managed-by": "someone",
+    "resolute-cluster": "cluster-1",
+    "resolute-instance": "i-1",
+    "resolute-token": "token-i-1",
+}
+
+SPOT_T4: dict[str, Any] = {
+    "machineType": "zones/us-central1-a/machineTypes/n1-standard-8",
+    "minCpuPlatform": "Intel Broadwell",
+    "guestAccelerators": [
+        {
+            "acceleratorType": "projects/project-1/zones/us-central1-a/acceleratorTypes/nvidia-tesla-t4",
+            "acceleratorCount": 2,
+        }
+    ],
+    "scheduling": {
+        "provisioningModel": "SPOT",
+        "instanceTerminationAction": "DELETE",
+        "onHostMaintenance": "TERMINATE",
+        "automaticRestart": False,
+    },
+    "labels": LABELS,
+    "disks": [
+        {
+            "boot": True,
+            "autoDelete": True,
+            "initializeParams": {
+                "sourceImage": "projects/images/global/images/family/some",
+                "diskType": "zones/us-central1-a/diskTypes/pd-ssd",
+                "diskSizeGb": "200",
+                "labels": LABELS,
+            },
+        }
+    ],
+    "metadata": {
+        "items": [
+            {"key": "startup-script", "value": "#!/bin/sh\n# i-1\n"},
+            {"key": "determined-master-address", "value": "http://127.0.0.1:8080"},
+        ]
+    },
+    "networkInterfaces": [
+        {
+            "network": "projects/p/global/networks/n",
+            "subnetwork": "projects/p/regions/us-central1/subnetworks/s",
+            "accessConfigs": [{"name": "External NAT", "type": "ONE_TO_ONE_NAT"}],
+        }
+    ],
+    "tags": {"items": ["agents"]},
+    "serviceAccounts": [
+        {
+            "email": "agents@p.iam.gserviceaccount.com",
+            "scopes": ["https://www.googleapis.com/auth/cloud-platform"],
+        }
+    ],
+}
+"""The request for it, but for its name."""
+
 
 def body_of(offer: Offer = T4, **settings: Any) -> dict[str, Any]:
     """The request, which must be one that the published document allows."""
@@ -46,15 +107,6 @@ def body_of(offer: Offer = T4, **settings: Any) -> dict[str, Any]:
 
 
 def test_a_spot_machine_with_attached_gpus() -> None:
-    labels = {
-        "determined-master-host": "127-0-0-1",
-        "determined-master-port": "8080",
-        "determined-resource-pool": "default",
-        "managed-by": "someone",
-        "resolute-cluster": "cluster-1",
-        "resolute-instance": "i-1",
-        "resolute-token": "token-i-1",
-    }
     settings = gcp_settings(
         labels={"managed-by": "someone"},
         name_prefix="lab-",
@@ -66,56 +118,9 @@ def test_a_spot_machine_with_attached_gpus() -> None:
         scopes=("https://www.googleapis.com/auth/cloud-platform",),
         boot_disk_type="projects/p/zones/elsewhere/diskTypes/pd-ssd",
     )
-    assert render_launch_request(a_request(offer=T4), settings) == {
-        "name": machine_name(a_request(offer=T4), settings),
-        "machineType": "zones/us-central1-a/machineTypes/n1-standard-8",
-        "minCpuPlatform": "Intel Broadwell",
-        "guestAccelerators": [
-            {
-                "acceleratorType": "projects/project-1/zones/us-central1-a/acceleratorTypes/nvidia-tesla-t4",
-                "acceleratorCount": 2,
-            }
-        ],
-        "scheduling": {
-            "provisioningModel": "SPOT",
-            "instanceTerminationAction": "DELETE",
-            "onHostMaintenance": "TERMINATE",
-            "automaticRestart": False,
-        },
-        "labels": labels,
-        "disks": [
-            {
-                "boot": True,
-                "autoDelete": True,
-                "initializeParams": {
-                    "sourceImage": "projects/images/global/images/family/some",
-                    "diskType": "zones/us-central1-a/diskTypes/pd-ssd",
-                    "diskSizeGb": "200",
-                    "labels": labels,
-                },
-            }
-        ],
-        "metadata": {
-            "items": [
-                {"key": "startup-script", "value": "#!/bin/sh\n# i-1\n"},
-                {"key": "determined-master-address", "value": "http://127.0.0.1:8080"},
-            ]
-        },
-        "networkInterfaces": [
-            {
-                "network": "projects/p/global/networks/n",
-                "subnetwork": "projects/p/regions/us-central1/subnetworks/s",
-                "accessConfigs": [{"name": "External NAT", "type": "ONE_TO_ONE_NAT"}],
-            }
-        ],
-        "tags": {"items": ["agents"]},
-        "serviceAccounts": [
-            {
-                "email": "agents@p.iam.gserviceaccount.com",
-                "scopes": ["https://www.googleapis.com/auth/cloud-platform"],
-            }
-        ],
-    }
+    name = machine_name(a_request(offer=T4), settings)
+    assert name.startswith("lab-i-1-")
+    assert render_launch_request(a_request(offer=T4), settings) == {"name": name, **SPOT_T4}
     check(render_launch_request(a_request(offer=T4), settings), {"$ref": "Instance"}, where="Instance", asked=True)
 
 
