@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, groupby
 from pathlib import Path
@@ -62,6 +62,11 @@ class Region:
     @property
     def ticks(self) -> int:
         return len(self.zones[0].up)
+
+
+def beginning(region: Region, ticks: int) -> Region:
+    """The same region for so many ticks."""
+    return Region(name=region.name, zones=tuple(replace(zone, up=zone.up[:ticks]) for zone in region.zones))
 
 
 def regions(environ: Mapping[str, str] = os.environ) -> tuple[tuple[Region, ...], str]:

@@ -191,11 +191,16 @@ class World:
             times = [each for each in (plan.revisit_at, chosen.revisit_at) if each is not None]
             if not (granted or plan.terminations or chosen.drains):
                 return _seconds(times)
-            blocks = risk.blocks(self.pool.offers, self.beliefs, now)
-            if granted and not any(granted) and len(blocks) == len(self.pool.offers) and not self.machines:
+            if not (any(granted) or plan.terminations or chosen.drains) and self._all_blocked(chosen.demand, now):
                 # Nothing is left to ask for, so that another plan of this moment would be empty.
-                return _seconds([*times, *(each.until for each in blocks.values() if each.until is not None)])
+                until = [each.backoff_until for each in self.beliefs.values()]
+                return _seconds([*times, *(each for each in until if each is not None and each > now)])
         raise AssertionError(f"{MAX_ROUNDS} plans at one moment")
+
+    def _all_blocked(self, demand: Demand, now: datetime) -> bool:
+        markets = {market for gang in demand.gangs for market in gang.markets}
+        blocks = risk.blocks(self.pool.offers, self.beliefs, now)
+        return all(offer.offer_id in blocks for offer in self.pool.offers if offer.market in markets)
 
     def _gang(self) -> Gang:
         return Gang(token=f"job.{self.run}", slots=1, submitted_at=_at(self.begin_s), single_machine=True)

@@ -18,9 +18,9 @@ from resolute_provisioner.model import Evidence, Offer, OfferBelief, RefusalKind
 from resolute_provisioner.offers import too_dear
 
 REFUSAL_BACKOFF_S = 5.0
-REFUSAL_BACKOFF_CAP_S = 120.0
-"""A refused request costs nothing, and capacity that came back unseen is lost: at 300 s a sixteenth of what a scarce zone had
-(`benchmarks.spot`)."""
+REFUSAL_BACKOFF_CAP_S = 60.0
+"""A refused request costs nothing, and capacity that came back unseen is lost: at 300 s a sixteenth of what a scarce zone had,
+at 60 s a seventieth (`benchmarks.spot`). A cloud that is asked too often says so (`THROTTLED`)."""
 THROTTLED_BACKOFF_S = 15.0
 """The whole account is asked too often: a first pause that lets it recover."""
 QUOTA_STOP_S = 600.0
