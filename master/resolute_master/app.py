@@ -45,6 +45,7 @@ from resolute_master.observability.observation import Observation
 from resolute_master.pools import found_again, pool_policies
 from resolute_master.price_sources import OpenPrices, price_source_of, price_watches
 from resolute_master.provisioning import Provisioning
+from resolute_master.remembered import remember_places
 from resolute_master.store.base import Store
 from resolute_master.store.recent_code import RecentCode
 from resolute_master.store.sql import SqlStore, sqlite_url
@@ -95,6 +96,7 @@ def _completed(config: MasterConfig, environ: Mapping[str, str]) -> MasterConfig
 async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set, or until a part that the others need has failed."""
     settings = replace(settings, config=await asyncio.to_thread(_completed, settings.config, settings.environ))
+    await asyncio.to_thread(remember_places, settings.config)
     types = await learnt(settings.config, settings.open_types, settings.clock)
     pools = pool_policies(settings.config, types)  # what can be known to be wrong is known before anything is stored
     async with AsyncExitStack() as stack:

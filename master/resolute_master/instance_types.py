@@ -7,9 +7,7 @@ journal can only be run again with the slots that were known then.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +18,7 @@ from resolute.config.pools import ResourcePool
 from resolute.config.providers import AwsProvider
 from resolute.errors import InvalidInput
 from resolute_master.aws_pool import aws_types
+from resolute_master.remembered import read_remembered, remember
 from resolute_provisioner.catalogue import Catalogue, Shape, shipped
 from resolute_provisioner.catalogue.source import TypeSource
 from resolute_provisioner.clouds.base import CloudError
@@ -91,27 +90,12 @@ def _path(config: MasterConfig) -> Path:
 
 def _read(path: Path) -> list[Shape]:
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
-        return [Shape(**row) for row in rows]
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, TypeError) as error:
+        return [Shape(**row) for row in read_remembered(path) or ()]
+    except TypeError as error:
         raise InvalidInput(
             f"{path}: what AWS has told of machine types cannot be read ({error}); remove it to ask again"
         ) from error
 
 
 def _write(path: Path, shapes: Iterable[Shape]) -> None:
-    rows = [asdict(shape) for shape in sorted(shapes, key=lambda shape: shape.instance_type)]
-    new = path.with_suffix(".new")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with new.open("w", encoding="utf-8") as file:
-            json.dump(rows, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    except OSError as error:
-        raise InvalidInput(
-            f"cluster_state_dir: cannot write {path}: {error.strerror or error}; name a directory that can be written"
-        ) from error
+    remember(path, [asdict(shape) for shape in sorted(shapes, key=lambda shape: shape.instance_type)])

@@ -28,6 +28,7 @@ from resolute_master.engine.journal import decode_commands, decode_entities, dec
 from resolute_master.engine.memory import Memory
 from resolute_master.instance_types import remembered
 from resolute_master.pools import pool_policies
+from resolute_master.remembered import recalled
 from resolute_master.store.base import Snapshot, Store
 from resolute_master.store.sql import open_store, sqlite_url
 
@@ -88,7 +89,7 @@ async def replay_store(store: Store, pools: Mapping[PoolName, PoolPolicy]) -> Re
 async def replay_database(database: str, config_file: Path | None) -> Replay:
     """`database`: a file, or a URL. Raises `InvalidInput` when it is not there or holds nothing to begin at."""
     url = _url_of(database)
-    config = load_master_config(None if config_file is None else str(config_file), os.environ, {})
+    config = recalled(load_master_config(None if config_file is None else str(config_file), os.environ, {}))
     store = await open_store(url)
     try:
         return await replay_store(store, pool_policies(config, remembered(config)))

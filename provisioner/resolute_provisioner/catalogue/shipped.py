@@ -31,7 +31,7 @@ def shipped(cloud: str) -> Catalogue:
 
 
 def _rows(name: str) -> list[dict[str, str]]:
-    with resources.files(__package__).joinpath(name).open(encoding="utf-8") as file:
+    with resources.files("resolute_provisioner.catalogue").joinpath(name).open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
