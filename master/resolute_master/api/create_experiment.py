@@ -39,6 +39,7 @@ from resolute_master.domain.template import Template
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.workspace import UNCATEGORIZED_ID, Project, Workspace
 from resolute_master.lifecycle import workspaces
+from resolute_master.lifecycle.budget import check_priced
 from resolute_master.lifecycle.capacity import shortage
 
 SEED_BITS = 31
@@ -100,6 +101,8 @@ async def _check(call: Call, request: CreateExperimentRequest) -> Checked:
     )
     if not request.unmanaged:
         workspaces.check_pool(state, pool, workspace, call.api.engine.pools)
+        if parsed.resources.max_cost is not None:
+            check_priced(call.api.engine.pools.get(pool), pool)
     warnings = () if request.unmanaged else _check_capacity(call, parsed, pool)
     config = parsed.to_json()
     check_search(config["searcher"])

@@ -225,6 +225,7 @@ class Cycle:
             scaling = budget.buying_nothing(policy.scaling) if closed else policy.scaling
             chosen = markets.plan_pool(self._step, scaling, machines, plan.demand, beliefs, self._now)
             scale = markets.with_drains(self._scale(scaling, chosen.instances, chosen.demand, beliefs), chosen)
+            scale = spending.within_budget(self._step, policy.scaling, scale)
             instances.apply_plan(self._step, policy.scaling, scale)
             wakes += [scale.revisit_at, chosen.revisit_at]
         self._plans.append([pool, plan, scale])

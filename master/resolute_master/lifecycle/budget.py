@@ -27,6 +27,9 @@ State = Step | ClusterState
 END_S = 10.0
 """An experiment's work that has not saved and ended so long before its limit is killed: a kill takes as long at the most."""
 
+LEAST_LIFE_S = 300.0
+"""A machine that could not be paid for so long is not launched: it would boot, and be given back."""
+
 ROUNDING = 1e-9
 """Money that rounding may have made of nothing."""
 
@@ -47,10 +50,11 @@ class Reached:
     until: datetime | None
 
 
-def reached(account: Account, now: datetime, *, more_per_hour: float = 0.0) -> Reached | None:
-    """The limit that would be reached if so much more were spent from now on; the one that holds longest."""
+def reached(account: Account, now: datetime, *, more_per_hour: float = 0.0, at_least_s: float = 0.0) -> Reached | None:
+    """The limit that would be reached if so much more were spent from now on, for a save or at least for so long; the one that
+    holds longest."""
     current = account.until(now)
-    reserve = (current.rate_per_hour + more_per_hour) * current.landing_s / 3600.0
+    reserve = (current.rate_per_hour + more_per_hour) * max(current.landing_s, at_least_s) / 3600.0
     for each in _limits(current):
         if each.spent + reserve >= each.limit - ROUNDING:
             return each

@@ -27,6 +27,7 @@ from resolute_master.lifecycle import allocations, budget, experiments, workspac
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.prices import price_per_hour
 from resolute_master.lifecycle.step import Step
+from resolute_provisioner.model import Launch, PoolScaling, ScalePlan
 
 State = Step | ClusterState
 
@@ -195,6 +196,25 @@ def _unpriced(account: Account, slots: Sequence[SlotRef]) -> str:
     )
 
 
+def within_budget(step: Step, scaling: PoolScaling, plan: ScalePlan) -> ScalePlan:
+    """The plan without the machines that the pool could not pay for long enough to be of use. Gangs get all of theirs or none."""
+    account = step.get(Account, account_id(Owner.POOL, scaling.pool))
+    if account is None or account.landing is not None or not account.limits:
+        return plan
+    prices = {offer.offer_id: offer.price_per_hour or 0.0 for offer in scaling.offers}
+    kept: list[Launch] = []
+    for launch in plan.launches:
+        more = sum(prices[each.offer_id] for each in (*kept, launch))
+        found = budget.reached(account, step.now, more_per_hour=more, at_least_s=budget.LEAST_LIFE_S)
+        if found is not None:
+            if not account.rate_per_hour:
+                _land(step, account, _reason(step, account.until(step.now), found), found.until, more_per_hour=more)
+            break
+        kept.append(launch)
+    left_out = {gang for launch in plan.launches[len(kept) :] for gang in launch.gang_tokens}
+    return replace(plan, launches=tuple(each for each in kept if not left_out.intersection(each.gang_tokens)))
+
+
 def fall_due(step: Step, account: Account) -> None:
     """Its limits are to be looked at."""
     landing = account.landing
@@ -218,11 +238,12 @@ def _land(step: Step, account: Account, reason: str, until: datetime | None, *, 
         landing = Landing(reason=reason, since=step.now, until=until, rate_per_hour=rate)
         step.put(replace(account.until(step.now), landing=landing))
         _say(step, account, reason)
+    landed, hard = step.need(Account, account.id), account.owner is Owner.EXPERIMENT
     _hold_jobs(step, account)
     for allocation in _work(step, account):
         step.log(allocation.task_id, allocation.id, reason, level="WARNING")
-        allocations.preempt(step, allocation.id, reason)
-    if account.owner is Owner.EXPERIMENT:
+        allocations.preempt(step, allocation.id, reason, deadline=budget.due(landed) if hard else None)
+    if hard:
         experiment = step.need(Experiment, ExperimentId(int(account.name)))
         if experiment.state is ExperimentState.ACTIVE:
             experiments.set_state(step, experiment, ExperimentState.PAUSED)

@@ -191,6 +191,36 @@ def test_a_pool_lands_within_its_day_and_goes_on_the_next() -> None:
     assert cluster.bill(T0 + timedelta(days=1)) <= 2.0
 
 
+def test_a_machine_that_could_not_be_paid_for_long_enough_is_not_begun() -> None:
+    cluster = PaidCluster(a_paid_pool(budget=Limits(per_day=0.29)))
+    cluster.submit()
+    cluster.run_for(1000)
+    assert cluster.bill() == 0.0
+    assert "0.0000 of 0.29 spent today" in budget.hold_of_pool(cluster.memory.state, POOL)
+    cluster.act(SetBudget(owner="pool", name="default", per_day=0.31, per_month=None))
+    cluster.run_for(1000)
+    assert 0.2 < cluster.bill() <= 0.31
+
+
+def test_a_gang_whose_second_machine_cannot_be_paid_gets_none() -> None:
+    cluster = PaidCluster(a_paid_pool(budget=Limits(per_day=0.5)))
+    cluster.submit(slots=2)
+    cluster.run_for(1000)
+    assert cluster.bill() == 0.0
+
+
+def test_a_task_is_told_until_when_it_may_save() -> None:
+    cluster = PaidCluster(a_paid_pool(), Habits(save_s=lambda: 5000.0))
+    id_ = cluster.submit(max_cost=1.0)
+    cluster.run_for(960)
+    (allocation,) = cluster.memory.state.all(Allocation)
+    assert allocation.preempt is not None
+    cluster.run_for(200)
+    (end,) = [paid.until for paid in cluster.tasks.values()]
+    assert end is not None and abs((end - allocation.preempt.deadline).total_seconds() - cluster.habits.kill_s) < 0.1
+    assert cluster.spent_by(id_) <= 1.0
+
+
 def test_a_month_outlasts_its_days() -> None:
     cluster = PaidCluster(a_paid_pool(budget=Limits(per_day=2.0, per_month=3.0)))
     cluster.submit()
