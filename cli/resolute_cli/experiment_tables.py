@@ -60,7 +60,7 @@ def describe(cli: Invocation, args: argparse.Namespace) -> None:
             steps[trial.id] = steps_of(workloads)
         values.append({"experiment": as_mapping(experiment), "trials": [as_mapping(trial) for trial in found]})
     tables = {
-        "experiments": _experiments(experiments),
+        "experiments": experiments_table(experiments),
         "trials": _trials(trials),
         "workloads": _workloads(steps, metrics=args.metrics),
     }
@@ -76,7 +76,9 @@ def describe(cli: Invocation, args: argparse.Namespace) -> None:
         cli.render.table(columns, rows, values, title=title)
 
 
-def _experiments(experiments: Iterable[Experiment]) -> Table:
+def experiments_table(experiments: Sequence[Experiment]) -> Table:
+    """With a column more where one has a deadline."""
+    deadlines = [_deadline(one) for one in experiments]
     columns = ("Experiment ID", "State", "Progress", "Started", "Ended", "Name", "Description", "Archived")
     rows = [
         (
@@ -90,10 +92,17 @@ def _experiments(experiments: Iterable[Experiment]) -> Table:
             one.archived,
             one.resource_pool,
             ", ".join(sorted(one.labels)),
+            *((deadline,) if any(deadlines) else ()),
         )
-        for one in experiments
+        for one, deadline in zip(experiments, deadlines, strict=True)
     ]
-    return (*columns, "Resource Pool", "Labels"), rows
+    return (*columns, "Resource Pool", "Labels", *(("Deadline",) if any(deadlines) else ())), rows
+
+
+def _deadline(experiment: Experiment) -> str:
+    """As it is stored: a moment."""
+    config = experiment.config or {}
+    return str((config.get("resources") or {}).get("deadline") or "")
 
 
 def _trials(trials: Iterable[Trial]) -> Table:
