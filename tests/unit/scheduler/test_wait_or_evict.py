@@ -1,0 +1,100 @@
+"""Whether the more important waits for a machine or makes others leave: the rule, and the scheduler that follows it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from resolute_master.domain.ids import InstanceId
+from resolute_master.scheduler.plan import Plan
+from resolute_master.scheduler.schedule import schedule
+from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
+from resolute_master.scheduler.wait_or_evict import LEAVE_S, URGENCY, expected_wait_s, never_pays, waits_rather
+from support.pools import NOW, a_job, a_policy, an_agent, elastic, evicts, on, waiting
+
+JOBS = [a_job("high", priority=10), a_job("low", priority=90)]
+
+
+@pytest.mark.parametrize(
+    ("slots", "wait_s", "victim_slots", "lost_s_per_slot", "waits"),
+    [
+        (4, None, 4, 0, True),  # nobody knows when: as long as it comes at all
+        (4, 20, 4, 0, True),  # there before anybody has left
+        (4, 60, 4, 0, True),  # 2 x (60 - 30) against the 60 s that the victim would wait instead
+        (4, 70, 4, 0, False),
+        (4, 120, 4, 59, False),
+        (4, 120, 4, 60, True),  # 2 x 90 = 120 + 60
+        (4, 1200, 4, 600, False),
+        (4, 1200, 4, 1140, True),
+        (4, 120, 8, 0, True),  # twice as much work would wait instead
+        (4, 120, 2, 119, False),  # half of it, beside slots that are free
+        (4, 120, 2, 120, True),
+    ],
+)
+def test_the_rule(slots: int, wait_s: float | None, victim_slots: int, lost_s_per_slot: float, waits: bool) -> None:
+    lost = lost_s_per_slot * slots
+    assert waits_rather(slots=slots, wait_s=wait_s, victim_slots=victim_slots, lost_slot_s=lost) is waits
+
+
+def test_a_longer_wait_speaks_for_evicting_and_more_lost_work_against_it() -> None:
+    def waits(wait_s: float, lost: float) -> bool:
+        return waits_rather(slots=2, wait_s=wait_s, victim_slots=2, lost_slot_s=lost)
+
+    for lost in (0.0, 100.0, 1000.0):
+        found = [waits(wait_s, lost) for wait_s in range(0, 2000, 10)]
+        assert found == sorted(found, reverse=True)
+    for wait_s in (10.0, 100.0, 1000.0):
+        found = [waits(wait_s, lost) for lost in range(0, 4000, 100)]
+        assert found == sorted(found)
+
+
+def test_where_no_eviction_can_pay_none_is_looked_for() -> None:
+    assert never_pays(None) and never_pays(LEAVE_S) and not never_pays(LEAVE_S + 1)
+    assert URGENCY > 1, "or nobody would ever be worth evicting for"
+
+
+def test_what_is_late_is_expected_to_stay_away_as_long_again() -> None:
+    assert (expected_wait_s(40.0), expected_wait_s(0.0), expected_wait_s(-300.0)) == (40.0, 0.0, 300.0)
+
+
+# ------------------------------------------------------------------------------------------------- in the scheduler
+
+
+def decided(*, ran_s: float, supply: Supply) -> Plan:
+    """Low work has the only machine since `ran_s`, without a checkpoint; high work of the same size waits."""
+    began = NOW - timedelta(seconds=ran_s)
+    running = replace(on(waiting("low", "low", 4), {"a": (0, 1, 2, 3)}), assigned_at=began, started_at=began)
+    work = [running, waiting("high", "high", 4)]
+    policy = a_policy(preemption=True, scaling=elastic(4))
+    return schedule(PoolSnapshot.build(policy, [an_agent("a", 4)], JOBS, work, supply, now=NOW))
+
+
+def coming(in_s: float) -> Supply:
+    at = NOW + timedelta(seconds=in_s)
+    return Supply(machines=(ComingMachine(instance=InstanceId("i-1"), slots=4, expected_at=at),))
+
+
+def offered(join_s: float | None) -> Supply:
+    return Supply(offers=(AvailableOffer(offer_id="m", slots=4, expected_s=join_s),), room=1)
+
+
+@pytest.mark.parametrize("supply", [coming(120), offered(120), coming(-120)])
+def test_what_has_just_begun_leaves_and_what_would_lose_much_is_waited_for(supply: Supply) -> None:
+    assert evicts(decided(ran_s=10, supply=supply)) == {"low": "high"}
+    assert not decided(ran_s=600, supply=supply).preempt
+
+
+def test_a_machine_that_is_nearly_there_is_waited_for() -> None:
+    assert not decided(ran_s=0, supply=coming(25)).preempt
+
+
+def test_a_machine_that_takes_long_is_not() -> None:
+    assert evicts(decided(ran_s=600, supply=offered(1800))) == {"low": "high"}
+
+
+def test_who_is_evicted_needs_the_machine_then() -> None:
+    plan = decided(ran_s=10, supply=offered(120))
+    assert [gang.token for gang in plan.demand.gangs] == []
