@@ -137,6 +137,8 @@ class Verdict:
         await self.look(store)
         await self.woken(memory, store)
         self._found("economy: bills are booked", economy.bills_are_booked(self._cloud, rows))
+        booked = economy.accounts_are_booked(memory.state, rows, self._clock.now())
+        self._found("economy: accounts are booked", booked)
         self._found("economy: nothing is left", economy.nothing_is_left(self._cloud, self._diary, memory.state))
         lingering = self._lingering.check(self._cloud, self._diary, self._clock.now())
         self._found("economy: machines are given back", lingering)

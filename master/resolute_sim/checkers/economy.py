@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from math import ceil
 
+from resolute_master.domain.account import Account, Owner, account_id
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Change
@@ -18,6 +19,9 @@ from resolute_provisioner.clouds.fake import FakeCloud
 from resolute_provisioner.model import Intent, PoolScaling
 from resolute_provisioner.standing import MASS_LOSS_PATIENCE_S
 from resolute_sim.diary import Diary
+
+CENT = 1e-6
+"""Of an amount: what rounding may make of sums."""
 
 SLACK_S = 300.0
 """From a decision to give a machine back until its bill stops: lists that fail or lag, repeated orders, a slow end."""
@@ -120,6 +124,23 @@ def nothing_is_left(cloud: FakeCloud, diary: Diary, state: ClusterState) -> Iter
             yield f"{line.instance_id} is still paid for, and no row of a living machine knows it"
     for task in diary.live.values():
         yield f"{task.container} of {task.allocation} still runs on {task.machine}"
+
+
+def accounts_are_booked(state: ClusterState, rows: Sequence[Instance], now: datetime) -> Iterator[str]:
+    """What a pool has spent is the sum over its machines, and nothing is spent when none is left and nothing runs."""
+    owed: dict[str, float] = defaultdict(float)
+    for row in rows:
+        if row.paid_from is not None:
+            seconds = ((row.paid_until or now) - row.paid_from).total_seconds()
+            owed[account_id(Owner.POOL, row.pool)] += (row.price_per_hour or 0.0) * seconds / 3600.0
+    accounts = {account.id: account.until(now) for account in state.all(Account)}
+    for id_, amount in sorted(owed.items()):
+        booked = accounts[id_].in_all if id_ in accounts else 0.0
+        if abs(booked - amount) > CENT * max(1.0, amount):
+            yield f"{id_} has {booked} on its account, and its machines have cost {amount}"
+    for id_, account in sorted(accounts.items()):
+        if account.owner is not Owner.POOL and account.rate_per_hour and not any(a.price_per_hour for a in state.all(Allocation)):
+            yield f"{id_} goes on spending {account.rate_per_hour} an hour on nothing"
 
 
 def bills_are_booked(cloud: FakeCloud, rows: Iterable[Instance]) -> Iterator[str]:
