@@ -17,7 +17,7 @@ from resolute_master.domain.effects import Effect
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.trial import Trial
 from resolute_master.engine.reporting import Reporting
-from resolute_master.lifecycle import agents, deadlines, instances, trials
+from resolute_master.lifecycle import agents, deadlines, instances, spending, trials
 from resolute_master.lifecycle import allocation as machine
 from resolute_master.lifecycle.step import Step
 from resolute_master.scheduler import snapshot
@@ -46,8 +46,8 @@ class Mutation:
 
 
 def forget_used_slots(patch: Patch) -> None:
-    room = snapshot._room
-    patch.setattr(snapshot, "_room", lambda agent, occupants: room(agent, ()))
+    room = snapshot.room_of
+    patch.setattr(snapshot, "room_of", lambda agent, occupants: room(agent, ()))
 
 
 def requeue_without_stopping(patch: Patch) -> None:
@@ -140,6 +140,11 @@ def leak_a_gang_member(patch: Patch) -> None:
     patch.setattr(machine, "_kills", lambda allocation: kills(allocation)[:1])
 
 
+def pay_from_when_it_is_heard_of(patch: Patch) -> None:
+    """What a machine cost before the cloud's word came is forgotten."""
+    patch.setattr(spending, "_billed", lambda instance, now: 0.0)
+
+
 def accept_reports_of_older_runs(patch: Patch) -> None:
     patch.setattr(Reporting, "check_run", lambda self, report: None)
 
@@ -207,6 +212,11 @@ MUTATIONS = (
         name="leak a member of a gang",
         apply=leak_a_gang_member,
         caught_by=("reference: orders are in the outbox",),
+    ),
+    Mutation(
+        name="count what a machine costs from when it is heard of",
+        apply=pay_from_when_it_is_heard_of,
+        caught_by=("economy: accounts are booked",),
     ),
     Mutation(
         name="accept reports of older runs",
