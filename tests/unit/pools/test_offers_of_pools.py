@@ -157,6 +157,23 @@ def test_what_the_cloud_told_of_a_type_counts() -> None:
     assert (offer.slots, offer.slot_type) == (2, "cuda")
 
 
+@pytest.mark.parametrize(
+    "provider",
+    [
+        {**AWS, "network_interface": SUBNETS, "offers": [{"instance_types": ["g5.xlarge"], "markets": ["spot"]}]},
+        {**AWS, "instance_type": "g5.xlarge", "spot": True, "spot_max_price": "0.4", "price_refresh": False},
+        {"type": "gcp", "zones": ["us-central1-a"], "offers": [{"instance_types": ["g2-standard-4"]}]},
+        {"type": "gcp", "instance_type": {"machine_type": "n2-standard-4"}},
+        {"type": "gcp"},
+    ],
+)
+def test_a_completed_configuration_can_be_read_again(provider: dict[str, Any]) -> None:
+    config = parse_master_config({"resource_pools": [{"pool_name": "default", "provider": provider}]})
+    again = parse_master_config(config.model_dump(mode="json", by_alias=True))
+    assert again == config
+    assert pool_policies(again) == pool_policies(config)
+
+
 # ---------------------------------------------------------------------------------------------------- mistakes
 
 

@@ -111,7 +111,7 @@ class AwsProvider(CloudProvider):
         found: Problems = []
         if self.offers:
             single = ("instance_type", "instance_slots", "spot", "spot_max_price")
-            found += set_beside_offers(self.model_fields_set, single, self)
+            found += set_beside_offers(self, single)
         types = [type_ for offer in self.offers for type_ in offer.instance_types] or [self.instance_type]
         found += prices_of_no_type(self.prices, types)
         for index, offer in enumerate(self.offers):

@@ -174,13 +174,14 @@ class CloudProvider(ProviderBase):
     """Prices of your own by instance type, before all others."""
 
 
-def set_beside_offers(given: Iterable[str], names: Iterable[str], provider: object) -> Problems:
-    """Keys that describe the one machine type of a provider, given although there are offers, which say it each."""
-    written = set(given)
+def set_beside_offers(provider: ConfigModel, names: Iterable[str]) -> Problems:
+    """Keys that describe the one machine type of a provider, set although there are offers, which say it each. Their
+    defaults are accepted: a configuration that was completed and shown can be read again."""
+    fields = type(provider).model_fields
     return [
-        ((name,), "has no effect beside offers; say it in the offers and remove it", _shown(getattr(provider, name)))
+        ((name,), "has no effect beside offers; say it in the offers and remove it", _shown(value))
         for name in names
-        if name in written
+        if (value := getattr(provider, name)) != fields[name].default
     ]
 
 

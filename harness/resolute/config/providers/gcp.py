@@ -211,7 +211,7 @@ class GcpProvider(CloudProvider):
         if self.zone and self.zones:
             found.append((("zone",), "is given beside zones; put it there and remove it here", self.zone))
         if self.offers:
-            found += set_beside_offers(self.model_fields_set, ("instance_type",), self)
+            found += set_beside_offers(self, ("instance_type",))
         types = [type_ for offer in self.offers for type_ in offer.instance_types] or [self.instance_type.machine_type]
         found += prices_of_no_type(self.prices, types)
         for index, offer in enumerate(self.offers):
