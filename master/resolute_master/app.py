@@ -32,7 +32,7 @@ from resolute_master.api.context import ApiContext
 from resolute_master.api.log_ring import LogRing
 from resolute_master.api.opening import Opening
 from resolute_master.api.requests import Surroundings
-from resolute_master.clouds import OpenCloud, cloud_of
+from resolute_master.clouds import OpenCloud, check, cloud_of
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
@@ -96,6 +96,7 @@ def _completed(config: MasterConfig, environ: Mapping[str, str]) -> MasterConfig
 async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set, or until a part that the others need has failed."""
     settings = replace(settings, config=await asyncio.to_thread(_completed, settings.config, settings.environ))
+    check(settings.config)
     await asyncio.to_thread(remember_places, settings.config)
     types = await learnt(settings.config, settings.open_types, settings.clock)
     pools = pool_policies(settings.config, types)  # what can be known to be wrong is known before anything is stored

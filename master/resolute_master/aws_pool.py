@@ -68,6 +68,13 @@ def _completed(pool: ResourcePool, port: int, environ: Mapping[str, str], metada
 
 def aws_settings(pool: ResourcePool, provider: AwsProvider, wheel: AgentWheel) -> AwsSettings:
     """Raises `InvalidInput` for what EC2 would refuse or no machine could boot with."""
+    try:
+        return _settings(pool, provider, wheel)
+    except InvalidInput as error:
+        raise InvalidInput(f"resource_pools: provider of pool '{pool.pool_name}': {error}") from error
+
+
+def _settings(pool: ResourcePool, provider: AwsProvider, wheel: AgentWheel) -> AwsSettings:
     network = provider.network_interface
     groups = (network.security_group_id,) if network.security_group_id else network.security_group_ids
     log_options = {

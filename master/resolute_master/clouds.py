@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resolute.clock import Clock
+from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import AwsProvider, GcpProvider, LocalProvider
-from resolute_master.aws_pool import aws_cloud
-from resolute_master.gcp_pool import gcp_cloud
+from resolute_master.aws_pool import aws_cloud, aws_settings
+from resolute_master.gcp_pool import gcp_cloud, gcp_settings
+from resolute_master.machine_host import reachable_master
 from resolute_provisioner.bootstrap import AgentWheel
 from resolute_provisioner.clouds.base import Cloud
 from resolute_provisioner.clouds.local import (
@@ -51,6 +53,21 @@ def cloud_of(pool: ResourcePool, place: CloudPlace) -> Cloud | None:
             return gcp_cloud(pool, pool.provider, place.wheel(), place.clock)
         case None:
             return None
+
+
+def check(config: MasterConfig) -> None:
+    """That machines of the pools could be asked for and could boot, as far as it can be known without asking anybody. Raises
+    `InvalidInput`. `config` is complete: see `aws_pool.completed` and `gcp_pool.completed`."""
+    example = AgentWheel(name="resolute-0.0.0-py3-none-any.whl", sha256="0" * 64)
+    for pool in config.resource_pools:
+        match pool.provider:
+            case AwsProvider():
+                aws_settings(pool, pool.provider, example)
+            case GcpProvider():
+                gcp_settings(pool, pool.provider, example)
+            case _:
+                continue
+        reachable_master(pool, pool.provider.master_url, config.host, config.port)
 
 
 def _local_cloud(provider: LocalProvider, place: CloudPlace) -> LocalCloud:

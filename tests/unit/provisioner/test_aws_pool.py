@@ -11,6 +11,7 @@ from resolute.config import MasterConfig, parse_master_config
 from resolute.config.providers import AwsProvider
 from resolute.errors import InvalidInput
 from resolute_master.aws_pool import aws_settings, completed
+from resolute_master.clouds import check
 from resolute_master.machine_host import reachable_master
 from resolute_provisioner.bootstrap import AgentWheel
 from resolute_provisioner.clouds.aws_metadata import Ec2Metadata
@@ -147,3 +148,13 @@ def test_every_key_reaches_ec2() -> None:
 def test_what_no_machine_could_boot_with_is_refused_at_the_start(keys: Mapping[str, Any], named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
         settings(**keys)
+
+
+@pytest.mark.parametrize(
+    ("keys", "named"),
+    [({"image_id": None, "master_url": "http://m:1"}, "image_id"), ({}, "master_url")],
+)
+def test_a_master_does_not_start_with_a_pool_that_cannot_work(keys: Mapping[str, Any], named: str) -> None:
+    check(a_config(region="us-east-1", master_url="http://m:1"))
+    with pytest.raises(InvalidInput, match=named):
+        check(a_config(region="us-east-1", **keys))
