@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from resolute.wire.rest.why import BlockingWork, ExplainJobResponse, JobBlockers, JobWhatIf
+from resolute.wire.rest.why import BlockingWork, ExplainJobResponse, JobBlockers, JobStart, JobWhatIf
 from resolute_cli.invocation import Invocation
 from resolute_cli.render import Renderer, time_text
 
@@ -29,6 +29,8 @@ def show_explanation(render: Renderer, answer: ExplainJobResponse) -> None:
 def explanation_lines(answer: ExplainJobResponse) -> Iterator[str]:
     yield f"Job {answer.job_id} is {answer.state}: {answer.reason}"
     yield from (f"  - {detail}" for detail in answer.details)
+    if answer.start is not None:
+        yield _start(answer.start)
     if answer.first_ahead:
         yield f"Ahead of it: {_names(answer.first_ahead, answer.jobs_ahead)}"
     if answer.blockers is not None:
@@ -41,6 +43,14 @@ def explanation_lines(answer: ExplainJobResponse) -> Iterator[str]:
         yield f"Not found out: {unknown}."
     if answer.cycle and answer.at is not None:
         yield f"This is the pool after cycle {answer.cycle}, at {time_text(answer.at)}."
+
+
+def _start(start: JobStart) -> str:
+    if start.expected_at is None:
+        return f"When it will start cannot be said: {start.basis}."
+    latest = "later than is foreseen" if start.latest is None else time_text(start.latest)
+    span = f"{time_text(start.earliest)} to {latest}"
+    return f"Expected to start {time_text(start.expected_at)} (with 90 %: {span}); rests on {start.basis}."
 
 
 def _blockers(blockers: JobBlockers) -> Iterator[str]:

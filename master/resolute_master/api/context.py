@@ -14,6 +14,7 @@ from resolute_master.api.auth import Passwords, Tokens
 from resolute_master.api.barriers import Barriers
 from resolute_master.api.limits import MAX_UPLOAD_BYTES
 from resolute_master.api.log_ring import LogRing
+from resolute_master.api.starts import Starts
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.price_watch import PriceWatch
 from resolute_master.engine.reporting import Reporting
@@ -54,6 +55,8 @@ class ApiContext:
     """Told of what is uploaded."""
     barriers: Barriers = field(default_factory=Barriers)
     admission: Admission = field(default_factory=Admission)
+    starts: Starts = field(default_factory=Starts)
+    """Foresees when what waits will start."""
     price_watches: Sequence[PriceWatch] = ()
     """Of the pools whose cloud tells prices of the moment."""
     max_request_bytes: int = MAX_UPLOAD_BYTES

@@ -9,10 +9,10 @@ import msgspec
 from aiohttp import web
 
 from resolute.errors import NotFound
-from resolute.wire.rest.why import ExplainJobResponse
+from resolute.wire.rest.why import ExplainJobResponse, JobStart
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
-from resolute_master.domain.ids import PoolName
+from resolute_master.domain.ids import AllocationId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.engine.markets import sentences
 from resolute_master.lifecycle.budget import hold_of_pool
@@ -38,6 +38,8 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
     markets = sentences(engine.memory, job, call.api.clock.now())
     explained = await asyncio.to_thread(_explained, snapshot, job, others, cycle)
     explained = replace(explained, details=(*explained.details, *markets))
+    if explained.allocation_id:
+        explained = replace(explained, start=await _start(call, job, AllocationId(explained.allocation_id)))
     hold = hold_of_pool(engine.state, job.pool) or job.hold
     return _held(explained, hold) if hold and explained.allocation_id else explained
 
@@ -45,7 +47,16 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
 def _held(explained: ExplainJobResponse, hold: str) -> ExplainJobResponse:
     """Nothing but money is in its way."""
     reason = f"It waits for money: {hold}."
-    return replace(explained, reason=reason, blockers=None, what_if=(), gave_up=())
+    return replace(explained, reason=reason, blockers=None, what_if=(), gave_up=(), start=None)
+
+
+async def _start(call: Call, job: Job, allocation: AllocationId) -> JobStart | None:
+    """None when it has started, or has gone, while the estimate was made."""
+    api = call.api
+    found = (await api.starts.of(api.engine, api.store, job.pool, api.clock.now())).get(allocation)
+    if found is None:
+        return None
+    return JobStart(expected_at=found.expected_at, earliest=found.earliest, latest=found.latest, basis=found.basis)
 
 
 def _may_move(call: Call, job: Job, pool: PoolName) -> bool:

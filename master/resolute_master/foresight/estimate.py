@@ -76,7 +76,8 @@ def _play(course: Course, targets: list[AllocationId], decisions: int, starts: d
 
     course.run(over, strict=False)
     for id_, work in works.items():
-        starts[id_].append(inf if work.first_start_s is None else work.first_start_s)
+        at_s = work.first_start_s
+        starts[id_].append(inf if at_s is None or at_s > HORIZON_S else at_s)
     return course.decisions
 
 

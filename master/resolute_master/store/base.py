@@ -238,6 +238,10 @@ class Store(Protocol):
         """
         ...
 
+    async def ended_allocations(self, limit: int) -> tuple[Allocation, ...]:
+        """The newest `limit` that had slots or places and have ended, the newest end first."""
+        ...
+
     async def instances(self, *, since: datetime | None = None, until: datetime | None = None) -> tuple[Instance, ...]:
         """All, also those that are over, by request time.
 

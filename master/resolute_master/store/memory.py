@@ -331,6 +331,10 @@ class MemoryStore:
         ]
         return tuple(_sorted(found, lambda a: a.assigned_at, descending=False))
 
+    async def ended_allocations(self, limit: int) -> tuple[Allocation, ...]:
+        over = [a for a in self._all(Allocation) if a.ended and a.assigned_at is not None and a.ended_at is not None]
+        return tuple(_sorted(over, lambda a: a.ended_at, descending=True)[:limit])
+
     async def instances(self, *, since: datetime | None = None, until: datetime | None = None) -> tuple[Instance, ...]:
         found = (
             instance

@@ -36,3 +36,14 @@ async def test_a_pool_that_is_bound_to_other_workspaces_is_no_way_out(tmp_path: 
         assert await pools_told(world, waiting["jobId"]) == []
         move = {"updates": [{"jobId": waiting["jobId"], "resourcePool": "vision"}]}
         assert "bound to other" in json.dumps(await world.error("POST", "/api/v1/job-queues", move, status=400))
+
+
+async def test_when_a_job_starts_is_foreseen_once_enough_has_ended(tmp_path: Path) -> None:
+    async with an_api(tmp_path, config={"launch_error": False}) as world:
+        agent = AgentByHand(world.engine, "only", slots=1)
+        await agent.register()
+        running, waiting = await world.create(a_config()), await world.create(a_config())
+        await settled(world)
+        told = (await world.get(f"/api/v1/jobs/{waiting['jobId']}/explain"))["start"]
+        assert told["expectedAt"] is None and told["basis"] == "only 0 run(s) of the pool have ended, and 20 are needed"
+        assert (await world.get(f"/api/v1/jobs/{running['jobId']}/explain"))["start"] is None

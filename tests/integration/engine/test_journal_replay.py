@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 import subprocess
@@ -18,6 +19,13 @@ def replay(database: Path, config_file: Path | None = None) -> subprocess.Comple
     command = [sys.executable, "-m", "resolute_master.engine.replay", str(database)]
     if config_file is not None:
         command += ["--config-file", str(config_file)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def simulated(source: Path, config_file: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    """As a person does it, with the state directory or the database."""
+    command = [sys.executable, "-m", "resolute_cli.main", "simulate", "--journal", str(source)]
+    command += ["--config-file", str(config_file), *more]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -62,6 +70,9 @@ def _replays(database: Path, config_file: Path) -> None:
     # The snapshot of an empty cluster stands before the first cycle, so that every cycle is run again.
     assert again.stdout.startswith(f"{recorded} cycle(s), 1 to {recorded}, came out as recorded")
     assert recorded > 50
+    told = simulated(database.parent, config_file)
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert told.stdout == again.stdout
 
 
 def _tells_what_was_changed(database: Path, config_file: Path) -> None:
@@ -71,9 +82,17 @@ def _tells_what_was_changed(database: Path, config_file: Path) -> None:
     changed = replay(database, config_file)
     assert changed.returncode == 1
     assert "came out otherwise" in changed.stdout
+    out = database.parent / "replay.json"
+    told = simulated(database, config_file, "--json", str(out))
+    assert told.returncode == 1 and "came out otherwise" in told.stdout
+    report = json.loads(out.read_text())
+    # Not every cycle draws on its entropy.
+    assert report["as_recorded"] is False and report["divergence"]["sequence"] == report["cycles"] + 1 > 20
 
 
 def test_what_cannot_be_replayed_is_said(tmp_path: Path) -> None:
     nothing = replay(tmp_path / "no.db")
     assert nothing.returncode == 2
     assert "there is no such database file" in nothing.stderr
+    told = simulated(tmp_path, tmp_path / "master.yaml")
+    assert told.returncode == 1 and f"{tmp_path} has no resolute.db; name a master's state directory" in told.stderr

@@ -65,6 +65,18 @@ class JobWhatIf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobStart:
+    """When what waits of a job will start: `expected_at` is as likely too early as too late, `earliest` to `latest` holds it with
+    90 %; without `latest` it may take longer than is foreseen, and without `expected_at` nothing can be said. `basis` says what
+    it rests on, or why nothing can be said. Work that is submitted later is not foreseen."""
+
+    expected_at: datetime | None = None
+    earliest: datetime | None = None
+    latest: datetime | None = None
+    basis: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainJobResponse:
     """Why a job is where it is: one sentence, then the details behind it.
 
@@ -88,3 +100,5 @@ class ExplainJobResponse:
     what_if: tuple[JobWhatIf, ...] = ()
     passes: int = 0
     gave_up: tuple[str, ...] = ()
+    start: JobStart | None = None
+    """None where nothing of the job waits."""

@@ -226,6 +226,13 @@ def allocations_on_agents(
     return _decoded(connection, Allocation, found.order_by(column.assigned_at.nulls_last(), column.id))
 
 
+def ended_allocations(connection: Connection, limit: int) -> tuple[Allocation, ...]:
+    """The newest end first."""
+    column = tables.allocations.c
+    over = select(column.body).where(column.ended, column.assigned_at.is_not(None), column.ended_at.is_not(None))
+    return _decoded(connection, Allocation, over.order_by(column.ended_at.desc(), column.id.desc()).limit(limit))
+
+
 def instances(connection: Connection, *, since: datetime | None, until: datetime | None) -> tuple[Instance, ...]:
     """By request time."""
     column = tables.instances.c

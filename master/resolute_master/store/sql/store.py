@@ -129,6 +129,9 @@ class SqlStore:
             lambda connection: queries.allocations_on_agents(connection, agents, since=since, until=until)
         )
 
+    async def ended_allocations(self, limit: int) -> tuple[Allocation, ...]:
+        return await self._database.read(lambda connection: queries.ended_allocations(connection, limit))
+
     async def instances(self, *, since: datetime | None = None, until: datetime | None = None) -> tuple[Instance, ...]:
         return await self._database.read(lambda connection: queries.instances(connection, since=since, until=until))
 

@@ -1,0 +1,156 @@
+"""When what waits will start: pools whose answer is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from resolute.wire.states import TaskType
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import AllocationId, InstanceId, JobId, PoolName, TaskId, UserId
+from resolute_master.domain.job import Job
+from resolute_master.domain.pool import PoolPolicy
+from resolute_master.foresight.decide import Production
+from resolute_master.foresight.estimate import estimates
+from resolute_master.foresight.pool import VirtualPool, virtual_agent
+from resolute_master.foresight.run_times import LEAST, MOST, RunTimes
+from resolute_provisioner.model import Market, Offer, PoolScaling
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+POOL = PoolName("p")
+FIXED = PoolPolicy(name=POOL)
+OFFER = Offer(offer_id="o", instance_type="t", zone="z", market=Market.ON_DEMAND, slots=1, price_per_hour=1.0)
+ELASTIC = PoolPolicy(name=POOL, scaling=PoolScaling(pool="p", offers=(OFFER,), max_instances=5))
+
+
+def _submit(pool: VirtualPool, name: str, *, slots: int = 1) -> AllocationId:
+    job = Job(
+        id=JobId(name),
+        kind="EXPERIMENT",
+        name=name,
+        owner=UserId(1),
+        workspace_id=1,
+        project_id=1,
+        pool=POOL,
+        priority=42,
+        weight=1.0,
+        max_slots=None,
+        submitted_at=pool.now,
+        queue_position=pool.now.timestamp(),
+    )
+    allocation = Allocation(
+        id=AllocationId(f"{name}.1"),
+        task_id=TaskId(name),
+        task_type=TaskType.TRIAL,
+        job_id=job.id,
+        pool=POOL,
+        slots_needed=slots,
+        requested_at=pool.now,
+    )
+    pool.submitted(job, allocation)
+    return allocation.id
+
+
+def _busy(agents: int = 1) -> VirtualPool:
+    """Every agent has one slot, which has been in use for an hour."""
+    pool = VirtualPool.empty(FIXED, NOW - timedelta(hours=1))
+    for number in range(agents):
+        agent = virtual_agent(FIXED, InstanceId(f"a{number}"), 1, NOW)
+        pool.snapshot = pool.snapshot.with_agent(agent)
+        _submit(pool, f"running{number}")
+    Production().decide(pool)
+    pool.now = NOW
+    return pool
+
+
+def _past(*seconds: float) -> RunTimes:
+    found = RunTimes()
+    for each in seconds:
+        found.add(1, 1, each)
+    return found
+
+
+def test_the_range_is_that_of_the_run_times_that_lasted_longer() -> None:
+    pool = _busy()
+    waits = _submit(pool, "next")
+    past = _past(*[60.0] * 50, *[3600.0 + 10.0 * rank for rank in range(1, 101)])
+    found = estimates(pool, past, seed=1)[waits]
+    assert found.expected_at is not None and found.earliest is not None and found.latest is not None
+    assert NOW < found.earliest < found.expected_at < found.latest <= NOW + timedelta(seconds=1000)
+    assert timedelta(seconds=250) < found.expected_at - NOW < timedelta(seconds=750)
+    assert "run times of 150 ended run(s) of this user with as many slots" in found.basis
+
+
+def test_who_waits_behind_starts_after_who_waits_before() -> None:
+    pool = _busy()
+    first, second = _submit(pool, "first"), _submit(pool, "second")
+    found = estimates(pool, _past(*[7200.0] * LEAST), seed=1)
+    assert found[first].expected_at == NOW + timedelta(hours=1)
+    assert found[second].expected_at == NOW + timedelta(hours=3)
+
+
+def test_nothing_is_said_before_enough_has_ended() -> None:
+    pool = _busy()
+    waits = _submit(pool, "next")
+    found = estimates(pool, _past(*[60.0] * (LEAST - 1)), seed=1)[waits]
+    assert found.expected_at is None and found.earliest is None and found.latest is None
+    assert found.basis == f"only {LEAST - 1} run(s) of the pool have ended, and {LEAST} are needed"
+
+
+def test_a_machine_that_is_coming_needs_no_past() -> None:
+    pool = VirtualPool.empty(ELASTIC, NOW)
+    waits = _submit(pool, "next")
+    decision = Production().decide(pool)
+    (machine,) = pool.apply_launches(decision.launches)
+    pool.launched(machine)
+    found = estimates(pool, RunTimes(), seed=1)[waits]
+    assert found.expected_at is not None and found.earliest is not None and found.latest is not None
+    assert timedelta(seconds=100) < found.expected_at - NOW < timedelta(seconds=140)
+    assert timedelta(seconds=20) < found.latest - found.earliest < timedelta(seconds=120)
+    assert "machines that are there or coming" in found.basis
+    assert estimates(pool, RunTimes(), seed=1)[waits] == found
+
+
+def test_the_pool_that_is_asked_about_is_not_changed() -> None:
+    pool = _busy(2)
+    _submit(pool, "next")
+    before, machines = pool.snapshot, dict(pool.machines)
+    estimates(pool, _past(*[7200.0] * LEAST), seed=1)
+    assert pool.snapshot is before and pool.machines == machines and pool.now == NOW
+
+
+def test_the_work_is_bounded() -> None:
+    pool = _busy()
+    waits = [_submit(pool, f"w{number:03d}") for number in range(60)]
+    found = estimates(pool, _past(*[7200.0] * LEAST), seed=1, courses=3, decisions=20)
+    assert set(found) == set(waits)
+    assert found[waits[0]].expected_at is not None and found[waits[-1]].expected_at is None
+
+
+def test_run_times_prefer_the_narrowest_kind_and_forget_the_oldest() -> None:
+    past = RunTimes()
+    for _ in range(LEAST):
+        past.add(1, 8, 100.0)
+        past.add(2, 1, 7.0)
+    assert past.remaining_s(0.5, 1, 8) == 100.0 and past.remaining_s(0.5, 1, 1) == 100.0
+    assert past.remaining_s(0.99, 3, 1) in (7.0, 100.0)
+    basis = past.basis(3, 1)
+    assert basis is not None and basis.of == "the pool" and basis.runs == 2 * LEAST
+    for _ in range(MOST):
+        past.add(2, 1, 9.0)
+    assert len(past) == MOST and past.remaining_s(0.0, 2, 1) == 9.0
+
+
+def test_what_has_outlived_all_that_is_known_is_expected_to_run_about_as_long_again() -> None:
+    past = _past(*[60.0] * 100)
+    assert past.remaining_s(0.5, 1, 1, elapsed_s=1000.0) == 1000.0
+    assert past.remaining_s(0.0, 1, 1, elapsed_s=1000.0) == 0.0
+
+
+def test_a_job_that_is_leaving_comes_back_into_the_queue() -> None:
+    pool = _busy()
+    pool.ask_to_leave(virtual_agent(FIXED, InstanceId("a0"), 1, NOW).id, "more important work")
+    waits = _submit(pool, "next")
+    pool.snapshot = pool.snapshot.with_job(replace(pool.snapshot.jobs[JobId("next")], priority=1))
+    found = estimates(pool, _past(*[7200.0] * LEAST), seed=1)[waits]
+    assert found.expected_at == NOW + timedelta(seconds=10)
