@@ -31,7 +31,7 @@ def add_boot_doors(app: web.Application, hub: Callable[[], Awaitable[AgentHub]],
 
     async def failed(request: web.Request) -> web.Response:
         taking = await hub()
-        said = (await request.content.read(REPORT_BYTES)).decode(errors="replace")
+        said = (await _beginning(request)).decode(errors="replace")
         token = request.headers.get(TOKEN_HEADER, "")
         try:
             await taking.boot_failed(request.match_info["instance"], token, request.query.get("stage", ""), said)
@@ -41,3 +41,11 @@ def add_boot_doors(app: web.Application, hub: Callable[[], Awaitable[AgentHub]],
 
     app.router.add_get("/agents/wheels/{name}", fetch)
     app.router.add_post("/agents/boot/{instance}", failed)
+
+
+async def _beginning(request: web.Request) -> bytes:
+    """Of the body, which may come in pieces."""
+    try:
+        return await request.content.readexactly(REPORT_BYTES)
+    except asyncio.IncompleteReadError as all_of_it:
+        return all_of_it.partial
