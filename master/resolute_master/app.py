@@ -97,9 +97,9 @@ async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set, or until a part that the others need has failed."""
     settings = replace(settings, config=await asyncio.to_thread(_completed, settings.config, settings.environ))
     check(settings.config)
-    await asyncio.to_thread(remember_places, settings.config)
     types = await learnt(settings.config, settings.open_types, settings.clock)
     pools = pool_policies(settings.config, types)  # what can be known to be wrong is known before anything is stored
+    await asyncio.to_thread(remember_places, settings.config)
     async with AsyncExitStack() as stack:
         # The socket first: a port that is taken is found before anything is stored.
         listener = _listen(settings.config)
