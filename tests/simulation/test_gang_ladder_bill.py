@@ -10,59 +10,20 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 
-from resolute_master.domain.ids import PoolName
-from resolute_master.domain.pool import PoolPolicy
 from resolute_provisioner import risk
 from resolute_provisioner.clouds.fake import BillLine
-from resolute_provisioner.model import Market, Offer, PoolScaling
 from resolute_sim.loop import run_virtually
 from resolute_sim.simulation import quiet
 from resolute_sim.weather import CALM, CALM_CLOUD
-from resolute_sim.workload import METRIC, Submission, Workload
 from resolute_sim.world import EPOCH, World
+from support.sim_gangs import SCALING, workload
 
 HOUR_S = 3600.0
 ORDER_S = 15.0
 """From the decision to give a machine back until its bill stops."""
-POOL = PoolName("default")
-
-
-def offer(name: str, price: float) -> Offer:
-    return Offer(offer_id=name, instance_type=name, zone="zone", market=Market.ON_DEMAND, slots=1, price_per_hour=price)
-
-
-SCALING = PoolScaling(
-    pool=POOL, offers=(offer("cheap", 1.0), offer("dear", 2.0)), max_instances=9, idle_timeout_s=600.0
-)
-
-
-def gang(slots: int) -> Submission:
-    config: Mapping[str, Any] = {
-        "name": "gang",
-        "hyperparameters": {},
-        "searcher": {"name": "single", "metric": METRIC, "smaller_is_better": True},
-        "resources": {"slots_per_trial": slots},
-        "max_restarts": 0,
-        "preemption_timeout": 60,
-        "environment": {"environment_variables": ["RESOLUTE_SCRIPT=pull 1s"]},
-        "data": {
-            "steps": 3,
-            "step_s": 5.0,
-            "save_every": 1,
-            "save_s": 0.5,
-            "failures": [],
-            "worker_fails_after_s": 0.0,
-            "invalid_below": 0.0,
-            "leaves_when_invalid": False,
-            "deaf": False,
-            "stuck_s": 0.0,
-        },
-    }
-    return Submission(at_s=0.0, config=config, pool=POOL, priority=42, max_slots=None, seed=1, activate=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +46,12 @@ def run(*, capacity: Mapping[str, int], hours: float, then: Mapping[str, int] | 
 
     async def live() -> Course:
         weather = replace(CALM, cloud=replace(CALM_CLOUD, capacity=capacity))
-        workload = Workload(pools={POOL: PoolPolicy(name=POOL, scaling=SCALING)}, submissions=(gang(4),))
-        world = World(seed=1, workload=workload, weather=weather)
+        work = workload(4)
+        world = World(seed=1, workload=work, weather=weather)
         try:
             await world.start_master()
             await world.create_owners()
-            await world.submit(workload.submissions[0].command())
+            await world.submit(work.submissions[0].command())
             await asyncio.sleep(hours * HOUR_S)
             if then is not None:
                 world.cloud.behaviour = replace(CALM_CLOUD, capacity=then)
