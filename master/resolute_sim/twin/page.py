@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -109,7 +110,7 @@ class _Axes:
     """Maps values to pixels, and draws the frame."""
 
     def __init__(self, x_most: float, y_most: float, x_unit: str, y_unit: str) -> None:
-        self._x_most, self._y_most = x_most or 1.0, y_most or 1.0
+        self._x_most, self._y_most = _round_up(x_most), _round_up(y_most)
         self._units = x_unit, y_unit
 
     def at(self, x: float, y: float) -> tuple[float, float]:
@@ -135,8 +136,18 @@ class _Axes:
         return "".join((*lines, inside, "</svg>"))
 
 
+def _round_up(most: float) -> float:
+    """The next number whose quarters are easy to read."""
+    if most <= 0.0:
+        return 1.0
+    unit = 10.0 ** math.floor(math.log10(most))
+    return next(
+        unit * step for step in (1.0, 1.2, 1.6, 2.0, 2.4, 3.2, 4.0, 6.0, 8.0, 10.0) if most <= unit * step * 1.000001
+    )
+
+
 def _tick(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.2g}"
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
 
 
 def _trade(reports: Sequence[Report]) -> str:

@@ -1,0 +1,130 @@
+"""What `det simulate` writes: JSON with every figure, and one page that loads nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from resolute_cli.main import main
+
+POOL = """
+pool_name: small
+provider:
+  type: local
+  slots_per_instance: 2
+  max_instances: 3
+  price_per_hour: 1.2
+  max_idle_agent_period: 5m
+  max_idle_cost: 0.2
+  consolidation: {margin: 3}
+"""
+JOBS = "job_id,submit_s,duration_s,slots,group\na,0,600,1,x\nb,30,900,2,<y>\nc,4000,100,4,x\n"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "pool.yaml").write_text(POOL)
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    return tmp_path
+
+
+def _simulate(files: Path, *more: str) -> int:
+    return main(["simulate", "--pool", str(files / "pool.yaml"), "--jobs", str(files / "jobs.csv"), *more])
+
+
+FIGURES = {
+    "cost",
+    "cost_lower_bound",
+    "excess",
+    "wait_mean_s",
+    "wait_p95_s",
+    "jct_ratio",
+    "utilisation",
+    "goodput",
+    "interruptions",
+    "lost_slot_s",
+    "launches",
+    "jobs_completed",
+    "decision_cpu_s",
+    "digest",
+}
+
+
+def test_the_figures_of_each_policy_are_written(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = files / "out.json"
+    assert _simulate(files, "--policy", "resolute", "--policy", "static", "--processes", "1", "--json", str(out)) == 0
+    report = json.loads(out.read_text())
+    assert list(report["policies"]) == ["resolute", "static"] and report["job_count"] == 3
+    for figures in report["policies"].values():
+        assert set(figures) == FIGURES and figures["jobs_completed"] == 3
+    ours = report["policies"]["resolute"]
+    assert ours["cost_lower_bound"] == pytest.approx((600 + 1800 + 400) / 3600 * 0.6)
+    table = capsys.readouterr().out
+    assert "resolute" in table and "static" in table and ours["digest"][:12] in table
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loaded: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loaded += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "data")]
+        if tag not in ("meta", "link", "br", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_loads_nothing(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = files / "out.html"
+    assert _simulate(files, "--policy", "packing", "--html", str(out)) == 0
+    text = out.read_text()
+    tags = _Tags()
+    tags.feed(re.sub(r"<(rect|line|circle|polyline|polygon)\b[^>]*/>", "", text))
+    assert tags.open == [] and tags.loaded == [] and "@import" not in text and "url(" not in text
+    assert all(name in text for name in FIGURES)
+    # a and b, then two for c of four slots: one bar for the boot, one for the rest.
+    assert text.count("<rect") >= 2 * 3
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        (("--policy", "best"), 1, "--policy: 'best' is not known; use one of: resolute"),
+        (("--first-day", "7"), 1, "has no job in the days"),
+        (("--resource-pool", "smal"), 1, "there is no pool 'smal'; did you mean 'small'"),
+        (("--processes", "0"), 2, "--processes: must be at least 1, and is 0"),
+        (("--checkpoint-every", "0"), 2, "--checkpoint-every: must be above 0"),
+        (("--boot", "-1"), 2, "must be a number that is at least 0"),
+        (("--spot", "none.json"), 1, "none.json cannot be read"),
+        (("--html", "/no/such/place.html"), 1, "--html: /no/such/place.html cannot be written"),
+    ],
+)
+def test_wrong_calls_are_told_what_to_do(
+    files: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...], code: int, said: str
+) -> None:
+    assert _simulate(files, *more) == code
+    assert said in capsys.readouterr().err
+
+
+def test_a_pool_that_never_grows_and_a_job_that_never_fits_are_refused(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (files / "jobs.csv").write_text(JOBS + "wide,1,1,16,x\n")
+    assert _simulate(files) == 1
+    assert "job 'wide' asks for 16 slots" in capsys.readouterr().err
+    (files / "pool.yaml").write_text("pool_name: small\nprovider: null\n")
+    assert _simulate(files) == 1
+    assert "no pool of it has a provider" in capsys.readouterr().err
+
+
+def test_without_a_pool_or_a_journal_the_call_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate"]) == 2
+    assert "--pool" in capsys.readouterr().err
