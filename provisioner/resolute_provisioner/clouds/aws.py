@@ -47,7 +47,7 @@ OBSERVED: Mapping[str, Observed] = {
     "running": Observed.RUNNING,
     "shutting-down": Observed.STOPPING,
     "stopping": Observed.STOPPING,
-    "stopped": Observed.STOPPING,  # by a person: its disk is still paid
+    "stopped": Observed.STOPPING,
     "terminated": Observed.GONE,
 }
 
@@ -96,8 +96,16 @@ class AwsCloud:
 
     async def list(self, cluster: str) -> tuple[CloudInstance, ...]:
         found = await self._describe({CLUSTER_TAG: cluster})
+        await self._end_stopped([each["InstanceId"] for each in found if each["State"]["Name"] == "stopped"])
         machines = [_as_listed(each) for each in found if _tags(each).get(CLUSTER_TAG) == cluster]
         return tuple(sorted(machines, key=lambda each: each.provider_id))
+
+    async def _end_stopped(self, ids: Sequence[str]) -> None:
+        """Only a person can have stopped them: such a machine comes back to no work of ours, and its disk is paid."""
+        try:
+            await self.terminate(ids)
+        except CloudError as error:
+            log.warning("machines that were stopped are not terminated yet: %s", error)  # the next list tries again
 
     async def _terminate(self, ids: Sequence[str]) -> None:
         """EC2 takes all of a call or none of it, so that an id that it does not know is found by asking one by one."""
@@ -207,7 +215,7 @@ def _message(machine: Mapping[str, Any], code: str, text: str) -> str:
     if code == "Client.InstanceInitiatedShutdown":
         return f"the machine powered itself off ({text or code})"
     if machine["State"]["Name"] == "stopped":
-        return f"the machine was stopped from outside; its disk is paid until it is terminated ({text or code})"
+        return f"the machine was stopped from outside, and is terminated ({text or code})"
     return text or code
 
 

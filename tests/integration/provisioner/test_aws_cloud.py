@@ -157,6 +157,17 @@ async def test_why_a_machine_ended(front: Ec2Front) -> None:
     assert all(each.paid_from is not None and each.paid_until is not None for each in listed.values())
 
 
+async def test_a_machine_that_somebody_stopped_is_ended(front: Ec2Front) -> None:
+    cloud = AwsWorld(front).cloud
+    machine = (await cloud.launch(a_request())).provider_id
+    front.machines()[machine].stop()
+    front.fail("TerminateInstances", Refuse("RequestLimitExceeded", 503))
+    (listed,) = await cloud.list("cluster-1")
+    assert listed.observed is Observed.STOPPING and "stopped from outside" in listed.message
+    await cloud.list("cluster-1")
+    assert front.machines()[machine].state in ("shutting-down", "terminated")
+
+
 # ------------------------------------------------------------------------------------ with the reconciler on top of it
 
 
