@@ -20,21 +20,16 @@ UNNAMED_OWNER = "determined-ai-determined"
 """The original's value of the owner label outside of Google Cloud. Nothing here looks for it."""
 DERIVED_PREFIX = 30
 """Of the master's own name so much begins the machines' names."""
-_EXAMPLE_WHEEL = AgentWheel(name="resolute-0-py3-none-any.whl", sha256="0" * 64)
-"""As long as the real one, so that settings can be checked before there is one."""
 
 
 def completed(config: MasterConfig, metadata: GceMetadata) -> MasterConfig:
     """With what the pools on Google Cloud leave to the master's own machine: project, zone, names, address. Blocking.
 
-    Raises `InvalidInput` when nobody knows what a pool cannot do without, and for what no machine of it could boot with.
+    Raises `InvalidInput` when nobody knows what a pool cannot do without.
     """
     if not any(isinstance(pool.provider, GcpProvider) for pool in config.resource_pools):
         return config
     pools = tuple(_completed(pool, config.port, metadata) for pool in config.resource_pools)
-    for pool in pools:
-        if isinstance(pool.provider, GcpProvider):
-            gcp_settings(pool, pool.provider, _EXAMPLE_WHEEL)
     return config.model_copy(update={"resource_pools": pools})
 
 
@@ -110,7 +105,7 @@ def gcp_settings(pool: ResourcePool, provider: GcpProvider, wheel: AgentWheel) -
             operation_timeout_s=provider.operation_timeout_period,
         )
     except InvalidInput as error:
-        raise InvalidInput(f"resource_pools: of pool '{pool.pool_name}' {error}") from error
+        raise InvalidInput(f"resource_pools: pool '{pool.pool_name}': {error}") from error
 
 
 def gcp_cloud(
