@@ -15,11 +15,12 @@ from resolute_provisioner.model import Cause, InstanceView, Intent, Termination
 
 def drains(instances: Sequence[InstanceView]) -> tuple[Termination, ...]:
     """The machines at risk whose replacements have joined; each replacement counts for one machine."""
+    at_risk = sorted((each for each in instances if _at_risk(each)), key=lambda each: each.instance_id)
+    if not at_risk:
+        return ()
     ready = sorted((each for each in instances if _ready(each)), key=lambda each: (each.slots, each.instance_id))
     found: list[Termination] = []
-    for each in sorted(instances, key=lambda one: one.instance_id):
-        if not _at_risk(each):
-            continue
+    for each in at_risk:
         asked_for = REPLACEMENT_PREFIX + each.instance_id
         suited = [one for one in ready if one.slots >= each.slots_in_use]
         # The one that was asked for on its behalf first, then the one that leaves the least over.
@@ -32,9 +33,9 @@ def drains(instances: Sequence[InstanceView]) -> tuple[Termination, ...]:
 
 
 def _at_risk(each: InstanceView) -> bool:
-    risk = each.notice is not None and each.notice.kind is NoticeKind.REBALANCE
-    going = each.intent is Intent.STOP or each.draining_since is not None or each.observed.final
-    return risk and each.occupied and not going
+    if each.notice is None or each.notice.kind is not NoticeKind.REBALANCE or not each.occupied:
+        return False
+    return not (each.intent is Intent.STOP or each.draining_since is not None or each.observed.final)
 
 
 def _ready(each: InstanceView) -> bool:

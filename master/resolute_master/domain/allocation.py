@@ -73,6 +73,8 @@ class Allocation:
     trial_id: TrialId | None = None
     run_id: int = 1
     single_node: bool = False
+    deadline: datetime | None = None
+    """By when its work shall be done."""
     preemptible: bool = True
     preemption_timeout_s: float = 3600.0
     blocked_agents: tuple[AgentId, ...] = ()

@@ -6,7 +6,7 @@ move. Pools with one market only, and those without machines of their own, cost 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -145,13 +145,15 @@ def _running(
 ) -> Iterator[Running]:
     """Gangs that have machines of this pool for themselves. Who shares one stays: others would have to move along."""
     market_of = {offer.offer_id: offer.market for offer in pool.offers}
+    concerned = _concerned(reading, pool, machines)
     of_gang: dict[str, list[InstanceView]] = {}
     shared: set[str] = set()
     for machine in machines:
         for token in machine.occupants:
-            of_gang.setdefault(token, []).append(machine)
-            if len(machine.occupants) > 1:
-                shared.add(token)
+            if token in concerned:
+                of_gang.setdefault(token, []).append(machine)
+                if len(machine.occupants) > 1:
+                    shared.add(token)
     for token, own in sorted(of_gang.items()):
         allocation = reading.get(Allocation, token)
         # Of an offer that has left the configuration the market is not known, and neither is what a move would gain.
@@ -175,6 +177,15 @@ def _running(
         )
 
 
+def _concerned(reading: Reading, pool: PoolScaling, machines: Sequence[InstanceView]) -> Container[str]:
+    """The running work whose market may change: with a deadline, or about to lose its machine; all of it where the pool
+    returns to spot by itself."""
+    if pool.spot_fallback.return_after_s is not None:
+        return {token for machine in machines for token in machine.occupants}
+    leaving = (machine.occupants for machine in machines if machine.notice is not None)
+    return {str(key) for key in reading.keys("deadlines_of_pool", pool.pool)}.union(*leaving)
+
+
 def _work(
     reading: Reading,
     pool: PoolScaling,
@@ -184,9 +195,11 @@ def _work(
     now: datetime | None,
 ) -> Work | None:
     """What is known of the work of an allocation with a deadline; `now` while it runs, None while it waits."""
-    trial = reading.get(Trial, allocation.trial_id) if allocation.trial_id is not None else None
+    if allocation.deadline is None or allocation.trial_id is None:
+        return None
+    trial = reading.get(Trial, allocation.trial_id)
     experiment = reading.get(Experiment, trial.experiment_id) if trial is not None else None
-    if trial is None or experiment is None or experiment.deadline is None:
+    if trial is None or experiment is None:
         return None
     total_s = _total_s(experiment, trial)
     done, saved = _done(trial, now), float(trial.latest_checkpoint.steps_completed if trial.latest_checkpoint else 0)
@@ -194,7 +207,7 @@ def _work(
     share = _share(experiment, trial, done if now is not None else saved)
     return Work(
         submitted_at=experiment.started_at,
-        deadline=experiment.deadline,
+        deadline=allocation.deadline,
         remaining_s=None if total_s is None else total_s * (1 - share),
         total_s=total_s,
         restart_s=_join_time_s(pool, beliefs) + START_S,

@@ -33,6 +33,11 @@ def _allocation_containers(entity: Entity) -> tuple[IndexValue, ...]:
     return tuple(c.id for c in entity.containers)
 
 
+def _pool_of_deadline(entity: Entity) -> tuple[IndexValue, ...]:
+    assert isinstance(entity, Allocation)
+    return (entity.pool,) if entity.deadline is not None and not entity.ended else ()
+
+
 def line_of(job: Job) -> IndexValue:
     """The jobs among which it has its place: those of its pool and priority that have not ended."""
     return None if job.ended else f"{job.priority} {job.pool}"
@@ -47,6 +52,7 @@ INDEXES: Mapping[str, tuple[str, Callable[[Entity], tuple[IndexValue, ...]]]] = 
     "allocations_of_job": ("allocation", lambda e: (cast(Allocation, e).job_id,)),
     "allocations_on_agent": ("allocation", _allocation_agents),
     "allocation_of_container": ("allocation", _allocation_containers),
+    "deadlines_of_pool": ("allocation", _pool_of_deadline),
     "jobs_of_line": ("job", lambda e: (line_of(cast(Job, e)),)),
     "agent_of_instance": ("agent", lambda e: (cast(Agent, e).instance_id,)),
     "agents_of_pool": ("agent", lambda e: (cast(Agent, e).pool,)),

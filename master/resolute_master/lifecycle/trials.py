@@ -89,6 +89,7 @@ def ask(step: Step, trial: Trial) -> None:
             pool=job.pool,
             slots_needed=experiment.slots_per_trial,
             single_node=experiment.single_node,
+            deadline=experiment.deadline,
             preemption_timeout_s=experiment.preemption_timeout_s,
             requested_at=step.now,
             trial_id=trial.id,
