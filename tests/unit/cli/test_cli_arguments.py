@@ -49,7 +49,7 @@ TREE: Mapping[str, tuple[str, ...]] = {
     "master": ("config", "info", "logs"),
     "project": ("create", "list", "ls"),
     "pool": ("offers", "validate"),
-    "resource-pool": ("bindings", "list", "ls", "offers"),
+    "resource-pool": ("bindings", "list", "ls", "offers", "set-budget"),
     "slot": ("disable", "enable", "list", "ls"),
     "task": ("list", "ls"),
     "trial": ("describe", "download", "kill", "lc", "list-checkpoints", "logs"),
@@ -65,7 +65,8 @@ TREE: Mapping[str, tuple[str, ...]] = {
         "rename",
         "whoami",
     ),
-    "workspace": ("create", "edit", "list", "list-pools", "list-projects", "ls"),
+    "workspace": ("create", "edit", "list", "list-pools", "list-projects", "ls", "set-budget"),
+    "budget": ("list", "ls"),
     "deploy": ("local",),
 }
 
