@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from resolute.clock import Clock
+from resolute.errors import ResoluteError
 from resolute.wire.rest.offers import PriceWatchStatus
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.machines import PriceWord, RecordPrices
 from resolute_master.engine.engine import Engine
-from resolute_provisioner.clouds.base import CloudError
 from resolute_provisioner.model import Market, Offer
-from resolute_provisioner.prices import PriceSource
+from resolute_provisioner.prices import LivePrice, PriceSource
 
 log = logging.getLogger(__name__)
 
@@ -59,20 +59,21 @@ class PriceWatch:
     async def ask(self) -> None:
         """Once."""
         try:
-            told = await self._source.spot_prices(self._offers)
-        except CloudError as error:
+            await self._tell(await self._source.spot_prices(self._offers))
+        except ResoluteError as error:  # the cloud's, or the engine's while its store is away
             self._failed(str(error))
-            return
         except Exception as error:  # an SDK's own: prices are worth less than the master
             log.exception("prices of pool %s: %s failed", self.pool, self._source.name)
             self._failed(f"{type(error).__name__}: {error}")
-            return
-        words = [PriceWord(offer_id=p.offer_id, per_hour=p.per_hour, as_of=p.as_of) for p in told]
+        else:
+            self.status = replace(self.status, answered_at=self._clock.now(), failures=0, error="")
+
+    async def _tell(self, prices: Sequence[LivePrice]) -> None:
+        words = [PriceWord(offer_id=p.offer_id, per_hour=p.per_hour, as_of=p.as_of) for p in prices]
         news = tuple(word for word in words if self._told.get(word.offer_id) != word)
         if news:
             await self._engine.submit(RecordPrices(pool=self.pool, source=self._source.name, prices=news))
             self._told.update({word.offer_id: word for word in news})
-        self.status = replace(self.status, answered_at=self._clock.now(), failures=0, error="")
 
     def wait_s(self) -> float:
         """Until the next time: the period, or after failures a time that doubles with each."""
