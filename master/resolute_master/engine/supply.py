@@ -28,13 +28,15 @@ def of(
         if i.joined_at is None and i.notice is None
     )
     blocked = risk.blocks(scaling.offers, beliefs, now)
-    obstacles = [f"{offer_id}: {notes.obstacle(each)}" for offer_id, each in blocked.items()]
+    partial = risk.gang_blocks(scaling.offers, beliefs, now)
+    obstacles = [notes.why_blocked(blocked)] if blocked else []
     offers = [
         AvailableOffer(
             offer_id=each.offer.offer_id,
             slots=each.offer.slots,
             price_per_hour=each.expected_price,
             expected_s=each.join_time_s,
+            one_only=each.offer.offer_id in partial,
         )
         for each in outlooks(scaling, beliefs, now)
         if each.offer.offer_id not in blocked

@@ -53,6 +53,8 @@ class Machines:
         )
         self._offered_sizes = tuple(dict.fromkeys(offer.slots for offer in offers))
         """The cheapest first."""
+        self._gang_sizes = {offer.slots for offer in offers if not offer.one_only}
+        """Of which several may be had for one gang."""
         self._join_s = {offer.slots: offer.expected_s for offer in reversed(offers)}
         """Of the cheapest offer of each size, as far as is known."""
         self._machines = [
@@ -123,7 +125,7 @@ class Machines:
         return next((size for size in self._offered_sizes if size >= slots), None)
 
     def _whole_for(self, slots: int, token: str, refuses: Refuses, *, launch: bool) -> _Whole | None:
-        offered = self._offered_sizes if launch else ()
+        offered = self._gang_sizes if launch else set[int]()
         sizes = {*self._present_sizes, *(m.size for m in self._machines), *offered}
         for size in sorted((s for s in sizes if 0 < s < slots and slots % s == 0), reverse=True):
             count = slots // size

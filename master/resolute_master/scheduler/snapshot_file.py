@@ -132,7 +132,11 @@ class _Reader:
         )
         offers = tuple(
             AvailableOffer(
-                offer_id=id_, slots=offer.slots, price_per_hour=offer.price_per_hour, expected_s=offer.expected_s
+                offer_id=id_,
+                slots=offer.slots,
+                price_per_hour=offer.price_per_hour,
+                expected_s=offer.expected_s,
+                one_only=offer.one_only,
             )
             for id_, offer in supply.offers.items()
             if offer.available
@@ -446,18 +450,22 @@ def _supply_row(snapshot: PoolSnapshot) -> SupplyRow | None:
     scaling, supply = snapshot.policy.scaling, snapshot.supply
     if scaling is None:
         return None
-    available = {offer.offer_id: offer for offer in supply.offers}
-    expected = {id_: offer.expected_s for id_, offer in available.items()}
     return SupplyRow(
         max_instances=scaling.max_instances,
         offers={
-            offer.offer_id: OfferRow(
-                slots=offer.slots,
-                price_per_hour=offer.price_per_hour,
-                expected_s=expected.get(offer.offer_id),
-                available=offer.offer_id in available,
-            )
-            for offer in scaling.offers
+            **{
+                offer.offer_id: OfferRow(slots=offer.slots, price_per_hour=offer.price_per_hour, available=False)
+                for offer in scaling.offers
+            },
+            **{
+                offer.offer_id: OfferRow(
+                    slots=offer.slots,
+                    price_per_hour=offer.price_per_hour,
+                    expected_s=offer.expected_s,
+                    one_only=offer.one_only,
+                )
+                for offer in supply.offers
+            },
         },
         machines={
             machine.instance: MachineRow(slots=machine.slots, expected_at=machine.expected_at, tasks=machine.gangs)

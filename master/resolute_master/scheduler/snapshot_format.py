@@ -161,6 +161,8 @@ class OfferRow(ConfigModel):
     """Seconds from the request until its agent joins; null is not known."""
     available: Flag = True
     """Whether it may be asked for now."""
+    one_only: Flag = False
+    """Whether it may not be asked for several machines of one task."""
 
 
 class MachineRow(ConfigModel):

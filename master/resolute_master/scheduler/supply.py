@@ -27,6 +27,8 @@ class AvailableOffer:
     price_per_hour: float | None = None
     expected_s: float | None = None
     """Seconds from the request to the agent, as far as is known."""
+    one_only: bool = False
+    """It may be asked for one machine, and for the moment not for several of one gang."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,6 +95,21 @@ def test_a_machine_that_takes_long_is_not() -> None:
     assert evicts(decided(ran_s=600, supply=offered(1800))) == {"low": "high"}
 
 
+def test_an_offer_that_gives_single_machines_only_is_none_for_a_gang() -> None:
+    running = [on(waiting(name, "low", 4), {agent: (0, 1, 2, 3)}) for name, agent in (("l1", "a"), ("l2", "b"))]
+    agents, policy = [an_agent("a", 4), an_agent("b", 4)], a_policy(preemption=True, scaling=elastic(4))
+
+    def supply(*, one_only: bool) -> Supply:
+        return Supply(offers=(AvailableOffer(offer_id="m", slots=4, one_only=one_only),), room=2)
+
+    def left(*, one_only: bool) -> set[str]:
+        work = [*running, waiting("gang", "high", 8)]
+        return set(evicts(schedule(PoolSnapshot.build(policy, agents, JOBS, work, supply(one_only=one_only), now=NOW))))
+
+    assert left(one_only=False) == set()
+    assert left(one_only=True) == {"l1", "l2"}
+
+
 def test_who_is_evicted_needs_the_machine_then() -> None:
     plan = decided(ran_s=10, supply=offered(120))
     assert [gang.token for gang in plan.demand.gangs] == []
