@@ -132,7 +132,7 @@ def _waiting(
     return Waiting(
         token=allocation.id,
         since=allocation.requested_at,
-        work=_work(reading, pool, allocation, beliefs, now=None),
+        work=waiting_work(reading, pool, allocation, beliefs),
     )
 
 
@@ -173,7 +173,7 @@ def _running(
             market=Market.SPOT if on_spot else Market.ON_DEMAND,
             since=allocation.assigned_at,
             leaving=allocation.leaving,
-            work=_work(reading, pool, allocation, beliefs, now=now),
+            work=running_work(reading, pool, allocation, beliefs, now),
         )
 
 
@@ -186,6 +186,24 @@ def _concerned(reading: Reading, pool: PoolScaling, machines: Sequence[InstanceV
     return {str(key) for key in reading.keys("deadlines_of_pool", pool.pool)}.union(*leaving)
 
 
+def waiting_work(
+    reading: Reading, pool: PoolScaling, allocation: Allocation, beliefs: Mapping[str, OfferBelief]
+) -> Work | None:
+    """What is left for an allocation that has not started: all that was not saved. None without a deadline."""
+    return _work(reading, pool, allocation, beliefs, now=None)
+
+
+def running_work(
+    reading: Reading,
+    pool: PoolScaling,
+    allocation: Allocation,
+    beliefs: Mapping[str, OfferBelief],
+    now: datetime,
+) -> Work | None:
+    """What is left for an allocation that runs: all that was not done. None without a deadline."""
+    return _work(reading, pool, allocation, beliefs, now=now)
+
+
 def _work(
     reading: Reading,
     pool: PoolScaling,
@@ -194,7 +212,6 @@ def _work(
     *,
     now: datetime | None,
 ) -> Work | None:
-    """What is known of the work of an allocation with a deadline; `now` while it runs, None while it waits."""
     if allocation.deadline is None or allocation.trial_id is None:
         return None
     trial = reading.get(Trial, allocation.trial_id)
