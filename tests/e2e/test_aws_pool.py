@@ -22,11 +22,11 @@ from resolute.wire.rest.extensions import Instance, TrialAllocation
 from support.diary_checker import TrialRecord, check
 from support.ec2_bridge import Ec2Bridge, ec2_bridge
 from support.live import LiveCluster, record_of, until
-from support.moto_ec2 import CREDENTIALS, IMAGE, REGION, Ec2Front, ec2_front
+from support.moto_ec2 import CREDENTIALS, IMAGE, REGION, Ec2Front, Lose, ec2_front
 
 pytestmark = pytest.mark.needs("machines")
 
-STEPS = 120
+STEPS = 240
 NOTICE_S = 25.0
 """Long enough for a busy computer, and less than EC2's two minutes so that the test ends."""
 
@@ -70,7 +70,9 @@ class Story:
         return [e for e in self.diary if (e["trial_run_id"], e["event"]) == (run, event)]
 
     def launch_of(self, instance_id: str) -> Mapping[str, str]:
-        (launch,) = [asked for asked in self.front.launches() if instance_id in asked.values()]
+        """Repeated ones are equal to the letter."""
+        launch, *repeated = [asked for asked in self.front.launches() if instance_id in asked.values()]
+        assert all(asked["ClientToken"] == launch["ClientToken"] for asked in repeated)
         return launch
 
 
@@ -110,6 +112,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 
 def told(cluster: LiveCluster, front: Ec2Front, bridge: Ec2Bridge) -> Story:
     script = [f"report {STEPS} every 0.05s", "checkpoint every 30"]
+    front.fail("RunInstances", Lose(carried_out=True))
     doomed = cluster.submit({"script": ["report 1"]}, resources={"slots_per_trial": 1, "resource_pool": "broken"})
     experiment = cluster.submit({"script": script, "diary": f"{cluster.diary}/"}, max_restarts=0)
     until("it trains", lambda: trains(cluster, bridge))
@@ -122,6 +125,8 @@ def told(cluster: LiveCluster, front: Ec2Front, bridge: Ec2Bridge) -> Story:
         headers={"X-Resolute-Join-Token": json.loads(used["agent.yaml"])["join_token"]},
         content=b"",
     )
+    bridge.recommend_rebalance(first)
+    until("the master has heard of it", lambda: any("rebalance" in reason for _, _, reason in decisions(cluster)))
     ends_at = bridge.interrupt(first, NOTICE_S)
     assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
     until("the broken pool has said why", lambda: boot_failures(cluster) or None)
@@ -139,7 +144,7 @@ def told(cluster: LiveCluster, front: Ec2Front, bridge: Ec2Bridge) -> Story:
         told_at=ends_at - timedelta(seconds=NOTICE_S),
         ends_at=ends_at,
         answer_to_used_token=answer,
-        decisions=[(d.kind, d.subject, d.reason) for d in cluster.client.cluster.decisions(1000)],
+        decisions=decisions(cluster),
     )
 
 
@@ -159,6 +164,10 @@ def files_of(user_data: bytes) -> dict[str, str]:
 
 def boot_failures(cluster: LiveCluster) -> list[Instance]:
     return [each for each in cluster.client.cluster.instances() if "boot failed" in each.end_reason]
+
+
+def decisions(cluster: LiveCluster) -> list[tuple[str, str, str]]:
+    return [(d.kind, d.subject, d.reason) for d in cluster.client.cluster.decisions(1000)]
 
 
 def closed(cluster: LiveCluster) -> tuple[Instance, ...] | None:
@@ -201,7 +210,15 @@ def test_a_spot_machine_is_asked_for_as_it_should_be(story: Story) -> None:
     assert (story.bridge.machines[machine_id].directory / "user-data").read_bytes() == story.front.user_data(machine_id)
 
 
+def test_a_recommendation_to_leave_is_heard_and_costs_nothing(story: Story) -> None:
+    told = [reason for kind, _, reason in story.decisions if kind == "notice"]
+    assert len(told) == 2 and "rebalance" in told[0] and "interruption" in told[1]
+    assert [reason for kind, _, reason in story.decisions if kind == "preempt" and "rebalance" in reason] == []
+
+
 def test_each_machine_is_launched_once_and_ends(story: Story) -> None:
+    """Although the answer to the very first launch was lost."""
+    assert len(story.front.launches()) > len(story.front.machines())
     assert len({asked["ClientToken"] for asked in story.front.launches()}) == len(story.front.machines())
     assert story.bridge.living() == []
     assert all(machine.state == "terminated" for machine in story.front.machines().values())
