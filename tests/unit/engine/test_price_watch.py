@@ -11,15 +11,17 @@ import pytest
 
 from resolute.clock import FixedClock
 from resolute_master.domain.change import PoolBelief
+from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.price_watch import FIRST_RETRY_S, JITTER, LONGEST_RETRY_S, PriceWatch
+from resolute_master.engine.replay import replay_store
 from resolute_master.store.memory import MemoryStore
 from resolute_provisioner.clouds.base import Transient
 from resolute_provisioner.model import Market, Offer, PoolScaling
 from resolute_provisioner.prices import LivePrice
 from support.cluster import T0
-from support.engines import DEFAULT, an_engine, running
+from support.engines import DEFAULT, a_user, an_engine, an_experiment, running
 
 SPOT = Offer(offer_id="aws/z/t/spot", instance_type="t", zone="z", market=Market.SPOT, slots=1)
 OWN = replace(SPOT, offer_id="aws/z/own/spot", price_per_hour=0.2, price_is_fixed=True)
@@ -80,6 +82,20 @@ async def test_a_price_that_stays_is_said_once() -> None:
         await watch.ask()
         assert engine.memory.sequence == told
         assert prices(engine) == {SPOT.offer_id: 0.4}
+
+
+async def test_prices_are_in_the_journal_and_come_out_again() -> None:
+    store = MemoryStore()
+    async with running(an_engine(store, pools=POOLS)) as engine:
+        watch = a_watch(engine, ScriptedPrices(a_price(0.4), a_price(0.5, after_s=60)))
+        await watch.ask()
+        await an_experiment(engine, await a_user(engine))
+        await watch.ask()
+        (machine,) = engine.state.all(Instance)
+        assert (machine.offer_id, machine.price_per_hour) == (OWN.offer_id, 0.2)
+    again = await replay_store(store, POOLS)
+    assert again.divergence is None
+    assert again.cycles > 3
 
 
 @pytest.mark.parametrize("error", [Transient("asked too often"), RuntimeError("a bug of the SDK")])
