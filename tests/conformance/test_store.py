@@ -39,6 +39,7 @@ from support.stores import (
     a_trial,
     a_usage,
     a_user,
+    an_account,
     an_agent,
     an_allocation,
     an_entry,
@@ -93,6 +94,7 @@ async def test_every_kind_of_entity_comes_back_as_it_went_in(store: Store) -> No
         a_counter(),
         a_belief(),
         a_usage(),
+        an_account(),
     )
     await store.commit(a_change(1, upserts=entities))
     loaded = await store.load()

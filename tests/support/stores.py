@@ -13,6 +13,7 @@ import pytest
 
 from resolute.wire.agent_link import Device
 from resolute.wire.states import AllocationState, CheckpointState, ContainerState, ExperimentState, SlotKind, TaskType
+from resolute_master.domain.account import Account, Landing, Limits
 from resolute_master.domain.agent import Agent, Slot
 from resolute_master.domain.allocation import Allocation, Container
 from resolute_master.domain.change import Change, Counter, JournalEntry, PoolBelief
@@ -254,6 +255,18 @@ def an_allocation(id_: str = "1.request-1.1", agents: tuple[str, ...] = (), **fi
             **fields,
         }
     )
+
+
+def an_account(id_: str = "pool/default", **fields: Any) -> Account:
+    given: dict[str, Any] = {
+        "at": START,
+        "rate_per_hour": 1.25,
+        "in_all": 0.1 + 0.2,
+        "limits": Limits(per_day=10.0),
+        "save_s": 12.5,
+        "landing": Landing(reason="used up", since=START, until=None),
+    }
+    return Account(id=id_, **{**given, **fields})
 
 
 def an_agent(id_: str = "agent-1", **fields: Any) -> Agent:

@@ -102,7 +102,7 @@ async def _check(call: Call, request: CreateExperimentRequest) -> Checked:
     if not request.unmanaged:
         workspaces.check_pool(state, pool, workspace, call.api.engine.pools)
         if parsed.resources.max_cost is not None:
-            check_priced(call.api.engine.pools.get(pool), pool)
+            check_priced(state, call.api.engine.pools.get(pool), pool)
     warnings = () if request.unmanaged else _check_capacity(call, parsed, pool)
     config = parsed.to_json()
     check_search(config["searcher"])

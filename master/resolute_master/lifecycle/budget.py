@@ -18,6 +18,7 @@ from resolute_master.domain.ids import PoolName
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.lifecycle.cluster import ClusterState
+from resolute_master.lifecycle.prices import offer_price
 from resolute_master.lifecycle.step import Step
 from resolute_provisioner.model import PoolScaling
 
@@ -144,7 +145,7 @@ def buying_nothing(scaling: PoolScaling) -> PoolScaling:
     return replace(scaling, offers=(), min_instances=0, idle_timeout_s=0.0)
 
 
-def check_priced(policy: PoolPolicy | None, pool: PoolName) -> None:
+def check_priced(state: State, policy: PoolPolicy | None, pool: PoolName) -> None:
     """Raises `InvalidInput` where a cost cannot be kept under a limit, because it is not known or never arises."""
     if policy is None:
         return
@@ -153,7 +154,7 @@ def check_priced(policy: PoolPolicy | None, pool: PoolName) -> None:
             f"resources.max_cost: pool '{pool}' starts no machines, so that nothing is known to be paid for work there; "
             "remove the limit, or choose an elastic pool"
         )
-    unknown = [offer.offer_id for offer in policy.scaling.offers if offer.price_per_hour is None]
+    unknown = [offer.offer_id for offer in policy.scaling.offers if offer_price(state, pool, offer) is None]
     if unknown:
         more = f" and {len(unknown) - 5} more" if unknown[5:] else ""
         raise InvalidInput(

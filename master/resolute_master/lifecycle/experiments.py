@@ -48,7 +48,7 @@ def create(step: Step, command: CreateExperiment) -> ExperimentId:
         workspace = workspaces.need_workspace(step, command.workspace_id)
         workspaces.check_pool(step, command.pool, workspace, step.pools)
         if command.config["resources"].get("max_cost") is not None:
-            budget.check_priced(step.pools.get(command.pool), command.pool)
+            budget.check_priced(step, step.pools.get(command.pool), command.pool)
     id_ = ExperimentId(step.next_number("experiment"))
     config = command.config
     job = _new_job(step, command, id_)

@@ -19,6 +19,7 @@ from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.machines import RecordBootFailure
 from resolute_master.lifecycle import agents, allocations
+from resolute_master.lifecycle.prices import belief_key, offer_price
 from resolute_master.lifecycle.step import Step
 from resolute_provisioner import risk
 from resolute_provisioner.model import (
@@ -36,7 +37,6 @@ from resolute_provisioner.model import (
     ScalePlan,
     Termination,
 )
-from resolute_provisioner.offers import priced
 
 _BY_CHOICE = (Cause.CONSOLIDATION, Cause.OTHER_MARKET)
 """Nothing but money is at stake."""
@@ -112,10 +112,6 @@ def beliefs(step: Step, pool: PoolName) -> dict[str, OfferBelief]:
     return {b.belief.offer_id: b.belief for b in step.find(PoolBelief, "beliefs_of_pool", pool)}
 
 
-def belief_key(pool: PoolName, offer_id: str) -> str:
-    return f"{pool}/{offer_id}"
-
-
 def trust_configuration_again(step: Step) -> None:
     """A master that starts may have been given another configuration: what a cloud called wrong is asked for again,
     once. Shortage and quotas are no matter of configuration and stay remembered."""
@@ -142,7 +138,7 @@ def _record_launch(step: Step, pool: PoolName, offer: Offer, launch: Launch) -> 
             token=step.ids.uuid(),
             offer_id=offer.offer_id,
             slots=offer.slots,
-            price_per_hour=_price(step, pool, offer),
+            price_per_hour=offer_price(step, pool, offer),
             requested_at=step.now,
             reason=launch.reason,
             gangs=launch.gang_tokens,
@@ -150,11 +146,6 @@ def _record_launch(step: Step, pool: PoolName, offer: Offer, launch: Launch) -> 
         )
     )
     step.decide("launch", pool=pool, subject=id_, reason=launch.reason)
-
-
-def _price(step: Step, pool: PoolName, offer: Offer) -> float | None:
-    known = step.get(PoolBelief, belief_key(pool, offer.offer_id))
-    return priced(offer, None if known is None else known.belief).per_hour
 
 
 def _record_termination(step: Step, termination: Termination) -> None:

@@ -36,7 +36,7 @@ def update(step: Step, command: c.UpdateJob) -> None:
         _check_pool_change(job, command)
         workspaces.check_pool(step, command.pool, workspaces.need_workspace(step, job.workspace_id), step.pools)
         if job.experiment_id is not None and step.need(Experiment, job.experiment_id).max_cost is not None:
-            budget.check_priced(step.pools.get(command.pool), command.pool)
+            budget.check_priced(step, step.pools.get(command.pool), command.pool)
         job = budget.with_hold(step, _at_its_time(replace(job, pool=command.pool)))
     step.put(job)
     anchor = command.ahead_of if command.ahead_of is not None else command.behind_of

@@ -6,7 +6,7 @@ from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.machines import RecordPrices
-from resolute_master.lifecycle import instances
+from resolute_master.lifecycle import instances, prices
 from resolute_master.lifecycle.step import Step
 from resolute_provisioner import risk
 from resolute_provisioner.model import Offer, OfferBelief
@@ -17,7 +17,7 @@ def record_prices(step: Step, command: RecordPrices) -> None:
     for word in command.prices:
         if word.offer_id not in offers:
             continue
-        key = instances.belief_key(command.pool, word.offer_id)
+        key = prices.belief_key(command.pool, word.offer_id)
         known = step.get(PoolBelief, key)
         belief = known.belief if known is not None else OfferBelief(offer_id=word.offer_id)
         told = risk.repriced(belief, word.per_hour, source=command.source, as_of=word.as_of)

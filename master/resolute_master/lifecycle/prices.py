@@ -1,4 +1,4 @@
-"""What slots cost, at the price that their machines had when they were launched."""
+"""What an offer costs now, and what slots cost at the price that their machines had when they were launched."""
 
 from __future__ import annotations
 
@@ -6,8 +6,26 @@ from collections import Counter
 from collections.abc import Sequence
 
 from resolute_master.domain.agent import Agent, SlotRef
+from resolute_master.domain.change import PoolBelief
+from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
+from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.step import Step
+from resolute_provisioner.model import Offer
+from resolute_provisioner.offers import priced
+
+State = Step | ClusterState
+"""To be read."""
+
+
+def belief_key(pool: PoolName, offer_id: str) -> str:
+    return f"{pool}/{offer_id}"
+
+
+def offer_price(state: State, pool: PoolName, offer: Offer) -> float | None:
+    """The price in force of the whole machine, an hour; None when it is not known."""
+    known = state.get(PoolBelief, belief_key(pool, offer.offer_id))
+    return priced(offer, None if known is None else known.belief).per_hour
 
 
 def price_per_hour(step: Step, slots: Sequence[SlotRef]) -> float | None:

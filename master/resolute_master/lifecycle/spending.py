@@ -25,7 +25,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle import allocations, budget, experiments, workspaces
 from resolute_master.lifecycle.cluster import ClusterState
-from resolute_master.lifecycle.prices import price_per_hour
+from resolute_master.lifecycle.prices import offer_price, price_per_hour
 from resolute_master.lifecycle.step import Step
 from resolute_provisioner.model import Launch, PoolScaling, ScalePlan
 
@@ -201,7 +201,8 @@ def within_budget(step: Step, scaling: PoolScaling, plan: ScalePlan) -> ScalePla
     account = step.get(Account, account_id(Owner.POOL, scaling.pool))
     if account is None or account.landing is not None or not account.limits:
         return plan
-    prices = {offer.offer_id: offer.price_per_hour or 0.0 for offer in scaling.offers}
+    pool = PoolName(scaling.pool)
+    prices = {offer.offer_id: offer_price(step, pool, offer) or 0.0 for offer in scaling.offers}
     kept: list[Launch] = []
     for launch in plan.launches:
         more = sum(prices[each.offer_id] for each in (*kept, launch))
@@ -317,7 +318,7 @@ def set_max_cost(step: Step, command: SetMaxCost) -> None:
     if limit is not None:
         check_amount("max_cost", limit)
         pool = step.need(Job, experiment.job_id).pool
-        budget.check_priced(step.pools.get(pool), pool)
+        budget.check_priced(step, step.pools.get(pool), pool)
     resources = {**experiment.config["resources"], "max_cost": limit}
     step.put(replace(experiment, config={**experiment.config, "resources": resources}))
     before = step.get(Account, account_id(Owner.EXPERIMENT, experiment.id))

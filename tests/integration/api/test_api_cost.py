@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import Reconsider, RecordLaunch, RegisterAgent
 from resolute_master.domain.ids import AgentId
 from resolute_master.domain.instance import Instance
+from resolute_master.domain.machines import PriceWord, RecordPrices
 from resolute_provisioner.model import Observed
 from support.api import World, a_config, an_api, settled
 from support.cluster import T0, device
@@ -196,3 +198,14 @@ async def test_budgets_are_for_administrators_and_shown_to_all(tmp_path: Path) -
             "It waits for money: the budget of pool default is used up: 0.9500 of 1 spent today"
         )
         assert "was asked to save and end" in str(await world.get(f"/api/v1/jobs/{job}/explain"))
+
+
+async def test_a_limit_that_could_not_be_kept_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
+    async with a_paid_world(tmp_path, FixedClock(T0), price=None) as world:
+        body = {"config": json.dumps(a_config(resources={"max_cost": 1})), "validateOnly": True}
+        says = "resources.max_cost: the price of paid of pool 'default' is not known"
+        assert says in str(await world.error("POST", "/api/v1/experiments", body, status=400))
+        word = PriceWord(offer_id="paid", per_hour=2.0, as_of=T0)
+        told = RecordPrices(pool=DEFAULT, source="the cloud", prices=(word,))
+        await world.engine.submit(told)
+        await world.call("POST", "/api/v1/experiments", body)

@@ -15,7 +15,7 @@ from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.machines import PriceWord, RecordPrices
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.lifecycle import instances
+from resolute_master.lifecycle import instances, prices
 from resolute_master.lifecycle.apply import apply
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.step import Step
@@ -86,7 +86,7 @@ def test_what_was_learnt_of_an_offer_outlives_its_prices() -> None:
     step = a_step()
     told(step, 0.4)
     lesson = replace(belief(step), launches=3)
-    step.put(PoolBelief(id=instances.belief_key(POOL, NEW.offer_id), pool=POOL, belief=lesson))
+    step.put(PoolBelief(id=prices.belief_key(POOL, NEW.offer_id), pool=POOL, belief=lesson))
     told(step, 0.6, after_s=1)
     assert (belief(step).launches, belief(step).price_per_hour) == (3, 0.6)
 
