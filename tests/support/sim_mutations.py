@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from resolute_master.domain.agent import Agent
+from resolute_master.domain.commands import RecordObservation
 from resolute_master.domain.effects import Effect
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.trial import Trial
@@ -79,7 +80,7 @@ def ignore_starting_machines(patch: Patch) -> None:
 
 
 def keep_agents_of_gone_machines(patch: Patch) -> None:
-    def gone(step: Step, instance: Instance) -> None:
+    def gone(step: Step, instance: Instance, command: RecordObservation) -> None:
         step.decide("gone", pool=instance.pool, subject=instance.id, reason="the cloud says that it is gone")
 
     patch.setattr(instances, "_gone", gone)
