@@ -10,7 +10,7 @@ from resolute.wire.rest.jobs import GetJobsQuery, QueueControl, RBACJob
 from resolute.wire.rest.pools import ResourcePool
 from resolute_cli.command import Command, Group, UsageError, paging
 from resolute_cli.invocation import Invocation
-from resolute_cli.job_explain import explain
+from resolute_cli.job_explain import explain, start_cells
 from resolute_cli.job_snapshot import schedule, schedule_arguments, snapshot, snapshot_arguments
 
 OPERATIONS = ("priority", "weight", "resource-pool", "ahead-of", "behind-of")
@@ -30,7 +30,15 @@ def list_jobs(cli: Invocation, args: argparse.Namespace) -> None:
     weighs = pool.scheduler_type == SchedulerType.FAIR_SHARE
     columns: tuple[str, ...] = ("#", "ID", "Type", "Job Name", "Weight" if weighs else "Priority", "Submitted")
     columns += ("Slots (acquired/needed)", "State", "User")
-    cli.render.table(columns, [_row(job, weighs=weighs) for job in jobs], jobs)
+    rows = [_row(job, weighs=weighs) for job in jobs]
+    if not args.starts:
+        cli.render.table(columns, rows, jobs)
+        return
+    starts = {each.job_id: each.start for each in queue.starts(pool.name)}
+    shown = [entry.full or entry.limited for entry in jobs]
+    told = [None if job is None else starts.get(job.job_id) for job in shown]
+    rows = [(*row, *start_cells(start)) for row, start in zip(rows, told, strict=True)]
+    cli.render.table((*columns, "Expected Start", "With 90 %"), rows, {"jobs": jobs, "starts": starts})
 
 
 def _pool(pools: tuple[ResourcePool, ...], name: str | None) -> ResourcePool:
@@ -104,6 +112,11 @@ def parse_operation(text: str) -> QueueControl:
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-p", "--resource-pool", help="only jobs of this pool")
     parser.add_argument("--reverse", action="store_true", help="last in the queue first")
+    parser.add_argument(
+        "--starts",
+        action="store_true",
+        help="tell when those that wait are expected to start (takes the master some seconds)",
+    )
     paging(parser, limit=100)
 
 

@@ -9,12 +9,13 @@ import msgspec
 from aiohttp import web
 
 from resolute.errors import NotFound
-from resolute.wire.rest.why import ExplainJobResponse, JobStart
+from resolute.wire.rest.why import ExplainJobResponse, GetPoolStartsResponse, JobStart, PoolStart
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
-from resolute_master.domain.ids import AllocationId, PoolName
+from resolute_master.domain.ids import AllocationId, JobId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.engine.markets import sentences
+from resolute_master.foresight.estimate import Estimate
 from resolute_master.lifecycle.budget import hold_of_pool
 from resolute_master.lifecycle.workspaces import may_use
 from resolute_master.scheduler.explain import explain
@@ -56,6 +57,10 @@ async def _start(call: Call, job: Job, allocation: AllocationId) -> JobStart | N
     found = (await api.starts.of(api.engine, api.store, job.pool, api.clock.now())).get(allocation)
     if found is None:
         return None
+    return _shown(found)
+
+
+def _shown(found: Estimate) -> JobStart:
     return JobStart(expected_at=found.expected_at, earliest=found.earliest, latest=found.latest, basis=found.basis)
 
 
@@ -87,7 +92,25 @@ async def pool_snapshot(call: Call, pool: PoolName) -> web.Response:
     return web.Response(body=body, content_type="application/json")
 
 
+async def pool_starts(call: Call, pool: PoolName) -> GetPoolStartsResponse:
+    """Of a job that waits for several allocations, the one that starts first."""
+    api = call.api
+    snapshot = api.engine.snapshot(pool)
+    found = await api.starts.of(api.engine, api.store, pool, api.clock.now())
+    first: dict[JobId, AllocationId] = {}
+    for id_ in sorted(found, key=lambda id_: (found[id_].expected_at is None, found[id_].expected_at, id_)):
+        allocation = snapshot.allocations.get(id_)
+        if allocation is not None:
+            first.setdefault(allocation.job_id, id_)
+    return GetPoolStartsResponse(
+        starts=tuple(
+            PoolStart(job_id=job, allocation_id=id_, start=_shown(found[id_])) for job, id_ in sorted(first.items())
+        )
+    )
+
+
 ROUTES = (
     Route("GET", "/api/v1/jobs/{jobId}/explain", Action.VIEW, _job, explain_job),
     Route("GET", "/api/v1/resource-pools/{poolName}/snapshot", Action.VIEW, _pool, pool_snapshot),
+    Route("GET", "/api/v1/resource-pools/{poolName}/starts", Action.VIEW, _pool, pool_starts),
 )

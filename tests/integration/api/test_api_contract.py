@@ -30,6 +30,7 @@ EXTENSIONS = {
     ("PUT", "/api/v1/experiments/{}/max_cost"),
     ("GET", "/api/v1/experiments/{}/cost"),
     ("GET", "/api/v1/jobs/{}/explain"),
+    ("GET", "/api/v1/resource-pools/{}/starts"),
     ("GET", "/api/v1/resource-pools/{}/snapshot"),
     ("GET", "/api/v1/resource-pools/{}/offers"),
     ("GET", "/api/v1/trials/{}/allocations"),

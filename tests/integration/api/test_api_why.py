@@ -47,3 +47,5 @@ async def test_when_a_job_starts_is_foreseen_once_enough_has_ended(tmp_path: Pat
         told = (await world.get(f"/api/v1/jobs/{waiting['jobId']}/explain"))["start"]
         assert told["expectedAt"] is None and told["basis"] == "only 0 run(s) of the pool have ended, and 20 are needed"
         assert (await world.get(f"/api/v1/jobs/{running['jobId']}/explain"))["start"] is None
+        (listed,) = (await world.get("/api/v1/resource-pools/default/starts"))["starts"]
+        assert listed["jobId"] == waiting["jobId"] and listed["start"] == told

@@ -6,13 +6,15 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from resolute.wire.rest.why import BlockingAgent, BlockingWork, ExplainJobResponse, JobBlockers, JobWhatIf
+from resolute.wire.rest.why import BlockingAgent, BlockingWork, ExplainJobResponse, JobBlockers, JobStart, JobWhatIf
 from resolute_cli.invocation import Invocation
-from resolute_cli.job_explain import explanation_lines
+from resolute_cli.job_explain import explanation_lines, start_cells
 from resolute_cli.main import main
 from resolute_cli.render import Renderer
 
@@ -137,3 +139,19 @@ def test_an_explanation_reads_from_the_reason_to_what_would_start_it() -> None:
         "  - 2 slot(s) instead of 4: now",
         "Not found out: something.",
     ]
+
+
+def test_the_expected_start_is_told_with_its_range_and_what_it_rests_on() -> None:
+    at = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+    known = JobStart(expected_at=at, earliest=at, latest=at.replace(hour=13), basis="20 courses")
+    answer = ExplainJobResponse(job_id="j", state="queued", reason="It waits.", start=known)
+    assert (
+        "Expected to start 2026-01-01 12:00:00+0000 (with 90 %: 2026-01-01 12:00:00+0000 to 2026-01-01 13:00:00+0000); "
+        "rests on 20 courses."
+    ) in list(explanation_lines(answer))
+    assert start_cells(known) == ("2026-01-01 12:00:00+0000", "2026-01-01 12:00:00+0000 to 2026-01-01 13:00:00+0000")
+    open_end = replace(known, latest=None)
+    assert start_cells(open_end)[1].endswith("to later")
+    unknown = replace(answer, start=JobStart(basis="only 3 run(s) have ended"))
+    assert "When it will start cannot be said: only 3 run(s) have ended." in list(explanation_lines(unknown))
+    assert start_cells(unknown.start) == ("unknown", "only 3 run(s) have ended") and start_cells(None) == ("", "")

@@ -77,6 +77,22 @@ class JobStart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStart:
+    """Of the allocation of a job that is expected to start first."""
+
+    job_id: str
+    allocation_id: str
+    start: JobStart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetPoolStartsResponse:
+    """When the jobs of a pool that wait will start, by job id."""
+
+    starts: tuple[PoolStart, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainJobResponse:
     """Why a job is where it is: one sentence, then the details behind it.
 
