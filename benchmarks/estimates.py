@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.report import Row, Spread, Target
 from benchmarks.traces import jobs_between, trace_pool
+from resolute_master.api.starts import COURSES, DECISIONS
 from resolute_master.domain.ids import AllocationId
 from resolute_master.foresight.course import EPOCH, Course, Frictions, Work
 from resolute_master.foresight.decide import Production
@@ -52,7 +53,7 @@ class Oracle:
                 self._count = 0
                 # The launches of this decision are on their way already.
                 later = pool_after(pool, decision)
-                found = estimates(later, self.run_times, seed=len(self.told))
+                found = estimates(later, self.run_times, seed=len(self.told), courses=COURSES, decisions=DECISIONS)
                 self.told[pool.snapshot.allocations[new[-1].id].job_id] = (now_s, found[new[-1].id])
         return decision
 

@@ -4,7 +4,8 @@
     python -m resolute_sim --seeds 2000      many worlds; a failure names its seed and the broken rule
 
 Knows everything: engine, rules, scheduler, planner, reconciler, agent and link are the production classes; only what
-would be a disk, a wire, a cloud or a training program is played here. Must not be imported by anything but tests.
+would be a disk, a wire, a cloud or a training program is played here. Must not be imported by anything but tests; but for
+`twin`, a pool on a trace, which `det simulate` runs.
 
 - `loop`       time that jumps to the next timer
 - `link`       the wire between agents and master, with delays and cuts
