@@ -17,7 +17,7 @@ from resolute.errors import ResoluteError
 from resolute.ids import SeededIds
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.change import KINDS, Change, Entity, JournalEntry
+from resolute_master.domain.change import KINDS, Change, Entity, EntityKey, JournalEntry
 from resolute_master.domain.commands import Command, MasterStarted, Reconsider
 from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
@@ -25,7 +25,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.usage import Usage
 from resolute_master.engine import markets, supply
 from resolute_master.engine.journal import chain, encode_commands, encode_entities
-from resolute_master.engine.memory import Memory, pool_of
+from resolute_master.engine.memory import POOL_KINDS, Memory, pool_of
 from resolute_master.lifecycle import allocations, budget, deadlines, instances, spending, usage
 from resolute_master.lifecycle.apply import apply, settle
 from resolute_master.lifecycle.step import Step
@@ -96,6 +96,8 @@ class Cycle:
             memory.state, now=now, ids=self._ids("cycle"), sequence=memory.sequence + 1, pools=memory.pools
         )
         self._snapshots = dict(memory.snapshots)
+        self._shown: dict[tuple[str, EntityKey], Entity | None] = {}
+        """What the snapshots were told already in this cycle."""
         self._accepted: list[Command] = []
         self._plans: list[object] = []
         self._stale: set[PoolName] = set()
@@ -190,8 +192,13 @@ class Cycle:
         """Bring the pools' snapshots up to date with the working copy; answers which pools changed."""
         changed: set[PoolName] = set()
         for kind, key in self._step.written_keys():
-            before = self._memory.state.get(KINDS[kind], key)
-            after = self._step.get(KINDS[kind], key)
+            if kind not in POOL_KINDS:
+                continue
+            committed = self._memory.state.get(KINDS[kind], key)
+            before, after = self._shown.get((kind, key), committed), self._step.get(KINDS[kind], key)
+            if after is before:
+                continue
+            self._shown[kind, key] = after
             for entity in (before, after):
                 pool = pool_of(entity) if entity is not None else None
                 if pool is not None and pool in self._snapshots:

@@ -36,6 +36,10 @@ STALE_DEADLINES = 100
 """The heap is built anew when more of it than this, and more than half, is out of date."""
 
 
+POOL_KINDS = frozenset(KIND_OF[type_] for type_ in (Account, Agent, Allocation, Instance, Job, PoolBelief, Usage))
+"""Of the entities that `pool_of` knows a pool of."""
+
+
 def pool_of(entity: Entity) -> PoolName | None:
     """The pool whose decisions the entity takes part in."""
     match entity:

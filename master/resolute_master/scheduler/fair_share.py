@@ -65,6 +65,8 @@ class Balance:
         self._taken: dict[Path, int] = {}
         self._named: dict[Path, list[str]] = {}
         self._greatest: dict[Path, float] = {}
+        self._touched: dict[Path, set[Path]] = {}
+        """Groups whose charge has changed in this pass, by the group that they are in."""
         self._burdens: dict[Path, float] = {}
         self._members: dict[JobId, Member] = {}
         self._importance: dict[JobId, tuple[float, ...]] = {}
@@ -72,14 +74,16 @@ class Balance:
         """By group and what is claimed: a member that would then be charged as much claims it in vain from the others."""
 
     def give(self, member: Member, slots: int) -> None:
-        self._moved()
         _add(self._given, member.path, slots)
-
-    def _moved(self) -> None:
-        """What groups hold has changed."""
-        self._greatest.clear()
         self._importance.clear()
         self._vain.clear()
+        self._touch(member.parents)
+
+    def _touch(self, parents: Path) -> None:
+        """These groups do not hold any more what the snapshot says."""
+        for depth in range(len(parents)):
+            self._touched.setdefault(parents[:depth], set()).add(parents[: depth + 1])
+            self._greatest.pop(parents[:depth], None)
 
     def _member(self, allocation: Allocation) -> Member:
         known = self._members.get(allocation.job_id)
@@ -165,9 +169,12 @@ class Balance:
         """The greatest charge that one of the groups within would keep when it lost the least that it can."""
         known = self._greatest.get(parents)
         if known is None:
-            groups = ((*parents, name) for name in self._children(parents))
-            charges = (self._after(group, 1.0, -self._shares.smallest(group)) for group in groups)
-            known = self._greatest[parents] = max(charges, default=-inf)
+            touched = self._touched.get(parents, set())
+            wealth = takewhile(lambda each: each[0].parents == parents, self._shares.wealth.items_from((parents,)))
+            others = (-each.negative_rest for each, _ in wealth if (*parents, each.name) not in touched)
+            least = ((group, self._shares.smallest(group)) for group in touched)
+            charges = [self._after(group, 1.0, -slots) for group, slots in least if slots]
+            known = self._greatest[parents] = max(next(others, -inf), *charges, -inf)
         return known
 
     def _children(self, parents: Path) -> list[str]:
@@ -227,8 +234,10 @@ class Balance:
         return -allocation.requested_at.timestamp()
 
     def left(self, victims: Iterable[Allocation]) -> None:
-        self._moved()
+        self._importance.clear()
+        self._vain.clear()
         for victim in victims:
+            self._touch(self._member(victim).parents)
             _add(self._taken, self._member(victim).path, victim.slots_held)
 
     def reason(self, claim: Claim, victim: Allocation) -> str:

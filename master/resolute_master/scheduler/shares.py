@@ -21,6 +21,10 @@ from resolute_master.scheduler.sorted_map import Meter, SortedMap
 Path = tuple[str, ...]
 
 
+USER_DEPTH = 2
+"""Of the path of a user in a workspace."""
+
+
 class Member(NamedTuple):
     """A job as a sharer."""
 
@@ -59,6 +63,15 @@ class Rank(NamedTuple):
     job: JobId
 
 
+class Wealth(NamedTuple):
+    """Groups of jobs within which something may be preempted: first whose charge stays the greatest when they lose the least they
+    can."""
+
+    parents: Path
+    negative_rest: float
+    name: str
+
+
 Lines = SortedMap[LineKey, SortedMap[Turn, bool]]
 Waiting = SortedMap[Shape, SortedMap[QueueKey, AllocationId]]
 
@@ -68,7 +81,8 @@ class Shares:
     """`held`: slots by group. `used`: what workspaces and users are charged for their past, in slots. `lines`: who waits,
     by the group of jobs.
     `waiting`: what each job waits with. `evictable`: what of each job may be preempted, with its slots, the smallest first.
-    `ranks`: the jobs of `evictable` in order. `sizes`: how many of `evictable` have so many slots, by group of jobs."""
+    `ranks`: the jobs of `evictable` in order. `sizes`: how many of `evictable` have so many slots, by group of jobs,
+    and `wealth`: these groups in order."""
 
     held: SortedMap[Path, int]
     used: SortedMap[Path, float]
@@ -77,6 +91,7 @@ class Shares:
     evictable: SortedMap[JobId, SortedMap[tuple[int, AllocationId], bool]]
     ranks: SortedMap[Rank, bool]
     sizes: SortedMap[tuple[Path, int], int]
+    wealth: SortedMap[Wealth, bool]
     meter: Meter | None = field(default=None, compare=False, repr=False)
 
     @staticmethod
@@ -89,6 +104,7 @@ class Shares:
             evictable=SortedMap(meter=meter),
             ranks=SortedMap(meter=meter),
             sizes=SortedMap(meter=meter),
+            wealth=SortedMap(meter=meter),
             meter=meter,
         )
 
@@ -103,7 +119,10 @@ class Shares:
         for group in (user[:1], user) if more else ():
             total = (used.get(group) or 0.0) + more
             used = used.set(group, total) if total else used.discard(group)
-        return self if used is self.used else replace(self, used=used)
+        if used is self.used:
+            return self
+        changed = replace(self, used=used)
+        return replace(changed, wealth=self._wealth_with(user, changed))
 
     def burden(self, group: Path) -> float:
         """What the group holds, and is charged for its past."""
@@ -113,6 +132,20 @@ class Shares:
         """Slots of the smallest that may be preempted within the group of jobs; 0 when nothing may."""
         found = self.sizes.first_key_from((group, 0))
         return found[1] if found is not None and found[0] == group else 0
+
+    def _wealth_of(self, group: Path) -> Wealth | None:
+        smallest = self.smallest(group)
+        return Wealth(group[:-1], -(self.burden(group) - smallest + 1), group[-1]) if smallest else None
+
+    def _wealth_with(self, parents: Path, changed: Shares) -> SortedMap[Wealth, bool]:
+        """The groups that a job is in where the order says now."""
+        wealth = self.wealth
+        for depth in range(1, len(parents) + 1):
+            old, new = self._wealth_of(parents[:depth]), changed._wealth_of(parents[:depth])
+            if old != new:
+                wealth = wealth if old is None else wealth.discard(old)
+                wealth = wealth if new is None else wealth.set(new, True)
+        return wealth
 
     def with_waiting(self, member: Member, shape: Shape, key: QueueKey) -> Shares:
         mine: Waiting = self.waiting.get(member.job) or SortedMap(meter=self.meter)
@@ -181,14 +214,16 @@ class Shares:
             evictable=self.evictable if evictable is None else evictable,
             ranks=self.ranks,
             sizes=self.sizes if sizes is None else sizes,
+            wealth=self.wealth,
             meter=self.meter,
         )
+        wealth = self.wealth if held is None else self._wealth_with(member.parents, changed)
         lines, ranks = self._lines_with(member, changed), self.ranks
         old, new = self._rank(member), changed._rank(member)
         if old != new:
             ranks = ranks if old is None else ranks.discard(old)
             ranks = ranks if new is None else ranks.set(new, True)
-        if lines is self.lines and ranks is self.ranks:
+        if lines is self.lines and ranks is self.ranks and wealth is self.wealth:
             return changed
         return Shares(
             held=changed.held,
@@ -198,6 +233,7 @@ class Shares:
             evictable=changed.evictable,
             ranks=ranks,
             sizes=changed.sizes,
+            wealth=wealth,
             meter=self.meter,
         )
 

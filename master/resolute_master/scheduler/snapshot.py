@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from heapq import merge
 from itertools import repeat
@@ -22,7 +22,7 @@ from resolute_master.domain.pool import PoolPolicy, SchedulerKind
 from resolute_master.domain.usage import Usage
 from resolute_master.scheduler.order import Loss, QueueKey, Shape, Standing
 from resolute_master.scheduler.rooms import Groups, Occupant, Occupants, Place, Room, RoomGroup, occupants_of, room_of
-from resolute_master.scheduler.shares import Member, Shares
+from resolute_master.scheduler.shares import USER_DEPTH, Member, Shares
 from resolute_master.scheduler.sorted_map import Meter, SortedMap
 from resolute_master.scheduler.supply import Supply
 
@@ -208,7 +208,10 @@ class PoolSnapshot:
         )
         if kept.shares is None or self.shares is None:
             return kept
-        return _changed(kept, shares=replace(kept.shares, used=self.shares.used))
+        shares = kept.shares
+        for group, charged in self.shares.used.items():
+            shares = shares.with_used(group, charged) if len(group) == USER_DEPTH else shares
+        return _changed(kept, shares=shares)
 
     def at(self, now: datetime) -> PoolSnapshot:
         return _changed(self, now=now)
