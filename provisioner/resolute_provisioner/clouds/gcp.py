@@ -52,7 +52,6 @@ from resolute_provisioner.clouds.gcp_request import (
     TOKEN_LABEL,
     GcpSettings,
     label_value,
-    machine_name,
     render_launch_request,
     request_id,
     zone_of,
@@ -113,6 +112,12 @@ class _Known:
     answered: set[str] = field(default_factory=set)
     """Zones that have answered a list."""
 
+    def has_ended(self, machine: CloudInstance) -> bool:
+        """Whether it is that very machine which is known to be gone, shown by a list that is older than its end: after a
+        refusal the name may be used again."""
+        gone = self.gone.get(machine.provider_id)
+        return gone is not None and gone[0].requested_at == machine.requested_at
+
     def forget(self, before: datetime) -> None:
         self.gone = {key: (machine, found) for key, (machine, found) in self.gone.items() if found >= before}
 
@@ -162,21 +167,26 @@ class GcpCloud:
             body = parsed(render_launch_request(request, self._settings), what=f"offer {request.offer.offer_id}")
         except InvalidInput as error:
             raise BadRequest(str(error)) from error
-        for attempt in range(ATTEMPTS):
+        name = await self._placed(zone, body, request)
+        return await self._launched(zone, name, request)
+
+    async def _placed(self, zone: str, body: Instance, request: LaunchRequest) -> str:
+        """The name of the machine that came of the request, now or when it was made before."""
+        attempt = 0
+        while True:
             try:
                 asked = await self._engine.insert(zone, body, request_id(request.token, attempt))
             except AlreadyThere:
-                name = machine_name(request, self._settings)
-                await self._check_token(zone, name, request)
-                break
+                await self._check_token(zone, body.name, request)
+                return body.name
             name = last_element(asked.target_link)
             ended = await self._followed(zone, asked)
             failure = failure_of(ended) if ended is not None else await self._still_starting(zone, name, asked)
             if failure is None:
-                break
-            if asked.status != Operation.Status.DONE or attempt == ATTEMPTS - 1:
+                return name
+            attempt += 1
+            if asked.status != Operation.Status.DONE or attempt == ATTEMPTS:
                 raise failure
-        return await self._launched(zone, name, request)
 
     async def _followed(self, zone: str, operation: Operation) -> Operation | None:
         """The operation when it has ended; None when it has not within the configured time."""
@@ -245,7 +255,7 @@ class GcpCloud:
         known = self._of(cluster)
         self._check_silence(found, known)
         machines = [_as_listed(zone, each) for zone, listed in found.machines.items() for each in listed]
-        here = {each.provider_id: each for each in machines if each.provider_id not in known.gone}
+        here = {each.provider_id: each for each in machines if not known.has_ended(each)}
         for provider_id in sorted(known.living.keys() - here.keys()):
             machine = known.living[provider_id]
             if found.tell_of(zone_of_id(provider_id)):
@@ -258,7 +268,7 @@ class GcpCloud:
         known.forget(self._clock.now() - timedelta(seconds=GONE_LISTED_S))
         await self._delete_remainders(each for each in machines if each.observed is Observed.GONE)
         gone = {key: machine for key, (machine, _) in known.gone.items()}
-        return tuple(machine for _, machine in sorted({**known.living, **gone}.items()))
+        return tuple(machine for _, machine in sorted({**gone, **known.living}.items()))
 
     def _of(self, cluster: str) -> _Known:
         return self._known.setdefault(cluster, _Known())

@@ -117,6 +117,25 @@ async def test_a_refusal_that_comes_while_nobody_waits_is_told_by_the_list(engin
     second.close()
 
 
+async def test_a_name_that_is_used_again_after_a_refusal_is_another_machine(engine: FakeComputeEngine) -> None:
+    engine.times = replace(engine.times, operation_s=0.3)
+    engine.scripts.inserts.append(FailedOperation(code="ZONE_RESOURCE_POOL_EXHAUSTED"))
+    first, second = gcp_cloud(engine), gcp_cloud(engine)
+    launch = asyncio.create_task(first.launch(a_request()))
+
+    async def seen() -> bool:
+        return len(await second.list("cluster-1")) == 1
+
+    await until(seen, what="the machine is listed")
+    with pytest.raises(NoCapacity):
+        await launch
+    await observed(second, (await second.list("cluster-1"))[0].provider_id, Observed.GONE)
+    again = await first.launch(a_request())
+    await observed(second, again.provider_id, Observed.RUNNING)
+    first.close()
+    second.close()
+
+
 async def test_an_operation_that_takes_too_long(engine: FakeComputeEngine) -> None:
     engine.times = replace(engine.times, operation_s=60.0)
     hasty = gcp_cloud(engine, operation_timeout_s=0.1)
