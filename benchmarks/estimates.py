@@ -23,7 +23,7 @@ from resolute_sim.twin.twin import as_work
 
 FIRST_DAY, LAST_DAY = 10, 20
 EVERY = 10
-MACHINES = (4_000, 30)
+MACHINES = (4_000, 150)
 """At most so many: never a shortage, and a shortage at every peak."""
 KNOWN_AFTER = 200
 """Runs that must have ended before an estimate is expected."""
