@@ -83,7 +83,7 @@ def regions(environ: Mapping[str, str] = os.environ) -> tuple[tuple[Region, ...]
         zone, _, machine = what.partition("_")
         by_region.setdefault(f"{zone[:-1]} {machine} {family.rpartition('-')[2]}", []).append(_read(file, zone))
     found = tuple(Region(name=name, zones=tuple(zones)) for name, zones in sorted(by_region.items()))
-    return found, f"traces of {Path(directory).name}"
+    return found, "recorded series (RESOLUTE_TRACES)"
 
 
 def _read(file: Path, zone: str) -> Series:

@@ -114,7 +114,7 @@ def test_traces_are_read_and_long_ticks_are_cut(tmp_path: Path) -> None:
     (region,), origin = regions({"RESOLUTE_TRACES": str(tmp_path)})
     assert (region.name, [zone.zone for zone in region.zones]) == ("us-west-2 k80_1 2022", ["us-west-2a", "us-west-2b"])
     assert (region.tick_s, region.zones[0].up) == (200.0, (True,) * 6 + (False,) * 3)
-    assert origin == f"traces of {tmp_path.name}"
+    assert "recorded" in origin
     assert (region.zones[0].changes_at(0.0), region.zones[0].changes_at(1300.0)) == (1200.0, 1800.0)
 
 
