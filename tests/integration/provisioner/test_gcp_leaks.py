@@ -91,8 +91,12 @@ async def test_nothing_is_left_and_nothing_is_bought_twice(seed: int) -> None:
         last = started()
         for name in list(ledger.rows):
             ledger.want_stopped(name)
+        rounds = 0
         while ledger.rows or engine.there():
             await look(last)
+            rounds += 1
+            states = {path: status for path, (status, _) in engine.there().items()}
+            assert rounds < 1500, (ledger.rows, states, await last.observe(), ledger.troubles[-3:])
         for reconciler in reconcilers:
             await reconciler.settle()
         while engine.there():  # what those that were cut off had still asked for
