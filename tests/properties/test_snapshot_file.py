@@ -19,12 +19,13 @@ from resolute_master.scheduler.snapshot_file import read_snapshot, write_snapsho
 from support.random_pools import World, worlds
 
 NOT_IN_IT: dict[type, set[str]] = {
-    PoolPolicy: {"agent_reconnect_wait_s", "description", "launch_error"},
+    PoolPolicy: {"agent_reconnect_wait_s", "description", "launch_error", "budget"},
     Agent: {"address", "version", "incarnation", "registered_at", "connected_at"},
-    Job: {"kind", "name", "project_id", "experiment_id", "ended"},
+    Job: {"kind", "name", "project_id", "experiment_id", "ended", "hold"},
     Allocation: {
         *("task_id", "task_type", "trial_id", "run_id", "preemption_timeout_s", "ports", "ended_at"),
         *("kill_reason", "first_failure", "exit", "resumed_steps", "resumed_checkpoint", "history"),
+        *("deadline", "price_per_hour"),
     },
 }
 """What no decision looks at: names, addresses, what a task says and how it is shown."""

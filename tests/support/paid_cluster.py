@@ -279,7 +279,11 @@ class PaidCluster:
         for allocation in self.memory.state.find(Allocation, "allocations_on_agent", AgentId(id_)):
             for container in allocation.containers:
                 self._release(container.id)
-        self._cycle(RecordObservation(instance=id_, provider_id=id_, observed=Observed.GONE, paid_from=None, paid_until=self.now))
+        self._cycle(
+            RecordObservation(
+                instance=id_, provider_id=id_, observed=Observed.GONE, paid_from=None, paid_until=self.now
+            )
+        )
 
     # -- tasks -------------------------------------------------------------------------------------------------
 

@@ -139,7 +139,11 @@ def accounts_are_booked(state: ClusterState, rows: Sequence[Instance], now: date
         if abs(booked - amount) > CENT * max(1.0, amount):
             yield f"{id_} has {booked} on its account, and its machines have cost {amount}"
     for id_, account in sorted(accounts.items()):
-        if account.owner is not Owner.POOL and account.rate_per_hour and not any(a.price_per_hour for a in state.all(Allocation)):
+        if (
+            account.owner is not Owner.POOL
+            and account.rate_per_hour
+            and not any(a.price_per_hour for a in state.all(Allocation))
+        ):
             yield f"{id_} goes on spending {account.rate_per_hour} an hour on nothing"
 
 
