@@ -19,7 +19,7 @@ from resolute_sim.twin.figures import Report
 from resolute_sim.twin.jobs import between, read_jobs
 from resolute_sim.twin.pools import read_pool
 from resolute_sim.twin.synthetic import synthetic_jobs
-from resolute_sim.twin.twin import DEFAULT_BOOT_S, POLICIES, Setting, check_jobs, simulate
+from resolute_sim.twin.twin import DEFAULT_BOOT_S, POLICIES, Setting, check_jobs, check_prices, simulate
 
 SYNTHETIC = "synthetic"
 """Instead of a file of jobs: a trace made from the seed."""
@@ -55,10 +55,12 @@ def setting_of(request: Request) -> Setting:
     if not jobs:
         raise InvalidInput(f"--jobs: {request.jobs} has no job in the days that --first-day and --last-day leave")
     check_jobs(pool, jobs)
+    capacity = read_capacity(request.spot, pool.scaling.offers)
+    check_prices(pool, capacity)
     return Setting(
         pool=pool,
         jobs=jobs,
-        capacity=read_capacity(request.spot, pool.scaling.offers),
+        capacity=capacity,
         boot_s=request.boot_s,
         frictions=request.frictions,
         seed=request.seed,

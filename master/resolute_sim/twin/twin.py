@@ -47,7 +47,8 @@ def simulate(setting: Setting, policy: str) -> Report:
     """Raises `InvalidInput` for a policy that is not known and for a job that the pool can never hold."""
     pool = _pool_of(setting, policy)
     check_jobs(pool, setting.jobs)
-    market = TracedMarket(_offers(pool), setting.capacity, boot_s=setting.boot_s, seed=setting.seed)
+    # All offers, whatever the policy knows of them: the lower bound of the cost is the same for all policies.
+    market = TracedMarket(_offers(setting.pool), setting.capacity, boot_s=setting.boot_s, seed=setting.seed)
     journal = _Digest()
     course = Course(
         pool=VirtualPool.empty(pool, EPOCH),
@@ -83,6 +84,22 @@ def check_jobs(pool: PoolPolicy, jobs: Sequence[TraceJob]) -> None:
                 f"--jobs: job {job.job_id!r} asks for {job.slots} slots, and pool '{pool.name}' can never give them: its machines "
                 f"have {sizes} slots and there are at most {most}; remove the job, or change the pool's offers or max_instances"
             )
+
+
+def check_prices(pool: PoolPolicy, capacity: Sequence[CapacityTrace]) -> None:
+    """Raises `InvalidInput` naming the offers of which nobody has told a price: a cost without them would be too low."""
+    told = [trace for trace in capacity if trace.kind == "price"]
+    unknown = [
+        offer.offer_id
+        for offer in _offers(pool)
+        if offer.price_per_hour is None and not any(trace.concerns(offer) for trace in told)
+    ]
+    if unknown:
+        more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
+        raise InvalidInput(
+            f"--pool: nobody has told the price of {', '.join(unknown[:3])}{more}, and a cost without it would be too low; "
+            "give it in the pool's provider (prices, or price and spot_price of offers), or a series of prices with --spot"
+        )
 
 
 def slots_held(pool: PoolPolicy, slots: int) -> int:

@@ -17,7 +17,7 @@ from resolute_sim.twin.capacity import CapacityTrace
 from resolute_sim.twin.figures import Report
 from resolute_sim.twin.jobs import TraceJob
 from resolute_sim.twin.synthetic import synthetic_jobs
-from resolute_sim.twin.twin import POLICIES, Setting, simulate
+from resolute_sim.twin.twin import POLICIES, Setting, check_prices, simulate
 
 
 def _offer(size: int, market: Market = Market.ON_DEMAND, price: float = 3.6) -> Offer:
@@ -64,6 +64,21 @@ def test_every_policy_completes_every_shape(policy: str) -> None:
     jobs = tuple(_job(f"j{slots}", float(slots), 600.0, slots) for slots in (1, 2, 4, 8, 12, 16, 24))
     found = _played(Setting(pool=_pool(), jobs=jobs), policy).figures
     assert found.jobs_completed == len(jobs) and found.cost >= found.cost_lower_bound
+
+
+def test_all_policies_are_held_against_the_same_bound() -> None:
+    """Also those that know machines of one size only, however dear a slot of that size is."""
+    setting = Setting(pool=_pool(_offer(1), _offer(8, price=7.2)), jobs=(_job("a", 0.0, 1000.0),))
+    bounds = {policy: _played(setting, policy).figures.cost_lower_bound for policy in POLICIES}
+    assert bounds == pytest.approx(dict.fromkeys(POLICIES, 1.0))
+
+
+def test_an_offer_without_a_price_is_refused_unless_a_series_tells_it() -> None:
+    unpriced = replace(_offer(4, Market.SPOT), price_per_hour=None)
+    series = CapacityTrace(name="s", kind="price", values=(2.0,), ends=(60.0,), offer_id=unpriced.offer_id)
+    with pytest.raises(InvalidInput, match="nobody has told the price of spot-4, and a cost without it"):
+        check_prices(_pool(_offer(1), unpriced), ())
+    check_prices(_pool(_offer(1), unpriced), (series,))
 
 
 def test_the_scale_decider_of_the_predecessor_ignores_free_room_and_keeps_machines_for_twenty_minutes() -> None:
