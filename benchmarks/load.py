@@ -44,7 +44,7 @@ from resolute_master.domain.commands import CreateExperiment
 from resolute_master.domain.ids import UserId
 from resolute_master.domain.user import User
 from resolute_master.engine.engine import Engine
-from resolute_master.pools import pool_policies
+from resolute_master.pools.policies import pool_policies
 from support.postgres import find_programs, postgres_server
 
 PASSWORD = "correct horse"

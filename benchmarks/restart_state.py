@@ -32,7 +32,7 @@ from resolute_master.domain.commands import RegisterAgent, ReportContainer
 from resolute_master.domain.ids import AgentId, PoolName
 from resolute_master.domain.user import User
 from resolute_master.engine.engine import Engine
-from resolute_master.pools import pool_policies
+from resolute_master.pools.policies import pool_policies
 
 POOL = "default"
 INCARNATION = "the one before"

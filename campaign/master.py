@@ -14,8 +14,8 @@ from campaign.points import Points
 from resolute.clock import Clock
 from resolute.config import MasterConfig, PostgresDatabase
 from resolute.config.pools import ResourcePool
-from resolute_master.clouds import CloudPlace, cloud_of
 from resolute_master.main import main as master_main
+from resolute_master.pools.clouds import CloudPlace, cloud_of
 from resolute_master.store.base import Store
 from resolute_master.store.sql.postgres_address import PostgresAddress
 from resolute_provisioner.clouds.base import Cloud, Launched, LaunchRequest

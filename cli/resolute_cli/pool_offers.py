@@ -141,7 +141,7 @@ def _remarks(pool: GetPoolOffersResponse, *, live: bool) -> Iterator[str]:
 def _pool_file() -> ModuleType:
     """How a master reads its pools: a part of it that needs none of what a master needs."""
     try:
-        from resolute_master import pool_file
+        from resolute_master.pools import pool_file
     except ImportError as error:
         raise FailedPrecondition(
             f"the reader of pools cannot be loaded here ({error}); install the distribution with its command line: "

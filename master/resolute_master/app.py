@@ -19,7 +19,7 @@ from resolute.clock import Clock
 from resolute.config import MasterConfig, PostgresDatabase
 from resolute.errors import InvalidInput, Unavailable
 from resolute.ids import IdSource
-from resolute_master import aws_pool, bootstrap, garbage, gcp_pool
+from resolute_master import bootstrap, garbage
 from resolute_master.agents.booting import add_boot_doors
 from resolute_master.agents.container_spec import SpecRenderer, container_defaults, task_user
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
@@ -32,7 +32,6 @@ from resolute_master.api.context import ApiContext
 from resolute_master.api.log_ring import LogRing
 from resolute_master.api.opening import Opening
 from resolute_master.api.requests import Surroundings
-from resolute_master.clouds import OpenCloud, check, cloud_of
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
@@ -40,12 +39,14 @@ from resolute_master.engine.checkpoint_files import CheckpointRemoval
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.price_watch import PriceWatch
 from resolute_master.engine.reporting import Reporting
-from resolute_master.instance_types import OpenTypes, learnt, type_source_of
 from resolute_master.observability.observation import Observation
-from resolute_master.pools import found_again, pool_policies
-from resolute_master.price_sources import OpenPrices, price_source_of, price_watches
-from resolute_master.provisioning import Provisioning
-from resolute_master.remembered import remember_places
+from resolute_master.pools import aws, gcp
+from resolute_master.pools.clouds import OpenCloud, check, cloud_of
+from resolute_master.pools.instance_types import OpenTypes, learnt, type_source_of
+from resolute_master.pools.policies import found_again, pool_policies
+from resolute_master.pools.price_sources import OpenPrices, price_source_of, price_watches
+from resolute_master.pools.provisioning import Provisioning
+from resolute_master.pools.remembered import remember_places
 from resolute_master.store.base import Store
 from resolute_master.store.recent_code import RecentCode
 from resolute_master.store.sql import SqlStore, sqlite_url
@@ -90,7 +91,7 @@ def _completed(config: MasterConfig, environ: Mapping[str, str]) -> MasterConfig
     ec2 = Ec2Metadata(environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or aws_metadata.ENDPOINT)
     host = environ.get("GCE_METADATA_HOST")
     gce = GceMetadata(f"http://{host}" if host else gcp_metadata.ENDPOINT)
-    return gcp_pool.completed(aws_pool.completed(config, environ, ec2), gce)
+    return gcp.completed(aws.completed(config, environ, ec2), gce)
 
 
 async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:

@@ -20,8 +20,8 @@ from resolute.errors import InvalidInput, ResoluteError
 from resolute.ids import SystemIds
 from resolute_master.api.log_ring import LogRing
 from resolute_master.app import MasterSettings, OpenStore, run_master
-from resolute_master.clouds import OpenCloud, cloud_of
 from resolute_master.garbage import look_at_everything, survivors_set_aside
+from resolute_master.pools.clouds import OpenCloud, cloud_of
 
 USAGE_ERROR = 2
 FAILED = 1

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from resolute.config import InvalidConfig, parse_master_config
 from resolute_master.domain.ids import PoolName
-from resolute_master.offer_rows import shown_offers
-from resolute_master.pools import pool_policies
+from resolute_master.pools.offer_rows import shown_offers
+from resolute_master.pools.policies import pool_policies
 from resolute_provisioner.model import Market, OfferBelief
 from resolute_provisioner.offers import priced
 from support.cluster import T0

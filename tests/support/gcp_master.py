@@ -9,9 +9,9 @@ from google.auth.credentials import AnonymousCredentials
 
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import GcpProvider
-from resolute_master.clouds import CloudPlace, cloud_of
-from resolute_master.gcp_pool import gcp_cloud
 from resolute_master.main import main as master_main
+from resolute_master.pools.clouds import CloudPlace, cloud_of
+from resolute_master.pools.gcp import gcp_cloud
 from resolute_provisioner.clouds.base import Cloud
 
 

@@ -11,7 +11,7 @@ from resolute_master.api.call import Call, Route
 from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
-from resolute_master.offer_rows import shown_offers
+from resolute_master.pools.offer_rows import shown_offers
 from resolute_provisioner.model import PoolScaling
 
 

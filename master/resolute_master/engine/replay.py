@@ -26,9 +26,9 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.cycle import Cycle
 from resolute_master.engine.journal import decode_commands, decode_entities, decode_state
 from resolute_master.engine.memory import Memory
-from resolute_master.instance_types import remembered
-from resolute_master.pools import pool_policies
-from resolute_master.remembered import recalled
+from resolute_master.pools.instance_types import remembered
+from resolute_master.pools.policies import pool_policies
+from resolute_master.pools.remembered import recalled
 from resolute_master.store.base import Snapshot, Store
 from resolute_master.store.sql import open_store, sqlite_url
 

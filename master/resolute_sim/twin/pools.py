@@ -11,7 +11,7 @@ from resolute.config.errors import problems_of, suggestion
 from resolute.config.layers import read_file
 from resolute.errors import InvalidInput
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.pools import pool_policies
+from resolute_master.pools.policies import pool_policies
 
 
 def read_pool(path: Path, name: str | None = None) -> PoolPolicy:

@@ -10,7 +10,7 @@ from typing import Any
 from resolute.wire.states import ContainerState
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import PoolName
-from resolute_master.pools import pool_policies
+from resolute_master.pools.policies import pool_policies
 from support.api import World, a_config, an_api, master_config, settled
 from support.engines import AgentByHand
 

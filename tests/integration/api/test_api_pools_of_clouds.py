@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from resolute_master.pools import pool_policies
+from resolute_master.pools.policies import pool_policies
 from support.api import an_api, master_config
 
 POOLS: dict[str, Any] = {

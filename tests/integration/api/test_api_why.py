@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from resolute_master.domain.ids import PoolName
-from resolute_master.pools import pool_policies
+from resolute_master.pools.policies import pool_policies
 from support.api import World, a_config, an_api, master_config, settled
 from support.engines import AgentByHand
 

@@ -13,7 +13,7 @@ import pytest
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import PoolName
 from resolute_master.lifecycle import workspaces
-from resolute_master.pools import pool_policies
+from resolute_master.pools.policies import pool_policies
 from resolute_master.store.base import Store
 from support.api import World, a_config, an_api, master_config
 from support.engines import an_engine, running

@@ -24,7 +24,7 @@ from resolute_master.domain.commands import RecordRefusal
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.engine.price_watch import PriceWatch
-from resolute_master.pools import pool_policies
+from resolute_master.pools.policies import pool_policies
 from resolute_provisioner.clouds.base import Transient
 from resolute_provisioner.model import Offer, RefusalKind
 from resolute_provisioner.prices import LivePrice

@@ -14,7 +14,7 @@ import pytest
 from resolute_cli.invocation import Invocation
 from resolute_cli.main import main
 from resolute_cli.render import Renderer
-from resolute_master.pools import pool_policies
+from resolute_master.pools.policies import pool_policies
 from support.api import PASSWORD, World, an_api, master_config
 
 POOLS: dict[str, Any] = {"resource_pools": [{"pool_name": "default"}, {"pool_name": "vision"}]}

@@ -14,7 +14,7 @@ from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import GcpProvider
 from resolute.errors import InvalidInput
-from resolute_master.gcp_pool import completed, gcp_cloud, gcp_settings, zones_of
+from resolute_master.pools.gcp import completed, gcp_cloud, gcp_settings, zones_of
 from resolute_provisioner.bootstrap import AgentWheel
 from resolute_provisioner.clouds.gcp_metadata import GceMetadata
 from resolute_provisioner.clouds.gcp_request import render_launch_request

@@ -23,7 +23,7 @@ from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.user import User
 from resolute_master.engine.engine import Engine
-from resolute_master.scripted_interruptions import InterruptionsBySteps
+from resolute_master.pools.scripted_interruptions import InterruptionsBySteps
 from resolute_master.store.memory import MemoryStore
 from resolute_provisioner.model import Market, Observed, Offer, PoolScaling
 from support.cluster import T0, an_instance, device

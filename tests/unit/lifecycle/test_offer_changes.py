@@ -19,7 +19,7 @@ from resolute_master.lifecycle import instances, prices
 from resolute_master.lifecycle.apply import apply
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.step import Step
-from resolute_master.pools import found_again
+from resolute_master.pools.policies import found_again
 from resolute_provisioner.model import Intent, Launch, Market, Observed, Offer, PoolScaling, ScalePlan
 from support.cluster import T0, an_instance
 

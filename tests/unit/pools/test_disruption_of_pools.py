@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resolute.config.pools import ResourcePool
-from resolute_master.pools import scaling_of
+from resolute_master.pools.policies import scaling_of
 from resolute_provisioner.model import Disruption, Window
 
 

@@ -14,8 +14,8 @@ from resolute.config import MasterConfig, ResourcePool, parse_master_config
 from resolute.config.errors import InvalidConfig
 from resolute.errors import InvalidInput
 from resolute_master.domain.ids import PoolName
-from resolute_master.instance_types import FILE, learnt, remembered
-from resolute_master.pools import pool_policies
+from resolute_master.pools.instance_types import FILE, learnt, remembered
+from resolute_master.pools.policies import pool_policies
 from resolute_provisioner.catalogue import Catalogue, Shape, shipped
 from resolute_provisioner.clouds.base import Transient
 from support.cluster import T0

@@ -8,8 +8,8 @@ import pytest
 
 from resolute.config import InvalidConfig, parse_master_config
 from resolute_master.domain.ids import PoolName
-from resolute_master.offers import offers_of
-from resolute_master.pools import pool_policies
+from resolute_master.pools.offers import offers_of
+from resolute_master.pools.policies import pool_policies
 from resolute_provisioner.catalogue import Shape, shipped
 from resolute_provisioner.model import Market, Offer
 

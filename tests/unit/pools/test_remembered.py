@@ -9,8 +9,8 @@ import pytest
 
 from resolute.config import MasterConfig, parse_master_config
 from resolute.errors import InvalidInput
-from resolute_master.pools import pool_policies
-from resolute_master.remembered import PLACES, recalled, remember_places
+from resolute_master.pools.policies import pool_policies
+from resolute_master.pools.remembered import PLACES, recalled, remember_places
 
 AWS: dict[str, Any] = {"type": "aws", "ssh_key_name": "k", "instance_type": "g5.xlarge"}
 GCP: dict[str, Any] = {"type": "gcp", "instance_type": {"machine_type": "g2-standard-4"}}

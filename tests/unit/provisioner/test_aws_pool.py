@@ -10,9 +10,9 @@ import pytest
 from resolute.config import MasterConfig, parse_master_config
 from resolute.config.providers import AwsProvider
 from resolute.errors import InvalidInput
-from resolute_master.aws_pool import aws_settings, completed
-from resolute_master.clouds import check
-from resolute_master.machine_host import reachable_master
+from resolute_master.pools.aws import aws_settings, completed
+from resolute_master.pools.clouds import check
+from resolute_master.pools.machine_host import reachable_master
 from resolute_provisioner.bootstrap import AgentWheel
 from resolute_provisioner.clouds.aws_metadata import Ec2Metadata
 from resolute_provisioner.clouds.aws_request import AwsSettings

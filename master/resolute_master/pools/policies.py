@@ -14,7 +14,7 @@ from resolute_master.domain.account import Limits
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
-from resolute_master.offers import offers_of
+from resolute_master.pools.offers import offers_of
 from resolute_provisioner.catalogue import Catalogue
 from resolute_provisioner.model import Consolidation, Disruption, Offer, PoolScaling, SpotFallback, Window
 

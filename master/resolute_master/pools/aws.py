@@ -11,7 +11,7 @@ from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import AwsProvider
 from resolute.errors import InvalidInput
-from resolute_master.machine_host import host_setup
+from resolute_master.pools.machine_host import host_setup
 from resolute_provisioner.bootstrap import AgentWheel
 from resolute_provisioner.catalogue.source import TypeSource
 from resolute_provisioner.clouds.aws_metadata import ADDRESSES, Ec2Metadata

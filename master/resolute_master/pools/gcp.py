@@ -10,7 +10,7 @@ from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import GcpProvider
 from resolute.errors import InvalidInput
-from resolute_master.machine_host import host_setup
+from resolute_master.pools.machine_host import host_setup
 from resolute_provisioner.bootstrap import AgentWheel, render_boot_script
 from resolute_provisioner.clouds.base import Cloud
 from resolute_provisioner.clouds.gcp_metadata import ADDRESSES, GceMetadata

@@ -10,10 +10,10 @@ from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import AwsProvider
 from resolute.ids import IdSource
-from resolute_master.aws_pool import aws_prices
 from resolute_master.domain.ids import PoolName
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.price_watch import PriceWatch
+from resolute_master.pools.aws import aws_prices
 from resolute_provisioner.prices import PriceSource
 
 OpenPrices = Callable[[ResourcePool, Clock], PriceSource | None]

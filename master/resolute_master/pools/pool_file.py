@@ -16,8 +16,8 @@ from resolute.config.errors import Location, problems_of, suggestion
 from resolute.config.layers import read_file
 from resolute.errors import InvalidInput
 from resolute.wire.rest.offers import GetPoolOffersResponse
-from resolute_master.offer_rows import shown_offers
-from resolute_master.pools import scaling_of
+from resolute_master.pools.offer_rows import shown_offers
+from resolute_master.pools.policies import scaling_of
 from resolute_provisioner.model import PoolScaling
 
 

@@ -10,9 +10,9 @@ from resolute.clock import Clock
 from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import AwsProvider, GcpProvider, LocalProvider
-from resolute_master.aws_pool import aws_cloud, aws_settings
-from resolute_master.gcp_pool import gcp_cloud, gcp_settings
-from resolute_master.machine_host import reachable_master
+from resolute_master.pools.aws import aws_cloud, aws_settings
+from resolute_master.pools.gcp import gcp_cloud, gcp_settings
+from resolute_master.pools.machine_host import reachable_master
 from resolute_provisioner.bootstrap import AgentWheel
 from resolute_provisioner.clouds.base import Cloud
 from resolute_provisioner.clouds.local import (
@@ -57,7 +57,7 @@ def cloud_of(pool: ResourcePool, place: CloudPlace) -> Cloud | None:
 
 def check(config: MasterConfig) -> None:
     """That machines of the pools could be asked for and could boot, as far as it can be known without asking anybody. Raises
-    `InvalidInput`. `config` is complete: see `aws_pool.completed` and `gcp_pool.completed`."""
+    `InvalidInput`. `config` is complete: see `aws.completed` and `gcp.completed`."""
     example = AgentWheel(name="resolute-0.0.0-py3-none-any.whl", sha256="0" * 64)
     for pool in config.resource_pools:
         match pool.provider:

@@ -14,14 +14,14 @@ from resolute.config.pools import ResourcePool
 from resolute.config.providers import LocalProvider
 from resolute.ids import IdSource
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
-from resolute_master.clouds import CloudPlace, OpenCloud
 from resolute_master.domain.change import Change
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.provisioning import PoolLedger, about_machines
-from resolute_master.machine_host import reachable_master
-from resolute_master.scripted_interruptions import InterruptionsBySteps
+from resolute_master.pools.clouds import CloudPlace, OpenCloud
+from resolute_master.pools.machine_host import reachable_master
+from resolute_master.pools.scripted_interruptions import InterruptionsBySteps
 from resolute_master.store.base import Store
 from resolute_provisioner.bootstrap import AgentWheel, MachineBoot
 from resolute_provisioner.clouds.base import Cloud

@@ -17,8 +17,8 @@ from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import AwsProvider
 from resolute.errors import InvalidInput
-from resolute_master.aws_pool import aws_types
-from resolute_master.remembered import read_remembered, remember
+from resolute_master.pools.aws import aws_types
+from resolute_master.pools.remembered import read_remembered, remember
 from resolute_provisioner.catalogue import Catalogue, Shape, shipped
 from resolute_provisioner.catalogue.source import TypeSource
 from resolute_provisioner.clouds.base import CloudError
