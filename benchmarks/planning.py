@@ -33,7 +33,7 @@ from resolute_provisioner.model import (
     RefusalKind,
     ScalePlan,
 )
-from resolute_provisioner.plan import plan_scale
+from resolute_provisioner.planning.plan import plan_scale
 from resolute_provisioner.ranking import outlook
 
 GANGS, OFFERS, MACHINES = 2_000, 300, 1_000

@@ -25,7 +25,7 @@ from benchmarks import spot_optimum
 from benchmarks.report import Row, Spread, Target
 from benchmarks.spot_series import Region, beginning, regions
 from benchmarks.spot_world import ON_DEMAND_PRICE, SPOT_PRICE, World
-from resolute_provisioner.deadline import INTERRUPTIONS_PER_HOUR
+from resolute_provisioner.planning.deadline import INTERRUPTIONS_PER_HOUR
 
 JOB_H = 48.0
 BEGINNINGS = 200

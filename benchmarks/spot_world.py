@@ -12,8 +12,6 @@ from datetime import UTC, datetime, timedelta
 
 from benchmarks.spot_series import Region
 from resolute_provisioner import risk
-from resolute_provisioner.deadline import INTERRUPTIONS_PER_HOUR, Work
-from resolute_provisioner.markets import Running, Waiting, plan_markets
 from resolute_provisioner.model import (
     Demand,
     Gang,
@@ -28,7 +26,9 @@ from resolute_provisioner.model import (
     RefusalKind,
     Termination,
 )
-from resolute_provisioner.plan import plan_scale
+from resolute_provisioner.planning.deadline import INTERRUPTIONS_PER_HOUR, Work
+from resolute_provisioner.planning.markets import Running, Waiting, plan_markets
+from resolute_provisioner.planning.plan import plan_scale
 
 START = datetime(2023, 1, 1, tzinfo=UTC)
 RESTORE_S = 15.0

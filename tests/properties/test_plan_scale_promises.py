@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resolute.wire.states import NoticeKind
-from resolute_provisioner.ending import REPLACEMENT_PREFIX
 from resolute_provisioner.model import (
     Cause,
     Demand,
@@ -24,7 +23,8 @@ from resolute_provisioner.model import (
     OfferBelief,
     PoolScaling,
 )
-from resolute_provisioner.plan import plan_scale
+from resolute_provisioner.planning.ending import REPLACEMENT_PREFIX
+from resolute_provisioner.planning.plan import plan_scale
 from support.provisioner import NOW, ago, an_offer
 
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -10,11 +10,11 @@ from math import inf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from resolute_provisioner.gangs import in_order
 from resolute_provisioner.model import Gang, Market, Offer, PoolScaling
-from resolute_provisioner.packing import pack
+from resolute_provisioner.planning.gangs import in_order
+from resolute_provisioner.planning.packing import pack
+from resolute_provisioner.planning.stock import cost_of
 from resolute_provisioner.ranking import Outlook, outlooks
-from resolute_provisioner.stock import cost_of
 from support.provisioner import NOW, a_gang, a_pool, an_offer
 
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

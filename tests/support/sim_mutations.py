@@ -22,11 +22,11 @@ from resolute_master.lifecycle import agents, deadlines, instances, spending, tr
 from resolute_master.lifecycle import allocation as machine
 from resolute_master.lifecycle.step import Step
 from resolute_master.scheduler import snapshot
-from resolute_provisioner import plan
 from resolute_provisioner.clouds.base import LaunchRequest
 from resolute_provisioner.model import InstanceView, PoolScaling
+from resolute_provisioner.planning import plan
+from resolute_provisioner.planning.standing import Standing
 from resolute_provisioner.reconcile import InstanceLaunched, LaunchRefused, Reconciler
-from resolute_provisioner.standing import Standing
 from resolute_sim.weather import CALM, CALM_CLOUD, Fault, Weather
 
 Patch = pytest.MonkeyPatch

@@ -33,7 +33,7 @@ from resolute_master.scheduler.plan import Plan
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_provisioner.model import Demand, InstanceView, OfferBelief, PoolScaling, ScalePlan
-from resolute_provisioner.plan import plan_scale
+from resolute_provisioner.planning.plan import plan_scale
 
 SNAPSHOT_EVERY = 5000
 """Cycles between journal snapshots: few enough that a replay is done in a minute, many enough that writing down ten thousand jobs

@@ -19,17 +19,6 @@ from resolute_master.domain.trial import Trial
 from resolute_master.engine.memory import Memory
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.step import Step
-from resolute_provisioner import rebalance
-from resolute_provisioner.deadline import Course, Work
-from resolute_provisioner.markets import (
-    MarketPlan,
-    Running,
-    Waiting,
-    choices,
-    course_of_running,
-    course_of_waiting,
-    plan_markets,
-)
 from resolute_provisioner.model import (
     Demand,
     Gang,
@@ -38,6 +27,17 @@ from resolute_provisioner.model import (
     OfferBelief,
     PoolScaling,
     ScalePlan,
+)
+from resolute_provisioner.planning import rebalance
+from resolute_provisioner.planning.deadline import Course, Work
+from resolute_provisioner.planning.markets import (
+    MarketPlan,
+    Running,
+    Waiting,
+    choices,
+    course_of_running,
+    course_of_waiting,
+    plan_markets,
 )
 
 DEFAULT_JOIN_TIME_S = 120.0

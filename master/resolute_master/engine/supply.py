@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 
 from resolute_master.domain.ids import InstanceId
 from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
-from resolute_provisioner import notes, risk
+from resolute_provisioner import risk
 from resolute_provisioner.model import InstanceView, Intent, Observed, OfferBelief, PoolScaling
+from resolute_provisioner.planning import notes
 from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S, outlooks
 
 

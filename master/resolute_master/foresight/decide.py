@@ -11,7 +11,7 @@ from resolute_master.foresight.pool import Decision, VirtualPool
 from resolute_master.scheduler.plan import Plan
 from resolute_master.scheduler.schedule import schedule
 from resolute_provisioner.model import OfferBelief, ScalePlan
-from resolute_provisioner.plan import plan_scale
+from resolute_provisioner.planning.plan import plan_scale
 
 
 class Decider(Protocol):

@@ -17,7 +17,7 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_provisioner.clouds.fake import FakeCloud
 from resolute_provisioner.model import Intent, PoolScaling
-from resolute_provisioner.standing import MASS_LOSS_PATIENCE_S
+from resolute_provisioner.planning.standing import MASS_LOSS_PATIENCE_S
 from resolute_sim.diary import Diary
 
 CENT = 1e-6

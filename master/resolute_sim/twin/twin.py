@@ -17,8 +17,8 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.foresight.course import EPOCH, Course, Frictions, Work
 from resolute_master.foresight.decide import Decider, Production
 from resolute_master.foresight.pool import VirtualPool
-from resolute_provisioner.gangs import fits_one_machine, needs_whole_machines
 from resolute_provisioner.model import Gang, Offer
+from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines
 from resolute_sim.twin.capacity import CapacityTrace, TracedMarket
 from resolute_sim.twin.figures import Report, figures_of, spans_of, steps
 from resolute_sim.twin.jobs import TraceJob

@@ -34,8 +34,8 @@ from resolute_master.engine.engine import Engine
 from resolute_master.engine.markets import sentences
 from resolute_master.engine.replay import replay
 from resolute_master.store.memory import MemoryStore
-from resolute_provisioner.markets import MOVE_PREFIX, SETTLE_S
 from resolute_provisioner.model import Market, Observed, Offer, PoolScaling, RefusalKind
+from resolute_provisioner.planning.markets import MOVE_PREFIX, SETTLE_S
 from support.cluster import T0, device
 from support.engines import DEFAULT, AgentByHand, a_config, a_user, an_engine, an_experiment, running
 

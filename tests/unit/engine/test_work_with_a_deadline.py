@@ -15,8 +15,8 @@ from resolute_master.domain.ids import AllocationId, ExperimentId, JobId, PoolNa
 from resolute_master.domain.trial import CheckpointRef, Pace, Trial
 from resolute_master.engine.markets import START_S, running_work, waiting_work
 from resolute_master.lifecycle.cluster import ClusterState
-from resolute_provisioner.deadline import Work
 from resolute_provisioner.model import Market, Offer, OfferBelief, PoolScaling
+from resolute_provisioner.planning.deadline import Work
 from support.cluster import T0
 from support.engines import a_config
 

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from resolute_provisioner import keep_warm
 from resolute_provisioner.model import (
     Cause,
     Consolidation,
@@ -22,7 +21,8 @@ from resolute_provisioner.model import (
     Resident,
     ScalePlan,
 )
-from resolute_provisioner.plan import plan_scale
+from resolute_provisioner.planning import keep_warm
+from resolute_provisioner.planning.plan import plan_scale
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from resolute_provisioner.deadline import (
+from resolute_provisioner.model import Market
+from resolute_provisioner.planning.deadline import (
     ANY,
     MARGIN_S,
     ON_DEMAND,
@@ -18,7 +19,6 @@ from resolute_provisioner.deadline import (
     while_running,
     while_waiting,
 )
-from resolute_provisioner.model import Market
 from support.provisioner import NOW, after
 
 HOUR = 3600.0

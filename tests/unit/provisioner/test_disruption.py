@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from resolute_provisioner import risk
-from resolute_provisioner.disruption import HOUR, leave
 from resolute_provisioner.model import Disruption, OfferBelief, Window
+from resolute_provisioner.planning.disruption import HOUR, leave
 from support.provisioner import NOW, after, ago
 
 SUNDAY = 6

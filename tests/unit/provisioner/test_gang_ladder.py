@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from resolute_provisioner import probing, risk
+from resolute_provisioner import risk
 from resolute_provisioner.model import (
     Cause,
     Demand,
@@ -16,7 +16,8 @@ from resolute_provisioner.model import (
     RefusalKind,
     ScalePlan,
 )
-from resolute_provisioner.plan import plan_scale
+from resolute_provisioner.planning import probing
+from resolute_provisioner.planning.plan import plan_scale
 from support.provisioner import NOW, a_gang, a_pool, after, an_offer, demand, joined, starting
 
 CHEAP, DEAR = an_offer("cheap", price=1.0), an_offer("dear", price=2.0)

@@ -7,8 +7,6 @@ from datetime import timedelta
 
 import pytest
 
-from resolute_provisioner.deadline import ANY, ON_DEMAND, SPOT, Work
-from resolute_provisioner.markets import MOVE_PREFIX, SETTLE_S, MarketPlan, Running, Waiting, plan_markets
 from resolute_provisioner.model import (
     Cause,
     Demand,
@@ -20,7 +18,9 @@ from resolute_provisioner.model import (
     PoolScaling,
     SpotFallback,
 )
-from resolute_provisioner.plan import plan_scale
+from resolute_provisioner.planning.deadline import ANY, ON_DEMAND, SPOT, Work
+from resolute_provisioner.planning.markets import MOVE_PREFIX, SETTLE_S, MarketPlan, Running, Waiting, plan_markets
+from resolute_provisioner.planning.plan import plan_scale
 from support.provisioner import NOW, a_pool, after, ago, an_offer, joined
 
 HOUR = 3600.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from resolute_provisioner.ending import REPLACEMENT_PREFIX
 from resolute_provisioner.model import (
     Cause,
     Demand,
@@ -16,8 +15,9 @@ from resolute_provisioner.model import (
     RefusalKind,
     ScalePlan,
 )
-from resolute_provisioner.plan import plan_scale
-from resolute_provisioner.standing import MASS_LOSS_PATIENCE_S
+from resolute_provisioner.planning.ending import REPLACEMENT_PREFIX
+from resolute_provisioner.planning.plan import plan_scale
+from resolute_provisioner.planning.standing import MASS_LOSS_PATIENCE_S
 from support.provisioner import NOW, a_gang, a_pool, after, ago, an_offer, demand, joined, starting
 
 SMALL, BIG = an_offer("small", slots=2, price=1.0), an_offer("big", slots=8, price=3.0)

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from resolute.wire.states import NoticeKind
-from resolute_provisioner.ending import REPLACEMENT_PREFIX
 from resolute_provisioner.model import Cause, Demand, InstanceNotice, InstanceView, Intent
-from resolute_provisioner.plan import plan_scale
-from resolute_provisioner.rebalance import drains
+from resolute_provisioner.planning.ending import REPLACEMENT_PREFIX
+from resolute_provisioner.planning.plan import plan_scale
+from resolute_provisioner.planning.rebalance import drains
 from support.provisioner import NOW, a_pool, joined, starting
 
 RISK = InstanceNotice(kind=NoticeKind.REBALANCE, deadline=None)

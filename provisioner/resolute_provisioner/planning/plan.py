@@ -11,18 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from datetime import datetime, timedelta
 
-from resolute_provisioner import disruption, keep_warm, notes, probing, risk
-from resolute_provisioner.consolidation import Move, consolidate
-from resolute_provisioner.ending import (
-    REPLACEMENT_PREFIX,
-    held_until,
-    idle_ones,
-    must_go,
-    of_no_use,
-    over_maximum,
-    room_is_coming,
-)
-from resolute_provisioner.gangs import in_order
+from resolute_provisioner import risk
 from resolute_provisioner.model import (
     Demand,
     Gang,
@@ -34,12 +23,24 @@ from resolute_provisioner.model import (
     ScalePlan,
     Termination,
 )
-from resolute_provisioner.packing import Packing, pack
-from resolute_provisioner.probing import one_at_a_time
+from resolute_provisioner.planning import disruption, keep_warm, notes, probing
+from resolute_provisioner.planning.consolidation import Move, consolidate
+from resolute_provisioner.planning.ending import (
+    REPLACEMENT_PREFIX,
+    held_until,
+    idle_ones,
+    must_go,
+    of_no_use,
+    over_maximum,
+    room_is_coming,
+)
+from resolute_provisioner.planning.gangs import in_order
+from resolute_provisioner.planning.packing import Packing, pack
+from resolute_provisioner.planning.probing import one_at_a_time
+from resolute_provisioner.planning.shelves import Machine
+from resolute_provisioner.planning.standing import MASS_LOSS_PATIENCE_S, NOTICE_GRACE_S, Standing, judge
 from resolute_provisioner.ranking import outlooks
 from resolute_provisioner.risk import Block
-from resolute_provisioner.shelves import Machine
-from resolute_provisioner.standing import MASS_LOSS_PATIENCE_S, NOTICE_GRACE_S, Standing, judge
 
 
 def plan_scale(

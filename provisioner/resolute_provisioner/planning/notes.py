@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from resolute_provisioner.gangs import fits_one_machine, needs_whole_machines, shape_of
 from resolute_provisioner.model import Gang, InstanceView, Note, PoolScaling
-from resolute_provisioner.packing import Packing, Unserved
+from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines, shape_of
+from resolute_provisioner.planning.packing import Packing, Unserved
+from resolute_provisioner.planning.standing import Standing, seconds_between
 from resolute_provisioner.ranking import Outlook
 from resolute_provisioner.risk import Block
-from resolute_provisioner.standing import Standing, seconds_between
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush, merge
 
-from resolute_provisioner.gangs import fits_one_machine
 from resolute_provisioner.model import Gang, Market
+from resolute_provisioner.planning.gangs import fits_one_machine
 from resolute_provisioner.ranking import Outlook
 
 Place = tuple[bool, int, int]

@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from resolute_provisioner import deadline
-from resolute_provisioner.deadline import ANY, ON_DEMAND, SPOT, Course, Work
 from resolute_provisioner.model import (
     Cause,
     Demand,
@@ -27,6 +25,8 @@ from resolute_provisioner.model import (
     Termination,
 )
 from resolute_provisioner.offers import priced
+from resolute_provisioner.planning import deadline
+from resolute_provisioner.planning.deadline import ANY, ON_DEMAND, SPOT, Course, Work
 
 MOVE_PREFIX = "move-of-"
 """Work that is to move stands in the demand under this name, followed by its token, until it waits itself."""

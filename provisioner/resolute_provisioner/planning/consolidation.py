@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from resolute_provisioner.model import Cause, Consolidation, Launch, PoolScaling, Resident, Termination
+from resolute_provisioner.planning.standing import Standing
 from resolute_provisioner.ranking import Outlook
-from resolute_provisioner.standing import Standing
 
 LONGEST_S = 86_400.0
 """Nothing is expected to go on for longer than this, however long it has run."""

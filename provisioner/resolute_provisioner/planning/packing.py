@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from resolute_provisioner.gangs import fits_one_machine, needs_whole_machines, shape_of
 from resolute_provisioner.model import Gang
-from resolute_provisioner.purchase import purchase
+from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines, shape_of
+from resolute_provisioner.planning.purchase import purchase
+from resolute_provisioner.planning.shelves import Machine, Shelves, copies
+from resolute_provisioner.planning.stock import Stock, cost_of
 from resolute_provisioner.ranking import Outlook
-from resolute_provisioner.shelves import Machine, Shelves, copies
-from resolute_provisioner.stock import Stock, cost_of
 
 SIZES_PREFERRED = 4
 """While room is short so many sizes are once the preferred one, those with the cheapest slots first."""

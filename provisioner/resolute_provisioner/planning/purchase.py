@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from resolute_provisioner.gangs import fits_one_machine, needs_whole_machines, shape_of
 from resolute_provisioner.model import Gang, Market
+from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines, shape_of
+from resolute_provisioner.planning.stock import Cost, Stock, cost_of
 from resolute_provisioner.ranking import Outlook
-from resolute_provisioner.stock import Cost, Stock, cost_of
 
 SIZES_TRIED = 8
 """So many sizes are tried, those with the cheapest slots first. More distinct sizes than that are hardly ever worth
