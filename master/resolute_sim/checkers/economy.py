@@ -16,7 +16,7 @@ from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_provisioner.clouds.fake import FakeCloud
-from resolute_provisioner.model import Intent, PoolScaling
+from resolute_provisioner.model import Intent, Observed, PoolScaling
 from resolute_provisioner.planning.standing import MASS_LOSS_PATIENCE_S
 from resolute_sim.diary import Diary
 
@@ -35,7 +35,9 @@ def launches_are_needed(state: ClusterState, change: Change, pools: Mapping[Pool
         assert scaling is not None
         wanted = _wanted(state, pool, scaling)
         rows = [i for i in state.find(Instance, "instances_of_pool", pool) if not i.over]
-        coming = [i for i in rows if i.intent is Intent.RUN and i.joined_at is None and i.notice is None]
+        # What the cloud is ending already, because it has none after all, comes no more.
+        promised = [i for i in rows if i.intent is Intent.RUN and i.observed is not Observed.STOPPING]
+        coming = [i for i in promised if i.joined_at is None and i.notice is None]
         for_work = [i for i in coming if wanted.keys() & set(i.gangs)]
         need = sum(wanted.values()) + sum(i.notice is not None for i in rows)
         if len(for_work) > need:
