@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from resolute.errors import ResoluteError
 
@@ -46,29 +47,52 @@ class Group:
     default: str | None = None
 
 
-def add_group(parser: argparse.ArgumentParser, group: Group) -> None:
-    """Fills the parser of a group with its verbs."""
-    defaults = [command for command in group.commands if command.name == group.default]
+class LateParser(argparse.ArgumentParser):
+    """A parser that is made when it is first looked into, and then filled by `fill`.
+
+    There are more than a hundred words below `det` and a call uses two of them; to make the parsers of the others takes
+    longer than the call itself.
+    """
+
+    def __init__(self, *, fill: Callable[[argparse.ArgumentParser], object], **settings: Any) -> None:
+        self._unmade = fill, settings
+
+    def __getattr__(self, name: str) -> Any:
+        """Asked only for what is not there: what the parser's own `__init__` sets, as long as it did not run."""
+        if "_unmade" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        fill, settings = vars(self).pop("_unmade")
+        super().__init__(**settings)
+        fill(self)
+        return getattr(self, name)
+
+
+def add_words(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[LateParser]:
+    """Gives a parser words below it, of which the first shows its help. Each is added with what fills its parser."""
+    words = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=LateParser)
+    words.add_parser("help", help="show this help", fill=lambda helper: helper.set_defaults(show_help=parser))
+    return words
+
+
+def fill_parser(parser: argparse.ArgumentParser, declared: Command | Group) -> None:
+    """Gives a parser the flags of a command, or the verbs of a group."""
+    if isinstance(declared, Command):
+        _fill(parser, declared)
+        return
+    defaults = [command for command in declared.commands if command.name == declared.default]
     if defaults and isinstance(defaults[0], Command):
         _fill(parser, defaults[0], positionals=False)
     else:
         parser.set_defaults(show_help=parser)
-    verbs = parser.add_subparsers(title="commands", metavar="COMMAND")
-    helper = verbs.add_parser("help", help="show this help")
-    helper.set_defaults(show_help=parser)
-    for command in group.commands:
-        child = verbs.add_parser(
-            command.name, aliases=list(command.aliases), help=command.help, description=_sentence(command.help)
+    verbs = add_words(parser)
+    for command in declared.commands:
+        verbs.add_parser(
+            command.name,
+            aliases=list(command.aliases),
+            help=command.help,
+            description=sentence(command.help),
+            fill=partial(fill_parser, declared=command),
         )
-        if isinstance(command, Group):
-            add_group(child, command)
-        else:
-            _fill(child, command)
-
-
-def add_command(parser: argparse.ArgumentParser, command: Command) -> None:
-    """Fills the parser of a command that has no verbs."""
-    _fill(parser, command)
 
 
 def _fill(parser: argparse.ArgumentParser, command: Command, *, positionals: bool = True) -> None:
@@ -92,7 +116,8 @@ def _set_defaults_of(arguments: AddArguments, parser: argparse.ArgumentParser) -
     parser.set_defaults(**vars(probe.parse_args([])))
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
+    """A help as a description."""
     return text[:1].upper() + text[1:] + "."
 
 

@@ -13,9 +13,10 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from resolute.errors import PermissionDenied, ResoluteError, Unauthenticated, Unavailable
-from resolute_cli.command import Command, Group, UsageError, add_command, add_group
+from resolute_cli.command import UsageError, add_words, fill_parser, sentence
 from resolute_cli.invocation import Invocation, system_invocation
 
 
@@ -78,8 +79,7 @@ def main(arguments: Sequence[str] | None = None, invocation: Invocation | None =
 def _run(given: Sequence[str], running: Invocation) -> int:
     render, task = running.render, "run the command"
     try:
-        parser = build_parser(_asked_noun(given))
-        args = parser.parse_args(given)
+        args = build_parser().parse_args(given)
         if args.show_help is not None:
             args.show_help.print_help(render.out)
             return 0
@@ -134,8 +134,8 @@ def _wants_details(environ: Mapping[str, str]) -> bool:
 # ------------------------------------------------------------------------------------------------------------ parsing
 
 
-def build_parser(asked: str | None = None) -> argparse.ArgumentParser:
-    """The parser of all nouns, with the verbs of the noun that is asked for; None fills none of them."""
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all nouns."""
     parser = argparse.ArgumentParser(prog="det", description="Train models on a cluster that grows and shrinks.")
     parser.add_argument("-u", "--user", metavar="USERNAME", help="act as this user")
     parser.add_argument(
@@ -143,23 +143,20 @@ def build_parser(asked: str | None = None) -> argparse.ArgumentParser:
     )
     parser.add_argument("-v", "--version", action=_ShowVersion, nargs=0, help="show program's version number and exit")
     parser.set_defaults(show_help=parser, run=None, task="run the command", format=None)
-    nouns = parser.add_subparsers(title="commands", metavar="COMMAND")
-    helper = nouns.add_parser("help", help="show this help")
-    helper.set_defaults(show_help=parser)
+    nouns = add_words(parser)
     for noun in NOUNS:
-        child = nouns.add_parser(noun.name, aliases=list(noun.aliases), help=noun.help, description=_title(noun.help))
-        if asked in (noun.name, *noun.aliases):
-            fill_noun(child, noun)
+        nouns.add_parser(
+            noun.name,
+            aliases=list(noun.aliases),
+            help=noun.help,
+            description=sentence(noun.help),
+            fill=partial(_fill_noun, noun=noun),
+        )
     return parser
 
 
-def fill_noun(parser: argparse.ArgumentParser, noun: Noun) -> None:
-    """Imports the noun's module and adds its verbs."""
-    declared: Command | Group = importlib.import_module(f"resolute_cli.nouns.{noun.module}").NOUN
-    if isinstance(declared, Group):
-        add_group(parser, declared)
-    else:
-        add_command(parser, declared)
+def _fill_noun(parser: argparse.ArgumentParser, noun: Noun) -> None:
+    fill_parser(parser, importlib.import_module(f"resolute_cli.nouns.{noun.module}").NOUN)
 
 
 class _ShowVersion(argparse.Action):
@@ -177,21 +174,6 @@ def client_version() -> str:
         return version("resolute")
     except PackageNotFoundError:  # run from a checkout that is on the path, not installed
         return "0+unknown"
-
-
-def _asked_noun(given: Sequence[str]) -> str | None:
-    """The first word that is neither a global flag nor its value."""
-    words = iter(given)
-    for word in words:
-        if word in ("-u", "-m") or (len(word) > 2 and ("--user".startswith(word) or "--master".startswith(word))):
-            next(words, None)
-        elif not word.startswith("-"):
-            return word
-    return None
-
-
-def _title(text: str) -> str:
-    return text[:1].upper() + text[1:] + "."
 
 
 if __name__ == "__main__":

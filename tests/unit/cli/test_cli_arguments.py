@@ -111,7 +111,7 @@ def verbs_of(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentP
 
 
 def parser_of(*words: str) -> argparse.ArgumentParser:
-    parser = build_parser(words[0])
+    parser = build_parser()
     for word in words:
         parser = verbs_of(parser)[word]
     return parser
