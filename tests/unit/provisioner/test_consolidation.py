@@ -159,3 +159,13 @@ def test_the_planner_keeps_a_cheap_machine_and_looks_again_when_it_is_due() -> N
     plan = _plan(small, large, pool=pool)
     assert [(each.instance_id, each.cause) for each in plan.terminations] == [("m8", Cause.IDLE)]
     assert plan.revisit_at == since + timedelta(seconds=1800)
+
+
+@pytest.mark.parametrize("limit", [1.3, 1.53, 1.8, 1.83765432101234567, 2.2909999])
+def test_when_the_planner_looks_again_the_machine_is_due(limit: float) -> None:
+    """A moment of which rounding has taken a part of a microsecond would find it not due yet, and be the last."""
+    pool, idle = replace(POOL, max_idle_cost=limit), replace(_machine("a", 1), idle_since=NOW)
+    due = _plan(idle, pool=pool).revisit_at
+    assert due is not None
+    later = plan_scale(pool, (idle,), Demand(), {}, due)
+    assert [each.cause for each in later.terminations] == [Cause.IDLE]
