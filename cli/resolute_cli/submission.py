@@ -17,7 +17,7 @@ from resolute_cli.render import size_text, state_text
 
 if TYPE_CHECKING:
     from resolute.client.context import Context
-    from resolute.wire.rest.experiments import CreateExperimentResponse
+    from resolute.wire.rest.experiment_changes import CreateExperimentResponse
     from resolute.wire.rest.trials import Trial
 
 Pause = Callable[[float], object]
@@ -71,7 +71,7 @@ def submit(
     validate_only: bool = False,
 ) -> CreateExperimentResponse:
     """One request, with a bar for the upload."""
-    from resolute.wire.rest.experiments import CreateExperimentRequest
+    from resolute.wire.rest.experiment_changes import CreateExperimentRequest
 
     request = CreateExperimentRequest(
         activate=activate,

@@ -21,16 +21,7 @@ from resolute.errors import InvalidInput, NotFound, ResoluteError, Unauthenticat
 from resolute.wire.codec import from_query, from_wire, to_wire
 from resolute.wire.rest import extensions as ext
 from resolute.wire.rest.agents import GetAgentsResponse
-from resolute.wire.rest.auth import (
-    GetMeResponse,
-    GetUserByUsernameResponse,
-    GetUsersResponse,
-    LoginRequest,
-    LoginResponse,
-    PatchUser,
-    PatchUserResponse,
-    User,
-)
+from resolute.wire.rest.auth import GetMeResponse, LoginRequest, LoginResponse, User
 from resolute.wire.rest.checkpoints import (
     Checkpoint,
     GetCheckpointResponse,
@@ -44,21 +35,24 @@ from resolute.wire.rest.enums import (
     WireExperimentState,
     WireTaskState,
 )
-from resolute.wire.rest.experiments import (
+from resolute.wire.rest.experiment_changes import (
     CreateExperimentRequest,
     CreateExperimentResponse,
-    Experiment,
-    GetExperimentResponse,
-    GetExperimentsQuery,
-    GetExperimentsResponse,
     GetModelDefResponse,
     PatchExperiment,
     PatchExperimentResponse,
     PutExperimentLabelResponse,
 )
+from resolute.wire.rest.experiments import (
+    Experiment,
+    GetExperimentResponse,
+    GetExperimentsQuery,
+    GetExperimentsResponse,
+)
+from resolute.wire.rest.info import Info
 from resolute.wire.rest.jobs import GetJobsV2Response, RBACJob, UpdateJobQueueRequest
 from resolute.wire.rest.logs import LogsQuery, TrialLogsResponse
-from resolute.wire.rest.master import GetMasterConfigResponse, GetMasterResponse, Info, LogEntry, MasterLogsResponse
+from resolute.wire.rest.master import GetMasterConfigResponse, GetMasterResponse, LogEntry, MasterLogsResponse
 from resolute.wire.rest.paging import Pagination
 from resolute.wire.rest.passwords import hash_password
 from resolute.wire.rest.pools import GetResourcePoolsResponse
@@ -69,6 +63,7 @@ from resolute.wire.rest.trials import (
     GetTrialWorkloadsResponse,
     Trial,
 )
+from resolute.wire.rest.users import GetUserByUsernameResponse, GetUsersResponse, PatchUser, PatchUserResponse
 from resolute.wire.rest.why import ExplainJobResponse
 from support.cli_messages import (
     CHECKPOINT_FILES,

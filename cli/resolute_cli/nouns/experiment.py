@@ -20,7 +20,8 @@ from resolute_cli.render import confirmed, json_text, state_text
 from resolute_cli.submission import create, create_arguments
 
 if TYPE_CHECKING:
-    from resolute.wire.rest.experiments import Experiment, PatchResources
+    from resolute.wire.rest.experiment_changes import PatchResources
+    from resolute.wire.rest.experiments import Experiment
 
 PAST = {
     "activate": "Activated",
@@ -164,7 +165,7 @@ def download_checkpoints(cli: Invocation, args: argparse.Namespace) -> None:
 
 def set_text(field: str) -> Command:
     def run(cli: Invocation, args: argparse.Namespace) -> None:
-        from resolute.wire.rest.experiments import PatchExperiment
+        from resolute.wire.rest.experiment_changes import PatchExperiment
 
         given = {field: args.value}
         cli.api().experiments.patch(PatchExperiment(id=args.experiment_id, **given))
@@ -181,7 +182,7 @@ def set_resource(
     name: str, resources: Callable[[float | None], PatchResources], kind: Callable[[str], object]
 ) -> Command:
     def run(cli: Invocation, args: argparse.Namespace) -> None:
-        from resolute.wire.rest.experiments import PatchExperiment
+        from resolute.wire.rest.experiment_changes import PatchExperiment
 
         patch = PatchExperiment(id=args.experiment_id, resources=resources(args.value))
         cli.api().experiments.patch(patch)
@@ -199,7 +200,7 @@ def _said(cli: Invocation, number: int, field: str, value: object) -> None:
 
 
 def _max_slots(value: float | None) -> PatchResources:
-    from resolute.wire.rest.experiments import PatchResources
+    from resolute.wire.rest.experiment_changes import PatchResources
 
     return PatchResources(max_slots=None if value is None else int(value))
 
@@ -219,13 +220,13 @@ def _money(text: str) -> float | None:
 
 
 def _priority(value: float | None) -> PatchResources:
-    from resolute.wire.rest.experiments import PatchResources
+    from resolute.wire.rest.experiment_changes import PatchResources
 
     return PatchResources(priority=None if value is None else int(value))
 
 
 def _weight(value: float | None) -> PatchResources:
-    from resolute.wire.rest.experiments import PatchResources
+    from resolute.wire.rest.experiment_changes import PatchResources
 
     return PatchResources(weight=value)
 

@@ -88,7 +88,7 @@ def set_active(active: bool) -> Command:
     verb = "activate" if active else "deactivate"
 
     def run(cli: Invocation, args: argparse.Namespace) -> None:
-        from resolute.wire.rest.auth import PatchUser
+        from resolute.wire.rest.users import PatchUser
 
         cli.api().users.change(args.username, PatchUser(active=active))
         cli.render.done(f"{verb.capitalize()}d user '{args.username}'", username=args.username, active=active)
@@ -102,7 +102,7 @@ def set_active(active: bool) -> Command:
 
 
 def rename(cli: Invocation, args: argparse.Namespace) -> None:
-    from resolute.wire.rest.auth import PatchUser
+    from resolute.wire.rest.users import PatchUser
 
     cli.api().users.change(args.target_user, PatchUser(username=args.new_username))
     text = f"Renamed user '{args.target_user}' to '{args.new_username}'"

@@ -1,4 +1,4 @@
-"""The master itself, its machines, its books and its decisions."""
+"""The master itself, its machines, its books and its decisions. What only some calls need is imported by them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,7 @@ from resolute.client.paging import segment
 from resolute.client.session import NO_RETRY, Session
 from resolute.errors import NotFound
 from resolute.wire.codec import from_wire
-from resolute.wire.rest.master import (
-    GetMasterConfigResponse,
-    GetMasterResponse,
-    Info,
-    LogEntry,
-    MasterLogsQuery,
-    MasterLogsResponse,
-)
+from resolute.wire.rest.info import Info
 
 if TYPE_CHECKING:
     from resolute.wire.rest.costs import Budget, BudgetState, GetCostQuery, GetCostResponse
@@ -26,6 +19,7 @@ if TYPE_CHECKING:
         GetLedgerResponse,
         Instance,
     )
+    from resolute.wire.rest.master import GetMasterResponse, LogEntry, MasterLogsQuery
     from resolute.wire.rest.workspaces import (
         GetWorkspaceProjectsQuery,
         GetWorkspacesQuery,
@@ -48,13 +42,19 @@ class Cluster:
         return from_wire(Info, self.session.request("GET", "info", retry=NO_RETRY))
 
     def master(self) -> GetMasterResponse:
+        from resolute.wire.rest.master import GetMasterResponse
+
         return self.session.get("api/v1/master", GetMasterResponse)
 
     def config(self) -> Mapping[str, Any]:
         """The effective configuration of the master, secrets masked."""
+        from resolute.wire.rest.master import GetMasterConfigResponse
+
         return self.session.get("api/v1/master/config", GetMasterConfigResponse).config
 
     def logs(self, query: MasterLogsQuery) -> Iterator[LogEntry]:
+        from resolute.wire.rest.master import MasterLogsResponse
+
         for item in self.session.stream("api/v1/master/logs", MasterLogsResponse, query):
             yield item.log_entry
 

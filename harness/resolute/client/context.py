@@ -14,7 +14,7 @@ from pathlib import Path
 import pathspec
 
 from resolute.errors import InvalidInput, LimitExceeded
-from resolute.wire.rest.experiments import File
+from resolute.wire.rest.experiment_changes import File
 
 MAX_BYTES = 95 * 1024 * 1024
 """Limit on the bytes of all files of an upload: in base64 they must fit a request of 128 MiB."""

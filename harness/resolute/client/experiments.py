@@ -7,25 +7,18 @@ from typing import TYPE_CHECKING
 
 from resolute.client.paging import all_pages, segment
 from resolute.client.session import Progress, Session
-from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.experiments import (
-    CreateExperimentRequest,
-    CreateExperimentResponse,
-    DeleteExperimentLabelResponse,
     Experiment,
     GetExperimentResponse,
     GetExperimentsQuery,
     GetExperimentsResponse,
-    GetModelDefResponse,
-    PatchExperiment,
-    PatchExperimentResponse,
-    PutExperimentLabelResponse,
 )
-from resolute.wire.rest.paging import Pagination
 
 if TYPE_CHECKING:
     from resolute.wire.rest.checkpoints import Checkpoint, GetCheckpointsQuery
     from resolute.wire.rest.costs import GetExperimentCostResponse
+    from resolute.wire.rest.experiment_changes import CreateExperimentRequest, CreateExperimentResponse, PatchExperiment
+    from resolute.wire.rest.paging import Pagination
     from resolute.wire.rest.trials import GetExperimentTrialsQuery, GetExperimentTrialsResponse, Trial
 
 
@@ -37,6 +30,8 @@ class Experiments:
 
     def create(self, request: CreateExperimentRequest, progress: Progress | None = None) -> CreateExperimentResponse:
         """`progress` hears of the upload."""
+        from resolute.wire.rest.experiment_changes import CreateExperimentResponse
+
         return self.session.post("api/v1/experiments", CreateExperimentResponse, request, progress)
 
     def get(self, experiment_id: int) -> GetExperimentResponse:
@@ -57,13 +52,19 @@ class Experiments:
 
     def act(self, experiment_id: int, verb: str) -> None:
         """`verb` is activate, pause, cancel, kill, archive or unarchive."""
+        from resolute.wire.rest.empty import Empty
+
         self.session.post(f"{_path(experiment_id)}/{verb}", Empty)
 
     def delete(self, experiment_id: int) -> None:
         """Begins the deletion; it goes on after the answer."""
+        from resolute.wire.rest.empty import Empty
+
         self.session.delete(_path(experiment_id), Empty)
 
     def patch(self, patch: PatchExperiment) -> Experiment | None:
+        from resolute.wire.rest.experiment_changes import PatchExperimentResponse
+
         return self.session.patch(_path(patch.id), PatchExperimentResponse, patch).experiment
 
     def cost(self, experiment_id: int) -> GetExperimentCostResponse:
@@ -80,10 +81,14 @@ class Experiments:
         return self.session.put(path, GetExperimentCostResponse, MaxCost(max_cost=amount))
 
     def add_label(self, experiment_id: int, label: str) -> tuple[str, ...]:
+        from resolute.wire.rest.experiment_changes import PutExperimentLabelResponse
+
         path = f"{_path(experiment_id)}/labels/{segment(label)}"
         return self.session.put(path, PutExperimentLabelResponse).labels
 
     def remove_label(self, experiment_id: int, label: str) -> tuple[str, ...]:
+        from resolute.wire.rest.experiment_changes import DeleteExperimentLabelResponse
+
         path = f"{_path(experiment_id)}/labels/{segment(label)}"
         return self.session.delete(path, DeleteExperimentLabelResponse).labels
 
@@ -114,6 +119,8 @@ class Experiments:
 
     def model_definition(self, experiment_id: int) -> bytes:
         """The model definition as a gzip tar; empty when there is none."""
+        from resolute.wire.rest.experiment_changes import GetModelDefResponse
+
         return self.session.get(f"{_path(experiment_id)}/model_def", GetModelDefResponse).b64_tgz
 
 

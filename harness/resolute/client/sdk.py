@@ -27,7 +27,8 @@ from resolute.wire.rest import experiments as experiment_shapes
 from resolute.wire.rest import trials as trial_shapes
 from resolute.wire.rest.checkpoints import GetCheckpointsQuery
 from resolute.wire.rest.enums import CheckpointSortBy, OrderBy, WireCheckpointState, WireExperimentState
-from resolute.wire.rest.experiments import CreateExperimentRequest, GetExperimentsQuery, PatchExperiment
+from resolute.wire.rest.experiment_changes import CreateExperimentRequest, PatchExperiment
+from resolute.wire.rest.experiments import GetExperimentsQuery
 from resolute.wire.rest.extensions import TrialAllocation
 from resolute.wire.rest.logs import LogsQuery
 from resolute.wire.rest.metrics import MetricsReport

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from resolute.errors import InvalidInput
 from resolute.wire.codec import to_wire
-from resolute.wire.rest.experiments import PatchCheckpointStorage
+from resolute.wire.rest.experiment_changes import PatchCheckpointStorage
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
 from resolute_master.api.context import ApiContext

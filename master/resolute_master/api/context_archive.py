@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from resolute.errors import InvalidInput, LimitExceeded
-from resolute.wire.rest.experiments import File
+from resolute.wire.rest.experiment_changes import File
 from resolute_master.api.limits import MAX_FILES, MAX_PATH_BYTES
 
 MAX_CONTEXT_BYTES = 95 * 1024 * 1024

@@ -21,7 +21,7 @@ from resolute.config import (
 from resolute.config.deadlines import deadline_notes, resolved_deadline
 from resolute.errors import InvalidInput
 from resolute.wire.rest.enums import LaunchWarning
-from resolute.wire.rest.experiments import CreateExperimentRequest, CreateExperimentResponse
+from resolute.wire.rest.experiment_changes import CreateExperimentRequest, CreateExperimentResponse
 from resolute.wire.states import ExperimentState
 from resolute_master.api.call import Call
 from resolute_master.api.context_archive import check_files, digest_of, pack

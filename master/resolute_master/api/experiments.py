@@ -10,18 +10,15 @@ from resolute.errors import InvalidInput, NotFound
 from resolute.wire.rest.checkpoints import GetCheckpointsQuery, GetExperimentCheckpointsResponse
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.enums import ExperimentSortBy, OrderBy, TrialSortBy
-from resolute.wire.rest.experiments import (
+from resolute.wire.rest.experiment_changes import (
     DeleteExperimentLabelResponse,
-    GetExperimentResponse,
-    GetExperimentsQuery,
-    GetExperimentsResponse,
     GetModelDefResponse,
-    IdFilter,
     MoveExperimentRequest,
     PatchExperimentResponse,
     PutExperimentLabelResponse,
 )
-from resolute.wire.rest.experiments import PatchExperiment as WirePatch
+from resolute.wire.rest.experiment_changes import PatchExperiment as WirePatch
+from resolute.wire.rest.experiments import GetExperimentResponse, GetExperimentsQuery, GetExperimentsResponse, IdFilter
 from resolute.wire.rest.trials import (
     GetBestSearcherValidationMetricResponse,
     GetExperimentTrialsQuery,

@@ -12,10 +12,10 @@ from aiohttp import web
 from resolute.errors import InvalidInput
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.enums import LogLevel, Product
+from resolute.wire.rest.info import Info
 from resolute.wire.rest.master import (
     GetMasterConfigResponse,
     GetMasterResponse,
-    Info,
     LogEntry,
     MasterLogsQuery,
     MasterLogsResponse,

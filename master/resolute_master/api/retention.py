@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 
 from resolute.wire.rest.empty import Empty
-from resolute.wire.rest.experiments import PutExperimentRetainLogsRequest
+from resolute.wire.rest.experiment_changes import PutExperimentRetainLogsRequest
 from resolute.wire.rest.logs import CleanupLogsResponse
 from resolute.wire.rest.trials import PutTrialRetainLogsRequest
 from resolute.wire.states import ExperimentState

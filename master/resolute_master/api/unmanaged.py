@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from resolute.errors import InvalidInput, NotFound
 from resolute.wire.rest.enums import WireTrialState
-from resolute.wire.rest.experiments import CreateExperimentRequest
+from resolute.wire.rest.experiment_changes import CreateExperimentRequest
 from resolute.wire.rest.unmanaged import (
     CreateTrialRequest,
     CreateTrialResponse,

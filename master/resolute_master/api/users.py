@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from resolute.errors import InvalidInput, NotFound
-from resolute.wire.rest.auth import (
+from resolute.wire.rest.enums import OrderBy, UserSortBy
+from resolute.wire.rest.passwords import hash_password
+from resolute.wire.rest.users import (
     GetUserByUsernameResponse,
     GetUserResponse,
     GetUsersQuery,
@@ -17,8 +19,6 @@ from resolute.wire.rest.auth import (
     PostUserResponse,
     SetUserPasswordResponse,
 )
-from resolute.wire.rest.enums import OrderBy, UserSortBy
-from resolute.wire.rest.passwords import hash_password
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, allow, nothing
 from resolute_master.api.finders import find_user, user_at, user_named

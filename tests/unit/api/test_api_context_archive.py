@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resolute.errors import InvalidInput, LimitExceeded
-from resolute.wire.rest.experiments import File
+from resolute.wire.rest.experiment_changes import File
 from resolute_master.api import context_archive
 from resolute_master.api.context_archive import DIRECTORY, REGULAR_FILE, check_files, digest_of, pack
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from resolute.errors import InvalidInput, LimitExceeded, ResoluteError
-from resolute.wire.rest.experiments import File
+from resolute.wire.rest.experiment_changes import File
 from resolute_master.api import limits
 from resolute_master.api.context_archive import check_files
 from resolute_master.api.experiment_limits import check_config_text, check_search, check_texts

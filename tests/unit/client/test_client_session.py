@@ -26,7 +26,8 @@ from resolute.errors import (
 )
 from resolute.wire.rest.auth import GetMeResponse
 from resolute.wire.rest.empty import Empty
-from resolute.wire.rest.experiments import CreateExperimentRequest, GetExperimentsQuery
+from resolute.wire.rest.experiment_changes import CreateExperimentRequest
+from resolute.wire.rest.experiments import GetExperimentsQuery
 from resolute.wire.rest.logs import LogsQuery, TrialLogsResponse
 
 Answer = httpx.Response | Exception

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from resolute.wire.codec import Key
 from resolute.wire.rest.enums import HealthStatus, LogLevel, Product
+from resolute.wire.rest.info import SSOProvider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,16 +20,6 @@ class ClusterMessage:
     start_time: datetime
     created_time: datetime | None = None
     end_time: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SSOProvider:
-    """A login service outside this master."""
-
-    name: str
-    sso_url: str
-    type: str
-    always_redirect: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,21 +118,6 @@ class HealthCheck:
     database: HealthStatus
     resource_managers: Annotated[tuple[ResourceManagerHealth, ...], Key("resource_managers")] = ()
     status: HealthStatus
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Info:
-    """Answer of `/info`, the first request of every command; its names are snake_case on the wire."""
-
-    version: str
-    """Of the contract: the newest release of its client that this master is tested with."""
-    master_id: Annotated[str, Key("master_id")]
-    cluster_id: Annotated[str, Key("cluster_id")]
-    cluster_name: Annotated[str, Key("cluster_name")] = ""
-    telemetry: Mapping[str, Any] = field(default_factory=dict)
-    sso_providers: Annotated[tuple[SSOProvider, ...], Key("sso_providers")] = ()
-    resolute_version: Annotated[str, Key("resolute_version")] = ""
-    """Of this master."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

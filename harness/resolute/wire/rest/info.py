@@ -1,0 +1,34 @@
+"""Who answers at an address: what every command asks first, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from resolute.wire.codec import Key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SSOProvider:
+    """A login service outside this master."""
+
+    name: str
+    sso_url: str
+    type: str
+    always_redirect: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Info:
+    """Answer of `/info`, the first request of every command; its names are snake_case on the wire."""
+
+    version: str
+    """Of the contract: the newest release of its client that this master is tested with."""
+    master_id: Annotated[str, Key("master_id")]
+    cluster_id: Annotated[str, Key("cluster_id")]
+    cluster_name: Annotated[str, Key("cluster_name")] = ""
+    telemetry: Mapping[str, Any] = field(default_factory=dict)
+    sso_providers: Annotated[tuple[SSOProvider, ...], Key("sso_providers")] = ()
+    resolute_version: Annotated[str, Key("resolute_version")] = ""
+    """Of this master."""
