@@ -4,7 +4,8 @@ Knows instances, offers, prices, what refusals and interruptions taught, and how
 Must not know jobs, allocations, experiments or SQL: waiting work arrives as opaque gangs, and what happened is
 told to a ledger port.
 
-`planning` decides (pure). `offers` prices an offer, `ranking` says what it really costs, `risk` learns (pure, too).
+`planning` decides (pure). `offers` prices an offer, `ranking` says what it really costs, `risk` learns of an offer and
+`launch_errors` of a pool (pure, too).
 `reconcile.Reconciler` carries out what was decided and recorded before, `bootstrap` writes what a machine starts with, and
 `clouds` holds the port with its implementations.
 """

@@ -111,6 +111,16 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLaunch:
+    """How one launch of a pool came out, among those before it. See `launch_errors`."""
+
+    at: datetime
+    """When the cloud had answered."""
+    failures: int
+    """So many launches in a row have failed with this one; 0: it succeeded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OfferBelief:
     """What we learnt of one offer. A fresh belief knows nothing and blocks nothing. Changed by `risk` only."""
 
@@ -144,6 +154,8 @@ class OfferBelief:
     price_as_of: datetime | None = None
     price_source: str = ""
     seen: Evidence = Evidence()
+    pool_launch: PoolLaunch | None = None
+    """The last launch through it, as the whole pool counts; None where nobody counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +223,10 @@ class PoolScaling:
     """A machine that came for a gang is kept so long after its launch while other members are refused."""
     max_aux_per_instance: int = 100
     """How many gangs without slots one machine takes."""
+    launch_error_timeout_s: float = 0.0
+    """So long the pool remembers a failed launch; 0: it counts none. See `launch_errors`."""
+    launch_error_retries: int = 0
+    """So many failed launches in a row are tried again before the pool gives up for that time."""
     spot_fallback: SpotFallback = SpotFallback()
     consolidation: Consolidation | None = None
     """None moves nothing."""

@@ -91,7 +91,7 @@ class FailureKind(StrEnum):
     TASK_ERROR = "TASK_ERROR"
     """Ended without an exit code. Counts."""
     LAUNCH_REFUSED = "LAUNCH_REFUSED"
-    """The agent cannot run such a task and says why. Final: the task would be refused again. Counts."""
+    """The agent cannot run such a task and says why, or the pool has given up launching machines for it. Final. Counts."""
     AGENT_FAILED = "AGENT_FAILED"
     """The agent or its machine went away. Does not count."""
     AGENT_ERROR = "AGENT_ERROR"

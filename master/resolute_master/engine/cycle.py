@@ -26,7 +26,7 @@ from resolute_master.domain.usage import Usage
 from resolute_master.engine import markets, supply
 from resolute_master.engine.journal import chain, encode_commands, encode_entities
 from resolute_master.engine.memory import POOL_KINDS, Memory, pool_of
-from resolute_master.lifecycle import allocations, budget, deadlines, instances, spending, usage
+from resolute_master.lifecycle import allocations, budget, deadlines, instances, launch_errors, spending, usage
 from resolute_master.lifecycle.apply import apply, settle
 from resolute_master.lifecycle.step import Step
 from resolute_master.scheduler.plan import Plan
@@ -230,7 +230,10 @@ class Cycle:
             # After the scheduler's plan is applied: gangs that it has placed are no demand, and their machines are busy.
             machines = self._machines(pool)
             scaling = budget.buying_nothing(policy.scaling) if closed else policy.scaling
-            chosen = markets.plan_pool(self._step, scaling, machines, plan.demand, beliefs, self._now)
+            demand = launch_errors.fail_waiting(self._step, scaling, plan.demand)
+            if demand != plan.demand:
+                self._unfinished.add(pool)  # the demand that was listed is not all that waits
+            chosen = markets.plan_pool(self._step, scaling, machines, demand, beliefs, self._now)
             scale = markets.with_drains(self._scale(scaling, chosen.instances, chosen.demand, beliefs), chosen)
             scale = spending.within_budget(self._step, policy.scaling, scale)
             instances.apply_plan(self._step, policy.scaling, scale)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from resolute_master.domain.ids import InstanceId
 from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
-from resolute_provisioner import risk
+from resolute_provisioner import launch_errors, risk
 from resolute_provisioner.model import InstanceView, Intent, Observed, OfferBelief, PoolScaling
 from resolute_provisioner.planning import notes
 from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S, outlooks
@@ -28,7 +28,7 @@ def of(
         for i in sorted(wanted, key=lambda i: i.instance_id)
         if i.joined_at is None and i.notice is None
     )
-    blocked = risk.blocks(scaling.offers, beliefs, now)
+    blocked = launch_errors.blocks(scaling, beliefs, now)
     partial = risk.gang_blocks(scaling.offers, beliefs, now)
     obstacles = [notes.why_blocked(blocked)] if blocked else []
     offers = [

@@ -81,6 +81,13 @@ class KillAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchGivenUp:
+    """The machines that it waits for cannot be launched."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
     container: ContainerId
 
@@ -111,6 +118,7 @@ AllocationEvent = (
     | PreemptionAsked
     | PreemptionAcknowledged
     | KillAsked
+    | LaunchGivenUp
     | Joined
     | Saved
     | Waits
@@ -139,6 +147,8 @@ def step(allocation: Allocation, event: AllocationEvent, now: datetime) -> Outco
             return _acknowledge(allocation, now), ()
         case KillAsked():
             return _kill(allocation, event.reason, now)
+        case LaunchGivenUp(reason=reason):
+            return _give_up(allocation, reason, now), ()
         case Joined(container=container):
             found = container_of(allocation, container)
             return (allocation if found is None else _with_container(allocation, replace(found, joined=True))), ()
@@ -262,6 +272,15 @@ def _withdraw(allocation: Allocation, reason: str, now: datetime) -> Allocation:
     """It never got slots: nothing ran, nothing is paid."""
     ended = _enter(allocation, AllocationState.TERMINATED, now)
     return replace(ended, ended_at=now, exit=AllocationExit(reason=f"ended before it started: {reason}"))
+
+
+def _give_up(allocation: Allocation, reason: str, now: datetime) -> Allocation:
+    """What has its slots needs no machine any more."""
+    if allocation.state is not AllocationState.PENDING:
+        return allocation
+    ended = _enter(allocation, AllocationState.TERMINATED, now)
+    text = f"no machine can be launched for it: {reason}"
+    return replace(ended, ended_at=now, exit=AllocationExit(reason=text, failure=FailureKind.LAUNCH_REFUSED))
 
 
 # ------------------------------------------------------------------------------------------------------------- exit

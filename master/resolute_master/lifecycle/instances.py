@@ -18,7 +18,7 @@ from resolute_master.domain.commands import RecordLaunch, RecordObservation, Rec
 from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.machines import RecordBootFailure
-from resolute_master.lifecycle import agents, allocations
+from resolute_master.lifecycle import agents, allocations, launch_errors
 from resolute_master.lifecycle.prices import belief_key, offer_price
 from resolute_master.lifecycle.step import Step
 from resolute_provisioner import risk
@@ -114,10 +114,12 @@ def beliefs(step: Step, pool: PoolName) -> dict[str, OfferBelief]:
 
 def trust_configuration_again(step: Step) -> None:
     """A master that starts may have been given another configuration: what a cloud called wrong is asked for again,
-    once. Shortage and quotas are no matter of configuration and stay remembered."""
+    once, and so is a pool that had given up. Shortage and quotas are no matter of configuration and stay remembered."""
     for known in step.all(PoolBelief):
-        if known.belief.misconfigured:
-            step.put(replace(known, belief=risk.forget(known.belief)))
+        belief = risk.forget(known.belief) if known.belief.misconfigured else known.belief
+        belief = replace(belief, pool_launch=None)
+        if belief != known.belief:
+            step.put(replace(known, belief=belief))
 
 
 def apply_plan(step: Step, scaling: PoolScaling, plan: ScalePlan) -> None:
@@ -198,6 +200,7 @@ def launched(step: Step, command: RecordLaunch) -> None:
         return
     if instance.launched_at is None:
         _learn(step, instance, lambda belief: risk.launched(belief, now=step.now))
+        launch_errors.succeeded(step, instance)
     step.put(
         replace(
             instance,
@@ -286,6 +289,7 @@ def _learn_end(step: Step, instance: Instance, command: RecordObservation) -> No
 def _learn_refusal(step: Step, instance: Instance, kind: RefusalKind, message: str) -> None:
     asked_at, token = instance.requested_at, instance.token
     _learn(step, instance, lambda b: risk.refused(b, kind, message, asked_at=asked_at, now=step.now, token=token))
+    launch_errors.failed(step, instance)
 
 
 def boot_failed(step: Step, command: RecordBootFailure) -> None:

@@ -5,11 +5,12 @@ A trial asks for an allocation whenever it is ACTIVE and has none. How an alloca
 1. a stopping trial ends in the terminal state of its stopping state, or in ERROR when the allocation failed;
 2. a trial that the search has stopped completes, or ends in ERROR when the allocation failed;
 3. a failure that is the machine's (agent lost, not restored, not launched) costs no restart: it runs again;
-4. after any other failure a log policy that cancels retries ends the trial in ERROR, with the lines that matched in its log;
-5. else the failure costs a restart; past `max_restarts` the trial ends in ERROR, and so it does when its pool can never hold it
+4. what no agent can run, or no machine can be launched for, ends in ERROR at once: a restart would meet the same;
+5. after any other failure a log policy that cancels retries ends the trial in ERROR, with the lines that matched in its log;
+6. else the failure costs a restart; past `max_restarts` the trial ends in ERROR, and so it does when its pool can never hold it
    without the agents that log policies exclude (with `launch_error: false` it waits); before that it runs again;
-6. a clean end by its own decision completes it; so does a clean end after invalid hyperparameters were reported;
-7. otherwise (preempted, paused) it runs again as soon as it is ACTIVE.
+7. a clean end by its own decision completes it; so does a clean end after invalid hyperparameters were reported;
+8. otherwise (preempted, paused) it runs again as soon as it is ACTIVE.
 """
 
 from __future__ import annotations
@@ -132,6 +133,9 @@ def _failed(step: Step, trial: Trial, failure: FailureKind, reason: str) -> None
     if not failure.counts_as_restart:
         ask(step, trial)
         return
+    if failure is FailureKind.LAUNCH_REFUSED:
+        _end(step, trial, S.ERROR, reason)
+        return
     if trial.retries_canceled_by:
         for match in trial.retries_canceled_by:
             text = f"No retry of trial {trial.id}: a line of its log matches the log policy '{match.pattern}': {match.line}"
@@ -142,9 +146,7 @@ def _failed(step: Step, trial: Trial, failure: FailureKind, reason: str) -> None
     restarts = trial.restarts + 1
     trial = replace(trial, restarts=restarts, exit_message=reason)
     step.put(trial)
-    if failure is FailureKind.LAUNCH_REFUSED:
-        _end(step, trial, S.ERROR, reason)
-    elif restarts > experiment.max_restarts:
+    if restarts > experiment.max_restarts:
         step.log(trial.task_id, None, f"Trial {trial.id} failed {restarts} times: no restart is left", level="ERROR")
         _end(step, trial, S.ERROR, reason)
     else:

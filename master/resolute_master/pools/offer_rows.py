@@ -8,7 +8,7 @@ from datetime import datetime
 
 from resolute.wire.rest.offers import GetPoolOffersResponse, PoolOffer, PriceWatchStatus
 from resolute_master.domain.instance import Instance
-from resolute_provisioner import ranking, risk
+from resolute_provisioner import launch_errors, ranking, risk
 from resolute_provisioner.model import Offer, OfferBelief, PoolScaling
 from resolute_provisioner.offers import priced
 
@@ -22,7 +22,7 @@ def shown_offers(
     prices: PriceWatchStatus | None = None,
 ) -> GetPoolOffersResponse:
     """All offers in the order in which they would be tried. `machines` are those of the pool that are not over."""
-    blocks = risk.blocks(scaling.offers, beliefs, now)
+    blocks = launch_errors.blocks(scaling, beliefs, now)
     counts: Counter[str] = Counter()
     retired: list[str] = []
     known = {offer.offer_id for offer in scaling.offers}

@@ -97,6 +97,8 @@ def scaling_of(pool: ResourcePool, at: Location = (), aws_types: Catalogue | Non
         consolidation=_consolidation(provider.consolidation),
         disruption=_disruption(provider.disruption),
         max_aux_per_instance=pool.max_aux_containers_per_agent,
+        launch_error_timeout_s=provider.launch_error_timeout,
+        launch_error_retries=provider.launch_error_retries,
         spot_fallback=SpotFallback(
             after_s=provider.spot_fallback.after, return_after_s=provider.spot_fallback.return_after
         ),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from datetime import datetime, timedelta
 
-from resolute_provisioner import risk
+from resolute_provisioner import launch_errors, risk
 from resolute_provisioner.model import (
     Demand,
     Gang,
@@ -111,7 +111,7 @@ class _Market:
         """To move work that runs."""
         self.asked = probing.asked(alive, beliefs)
         """The offers whose one request has no answer yet."""
-        self.blocks = {**probing.slow(self.asked, now), **risk.blocks(pool.offers, beliefs, now)}
+        self.blocks = {**probing.slow(self.asked, now), **launch_errors.blocks(pool, beliefs, now)}
         self.gang_blocks = risk.gang_blocks(pool.offers, beliefs, now)
         """Of offers that may be asked for one machine and not for several of a gang."""
         offers = outlooks(pool, beliefs, now)

@@ -65,9 +65,9 @@ class ProviderBase(ConfigModel):
     max_agent_starting_period: PositiveDuration = 1200.0
     """How long a machine may take to join before it is replaced."""
     launch_error_timeout: Duration = 0.0
-    """Accepted for old configurations: a refused offer is left alone for a time that its refusals give."""
+    """How long after a failed launch another one counts; past `launch_error_retries` the pool gives up for so long; 0: never."""
     launch_error_retries: Count = 0
-    """Accepted for old configurations: work is never refused because machines are."""
+    """Failed launches in a row that are tried again."""
     spot_fallback: SpotFallbackPolicy = SpotFallbackPolicy()
     """When work leaves spot for on demand, and when it comes back."""
     agent_reconnect_attempts: Count = 5

@@ -1,0 +1,72 @@
+"""A pool that gives up launching: what counts towards it, and the end of the work that waits for its machines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.change import PoolBelief
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.instance import Instance
+from resolute_master.lifecycle import allocation as machine
+from resolute_master.lifecycle import allocations
+from resolute_master.lifecycle.prices import belief_key
+from resolute_master.lifecycle.step import Step
+from resolute_provisioner import launch_errors
+from resolute_provisioner.model import Demand, Intent, OfferBelief, PoolLaunch, PoolScaling
+
+
+def succeeded(step: Step, instance: Instance) -> None:
+    """The cloud has given the machine. To be called when the belief about its offer knows."""
+    policy = step.pools.get(instance.pool)
+    if policy is not None and policy.scaling is not None:
+        _keep(step, instance, launch_errors.after_success(policy.scaling, step.now))
+
+
+def failed(step: Step, instance: Instance) -> None:
+    """The cloud has given no machine. To be called when the belief about its offer knows."""
+    policy = step.pools.get(instance.pool)
+    if policy is None or policy.scaling is None:
+        return
+    beliefs, asked_at = _beliefs(step, instance.pool), instance.requested_at
+    outcome = launch_errors.after_failure(policy.scaling, beliefs, instance.offer_id, asked_at=asked_at, now=step.now)
+    _keep(step, instance, outcome)
+    error = launch_errors.launch_error(policy.scaling, _beliefs(step, instance.pool), step.now)
+    if outcome is not None and error is not None:
+        reason = f"{error.reason}; no machine is asked for until {error.until:%H:%M:%S} UTC (launch_error_timeout)"
+        step.decide("launch_error", pool=instance.pool, subject=instance.id, reason=reason)
+
+
+def fail_waiting(step: Step, scaling: PoolScaling, demand: Demand) -> Demand:
+    """While the pool has given up, waiting work that needs more slots than its machines have fails; what is left waits."""
+    pool = PoolName(scaling.pool)
+    error = launch_errors.launch_error(scaling, _beliefs(step, pool), step.now)
+    if error is None:
+        return demand
+    held = sum(
+        instance.slots
+        for instance in step.find(Instance, "instances_of_pool", pool)
+        if instance.intent is Intent.RUN and not instance.over
+    )
+    kept = []
+    for gang in demand.gangs:
+        allocation = step.get(Allocation, gang.token)
+        if allocation is None or gang.slots <= held:
+            kept.append(gang)
+            continue
+        reason = (
+            f"{error.reason}; it needs {gang.slots} slots and the machines of pool {pool} have {held} "
+            "(launch_error_timeout, launch_error_retries)"
+        )
+        allocations.move(step, allocation.id, machine.LaunchGivenUp(reason=reason))
+    return Demand(gangs=tuple(kept))
+
+
+def _beliefs(step: Step, pool: PoolName) -> dict[str, OfferBelief]:
+    return {known.belief.offer_id: known.belief for known in step.find(PoolBelief, "beliefs_of_pool", pool)}
+
+
+def _keep(step: Step, instance: Instance, outcome: PoolLaunch | None) -> None:
+    if outcome is not None:
+        known = step.need(PoolBelief, belief_key(instance.pool, instance.offer_id))
+        step.put(replace(known, belief=replace(known.belief, pool_launch=outcome)))

@@ -1,0 +1,97 @@
+"""When a pool gives up launching for a while, because launches fail in a row. Pure.
+
+A launch counts as failed when it was refused, at once or later, and no other offer of the pool with as many slots could be asked in
+its place. The pool gives up on the last of `launch_error_retries` failures and one more, each within `launch_error_timeout` of the
+one before; a machine that is granted ends the row. For that time nothing is asked for, and work that the pool's machines cannot
+hold fails. Then the row begins anew. A timeout of 0 counts nothing.
+
+The outcome of each launch is kept in the belief about its offer, and the newest of a pool's is the pool's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from resolute_provisioner import risk
+from resolute_provisioner.model import OfferBelief, PoolLaunch, PoolScaling
+from resolute_provisioner.risk import Block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchError:
+    """Why a pool has given up."""
+
+    until: datetime
+    reason: str
+
+
+def after_failure(
+    pool: PoolScaling, beliefs: Mapping[str, OfferBelief], offer_id: str, *, asked_at: datetime, now: datetime
+) -> PoolLaunch | None:
+    """The outcome to keep of a refusal that the beliefs have learnt already; None when it is no failure of the pool. Of
+    several launches decided together, at `asked_at`, one counts."""
+    if pool.launch_error_timeout_s <= 0 or _another(pool, beliefs, offer_id, now):
+        return None
+    _, last = _newest(beliefs)
+    if last is None or not last.failures or now - last.at > _timeout(pool):
+        return PoolLaunch(at=now, failures=1)
+    return None if asked_at <= last.at else PoolLaunch(at=now, failures=last.failures + 1)
+
+
+def after_success(pool: PoolScaling, now: datetime) -> PoolLaunch | None:
+    """The outcome to keep of a machine that was granted."""
+    return PoolLaunch(at=now, failures=0) if pool.launch_error_timeout_s > 0 else None
+
+
+def launch_error(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> LaunchError | None:
+    """Why the pool has given up, while it has."""
+    if pool.launch_error_timeout_s <= 0:
+        return None
+    belief, last = _newest(beliefs)
+    if belief is None or last is None or last.failures <= pool.launch_error_retries:
+        return None
+    until = last.at + _timeout(pool)
+    if now >= until:
+        return None
+    launches = "the last launch has failed" if last.failures == 1 else f"{last.failures} launches in a row have failed"
+    said = f" ({belief.last_refusal}): {belief.last_message}" if belief.last_refusal else ""
+    return LaunchError(until=until, reason=f"{launches}, the last one of offer {belief.offer_id}{said}")
+
+
+def blocks(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> dict[str, Block]:
+    """The offers that may not be asked for now, by their ids in order: what keeps each back, and the pool as a whole."""
+    found = risk.blocks(pool.offers, beliefs, now)
+    error = launch_error(pool, beliefs, now)
+    if error is None:
+        return found
+    given_up = Block(until=error.until, reason=f"the pool has given up (launch_error_timeout): {error.reason}")
+    return {id_: _longer(found.get(id_), given_up) for id_ in sorted(offer.offer_id for offer in pool.offers)}
+
+
+def _longer(own: Block | None, given_up: Block) -> Block:
+    lasts = own is not None and (own.until is None or given_up.until is None or own.until > given_up.until)
+    return own if own is not None and lasts else given_up
+
+
+def _another(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], offer_id: str, now: datetime) -> bool:
+    slots = next((offer.slots for offer in pool.offers if offer.offer_id == offer_id), 0)
+    blocked = risk.blocks(pool.offers, beliefs, now)
+    return any(
+        offer.slots >= slots and offer.offer_id != offer_id and offer.offer_id not in blocked for offer in pool.offers
+    )
+
+
+def _newest(beliefs: Mapping[str, OfferBelief]) -> tuple[OfferBelief, PoolLaunch] | tuple[None, None]:
+    """Of several at one moment a success counts, then the longest row."""
+    known = [(each, each.pool_launch) for each in beliefs.values() if each.pool_launch is not None]
+    return max(
+        known,
+        key=lambda each: (each[1].at, not each[1].failures, each[1].failures, each[0].offer_id),
+        default=(None, None),
+    )
+
+
+def _timeout(pool: PoolScaling) -> timedelta:
+    return timedelta(seconds=pool.launch_error_timeout_s)
