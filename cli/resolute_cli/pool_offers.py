@@ -131,6 +131,11 @@ def _remarks(pool: GetPoolOffersResponse, *, live: bool) -> Iterator[str]:
         )
     if all(offer.slots == 0 for offer in pool.offers):
         yield "No machine of it has slots: work with slots waits here for ever. Name types with GPUs, or set cpu_slots_allowed."
+    if pool.left_to_master:
+        yield (
+            f"Left to the machine that the master runs on: {', '.join(pool.left_to_master)}. A master that is not in that "
+            "cloud may refuse to start without."
+        )
     watch = pool.prices
     if watch is not None and watch.error:
         yield f"Prices of the moment cannot be had, {watch.failures} time(s) in a row ({watch.source}): {watch.error}"

@@ -10,8 +10,9 @@ from resolute.clock import Clock
 from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import AwsProvider, GcpProvider, LocalProvider
-from resolute_master.pools.aws import aws_cloud, aws_settings
-from resolute_master.pools.gcp import gcp_cloud, gcp_settings
+from resolute_master.pools.aws import aws_cloud
+from resolute_master.pools.bootable import check_pool
+from resolute_master.pools.gcp import gcp_cloud
 from resolute_master.pools.machine_host import reachable_master
 from resolute_provisioner.bootstrap import AgentWheel
 from resolute_provisioner.clouds.base import Cloud
@@ -58,16 +59,10 @@ def cloud_of(pool: ResourcePool, place: CloudPlace) -> Cloud | None:
 def check(config: MasterConfig) -> None:
     """That machines of the pools could be asked for and could boot, as far as it can be known without asking anybody. Raises
     `InvalidInput`. `config` is complete: see `aws.completed` and `gcp.completed`."""
-    example = AgentWheel(name="resolute-0.0.0-py3-none-any.whl", sha256="0" * 64)
     for pool in config.resource_pools:
-        match pool.provider:
-            case AwsProvider():
-                aws_settings(pool, pool.provider, example)
-            case GcpProvider():
-                gcp_settings(pool, pool.provider, example)
-            case _:
-                continue
-        reachable_master(pool, pool.provider.master_url, config.host, config.port)
+        check_pool(pool)
+        if isinstance(pool.provider, AwsProvider | GcpProvider):
+            reachable_master(pool, pool.provider.master_url, config.host, config.port)
 
 
 def _local_cloud(provider: LocalProvider, place: CloudPlace) -> LocalCloud:

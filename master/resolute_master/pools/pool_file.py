@@ -5,7 +5,8 @@ A file is a master's configuration, or a single entry of its `resource_pools`. I
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from resolute.config.errors import Location, problems_of, suggestion
 from resolute.config.layers import read_file
 from resolute.errors import InvalidInput
 from resolute.wire.rest.offers import GetPoolOffersResponse
+from resolute_master.pools.bootable import check_pool, left_to_master
 from resolute_master.pools.offer_rows import shown_offers
 from resolute_master.pools.policies import scaling_of
 from resolute_provisioner.model import PoolScaling
@@ -46,7 +48,8 @@ def read_pools(path: Path) -> tuple[FilePool, ...]:
 
 
 def offers_in(path: Path, now: datetime, name: str | None = None) -> tuple[GetPoolOffersResponse, ...]:
-    """What the elastic pools of the file, or the one of that name, may buy, as long as nothing was learnt of it."""
+    """What the elastic pools of the file, or the one of that name, may buy, as long as nothing was learnt of it. Raises
+    `InvalidInput`, with all that a starting master would refuse of them."""
     pools = read_pools(path)
     names = [each.pool.pool_name for each in pools]
     if name is not None and name not in names:
@@ -54,4 +57,20 @@ def offers_in(path: Path, now: datetime, name: str | None = None) -> tuple[GetPo
     wanted = [each for each in pools if name in (None, each.pool.pool_name)]
     if name is not None and wanted[0].scaling is None:
         raise InvalidInput(f"{path}: pool '{name}' has no provider, and so buys no machines")
-    return tuple(shown_offers(each.scaling, {}, now) for each in wanted if each.scaling is not None)
+    _check([each.pool for each in wanted])
+    return tuple(
+        replace(shown_offers(each.scaling, {}, now), left_to_master=left_to_master(each.pool))
+        for each in wanted
+        if each.scaling is not None
+    )
+
+
+def _check(pools: Iterable[ResourcePool]) -> None:
+    found = []
+    for pool in pools:
+        try:
+            check_pool(pool)
+        except InvalidInput as error:
+            found.append(str(error))
+    if found:
+        raise InvalidInput("\n".join(found))

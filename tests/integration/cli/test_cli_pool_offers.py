@@ -38,6 +38,7 @@ POOL: dict[str, Any] = {
         "type": "aws",
         "ssh_key_name": "k",
         "region": "us-east-1",
+        "image_id": "ami-1",
         "network_interface": {"subnets": {"us-east-1a": "s-a"}},
         "offers": [
             {"instance_types": ["g5.xlarge"], "markets": ["spot", "on_demand"], "max_price": 2},
@@ -132,6 +133,60 @@ async def test_what_a_file_cannot_say_is_said(
     tmp_path: Path, content: Any, words: Sequence[str], code: int, complaint: str
 ) -> None:
     assert complaint in await Shell(tmp_path)("pool", *words, "--config", written(tmp_path, content), code=code)
+
+
+def with_provider(name: str = "default", **keys: Any) -> dict[str, Any]:
+    """The pool with these keys of its provider; None leaves one out."""
+    provider = {key: value for key, value in {**POOL["provider"], **keys}.items() if value is not None}
+    return {"pool_name": name, "provider": provider}
+
+
+GOOGLE = {
+    "type": "gcp",
+    "project": "lab-7",
+    "zone": "us-central1-a",
+    "instance_type": {"machine_type": "g2-standard-8"},
+}
+
+
+@pytest.mark.parametrize(
+    ("pool", "complaint"),
+    [
+        (with_provider(image_id=None), "provider of pool 'default': image_id: must be given"),
+        (with_provider(startup_script=random.Random(1).randbytes(20_000).hex()), "provider of pool 'default': "),
+        (with_provider(agent_config_file_contents={"lable": "a"}), "lable"),
+        (
+            {"pool_name": "default", "provider": GOOGLE},
+            "provider.boot_disk_source_image of pool 'default' must be given",
+        ),
+        (
+            {"pool_name": "default", "provider": {**GOOGLE, "boot_disk_source_image": "i", "labels": {"Not": "x"}}},
+            "provider.labels.Not",
+        ),
+    ],
+)
+async def test_what_a_starting_master_would_refuse_is_refused_in_a_file(
+    tmp_path: Path, pool: dict[str, Any], complaint: str
+) -> None:
+    det, file = Shell(tmp_path), written(tmp_path, pool)
+    assert complaint in await det("pool", "validate", file, code=1)
+    assert complaint in await det("pool", "offers", "--config", file, code=1)
+
+
+async def test_what_is_wrong_with_several_pools_is_said_at_once(tmp_path: Path) -> None:
+    pools = [with_provider("default", image_id=None), with_provider("b", image_id=None), with_provider("c")]
+    said = await Shell(tmp_path)("pool", "validate", written(tmp_path, {"resource_pools": pools}), code=1)
+    assert all(f"provider of pool '{name}': image_id" in said for name in ("default", "b"))
+    assert "'c'" not in said
+
+
+async def test_what_only_the_masters_own_machine_knows_is_named(tmp_path: Path) -> None:
+    det = Shell(tmp_path)
+    open_ = written(tmp_path, with_provider())
+    assert "runs on: provider.master_url. A master" in await det("pool", "validate", open_)
+    assert (await det.json("pool", "offers", "--config", open_))["leftToMaster"] == ["provider.master_url"]
+    complete = written(tmp_path, with_provider(master_url="http://10.0.0.7:8080"))
+    assert "Left to the machine" not in await det("pool", "validate", complete)
 
 
 async def test_a_file_that_is_none_is_said(tmp_path: Path) -> None:

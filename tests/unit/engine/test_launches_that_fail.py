@@ -145,9 +145,9 @@ async def test_every_waiting_experiment_ends_also_those_that_no_decision_has_lis
     async with a_cluster(store=store) as cluster:
         all_of_them = [await cluster.submits() for _ in range(10)]
         await cluster.gives_up()
-        async with asyncio.timeout(10):
-            while any(cluster.waits(id_) for id_ in all_of_them):
-                await asyncio.sleep(0)
+        for _ in range(1000):  # the engine goes on by itself
+            await asyncio.sleep(0)
+        assert not any(cluster.waits(id_) for id_ in all_of_them)
 
 
 async def test_work_that_the_machines_can_hold_waits_and_is_launched_for_after_the_timeout() -> None:

@@ -86,3 +86,5 @@ class GetPoolOffersResponse:
     """None where no cloud is asked for prices."""
     retired: tuple[str, ...] = ()
     """Machines whose offer has left the configuration: they work on until they have nothing to do."""
+    left_to_master: tuple[str, ...] = ()
+    """Of a file: keys that are not given because a master in the same cloud knows them of its own machine."""
