@@ -33,10 +33,10 @@ def left_to_master(pool: ResourcePool) -> tuple[str, ...]:
     match provider:
         case AwsProvider():
             missing = {"region": not provider.region}
-            of_metadata = aws_metadata.ADDRESSES
+            of_metadata = frozenset(aws_metadata.ADDRESSES)
         case GcpProvider():
             missing = {"project": not provider.project, "zone": not provider.zone and "" in zones_of(provider)}
-            of_metadata = gcp_metadata.ADDRESSES
+            of_metadata = frozenset(gcp_metadata.ADDRESSES)
         case _:
             return ()
     missing["master_url"] = not provider.master_url or urlsplit(provider.master_url).hostname in of_metadata

@@ -161,7 +161,7 @@ GOOGLE = {
         ),
         (
             {"pool_name": "default", "provider": {**GOOGLE, "boot_disk_source_image": "i", "labels": {"Not": "x"}}},
-            "provider.labels.Not",
+            "provider.labels: 'Not' is no key of a label",
         ),
     ],
 )
