@@ -48,9 +48,11 @@ class LiveTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Busy:
-    """A program has used its machine for this time."""
+    """A program has used so many slots of its machine for this time."""
 
     machine: str
+    trial: int
+    slots: int
     start: datetime
     end: datetime
 
@@ -73,4 +75,5 @@ class Diary:
 
     def ended(self, container: str, at: datetime) -> None:
         task = self.live.pop(container)
-        self.busy.append(Busy(machine=task.machine, start=task.since, end=at))
+        used = Busy(machine=task.machine, trial=task.trial, slots=len(task.slots), start=task.since, end=at)
+        self.busy.append(used)

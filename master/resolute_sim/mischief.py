@@ -22,6 +22,7 @@ from resolute_provisioner.clouds.fake import FakeMachine
 from resolute_provisioner.model import Intent, Observed
 from resolute_sim.machine import SimulatedMachine, notice_of
 from resolute_sim.master import Killed
+from resolute_sim.money import wish_about_money
 from resolute_sim.weather import Fault
 from resolute_sim.world import HEARTBEAT_S, World
 
@@ -100,12 +101,14 @@ class Mischief:
         if machine is not None:
             self._tell(f"the agent of {machine.id} crashes")
             machine.crash_agent()
+            self._out_of_reach(machine)
 
     def _cut_link(self) -> None:
         machine = self._some_machine()
         if machine is not None and machine.link is not None:
             self._tell(f"the link of {machine.id} is cut")
             machine.link.cut()
+            self._out_of_reach(machine)
 
     def _half_open_link(self) -> None:
         machine = self._some_machine()
@@ -113,6 +116,11 @@ class Mischief:
             tell_agent = self._rng.random() < 0.5
             self._tell(f"the link of {machine.id} dies, and only the {'agent' if tell_agent else 'master'} sees it")
             machine.link.cut(tell_agent=tell_agent, tell_master=not tell_agent)
+            self._out_of_reach(machine)
+
+    def _out_of_reach(self, machine: SimulatedMachine) -> None:
+        """Until its agent is connected again."""
+        self._world.verdict.unreachable(machine.id, self._world.clock.now())
 
     def _partition(self, length_s: tuple[float, float]) -> None:
         machine = self._some_machine()
@@ -122,12 +130,14 @@ class Mischief:
     async def _cut_off(self, machine: SimulatedMachine, seconds: float) -> None:
         self._tell(f"{machine.id} is cut off for {seconds:.0f} s")
         machine.partitioned = True
+        began = self._world.clock.now()
         if machine.link is not None:
             silent = self._rng.random() < 0.5
             machine.link.cut(tell_agent=not silent, tell_master=not silent)
         await asyncio.sleep(seconds)
         machine.partitioned = False
         self._world.verdict.excuse(seconds + 4 * HEARTBEAT_S)
+        self._world.verdict.unreachable(machine.id, began)
 
     def _reboot(self) -> None:
         machine = self._some_machine()
@@ -183,6 +193,8 @@ class Mischief:
         if master is None:
             return None
         state = master.engine.state
+        if self._world.workload.minds_money and self._rng.random() < 0.15:
+            return wish_about_money(self._rng, state, self._world.pools)
         if self._rng.random() < 0.35:
             agent = self._one_of(state.all(Agent))
             return None if agent is None else self._about_agent(agent)

@@ -14,6 +14,7 @@ from multiprocessing import get_context
 from resolute_master.store.memory import MemoryStore
 from resolute_sim.loop import run_virtually
 from resolute_sim.mischief import Mischief, restore_order
+from resolute_sim.money import relent, with_money
 from resolute_sim.verdict import Violation
 from resolute_sim.weather import Weather, draw_weather
 from resolute_sim.workload import Submission, Workload, draw_workload
@@ -66,7 +67,7 @@ def simulate(
     """Run the world of this seed. `workload` and `weather` replace what the seed would draw."""
     rng = random.Random(f"world {seed}")
     chosen_weather = draw_weather(rng)
-    chosen_workload = draw_workload(rng, within_s=chosen_weather.turbulence_s)
+    chosen_workload = with_money(rng, draw_workload(rng, within_s=chosen_weather.turbulence_s))
     with quiet():
         return run_virtually(
             _lead(seed, workload or chosen_workload, weather or chosen_weather, tell, with_replay, snapshot_every)
@@ -93,7 +94,7 @@ async def _lead(
 async def _live(world: World) -> None:
     await world.start_master()
     world.spawn(world.watch_master())
-    await world.create_owners()
+    await world.set_up()
     world.boot_fixed_machines()
     submitting = [asyncio.create_task(_submit(world, each)) for each in world.workload.submissions]
     mischief = Mischief(world)
@@ -135,6 +136,7 @@ async def _settle(world: World) -> None:
     began = asyncio.get_running_loop().time()
     limit_s = PATIENCE_S + world.workload.serial_work_s
     while not world.verdict.broken:
+        await relent(world)
         await _pass(world, LOOK_S)
         master = world.master
         passed_s = asyncio.get_running_loop().time() - began

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from resolute.clock import Clock
+from resolute_master.api.ledger import runs_on
 from resolute_master.domain.change import Change
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import PoolName
+from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.memory import Memory
+from resolute_master.lifecycle.cost import Grouping, Line, cost_by
+from resolute_master.lifecycle.ledger import Books
 from resolute_master.store.base import ExperimentQuery, Store, TrialQuery
 from resolute_provisioner.clouds.fake import FakeCloud
-from resolute_sim.checkers import economy, liveness, reference, resume, safety
+from resolute_sim.checkers import economy, liveness, reference, resume, safety, spending
 from resolute_sim.diary import Diary, LiveTask
 
 ENOUGH = 20
@@ -58,6 +62,7 @@ class Verdict:
         self._incarnations = safety.Incarnations()
         self._ownership = safety.Ownership(diary, {p.name: p.agent_reconnect_wait_s for p in pools.values()})
         self._lingering = economy.Lingering(pools)
+        self._limits = spending.Limits(cloud, diary)
 
     @property
     def broken(self) -> bool:
@@ -108,6 +113,10 @@ class Verdict:
         """The master was away, or a machine was out of reach, for so long."""
         self._lingering.excuse(seconds)
 
+    def unreachable(self, machine: str | None, since: datetime) -> None:
+        """From then until now no order could reach the machine, None: any."""
+        self._limits.unreachable(machine, since, self._clock.now())
+
     def froze(self, machine: str) -> None:
         self._lingering.froze(machine)
 
@@ -139,6 +148,11 @@ class Verdict:
         self._found("economy: bills are booked", economy.bills_are_booked(self._cloud, rows))
         booked = economy.accounts_are_booked(memory.state, rows, self._clock.now())
         self._found("economy: accounts are booked", booked)
+        equal = spending.accounts_equal_the_bill(self._cloud, memory.state, self._clock.now())
+        self._found("economy: accounts equal the bill", equal)
+        books = await _books(store, rows, self._clock.now())
+        equal = spending.books_equal_the_bill(self._cloud, books, self._clock.now())
+        self._found("economy: the books equal the bill", equal)
         self._found("economy: nothing is left", economy.nothing_is_left(self._cloud, self._diary, memory.state))
         lingering = self._lingering.check(self._cloud, self._diary, self._clock.now())
         self._found("economy: machines are given back", lingering)
@@ -149,10 +163,20 @@ class Verdict:
     async def _completed(self, store: Store) -> None:
         for experiment in (await store.page_experiments(ExperimentQuery(limit=None))).rows:
             steps = _steps_of(experiment)
-            for trial in (await store.page_trials(TrialQuery(experiment_id=experiment.id))).rows:
+            trials = (await store.page_trials(TrialQuery(experiment_id=experiment.id))).rows
+            kept = self._limits.check(experiment, (trial.id for trial in trials))
+            self._found("economy: limits are kept", kept)
+            for trial in trials:
                 reports = await store.metrics(trial.id)
                 problems = resume.completed_trials_are_complete(trial, steps, self._diary, reports)
                 self._found("resume: completed trials are complete", problems)
+
+
+async def _books(store: Store, rows: Sequence[Instance], now: datetime) -> list[tuple[str, dict[str, Line]]]:
+    """As `det cost` shows them, by everything that they can be shown by."""
+    runs = await runs_on(store, rows)
+    jobs = {job.id: job for job in await store.jobs(sorted({run.allocation.job_id for run in runs}))}
+    return [(each.value, cost_by(each, rows, Books(runs), jobs, now=now)) for each in Grouping]
 
 
 def _steps_of(experiment: Experiment) -> int:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
+from resolute_master.domain.administration import SetBudget
 from resolute_master.domain.commands import CreateExperiment
 from resolute_master.domain.ids import PoolName, UserId
 from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
 from resolute_provisioner.model import Market, Offer, PoolScaling
 
 METRIC = "loss"
+
+EPOCH = datetime(2029, 12, 31, 23, 30, tzinfo=UTC)
+"""When each world begins: shortly before a new day, month and year, at which budgets begin anew."""
 
 OWNERS = (UserId(1), UserId(2))
 """The first users of each world."""
@@ -50,6 +55,15 @@ class Workload:
     submissions: tuple[Submission, ...]
     fixed_machines: tuple[tuple[PoolName, int], ...] = ()
     """Machines that no cloud gives and takes: their pool and their slots."""
+    budgets: tuple[SetBudget, ...] = ()
+    """Set before anything is submitted."""
+
+    @property
+    def minds_money(self) -> bool:
+        """Whether anything in it has a limit."""
+        budgets = [policy for policy in self.pools.values() if policy.budget]
+        limits = [each for each in self.submissions if each.config["resources"].get("max_cost") is not None]
+        return bool(budgets or limits or self.budgets)
 
     @property
     def serial_work_s(self) -> float:

@@ -7,7 +7,7 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from resolute.clock import Clock, LoopClock
@@ -32,9 +32,8 @@ from resolute_sim.master import Killed, SimulatedMaster, UnansweredCloud
 from resolute_sim.training import Storage, Training
 from resolute_sim.verdict import Verdict
 from resolute_sim.weather import CALM, Weather
-from resolute_sim.workload import OWNERS, Workload
+from resolute_sim.workload import EPOCH, OWNERS, Workload
 
-EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 HEARTBEAT_S = 5.0
 
 
@@ -174,6 +173,7 @@ class World:
         await asyncio.sleep(self.rng.uniform(*self.weather.outage_s))
         await self.start_master()
         self.verdict.excuse((self.clock.now() - began).total_seconds())
+        self.verdict.unreachable(None, began)
 
     async def watch_master(self) -> None:
         """An init: a master that ended by itself is started again."""
@@ -296,9 +296,11 @@ class World:
 
     # -- phases ------------------------------------------------------------------------------------------------
 
-    async def create_owners(self) -> None:
+    async def set_up(self) -> None:
         for owner in OWNERS:
             await self.submit(CreateUser(username=f"user-{owner}", password_hash="hash"))
+        for budget in self.workload.budgets:
+            await self.submit(budget)
 
     def grow_calm(self) -> None:
         """From here on nothing goes wrong any more."""

@@ -18,7 +18,8 @@ from resolute_provisioner.clouds.fake import BillLine
 from resolute_sim.loop import run_virtually
 from resolute_sim.simulation import quiet
 from resolute_sim.weather import CALM, CALM_CLOUD
-from resolute_sim.world import EPOCH, World
+from resolute_sim.workload import EPOCH
+from resolute_sim.world import World
 from support.sim_gangs import SCALING, workload
 
 HOUR_S = 3600.0
@@ -50,7 +51,7 @@ def run(*, capacity: Mapping[str, int], hours: float, then: Mapping[str, int] | 
         world = World(seed=1, workload=work, weather=weather)
         try:
             await world.start_master()
-            await world.create_owners()
+            await world.set_up()
             await world.submit(work.submissions[0].command())
             await asyncio.sleep(hours * HOUR_S)
             if then is not None:

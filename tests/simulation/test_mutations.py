@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from resolute_sim.simulation import Outcome, simulate
-from support.sim_mutations import CRASHES, LATE_WORDS, LOST_REPLIES, MUTATIONS, Mutation
+from support.sim_mutations import BRIEF_MACHINES, CRASHES, LATE_WORDS, LOST_REPLIES, MUTATIONS, Mutation
 
 
 def first_caught(mutation: Mutation) -> Outcome | None:
@@ -26,7 +26,11 @@ def test_a_mutation_is_caught(mutation: Mutation, monkeypatch: pytest.MonkeyPatc
     assert first.rule in mutation.caught_by, f"seed {outcome.seed}: {first}"
 
 
-@pytest.mark.parametrize("weather", [CRASHES, LOST_REPLIES, LATE_WORDS], ids=["crashes", "lost replies", "late words"])
+@pytest.mark.parametrize(
+    "weather",
+    [CRASHES, LOST_REPLIES, LATE_WORDS, BRIEF_MACHINES],
+    ids=["crashes", "lost replies", "late words", "brief machines"],
+)
 def test_the_weather_that_provokes_a_mutation_breaks_nothing_by_itself(weather: object) -> None:
     for seed in range(6):
         outcome = simulate(seed, weather=weather)  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ def after(fate: Callable[[World], Awaitable[None]], *, wait_s: float) -> list[De
         world = World(seed=1, workload=work, weather=CALM)
         try:
             await world.start_master()
-            await world.create_owners()
+            await world.set_up()
             for _ in range(2):
                 await world.submit(work.submissions[0].command())
             await asyncio.sleep(300.0)

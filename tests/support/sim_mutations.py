@@ -5,7 +5,7 @@ Each replaces one function object for the length of a test; nothing else is chan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -18,13 +18,13 @@ from resolute_master.domain.effects import Effect
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.trial import Trial
 from resolute_master.engine.reporting import Reporting
-from resolute_master.lifecycle import agents, deadlines, instances, spending, trials
+from resolute_master.lifecycle import agents, deadlines, instances, ledger, spending, trials
 from resolute_master.lifecycle import allocation as machine
 from resolute_master.lifecycle.step import Step
 from resolute_master.scheduler import snapshot
 from resolute_provisioner.clouds.base import LaunchRequest
-from resolute_provisioner.model import InstanceView, PoolScaling
-from resolute_provisioner.planning import plan
+from resolute_provisioner.model import InstanceView, Observed, PoolScaling
+from resolute_provisioner.planning import keep_warm, plan
 from resolute_provisioner.planning.standing import Standing
 from resolute_provisioner.reconcile import InstanceLaunched, LaunchRefused, Reconciler
 from resolute_sim.weather import CALM, CALM_CLOUD, Fault, Weather
@@ -146,6 +146,43 @@ def pay_from_when_it_is_heard_of(patch: Patch) -> None:
     patch.setattr(spending, "_billed", lambda instance, now: 0.0)
 
 
+def count_half_of_what_work_costs(patch: Patch) -> None:
+    """The books of experiments and workspaces are whole in themselves; they only tell too little."""
+    rate = spending._rate
+    patch.setattr(spending, "_rate", lambda allocation: rate(allocation) / 2)
+
+
+def forget_machines_that_were_never_seen_running(patch: Patch) -> None:
+    """Row and account agree that one which came and went between two looks has cost nothing."""
+    observed = instances.observed
+
+    def forgetful(step: Step, command: RecordObservation) -> None:
+        row = step.get(Instance, command.instance)
+        if row is not None and row.paid_from is None and command.observed is Observed.GONE:
+            command = replace(command, paid_from=None, paid_until=None)
+        observed(step, command)
+
+    patch.setattr(instances, "observed", forgetful)
+
+
+def leave_idle_time_out_of_the_books(patch: Patch) -> None:
+    spans = ledger.Books.spans
+
+    def busy_ones(self: ledger.Books, instance: Instance, now: datetime) -> Iterator[ledger.Span]:
+        return (span for span in spans(self, instance, now) if not span.booking.idle_s)
+
+    patch.setattr(ledger.Books, "spans", busy_ones)
+
+
+def keep_machines_warm_for_longer_than_they_may_cost(patch: Patch) -> None:
+    patience_s = keep_warm.patience_s
+    patch.setattr(
+        keep_warm,
+        "patience_s",
+        lambda pool, price: patience_s(pool, price) * (1 if pool.max_idle_cost is None else 20),
+    )
+
+
 def accept_reports_of_older_runs(patch: Patch) -> None:
     patch.setattr(Reporting, "check_run", lambda self, report: None)
 
@@ -159,6 +196,9 @@ CRASHES = replace(
 """Agents come back while the words of their last process still wait for a slow store."""
 
 LOST_REPLIES = replace(CALM, turbulence_s=900.0, cloud=replace(CALM_CLOUD, lost_reply_rate=0.5))
+
+BRIEF_MACHINES = replace(CALM, turbulence_s=900.0, cloud=replace(CALM_CLOUD, losses_per_hour=400.0, noticed_share=0.0))
+"""Many are gone before a list has shown them."""
 
 LATE_WORDS = replace(CALM, turbulence_s=3600.0, gaps={Fault.USER: 60.0, Fault.INTERRUPT: 400.0}, late_repeat_rate=0.5)
 
@@ -218,6 +258,31 @@ MUTATIONS = (
         name="count what a machine costs from when it is heard of",
         apply=pay_from_when_it_is_heard_of,
         caught_by=("economy: accounts are booked",),
+    ),
+    Mutation(
+        name="count half of what work costs",
+        apply=count_half_of_what_work_costs,
+        caught_by=("economy: limits are kept",),
+        weather=CALM,
+        seeds=60,
+    ),
+    Mutation(
+        name="forget machines that were never seen running",
+        apply=forget_machines_that_were_never_seen_running,
+        caught_by=("economy: accounts equal the bill",),
+        weather=BRIEF_MACHINES,
+    ),
+    Mutation(
+        name="keep machines warm for longer than they may cost",
+        apply=keep_machines_warm_for_longer_than_they_may_cost,
+        caught_by=("economy: machines are given back",),
+        weather=CALM,
+        seeds=60,
+    ),
+    Mutation(
+        name="leave idle time out of the books",
+        apply=leave_idle_time_out_of_the_books,
+        caught_by=("economy: the books equal the bill",),
     ),
     Mutation(
         name="accept reports of older runs",

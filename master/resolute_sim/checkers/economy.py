@@ -111,11 +111,20 @@ class Lingering:
             last = max(used.get(line.instance_id, line.paid_from), self._wanted_at.get(pool, line.paid_from))
             last = max(last, line.paid_from)
             unused_s = ((line.paid_until or now) - last).total_seconds()
-            patience_s = max(scaling.idle_timeout_s, scaling.disconnect_timeout_s, scaling.boot_timeout_s)
+            patience_s = max(
+                _idle_s(scaling, line.price_per_hour), scaling.disconnect_timeout_s, scaling.boot_timeout_s
+            )
             if line.instance_id in self._frozen:
                 patience_s += MASS_LOSS_PATIENCE_S
             if unused_s > patience_s + SLACK_S + self._away_s:
                 yield f"{line.instance_id} was paid for {unused_s:.0f} s after the last work of its pool"
+
+
+def _idle_s(scaling: PoolScaling, price_per_hour: float) -> float:
+    """How long a machine at that price may be without work."""
+    if scaling.max_idle_cost is None or not price_per_hour:
+        return scaling.idle_timeout_s
+    return max(scaling.idle_timeout_s, 3600.0 * scaling.max_idle_cost / price_per_hour)
 
 
 def nothing_is_left(cloud: FakeCloud, diary: Diary, state: ClusterState) -> Iterator[str]:
