@@ -30,6 +30,7 @@ from resolute_provisioner.model import (
 )
 from resolute_provisioner.planning import rebalance
 from resolute_provisioner.planning.deadline import Course, Work
+from resolute_provisioner.planning.disruption import leave
 from resolute_provisioner.planning.markets import (
     MarketPlan,
     Running,
@@ -37,6 +38,7 @@ from resolute_provisioner.planning.markets import (
     choices,
     course_of_running,
     course_of_waiting,
+    held_back,
     plan_markets,
 )
 
@@ -119,7 +121,9 @@ def course_of(
         return course_of_waiting(pool, among, _waiting(reading, pool, allocation, beliefs), now)
     found = (each for each in _running(reading, pool, machines, beliefs, now) if each.gang.token == allocation.id)
     running = next(found, None)
-    return None if running is None else course_of_running(pool, among, running, now)
+    if running is None:
+        return None
+    return held_back(course_of_running(pool, among, running, now), running, leave(pool.disruption, beliefs, now))
 
 
 def _has_choice(pool: PoolScaling) -> bool:

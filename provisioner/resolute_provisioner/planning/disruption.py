@@ -6,7 +6,7 @@ Only ends of our own choice are meant: what is broken, taken by the cloud or ove
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from resolute_provisioner.model import Disruption, OfferBelief, Window
@@ -16,24 +16,37 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
-    """Whether work may be disturbed now, and when that may change by time alone."""
+    """How much work may be disturbed now, and when that may change by time alone."""
 
-    given: bool
+    machines: int | None = None
+    """Work on so many machines; None is any number."""
     revisit_at: datetime | None = None
+    """When it may be on more."""
+
+    @property
+    def given(self) -> bool:
+        return self.allows(1)
+
+    def allows(self, machines: int) -> bool:
+        return self.machines is None or machines <= self.machines
+
+    def after(self, machines: int) -> Leave:
+        """What is left of it when work on so many is disturbed."""
+        return self if self.machines is None else replace(self, machines=self.machines - machines)
 
 
 def leave(policy: Disruption, beliefs: Mapping[str, OfferBelief], now: datetime) -> Leave:
     """Both the window and the rate have to allow it."""
     if policy.windows and not any(_covers(window, now) for window in policy.windows):
         starts = [at for window in policy.windows if (at := _next_start(window, now)) is not None]
-        return Leave(given=False, revisit_at=min(starts, default=None))
-    if policy.max_per_hour is None:
-        return Leave(given=True)
+        return Leave(machines=0, revisit_at=min(starts, default=None))
+    limit = policy.max_per_hour
+    if limit is None:
+        return Leave()
     recent = sorted(at for belief in beliefs.values() for at in belief.disturbed_at if now - at < HOUR)
-    if len(recent) < policy.max_per_hour:
-        return Leave(given=True)
-    # One more is allowed when so many are an hour old that the limit is not reached.
-    return Leave(given=False, revisit_at=recent[-policy.max_per_hour] + HOUR if policy.max_per_hour else None)
+    # One more is allowed when so many are an hour old that fewer than the limit are left.
+    more_at = recent[max(0, len(recent) - limit)] + HOUR if recent and limit else None
+    return Leave(machines=max(0, limit - len(recent)), revisit_at=more_at)
 
 
 def _covers(window: Window, now: datetime) -> bool:

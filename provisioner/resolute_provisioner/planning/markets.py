@@ -25,8 +25,9 @@ from resolute_provisioner.model import (
     Termination,
 )
 from resolute_provisioner.offers import priced
-from resolute_provisioner.planning import deadline
+from resolute_provisioner.planning import deadline, disruption
 from resolute_provisioner.planning.deadline import ANY, ON_DEMAND, SPOT, Course, Work
+from resolute_provisioner.planning.disruption import Leave
 
 MOVE_PREFIX = "move-of-"
 """Work that is to move stands in the demand under this name, followed by its token, until it waits itself."""
@@ -133,6 +134,24 @@ def course_of_running(pool: PoolScaling, among: Choices, running: Running, now: 
     return Course(markets=SPOT, reason="back to spot when it is to be had (spot_fallback.return_after)")
 
 
+def held_back(course: Course, running: Running, leave: Leave) -> Course:
+    """The same course, or to stay: a return to spot saves money only, and has to keep to the pool's `disruption`. What has begun
+    to leave goes on, and so does what leaves spot, for that is never done without need."""
+    if not _only_saves(course, running) or leave.allows(len(running.machines)):
+        return course
+    moments = [at for at in (course.revisit_at, leave.revisit_at) if at is not None]
+    return replace(
+        course,
+        markets=frozenset((running.market,)),
+        reason=f"{course.reason}; until then it stays, for no more work may be disturbed now (disruption)",
+        revisit_at=min(moments, default=None),
+    )
+
+
+def _only_saves(course: Course, running: Running) -> bool:
+    return running.market is Market.ON_DEMAND and running.market not in course.markets and not running.leaving
+
+
 def plan_markets(
     pool: PoolScaling,
     instances: Sequence[InstanceView],
@@ -161,11 +180,16 @@ def plan_markets(
     drains: list[Termination] = []
     last = max((gang.priority for gang in gangs), default=0) + 1
     free = _Free(pool, instances)
-    for each in sorted(running, key=lambda one: one.gang.token):
-        course = course_of_running(pool, among, each, now)
+    leave = disruption.leave(pool.disruption, beliefs, now)
+    begun = {token for view in instances for token in view.reserved_for}
+    for each in sorted(running, key=lambda one: (MOVE_PREFIX + one.gang.token not in begun, one.gang.token)):
+        course = held_back(course_of_running(pool, among, each, now), each, leave)
         moments.append(course.revisit_at)
         if each.market in course.markets:
             continue
+        if _only_saves(course, each):
+            # Also while its new machine is on the way: no more are asked for than may be used at once.
+            leave = leave.after(len(each.machines))
         token = MOVE_PREFIX + each.gang.token
         # It stays in the demand while the work saves, so that the new machines are kept for it.
         gangs.append(replace(each.gang, token=token, priority=last, markets=course.markets))

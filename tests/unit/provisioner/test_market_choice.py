@@ -10,6 +10,7 @@ import pytest
 from resolute_provisioner.model import (
     Cause,
     Demand,
+    Disruption,
     Gang,
     InstanceView,
     Market,
@@ -17,6 +18,7 @@ from resolute_provisioner.model import (
     OfferBelief,
     PoolScaling,
     SpotFallback,
+    Window,
 )
 from resolute_provisioner.planning.deadline import ANY, ON_DEMAND, SPOT, Work
 from resolute_provisioner.planning.markets import MOVE_PREFIX, SETTLE_S, MarketPlan, Running, Waiting, plan_markets
@@ -169,6 +171,65 @@ def test_without_a_deadline_the_pool_says_when_to_return() -> None:
     assert early.demand.gangs == ()
     assert early.revisit_at == NOW + timedelta(seconds=1)
     assert markets_of(plan(back, running=(runs(since_s=600.0),)), MOVE_PREFIX + "r") == SPOT
+
+
+NIGHT = Disruption(windows=(Window(weekdays=frozenset(range(7)), start_s=20 * HOUR, end_s=6 * HOUR),))
+"""Not now: it is noon."""
+
+
+def under(disruption: Disruption) -> PoolScaling:
+    return replace(pool(), disruption=disruption)
+
+
+def disturbed(*seconds_ago: float) -> dict[str, OfferBelief]:
+    return {"firm": OfferBelief(offer_id="firm", disturbed_at=tuple(ago(each) for each in seconds_ago))}
+
+
+def test_outside_of_the_windows_nothing_returns_to_spot_and_nothing_is_asked_for() -> None:
+    found = plan(under(NIGHT), running=(runs(work=relaxed()),), instances=(OLD, NEW))
+    assert (found.demand.gangs, found.drains) == ((), ())
+    assert found.revisit_at == after(8 * HOUR)
+
+
+def test_a_deadline_leaves_spot_at_any_time() -> None:
+    tight = replace(relaxed(), deadline=after(HOUR + 200))
+    ready = replace(NEW, offer_id="firm")
+    for rule in (NIGHT, Disruption(max_per_hour=0)):
+        on_spot = runs(Market.SPOT, work=tight)
+        found = plan(under(rule), running=(on_spot,), instances=(replace(OLD, offer_id="spot"), ready))
+        assert markets_of(found, MOVE_PREFIX + "r") == ON_DEMAND
+        assert [drain.instance_id for drain in found.drains] == ["old"]
+
+
+def test_work_that_has_begun_to_leave_keeps_its_new_machine_when_the_window_ends() -> None:
+    leaving = replace(runs(work=relaxed()), leaving=True)
+    found = plan(under(NIGHT), running=(leaving,), instances=(replace(OLD, draining_since=NOW), NEW))
+    assert markets_of(found, MOVE_PREFIX + "r") == SPOT
+
+
+def test_returns_keep_to_the_rate_with_all_that_was_moved_in_the_hour() -> None:
+    twice = under(Disruption(max_per_hour=2))
+    others = tuple(replace(runs(work=relaxed()), gang=gang(name), machines=(f"old-{name}",)) for name in "pqr")
+    moving = {each.token for each in plan(twice, running=others).demand.gangs}
+    assert moving == {MOVE_PREFIX + "p", MOVE_PREFIX + "q"}
+    after_one = plan(twice, running=others, beliefs=disturbed(600))
+    assert [each.token for each in after_one.demand.gangs] == [MOVE_PREFIX + "p"]
+    after_two = plan(twice, running=others, beliefs=disturbed(600, 60))
+    assert after_two.demand.gangs == ()
+    assert after_two.revisit_at == after(HOUR - 600)
+
+
+def test_within_the_rate_the_return_that_has_begun_goes_on() -> None:
+    others = tuple(replace(runs(work=relaxed()), gang=gang(name), machines=(f"old-{name}",)) for name in "pqr")
+    found = plan(under(Disruption(max_per_hour=1)), running=others, instances=(NEW,))
+    assert [each.token for each in found.demand.gangs] == [MOVE_PREFIX + "r"], "its machine is there already"
+    assert [drain.instance_id for drain in found.drains] == ["old-r"]
+
+
+def test_a_gang_counts_with_all_of_its_machines() -> None:
+    large = replace(runs(work=relaxed()), gang=replace(gang("r", slots=4), single_machine=False), machines=("o1", "o2"))
+    assert plan(under(Disruption(max_per_hour=1)), running=(large,)).demand.gangs == ()
+    assert len(plan(under(Disruption(max_per_hour=2)), running=(large,)).demand.gangs) == 1
 
 
 def test_a_gang_of_several_machines_moves_when_all_of_them_are_there() -> None:
