@@ -48,18 +48,14 @@ class Invocation:
         """Every call of the API, logged in. Asks for a password if it must."""
         if self._api is None:
             from resolute.client.api import Api
-            from resolute.client.authentication import authenticated_session
+            from resolute.client.authentication import authenticate
             from resolute.client.cluster import Cluster
 
-            Cluster(self.anonymous()).info()  # asked once: without a master the answer must not take five attempts
-            session = authenticated_session(
-                self.master,
-                user=self.given_user,
-                ask_password=self.ask_password,
-                environ=self.environ,
-                cache=self.tokens(),
+            session = self.anonymous()
+            Cluster(session).info()  # asked once: without a master the answer must not take five attempts
+            authenticate(
+                session, user=self.given_user, ask_password=self.ask_password, environ=self.environ, cache=self.tokens()
             )
-            self._opened.append(session)
             self._api = Api(session)
         return self._api
 

@@ -6,7 +6,6 @@ so that scripts can read them. Messages for people go to stdout when they are th
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import sys
@@ -72,6 +71,8 @@ def cell_text(value: object) -> str:
 
 def csv_text(columns: Sequence[str], rows: Sequence[Row]) -> str:
     """A table as CSV, with the titles of the columns in the first line."""
+    import csv
+
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(columns)

@@ -54,7 +54,26 @@ def authenticated_session(
     environ: Mapping[str, str] | None = None,
     cache: TokenCache | None = None,
 ) -> Session:
-    """A session that the master accepts, for the first of: the given user, `DET_USER` with `DET_PASS`, the active
+    """A session that the master accepts, as `authenticate` finds it."""
+    session = anonymous_session(master, environ)
+    try:
+        authenticate(session, user=user, password=password, ask_password=ask_password, environ=environ, cache=cache)
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+def authenticate(
+    session: Session,
+    *,
+    user: str | None = None,
+    password: str | None = None,
+    ask_password: AskPassword | None = None,
+    environ: Mapping[str, str] | None = None,
+    cache: TokenCache | None = None,
+) -> None:
+    """Makes the master accept the session, for the first of: the given user, `DET_USER` with `DET_PASS`, the active
     user of the stored logins, the built-in user without a password.
 
     A stored token is used while the master takes it. `DET_USER` with `DET_USER_TOKEN` (set inside tasks) is tried
@@ -62,23 +81,6 @@ def authenticated_session(
     """
     variables = os.environ if environ is None else environ
     tokens = cache if cache is not None else TokenCache(configuration_directory(variables))
-    session = anonymous_session(master, variables)
-    try:
-        _authenticate(session, user, password, ask_password, variables, tokens)
-    except BaseException:
-        session.close()
-        raise
-    return session
-
-
-def _authenticate(
-    session: Session,
-    user: str | None,
-    password: str | None,
-    ask_password: AskPassword | None,
-    variables: Mapping[str, str],
-    tokens: TokenCache,
-) -> None:
     master = session.master
     name = user
     if name is None and password is None and variables.get("DET_USER") and "DET_PASS" in variables:

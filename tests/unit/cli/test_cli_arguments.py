@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -158,6 +159,31 @@ def test_help_imports_neither_clients_nor_drawing() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "experiment" in done.stdout
+
+
+def test_a_call_imports_neither_the_drawing_nor_the_messages_of_other_calls() -> None:
+    """What `det experiment list` imports until it has an answer to show."""
+    program = (
+        "import sys; from resolute_cli.main import main; main(['-m', 'localhost:1', 'experiment', 'list']);"
+        "from resolute.client import experiments, users;"
+        "heavy = {'rich', 'click', 'pydantic', 'yaml', 'msgspec', 'resolute_cli.nouns.job', 'resolute.client.sdk'};"
+        "heavy |= {f'resolute.wire.rest.{name}' for name in ('experiment_changes', 'users', 'master', 'trials')};"
+        "needed = {'httpx', 'resolute.wire.rest.experiments'};"
+        "sys.exit(f'{heavy & set(sys.modules)}' if heavy & set(sys.modules) or needed - set(sys.modules) else 0)"
+    )
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("DET_")}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environ)
+    assert done.returncode == 0, done.stderr
+    assert "localhost:1" in done.stderr
+
+
+def test_only_the_parsers_of_the_words_that_are_given_are_made() -> None:
+    parser = build_parser()
+    parser.parse_args(["trial", "kill", "1"])
+    made = [word for word, child in verbs_of(parser).items() if "_actions" in vars(child)]
+    assert sorted(made) == ["t", "trial"]
+    trial = verbs_of(parser)["trial"]
+    assert [word for word, child in verbs_of(trial).items() if "_actions" in vars(child)] == ["kill"]
 
 
 @pytest.mark.parametrize("words", [[], ["help"], ["trial"], ["experiment", "set"], ["deploy", "local", "help"]])
