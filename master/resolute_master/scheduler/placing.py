@@ -26,7 +26,7 @@ from resolute_master.scheduler.order import QueueKey, Shape
 from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.plan import Hold, HoldKind, Placement, Plan, Preemption, Reservation
 from resolute_master.scheduler.snapshot import PoolSnapshot
-from resolute_master.scheduler.wait_or_evict import never_pays, waits_rather
+from resolute_master.scheduler.wait_or_evict import decided_again_in_s, never_pays, waits_rather
 from resolute_provisioner.model import Demand, Note
 
 RESERVATIONS = 16
@@ -71,8 +71,8 @@ class Placing:
         self._reserved = False
         """There is a reservation, and no other is given beside it."""
         self._reservations = 0
-        self._ripe_at: datetime | None = None
-        """When the first of those that may not make others leave yet may."""
+        self._revisit_at: datetime | None = None
+        """When the first of those that may not make others leave yet, or that rather wait, is to be looked at again."""
         self._place: list[Placement] = []
         self._preempt: list[Preemption] = []
         self._holds: list[Hold] = []
@@ -140,7 +140,7 @@ class Placing:
             reserve=tuple(self._reserve_at),
             demand=Demand() if self.full else demand_of(self._snapshot, self._verdicts, self._failed, self._held_by),
             holds=tuple(self._holds),
-            revisit_at=min(filter(None, (self._ripe_at, self._evictions.ripe_at)), default=None),
+            revisit_at=min(filter(None, (self._revisit_at, self._evictions.ripe_at)), default=None),
             notes=tuple(Note(subject=hold.allocation, text=hold.words) for hold in self._holds),
             cut=self.full,
         )
@@ -289,15 +289,18 @@ class Placing:
             wait_s = self._machines.wait_for_whole(
                 shape.slots, allocation.id, lambda agent: self._refuses(shape, agent), launch=launch
             )
-        if never_pays(wait_s):
-            return False
 
         def pays(victim_slots: int, lost_slot_s: float) -> bool:
             return not waits_rather(
                 slots=shape.slots, wait_s=wait_s, victim_slots=victim_slots, lost_slot_s=lost_slot_s
             )
 
-        return self._make_leave(line, allocation, pays)
+        if not never_pays(wait_s) and self._make_leave(line, allocation, pays):
+            return True
+        # What is still to be launched is coming when this is decided again.
+        if wait_s is not None and not launch and self._precedence.any_lesser(self._claim(shape, allocation)):
+            self._look_again_at(self._snapshot.now + timedelta(seconds=decided_again_in_s(wait_s)))
+        return False
 
     def _count_on_aux(self, line: Line, allocation: Allocation) -> Verdict:
         for verdict, launch in ((Verdict.COMING, False), (Verdict.LAUNCHABLE, True)):
@@ -307,21 +310,27 @@ class Placing:
                 line.stage = Verdict(verdict + 1)
         return Verdict.WAITING
 
-    def _make_leave(self, line: Line, allocation: Allocation, pays: Callable[[int, float], bool] | None = None) -> bool:
-        shape = line.shape
-        if not shape.preemptible and self._rooms.softly_held:
-            return False
-        ripe_at = allocation.requested_at + timedelta(seconds=self._snapshot.policy.preemption_grace_s)
-        if self._snapshot.now < ripe_at:
-            self._ripe_at = min(ripe_at, self._ripe_at or ripe_at)
-            return False
-        claim = Claim(
+    def _claim(self, shape: Shape, allocation: Allocation) -> Claim:
+        return Claim(
             allocation=allocation,
             slots=shape.slots,
             single_node=shape.single_node,
             where=shape.where,
             refuses=lambda agent: self._refuses(shape, agent),
         )
+
+    def _look_again_at(self, moment: datetime) -> None:
+        self._revisit_at = min(moment, self._revisit_at or moment)
+
+    def _make_leave(self, line: Line, allocation: Allocation, pays: Callable[[int, float], bool] | None = None) -> bool:
+        shape = line.shape
+        if not shape.preemptible and self._rooms.softly_held:
+            return False
+        ripe_at = allocation.requested_at + timedelta(seconds=self._snapshot.policy.preemption_grace_s)
+        if self._snapshot.now < ripe_at:
+            self._look_again_at(ripe_at)
+            return False
+        claim = self._claim(shape, allocation)
         eviction = self._evictions.find(claim, line, pays)
         if eviction is None:
             return False

@@ -36,3 +36,9 @@ def never_pays(wait_s: float | None) -> bool:
 def expected_wait_s(expected_in_s: float) -> float:
     """Of a machine that is expected in so many seconds. One that is overdue is expected to take as long again as it is late."""
     return abs(expected_in_s)
+
+
+def decided_again_in_s(wait_s: float) -> float:
+    """After so long a decision to wait so many seconds is looked at again: when the machine was expected, and after that each
+    time that it is twice as late."""
+    return max(wait_s, LEAVE_S)

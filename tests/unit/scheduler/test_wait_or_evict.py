@@ -113,3 +113,50 @@ def test_an_offer_that_gives_single_machines_only_is_none_for_a_gang() -> None:
 def test_who_is_evicted_needs_the_machine_then() -> None:
     plan = decided(ran_s=10, supply=offered(120))
     assert [gang.token for gang in plan.demand.gangs] == []
+
+
+# ------------------------------------------------------------------------------------- what time alone brings about
+
+
+def after_seconds(seconds: float, *, victim: str = "low", expected_s: float = 60.0) -> Plan:
+    """A machine that was expected, and does not come. What runs has half of the slots that `high` waits for, since long."""
+    began, now = NOW - timedelta(seconds=600), NOW + timedelta(seconds=seconds)
+    running = replace(on(waiting(victim, victim, 2), {"a": (0, 1)}), assigned_at=began, started_at=began)
+    claim = waiting("next", "high", 4)
+    snapshot = PoolSnapshot.build(
+        a_policy(preemption=True, scaling=elastic(4)),
+        [an_agent("a", 4)],
+        JOBS,
+        [running, claim],
+        coming(expected_s),
+        now=now,
+    )
+    return schedule(snapshot)
+
+
+def looks(**world: float) -> tuple[list[float], Plan]:
+    """When a wait is decided again, in seconds from the beginning, until it is given up."""
+    found, plan = [0.0], after_seconds(0, **world)  # type: ignore[arg-type]
+    while not plan.preempt:
+        assert plan.revisit_at is not None, "nothing else would ever end this wait"
+        found.append((plan.revisit_at - NOW).total_seconds())
+        assert found[-1] > found[-2]
+        plan = after_seconds(found[-1], **world)  # type: ignore[arg-type]
+    return found, plan
+
+
+def test_a_wait_for_a_machine_that_does_not_come_is_decided_again_until_it_is_given_up() -> None:
+    found, plan = looks()
+    assert evicts(plan) == {"low": "next"}
+    first = next(second for second in range(10_000) if after_seconds(second).preempt)
+    assert first <= found[-1] <= 60 + 2 * (first - 60), "not later than when it is twice as late as it need be"
+    assert len(found) < 10, "and seldom"
+
+
+def test_a_machine_that_was_expected_just_now_is_waited_for_a_little_longer() -> None:
+    assert looks(expected_s=0.0)[0][1] == LEAVE_S
+
+
+def test_where_nobody_can_be_made_to_leave_nothing_is_looked_at_again() -> None:
+    assert after_seconds(0, victim="high").revisit_at is None
+    assert after_seconds(1000, victim="high").revisit_at is None
