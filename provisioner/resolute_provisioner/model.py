@@ -364,7 +364,7 @@ class Cause(StrEnum):
     STRANDED = "stranded"
     """It was to be one of several machines of a gang, and the others cannot be had."""
     UNWANTED = "unwanted"
-    """What it was launched for waits no longer, and it has not even started."""
+    """What it was launched for waits no longer, or may not run, and it has not even started."""
     OTHER_MARKET = "other_market"
     """Its work moves to a machine that was bought on another market."""
 

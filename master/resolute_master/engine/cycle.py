@@ -235,6 +235,7 @@ class Cycle:
                 self._unfinished.add(pool)  # the demand that was listed is not all that waits
             chosen = markets.plan_pool(self._step, scaling, machines, demand, beliefs, self._now)
             scale = markets.with_drains(self._scale(scaling, chosen.instances, chosen.demand, beliefs), chosen)
+            scale = budget.starting_nothing(scale, machines) if closed else scale
             scale = spending.within_budget(self._step, policy.scaling, scale)
             instances.apply_plan(self._step, policy.scaling, scale)
             wakes += [scale.revisit_at, chosen.revisit_at]

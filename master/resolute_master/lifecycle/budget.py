@@ -7,7 +7,7 @@ lets go on when the next one begins, in UTC; one of an experiment as a whole onl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from shlex import quote
@@ -20,7 +20,7 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.prices import offer_price
 from resolute_master.lifecycle.step import Step
-from resolute_provisioner.model import PoolScaling
+from resolute_provisioner.model import Cause, InstanceView, Intent, PoolScaling, ScalePlan, Termination
 
 State = Step | ClusterState
 """To be read."""
@@ -143,6 +143,22 @@ def with_hold(step: Step, job: Job) -> Job:
 def buying_nothing(scaling: PoolScaling) -> PoolScaling:
     """The elastic part of a pool that may spend nothing: no machine is bought, and one that idles is given back at once."""
     return replace(scaling, offers=(), min_instances=0, idle_timeout_s=0.0)
+
+
+def starting_nothing(plan: ScalePlan, machines: Iterable[InstanceView]) -> ScalePlan:
+    """The plan of such a pool, which also ends what has not joined yet: nothing may run on it when it has."""
+    named = {each.instance_id for each in plan.terminations}
+    ends = [
+        Termination(
+            instance_id=each.instance_id,
+            cause=Cause.UNWANTED,
+            reason="it has not joined yet, and the pool may spend nothing now",
+        )
+        for each in machines
+        if each.joined_at is None and each.intent is Intent.RUN and not each.observed.final
+        if each.instance_id not in named
+    ]
+    return replace(plan, terminations=tuple(sorted([*plan.terminations, *ends], key=lambda each: each.instance_id)))
 
 
 def check_priced(state: State, policy: PoolPolicy | None, pool: PoolName) -> None:

@@ -13,6 +13,7 @@ from resolute.wire.states import ExperimentState
 from resolute_master.domain.account import DEFAULT_SAVE_S, Account, Limits, Owner, account_id
 from resolute_master.domain.administration import SetBudget, SetMaxCost
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.commands import ActivateExperiment, RecordObservation
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
@@ -200,6 +201,21 @@ def test_a_machine_that_could_not_be_paid_for_long_enough_is_not_begun() -> None
     cluster.act(SetBudget(owner="pool", name="default", per_day=0.31, per_month=None))
     cluster.run_for(1000)
     assert 0.2 < cluster.bill() <= 0.31
+
+
+def test_a_machine_that_still_boots_when_the_money_is_used_up_is_given_back_at_once() -> None:
+    cluster = PaidCluster(a_paid_pool(budget=Limits(per_day=1.0)), Habits(boot_s=1100.0))
+    cluster.submit()
+    cluster.run_for(800)
+    assert cluster.bill() == pytest.approx(0.8)
+    cluster.run_for(4200)
+    (paid,) = cluster.machines.values()
+    assert paid.until is not None and cluster.bill() <= 1.0
+    (given_back,) = words(cluster.decisions, "terminate")
+    assert "has not joined yet, and the pool may spend nothing now" in given_back
+    assert all(known.belief.consecutive_boot_failures == 0 for known in cluster.memory.state.all(PoolBelief)), (
+        "the offer is not to blame"
+    )
 
 
 def test_a_gang_whose_second_machine_cannot_be_paid_gets_none() -> None:
