@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib import import_module
 from typing import Any, TypeVar
 
 from sqlalchemy import JSON, ColumnElement, Connection, Table, Text, cast, type_coerce
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -17,8 +17,6 @@ Key = TypeVar("Key")
 
 MOST_KEYS = 5000
 """Named in one statement: both databases end at some 32,000 parameters, and some statements take several for a key."""
-
-_INSERTS: Mapping[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
 def upsert(connection: Connection, table: Table) -> Executable:
@@ -33,7 +31,7 @@ def insert_new(connection: Connection, table: Table, *unique: str) -> Executable
 
 @cache
 def _upsert(table: Table, dialect: str) -> Executable:
-    insert = _INSERTS[dialect](table)
+    insert = _insert(table, dialect)
     keys = [column.name for column in table.primary_key]
     rest = {column.name: insert.excluded[column.name] for column in table.columns if column.name not in keys}
     statement: Executable = insert.on_conflict_do_update(index_elements=keys, set_=rest)
@@ -42,8 +40,13 @@ def _upsert(table: Table, dialect: str) -> Executable:
 
 @cache
 def _insert_new(table: Table, dialect: str, unique: tuple[str, ...]) -> Executable:
-    statement: Executable = _INSERTS[dialect](table).on_conflict_do_nothing(index_elements=list(unique))
+    statement: Executable = _insert(table, dialect).on_conflict_do_nothing(index_elements=list(unique))
     return statement
+
+
+def _insert(table: Table, dialect: str) -> Any:
+    """With what the standard's INSERT lacks. Only the dialect of the database in use is imported: PostgreSQL's is large."""
+    return import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
 
 
 def batches(keys: Sequence[Key]) -> Iterator[Sequence[Key]]:
