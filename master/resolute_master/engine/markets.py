@@ -116,7 +116,7 @@ def course_of(
     """Why an allocation is given the markets that it is given; None where there is no choice."""
     if not _has_choice(pool) or allocation.ended or allocation.slots_needed == 0:
         return None
-    among = choices(pool, beliefs)
+    among = choices(pool, beliefs).holding(_gang_of(allocation))
     if allocation.assigned_at is None:
         return course_of_waiting(pool, among, _waiting(reading, pool, allocation, beliefs), now)
     found = (each for each in _running(reading, pool, machines, beliefs, now) if each.gang.token == allocation.id)
@@ -167,18 +167,22 @@ def _running(
             continue
         on_spot = any(market_of[each.offer_id] is Market.SPOT for each in own)
         yield Running(
-            gang=Gang(
-                token=token,
-                slots=allocation.slots_needed,
-                submitted_at=allocation.requested_at,
-                single_machine=allocation.single_node or allocation.slots_needed <= 1,
-            ),
+            gang=_gang_of(allocation),
             machines=tuple(sorted(each.instance_id for each in own)),
             market=Market.SPOT if on_spot else Market.ON_DEMAND,
             since=allocation.assigned_at,
             leaving=allocation.leaving,
             work=running_work(reading, pool, allocation, beliefs, now),
         )
+
+
+def _gang_of(allocation: Allocation) -> Gang:
+    return Gang(
+        token=allocation.id,
+        slots=allocation.slots_needed,
+        submitted_at=allocation.requested_at,
+        single_machine=allocation.single_node or allocation.slots_needed <= 1,
+    )
 
 
 def _concerned(reading: Reading, pool: PoolScaling, machines: Sequence[InstanceView]) -> Container[str]:

@@ -28,6 +28,7 @@ from resolute_provisioner.offers import priced
 from resolute_provisioner.planning import deadline, disruption
 from resolute_provisioner.planning.deadline import ANY, ON_DEMAND, SPOT, Course, Work
 from resolute_provisioner.planning.disruption import Leave
+from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines
 
 MOVE_PREFIX = "move-of-"
 """Work that is to move stands in the demand under this name, followed by its token, until it waits itself."""
@@ -75,10 +76,26 @@ class MarketPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """What the pool offers: `markets` at all, and whether the cheapest spot offer is known to be cheaper."""
+    """What the pool offers: `markets` at all, and whether the cheapest spot offer is known to be cheaper.
+
+    `sizes` are the slots of the machines of each market, and `most` how many machines there may be.
+    """
 
     markets: frozenset[Market]
     spot_saves: bool
+    sizes: Mapping[Market, frozenset[int]]
+    most: int
+
+    def holding(self, gang: Gang) -> Choices:
+        """For a gang: a market whose machines could never hold it is no choice, and it would wait for ever."""
+        able = frozenset(
+            market for market in self.markets if any(self._hold(gang, size) for size in self.sizes[market])
+        )
+        return self if able in (frozenset(), self.markets) else replace(self, markets=able)
+
+    def _hold(self, gang: Gang, size: int) -> bool:
+        machines = 1 if fits_one_machine(gang, size) else needs_whole_machines(gang, size)
+        return machines is not None and machines <= self.most
 
 
 def choices(pool: PoolScaling, beliefs: Mapping[str, OfferBelief]) -> Choices:
@@ -90,14 +107,20 @@ def choices(pool: PoolScaling, beliefs: Mapping[str, OfferBelief]) -> Choices:
             by_slot = price / max(offer.slots, 1)
             cheapest[offer.market] = min(by_slot, cheapest.get(offer.market, by_slot))
     saves = Market.SPOT in cheapest and cheapest[Market.SPOT] < cheapest.get(Market.ON_DEMAND, float("inf"))
-    return Choices(markets=frozenset(offer.market for offer in pool.offers), spot_saves=saves)
+    markets = frozenset(offer.market for offer in pool.offers)
+    return Choices(
+        markets=markets,
+        spot_saves=saves,
+        sizes={market: frozenset(offer.slots for offer in pool.offers if offer.market is market) for market in markets},
+        most=pool.max_instances,
+    )
 
 
 def course_of_waiting(pool: PoolScaling, among: Choices, waiting: Waiting, now: datetime) -> Course:
     """Where a waiting gang may be started."""
     if among.markets != ANY:
         only = ", ".join(sorted(market.value for market in among.markets))
-        return Course(markets=ANY, reason=f"the pool has one market only: {only}")
+        return Course(markets=ANY, reason=f"the pool has it on one market only: {only}")
     if waiting.work is not None:
         course = deadline.while_waiting(waiting.work, now)
         if not among.spot_saves and course.markets != ON_DEMAND:
@@ -114,7 +137,7 @@ def course_of_running(pool: PoolScaling, among: Choices, running: Running, now: 
     """Where a running gang should run; another market than its own means a move."""
     stays = frozenset((running.market,))
     if among.markets != ANY:
-        return Course(markets=stays, reason="the pool has one market only")
+        return Course(markets=stays, reason="the pool has it on one market only")
     if running.work is not None:
         course = deadline.while_running(running.work, running.market, now)
         if running.market is Market.SPOT or running.market in course.markets:
@@ -173,7 +196,7 @@ def plan_markets(
     for gang in demand.gangs:
         known = waiting.get(gang.token)
         if known is not None:
-            course = course_of_waiting(pool, among, known, now)
+            course = course_of_waiting(pool, among.holding(gang), known, now)
             gang = replace(gang, markets=course.markets)
             moments.append(course.revisit_at)
         gangs.append(gang)
@@ -183,7 +206,7 @@ def plan_markets(
     leave = disruption.leave(pool.disruption, beliefs, now)
     begun = {token for view in instances for token in view.reserved_for}
     for each in sorted(running, key=lambda one: (MOVE_PREFIX + one.gang.token not in begun, one.gang.token)):
-        course = held_back(course_of_running(pool, among, each, now), each, leave)
+        course = held_back(course_of_running(pool, among.holding(each.gang), each, now), each, leave)
         moments.append(course.revisit_at)
         if each.market in course.markets:
             continue
@@ -213,7 +236,7 @@ def _with_successors(
         each = occupant.get(view.instance_id)
         if view.notice is not None and each is not None:
             soon = Waiting(token=each.gang.token, since=now, work=each.work)
-            view = replace(view, successor_markets=course_of_waiting(pool, among, soon, now).markets)
+            view = replace(view, successor_markets=course_of_waiting(pool, among.holding(each.gang), soon, now).markets)
         found.append(view)
     return tuple(found)
 

@@ -74,6 +74,18 @@ def test_a_deadline_far_away_waits_for_spot_and_a_near_one_does_not() -> None:
     assert markets_of(plan(pool(), waiting=near)) == ON_DEMAND
 
 
+@pytest.mark.parametrize("most", [5, 3])
+def test_a_market_whose_machines_cannot_hold_the_work_is_not_waited_for(most: int) -> None:
+    """Four whole machines of two slots on demand: where three are the most, only spot remains, however near the deadline is."""
+    spot, firm = offers()
+    pool_ = replace(a_pool(replace(spot, slots=4), replace(firm, slots=2)), max_instances=most)
+    eight = replace(gang(slots=8), single_machine=False)
+    near = Waiting(token="a", since=NOW, work=replace(relaxed(), deadline=after(HOUR)))
+    found = plan_markets(pool_, (), Demand(gangs=(eight,)), {"a": near}, (), {}, NOW)
+    assert markets_of(found) == (ON_DEMAND if most == 5 else ANY)
+    assert plan_scale(pool_, (), found.demand, {}, NOW).launches != ()
+
+
 @pytest.mark.parametrize(("spot", "on_demand"), [(None, 1.0), (1.0, 1.0), (1.2, 1.0), (None, None)])
 def test_nothing_waits_for_spot_that_is_not_known_to_be_cheaper(spot: float | None, on_demand: float | None) -> None:
     far = Waiting(token="a", since=NOW, work=relaxed())
