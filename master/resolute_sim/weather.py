@@ -118,4 +118,5 @@ def _draw_cloud(rng: random.Random) -> FakeBehaviour:
         notice_s=rng.choice((20.0, 120.0)),
         list_failure_rate=sometimes(0.2),
         listing_lag_s=sometimes(8.0),
+        repeat_rate=sometimes(0.2),
     )

@@ -43,18 +43,34 @@ def launches_are_needed(state: ClusterState, change: Change, pools: Mapping[Pool
         if len(for_work) > need:
             yield f"pool {pool} needs {need} machine(s) for its waiting work and has {len(for_work)} on their way"
         warm = [i for i in coming if not i.gangs]
-        if len(warm) > scaling.min_instances:
-            yield f"pool {pool} keeps {scaling.min_instances} machine(s) and has {len(warm)} on their way for that alone"
+        for_moves = int(scaling.consolidation is not None and _one_is_dearer(rows, warm))
+        if len(warm) > scaling.min_instances + for_moves:
+            yield (
+                f"pool {pool} keeps {scaling.min_instances} machine(s), may move work to {for_moves}, and has {len(warm)} "
+                "on their way for that alone"
+            )
+
+
+def _one_is_dearer(rows: Iterable[Instance], coming: Iterable[Instance]) -> bool:
+    """Whether some machine with work costs more than one that comes, so that the work may move to it: one at a time."""
+    cheapest = min((i.price_per_hour or 0.0 for i in coming), default=0.0)
+    busy = (i for i in rows if i.joined_at is not None and i.idle_since is None)
+    return any((i.price_per_hour or 0.0) > cheapest for i in busy)
 
 
 def _wanted(state: ClusterState, pool: PoolName, scaling: PoolScaling) -> dict[str, int]:
     """By the tokens that launches name: how many machines at most."""
     smallest = min(offer.slots for offer in scaling.offers)
+    two_markets = len({offer.market for offer in scaling.offers}) > 1
     found: dict[str, int] = {}
     for allocation in state.all(Allocation):
         if allocation.pool != pool or allocation.ended:
             continue
         machines = max(1, ceil(allocation.slots_needed / smallest))
+        if two_markets and allocation.deadline is not None:
+            machines *= (
+                2  # what was asked for on spot is for nobody any more when only machines on demand still keep it
+            )
         if allocation.assigned_at is None:
             found[allocation.id] = machines
         else:

@@ -149,7 +149,7 @@ def snapshots_equal_scratch(memory: Memory) -> Iterator[str]:
         scratch = PoolSnapshot.build(
             policy,
             [a for a in state.all(Agent) if a.pool == name],
-            [j for j in state.all(Job) if j.pool == name and not j.ended],
+            [j.as_scheduled for j in state.all(Job) if j.pool == name and not j.ended],
             [a for a in state.all(Allocation) if a.pool == name],
             supply=kept.supply,
             usage=state.find(Usage, "usage_of_pool", name),

@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 
 from resolute_master.domain.account import Account, Owner
 from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.instance import Instance
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.cost import Line, total
-from resolute_provisioner.clouds.fake import FakeCloud
+from resolute_provisioner.clouds.fake import BillLine, FakeCloud
 from resolute_sim.diary import Busy, Diary
 
 ROUNDING = 1e-6
@@ -70,24 +71,32 @@ class Limits:
         return seconds + max(0.0, (busy.end - cursor).total_seconds())
 
 
-def accounts_equal_the_bill(cloud: FakeCloud, state: ClusterState, now: datetime) -> Iterator[str]:
+def ordered(cloud: FakeCloud, rows: Iterable[Instance]) -> list[BillLine]:
+    """The bill but for strays: a request that was refused, came to something after all, and was ended when it was seen. Those
+    are in no book."""
+    refused = {row.token for row in rows if row.refused}
+    return [line for line in cloud.bill.lines if line.token not in refused]
+
+
+def accounts_equal_the_bill(
+    cloud: FakeCloud, lines: Iterable[BillLine], state: ClusterState, now: datetime
+) -> Iterator[str]:
     """What each pool has spent is what the cloud asks for its machines."""
     booked = {each.name: each.until(now).in_all for each in state.all(Account) if each.owner is Owner.POOL}
     billed: defaultdict[str, float] = defaultdict(float)
-    for line in cloud.bill.lines:
-        pool = cloud.machines[line.provider_id].request.pool
-        billed[pool] += ((line.paid_until or now) - line.paid_from).total_seconds() / 3600.0 * line.price_per_hour
+    for line in lines:
+        billed[cloud.machines[line.provider_id].request.pool] += line.cost(now)
     for pool, amount in sorted(billed.items()):
         if abs(booked.get(pool, 0.0) - amount) > ROUNDING * max(1.0, amount):
             yield f"the cloud asks {amount:.6f} for the machines of {pool}, on whose account are {booked.get(pool, 0.0):.6f}"
 
 
 def books_equal_the_bill(
-    cloud: FakeCloud, books: Sequence[tuple[str, dict[str, Line]]], now: datetime
+    lines: Iterable[BillLine], books: Sequence[tuple[str, dict[str, Line]]], now: datetime
 ) -> Iterator[str]:
-    """Whatever the lines are of, they sum to what the cloud asks."""
-    amount = cloud.bill.cost(now)
-    for grouping, lines in books:
-        booked = total(lines.values()).cost
+    """Whatever the books are kept by, they sum to what the cloud asks."""
+    amount = sum(line.cost(now) for line in lines)
+    for grouping, booking in books:
+        booked = total(booking.values()).cost
         if abs(booked - amount) > ROUNDING * max(1.0, amount):
             yield f"the cloud asks {amount:.6f}, and the books by {grouping} sum to {booked:.6f}"

@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections import Counter, deque
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -65,6 +66,10 @@ class FakeBehaviour:
     """No answer, and no machine."""
     lost_reply_rate: float = 0.0
     """No answer, but a machine."""
+    repeat_rate: float = 0.0
+    """Launches that arrive once more, whatever the first came to: as of a client that asked again and gave neither up."""
+    repeat_s: Range = (2.0, 120.0)
+    """How much later."""
     throttle_rate: float = 0.0
     """Launches, and lists, that are refused because there were too many."""
     late_refusal_rate: float = 0.0
@@ -149,6 +154,9 @@ class BillLine:
     paid_from: datetime
     paid_until: datetime | None = None
 
+    def cost(self, now: datetime) -> float:
+        return ((self.paid_until or now) - self.paid_from).total_seconds() / 3600.0 * self.price_per_hour
+
 
 class Bill:
     """What the customer pays, machine by machine, kept by nothing but the meter's start and stop."""
@@ -181,8 +189,7 @@ class Bill:
         return sum(((line.paid_until or now) - line.paid_from).total_seconds() for line in self.lines)
 
     def cost(self, now: datetime) -> float:
-        lines = ((((line.paid_until or now) - line.paid_from).total_seconds(), line) for line in self.lines)
-        return sum(seconds / 3600.0 * line.price_per_hour for seconds, line in lines)
+        return sum(line.cost(now) for line in self.lines)
 
     def launched_twice(self) -> list[str]:
         """Instance ids for which more than one machine was ever paid."""
@@ -219,6 +226,8 @@ class FakeCloud:
     async def launch(self, request: LaunchRequest) -> Launched:
         self.launch_calls[request.token] += 1
         await self._delay(self.behaviour.launch_latency_s)
+        if self.behaviour.repeat_rate and self._rng.random() < self.behaviour.repeat_rate:
+            asyncio.get_running_loop().call_later(self._draw(self.behaviour.repeat_s), self._arrive_again, request)
         known = self._known(request)
         if known is None:
             scripted = self._script.popleft() if self._script else self._chance()
@@ -309,6 +318,12 @@ class FakeCloud:
                 return outcome
             draw -= rate
         return None
+
+    def _arrive_again(self, request: LaunchRequest) -> None:
+        """Nobody waits for the answer."""
+        with suppress(BadRequest, NoCapacity):
+            if self._known(request) is None:
+                self._create(request)
 
     def _create(self, request: LaunchRequest) -> FakeMachine:
         offer_id = request.offer.offer_id
