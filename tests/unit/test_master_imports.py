@@ -1,0 +1,52 @@
+"""What a master does not import: a start again is waited for, and most of it is imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+OF_OTHER_MASTERS = {
+    "alembic": "a database of an older version",
+    "asyncpg": "PostgreSQL",
+    "sqlalchemy.dialects.postgresql": "PostgreSQL",
+    "sqlalchemy.orm": "nobody: the store uses SQLAlchemy's Core alone",
+    "boto3": "pools and storage on AWS",
+    "botocore": "pools and storage on AWS",
+    "google": "pools and storage on Google Cloud",
+    "opentelemetry": "traces",
+    "docker": "the agent",
+    "httpx": "the client",
+    "rich": "the command line",
+    "resolute_cli": "the command line",
+    "resolute_sim": "the simulation",
+}
+"""Who needs it, if not a master on SQLite with a pool of the local cloud."""
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from resolute.clock import SystemClock
+from resolute.config import load_master_config
+from resolute_master import main
+from resolute_master.pools.clouds import CloudPlace, check, cloud_of
+config = load_master_config(sys.argv[1], {}, {})
+check(config)
+place = CloudPlace(directory=Path(sys.argv[2]), environ={}, clock=SystemClock(), wheel=lambda: None)
+assert [cloud_of(pool, place) for pool in config.resource_pools] != [None]
+print(*sys.modules, sep='\\n')
+"""
+
+
+def test_a_master_imports_nothing_that_only_other_masters_need(tmp_path: Path) -> None:
+    file = tmp_path / "master.yaml"
+    pool = {"pool_name": "default", "provider": {"type": "local", "max_instances": 2}}
+    file.write_text(yaml.safe_dump({"db": {"type": "sqlite"}, "resource_pools": [pool]}))
+    command = [sys.executable, "-c", PROGRAM, str(file), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    imported = set(done.stdout.split())
+    assert "aiohttp" in imported
+    assert imported.isdisjoint(OF_OTHER_MASTERS), imported & OF_OTHER_MASTERS.keys()
