@@ -40,6 +40,8 @@ from resolute_provisioner.planning.markets import (
     course_of_waiting,
     held_back,
     plan_markets,
+    there,
+    where_there_is_room,
 )
 
 DEFAULT_JOIN_TIME_S = 120.0
@@ -116,9 +118,11 @@ def course_of(
     """Why an allocation is given the markets that it is given; None where there is no choice."""
     if not _has_choice(pool) or allocation.ended or allocation.slots_needed == 0:
         return None
-    among = choices(pool, beliefs).holding(_gang_of(allocation))
+    gang = _gang_of(allocation)
+    among = choices(pool, beliefs).holding(gang)
     if allocation.assigned_at is None:
-        return course_of_waiting(pool, among, _waiting(reading, pool, allocation, beliefs), now)
+        course = course_of_waiting(pool, among, _waiting(reading, pool, allocation, beliefs), now)
+        return where_there_is_room(course, among, gang, there(pool, machines))
     found = (each for each in _running(reading, pool, machines, beliefs, now) if each.gang.token == allocation.id)
     running = next(found, None)
     if running is None:

@@ -9,6 +9,7 @@ work goes on, and only when it is there is the old machine drained, which makes 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -88,14 +89,13 @@ class Choices:
 
     def holding(self, gang: Gang) -> Choices:
         """For a gang: a market whose machines could never hold it is no choice, and it would wait for ever."""
-        able = frozenset(
-            market for market in self.markets if any(self._hold(gang, size) for size in self.sizes[market])
-        )
+        able = frozenset(market for market in self.markets if self.hold(gang, market, self.most))
         return self if able in (frozenset(), self.markets) else replace(self, markets=able)
 
-    def _hold(self, gang: Gang, size: int) -> bool:
-        machines = 1 if fits_one_machine(gang, size) else needs_whole_machines(gang, size)
-        return machines is not None and machines <= self.most
+    def hold(self, gang: Gang, market: Market, most: int) -> bool:
+        """Whether so many machines of the market hold the gang."""
+        needs = (1 if fits_one_machine(gang, size) else needs_whole_machines(gang, size) for size in self.sizes[market])
+        return any(machines is not None and machines <= most for machines in needs)
 
 
 def choices(pool: PoolScaling, beliefs: Mapping[str, OfferBelief]) -> Choices:
@@ -131,6 +131,25 @@ def course_of_waiting(pool: PoolScaling, among: Choices, waiting: Waiting, now: 
         reason = f"the pool waits for spot until {until:%H:%M:%S} UTC (spot_fallback.after)"
         return Course(markets=SPOT, reason=reason, revisit_at=until)
     return Course(markets=ANY, reason="the cheapest that is to be had")
+
+
+def there(pool: PoolScaling, instances: Sequence[InstanceView]) -> Counter[Market | None]:
+    """How many machines stay on each market; None is that of an offer that has left the configuration."""
+    market_of = {offer.offer_id: offer.market for offer in pool.offers}
+    return Counter(market_of.get(each.offer_id) for each in instances if _stays(each))
+
+
+def where_there_is_room(course: Course, among: Choices, gang: Gang, there: Counter[Market | None]) -> Course:
+    """The same course, or any market where the machines of the others leave too little room for those that it asks for: they may
+    stay for what waits behind this gang, and that waits for this gang."""
+    if course.markets >= among.markets:
+        return course
+    most = among.most - there.total() + sum(there[market] for market in course.markets)
+    if any(among.hold(gang, market, most) for market in course.markets & among.markets):
+        return course
+    return replace(
+        course, markets=ANY, reason=f"{course.reason}; but the pool has no room for that beside its other machines"
+    )
 
 
 def course_of_running(pool: PoolScaling, among: Choices, running: Running, now: datetime) -> Course:
@@ -190,13 +209,14 @@ def plan_markets(
     `waiting` is keyed by token; what it does not know may use any market. What is moved has to be asked for in the
     demand that `plan_scale` is given next: the gangs added here come last in it.
     """
-    among = choices(pool, beliefs)
+    among, staying = choices(pool, beliefs), there(pool, instances)
     gangs: list[Gang] = []
     moments: list[datetime | None] = []
     for gang in demand.gangs:
         known = waiting.get(gang.token)
         if known is not None:
-            course = course_of_waiting(pool, among.holding(gang), known, now)
+            able = among.holding(gang)
+            course = where_there_is_room(course_of_waiting(pool, able, known, now), able, gang, staying)
             gang = replace(gang, markets=course.markets)
             moments.append(course.revisit_at)
         gangs.append(gang)
@@ -265,9 +285,13 @@ class _Free:
         return True
 
 
-def _ready(each: InstanceView) -> bool:
+def _stays(each: InstanceView) -> bool:
     leaving = each.intent is Intent.STOP or each.notice is not None or each.draining_since is not None
-    return each.agent_connected and not (each.occupied or leaving or each.disabled or each.observed.final)
+    return not (leaving or each.observed.final)
+
+
+def _ready(each: InstanceView) -> bool:
+    return _stays(each) and each.agent_connected and not (each.occupied or each.disabled)
 
 
 def _drain(machine: str, reason: str) -> Termination:

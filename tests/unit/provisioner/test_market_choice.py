@@ -86,6 +86,18 @@ def test_a_market_whose_machines_cannot_hold_the_work_is_not_waited_for(most: in
     assert plan_scale(pool_, (), found.demand, {}, NOW).launches != ()
 
 
+@pytest.mark.parametrize("most", [5, 4])
+def test_where_other_machines_leave_no_room_the_work_takes_them(most: int) -> None:
+    """Of two spot machines that idle for what waits behind it. Else both would wait for ever, the one for the other."""
+    spot, firm = offers()
+    pool_ = replace(a_pool(replace(spot, slots=1), replace(firm, slots=1)), max_instances=most)
+    idle = (joined("m1", slots=1, offer="spot"), joined("m2", slots=1, offer="spot"))
+    three = replace(gang(slots=3), single_machine=False)
+    near = Waiting(token="a", since=NOW, work=replace(relaxed(), deadline=after(HOUR)))
+    found = plan_markets(pool_, idle, Demand(gangs=(three,)), {"a": near}, (), {}, NOW)
+    assert markets_of(found) == (ON_DEMAND if most == 5 else ANY)
+
+
 @pytest.mark.parametrize(("spot", "on_demand"), [(None, 1.0), (1.0, 1.0), (1.2, 1.0), (None, None)])
 def test_nothing_waits_for_spot_that_is_not_known_to_be_cheaper(spot: float | None, on_demand: float | None) -> None:
     far = Waiting(token="a", since=NOW, work=relaxed())
