@@ -12,7 +12,7 @@ would be a disk, a wire, a cloud or a training program is played here. Must not 
 - `master`     one master process: engine, hub and reconcilers over tables that outlive it
 - `machine`    one machine: the real agent with the scripted runtime
 - `training`   what a task does, as our harness would do it; `diary` is what the tasks wrote down themselves
-- `workload`   seeded experiments; `weather` seeded faults; `mischief` carries them out
-- `checkers`   safety, reference, resume, economy and liveness
+- `workload`   seeded experiments; `weather` seeded faults; `mischief` carries them out; `money` what users mind of costs
+- `checkers`   safety, reference, resume, economy (with `spending`, from the cloud's own bill) and liveness
 - `world`      all of it together; `simulation` runs one seed to its verdict
 """

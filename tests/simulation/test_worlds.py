@@ -30,7 +30,8 @@ def _everything_happened(outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
         tally.update(outcome.tally)
     wanted = [f"fault: {fault.value}" for fault in Fault]
-    wanted += [f"decision: {kind}" for kind in ("place", "preempt", "launch", "refused", "terminate", "lost", "notice")]
+    decisions = ("place", "preempt", "launch", "refused", "terminate", "drain", "lost", "notice", "budget", "stray")
+    wanted += [f"decision: {kind}" for kind in decisions]
     wanted += ["task: goes on from a checkpoint", "task: is a member of a gang"]
     missing = [what for what in wanted if tally[what] < 5]
     assert not missing, f"hardly ever seen: {missing}"
