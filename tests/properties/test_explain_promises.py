@@ -190,9 +190,9 @@ def test_slots_that_lie_idle_beside_it_are_kept_by_a_rule_with_a_name(
         if told.waiting is None or placed(snapshot, told.waiting) or served(snapshot, told.waiting):
             continue
         mine = snapshot.allocations[told.waiting]
-        # Who waits for a machine may have been spared one by those before it making others leave, which here they may not yet.
-        machine_comes = "on their way" in told.reason or "may ask for" in told.reason
-        if served(eager, mine.id) and not machine_comes:
+        # Those before it, who may not make others leave yet, take instead what is free, what is kept, or the machine that comes.
+        for_those_before = any(words in told.reason for words in ("on their way", "may ask for", " go to ", "kept for"))
+        if served(eager, mine.id) and not for_those_before:
             assert "preemption_grace" in told.reason or "min_runtime" in told.reason
         free = {agent: len(room.free) for agent, room in snapshot.rooms.items() if agent not in mine.blocked_agents}
         if not mine.slots_needed or max(free.values(), default=0) < mine.slots_needed:

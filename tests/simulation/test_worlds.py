@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from resolute_sim.simulation import Outcome, simulate, simulate_many
 from resolute_sim.weather import CALM, Fault
 from support.sim_seeds import SEEDS
@@ -15,6 +17,7 @@ ENOUGH_FOR_EVERYTHING = 150
 """So many worlds together know every kind of fault."""
 
 
+@pytest.mark.timeout(900)  # three minutes of two processors
 def test_no_rule_is_broken_in_any_world() -> None:
     outcomes = list(simulate_many(range(SEEDS), processes=2))
     broken = [f"python -m resolute_sim --seed {o.seed}  # {o.violations[0]}" for o in outcomes if o.violations]
