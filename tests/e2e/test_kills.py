@@ -54,7 +54,7 @@ def test_nothing_is_lost_nothing_runs_twice_and_nothing_is_left(
 def test_running_tasks_survive_a_master_restart_and_an_agent_restart(tmp_path: Path, new_db: NewDb) -> None:
     with live_cluster(tmp_path, **new_db()) as cluster:
         # Long enough that it is at work still when the agent is back, on a slow machine too.
-        steps = 200
+        steps = 400
         script = [f"report {steps} every 0.05s", "checkpoint every 20"]
         experiment = cluster.submit({"script": script, "diary": "/determined_shared_fs/diary/"}, max_restarts=0)
         (task,) = until("the task runs", lambda: cluster.tasks() or None)
