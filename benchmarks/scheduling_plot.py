@@ -17,6 +17,9 @@ def draw(curves: dict[tuple[str, str], dict[int, float]], path: Path) -> None:
         for (of, subject), ms in curves.items():
             if of == scheduler:
                 panel.loglog(list(ms), list(ms.values()), marker="o", markersize=3, label=subject)
+        lengths = sorted({length for (of, _), ms in curves.items() if of == scheduler for length in ms})
+        panel.set_xticks(lengths, [f"{length:,}" for length in lengths], fontsize=7, rotation=30)
+        panel.set_xticks([], minor=True)
         panel.set_title(scheduler, fontsize=10)
         panel.set_xlabel("allocations queued")
         panel.grid(True, which="major", alpha=0.3)

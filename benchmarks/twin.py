@@ -180,9 +180,18 @@ def draw(found: dict[str, Figures], path: Path) -> None:
             panel.plot(
                 100 * each.excess, each.wait_mean_s, "s" if rival else "o", color="#d1495b" if rival else "#1b6ca8"
             )
+            # What is right of the line of our settings has its words on the right, and the line on the left.
+            left = not rival and "nothing" not in words
             panel.annotate(
-                words, (100 * each.excess, each.wait_mean_s), xytext=(5, 4), textcoords="offset points", fontsize=7
+                words,
+                (100 * each.excess, each.wait_mean_s),
+                xytext=(-6 if left else 6, -3),
+                ha="right" if left else "left",
+                textcoords="offset points",
+                fontsize=7,
             )
+        furthest = max(100 * each.excess for words, each in found.items() if words != "static")
+        panel.set_xlim(-0.3 * furthest, 1.2 * furthest)
         _line(panel, [each for words, each in found.items() if words not in RIVALS and "nothing" not in words])
         panel.set_xlabel("excess cost, % of the bound")
         panel.set_ylabel("mean wait, s")
