@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -31,6 +32,7 @@ async def runtime(tmp_path: Path) -> AsyncIterator[ProcessRuntime]:
     for found in await runtime.adopt():
         await runtime.kill(found.container_id, 0.0)
         await runtime.wait(found.container_id)
+    await runtime.close()
 
 
 @pytest.fixture
@@ -176,29 +178,37 @@ async def test_a_start_that_nobody_has_begun_is_asked_for_once_more(tmp_path: Pa
     assert ((await end_of(runtime, "c1")).code, starter.asked) == (7, 2)
 
 
-async def reserve_of(server: int, instance: str) -> int:
-    """The supervisor in reserve, once it is there and nothing else is: the only other process with the machine's mark."""
+async def reserve_of(server: int, instance: str, home: Path) -> int:
+    """The supervisor in reserve: what else has the machine's mark once the supervisor of the container in `home` is gone."""
+    before = int(json.loads((home / supervisor.SUPERVISOR).read_text())["pid"])
+    found: set[int] = set()
 
-    def others() -> list[int]:
-        return [pid for pid in processes.marked("RESOLUTE_INSTANCE", instance) if pid != server]
+    def only_the_reserve() -> bool:
+        found.clear()
+        found.update(set(processes.marked("RESOLUTE_INSTANCE", instance)) - {server})
+        return len(found) == 1 and before not in found
 
-    await eventually(lambda: len(others()) == 1)
-    return others()[0]
+    await eventually(only_the_reserve)
+    return found.pop()
 
 
-async def test_a_supervisor_in_reserve_that_was_killed_is_done_without(instance: str, runtime: ProcessRuntime) -> None:
+async def test_a_supervisor_in_reserve_that_was_killed_is_done_without(
+    instance: str, runtime: ProcessRuntime, tmp_path: Path
+) -> None:
     await warmed_up(runtime)
     (server,) = forkservers()
-    reserve = await reserve_of(server, instance)
+    reserve = await reserve_of(server, instance, tmp_path / "containers" / "first")
     os.kill(reserve, signal.SIGKILL)
     await eventually(lambda: supervisor.start_time(reserve) is None)
     await runtime.start(a_container("exit 7", "after"), a_context())
     assert (await end_of(runtime, "after")).code == 7
 
 
-async def test_the_supervisor_in_reserve_ends_with_the_forkserver(instance: str, runtime: ProcessRuntime) -> None:
+async def test_the_supervisor_in_reserve_ends_with_the_forkserver(
+    instance: str, runtime: ProcessRuntime, tmp_path: Path
+) -> None:
     await warmed_up(runtime)
     (server,) = forkservers()
-    reserve = await reserve_of(server, instance)
+    reserve = await reserve_of(server, instance, tmp_path / "containers" / "first")
     os.kill(server, signal.SIGKILL)
     await eventually(lambda: supervisor.start_time(reserve) is None)
