@@ -9,7 +9,7 @@ WORKERS ?= 2
 SEEDS ?= 2000
 SEED ?=
 
-.PHONY: demo quick test lint format sim bench campaign clean
+.PHONY: demo quick test search lint format sim bench campaign clean
 
 demo: $(VENV)/demo.ready
 	$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -19,6 +19,9 @@ quick: $(VENV)/dev.ready
 
 test: $(VENV)/dev.ready $(COMPAT)/ready
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+search: $(VENV)/dev.ready # examples that were never tried
+	$(BIN)/python -m pytest -q -n $(WORKERS) tests/properties --hypothesis-profile=search
 
 lint: $(VENV)/dev.ready
 	$(BIN)/ruff check .

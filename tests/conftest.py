@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
@@ -24,6 +25,11 @@ from support.docker import DockerEngine, docker_engine, engine_installed
 from support.docker_registry import registry_installed
 from support.new_db import NewDb
 from support.postgres import PostgresServer, find_programs, postgres_server
+
+# The same examples each time: a test that fails fails for what was changed. `make search` draws others.
+hypothesis.settings.register_profile("settled", derandomize=True)
+hypothesis.settings.register_profile("search", derandomize=False, print_blob=True)
+hypothesis.settings.load_profile("settled")
 
 COMPAT_PYTHON = Path(__file__).resolve().parent.parent / ".venv-compat" / "bin" / "python"
 
