@@ -164,8 +164,11 @@ def test_limits_hold(world: World) -> None:
     causes = {each.cause for each in plan.terminations}
     if causes & {Cause.IDLE, Cause.MAKE_ROOM}:
         kept = {each.instance_id for each in staying} - set(named)
-        # Only work that the machines cannot serve takes their place, and none is bought there meanwhile.
-        assert len(kept) >= pool.min_instances or (Cause.MAKE_ROOM in causes and work and not plan.launches)
+        making_room = [each for each in plan.terminations if each.cause is Cause.MAKE_ROOM]
+        # Only work that the machines cannot serve takes their place, one for one; what is bought meanwhile is for work, too.
+        assert len(kept) + len(making_room) >= pool.min_instances
+        assert work or not making_room
+        assert len(kept) >= pool.min_instances or all(each.gang_tokens for each in plan.launches)
     for each in plan.terminations:
         view = by_id[each.instance_id]
         # Nobody's work is cut off while its machine is healthy.

@@ -155,6 +155,8 @@ def idle_ones(
     )
     terminations: list[Termination] = []
     for each in ordered:
+        if each.view.instance_id in kept:
+            continue  # however long it idled: the work that room is made for runs on it, too
         idle_s = seconds_between(each.view.idle_since or now, now)
         # One that makes room is replaced at once, so that the minimum does not protect it.
         if (
@@ -162,7 +164,7 @@ def idle_ones(
             and warm - len(terminations) > pool.min_instances
         ):
             cause, reason = Cause.IDLE, f"nothing has run on it for {idle_s:.0f} s and no waiting work fits on it"
-        elif make_room > 0 and each.view.instance_id not in kept:
+        elif make_room > 0:
             cause, reason = Cause.MAKE_ROOM, "waiting work does not fit on it and the pool has no room for another"
         else:
             continue

@@ -59,7 +59,8 @@ def plan_scale(
     nothing is launched for work that machines which are there or
     coming will take; living machines never exceed `max_instances` by more than those under notice, whose replacements
     start before they are gone; machines are given back down to `min_instances` and no further, except those that are
-    broken, going away, or in the place of one that waiting work needs; a machine that a waiting gang will use is not
+    broken, going away, or in the place of one that waiting work needs (while the pool is at its maximum, that one can be
+    asked for only when the place is free); a machine that a waiting gang will use is not
     given back for idling.
     """
     alive = sorted((each for each in instances if not each.observed.final), key=lambda each: each.instance_id)

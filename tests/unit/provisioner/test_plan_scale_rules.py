@@ -188,6 +188,20 @@ def test_room_is_made_only_by_machines_of_no_use_and_only_when_it_is_enough() ->
     assert not plan(a_pool(high=3), *machines, work=demand(a_gang("wider", 6))).terminations
 
 
+def test_a_machine_that_the_gang_would_use_itself_is_kept_however_long_it_idled_while_room_is_made() -> None:
+    machines = (joined("i-1", idle_s=9999), joined("i-2", slots=1, idle_s=1), joined("i-3", used=2))
+    assert returned(plan(a_pool(high=3), *machines, work=demand(a_gang("wide", 4)))) == {"i-2": Cause.MAKE_ROOM}
+
+
+def test_room_is_made_beside_a_launch_for_other_work() -> None:
+    """One slot is bought at once; the pair is bought when the machine that can serve neither has gone."""
+    pool = a_pool(an_offer("none", slots=0), an_offer("one", slots=1), low=1, high=3)
+    useless, going = joined("i-1", slots=0, offer="none"), joined("i-2", slots=1, offer="one", notice_s=60)
+    result = plan(pool, useless, going, work=demand(a_gang("a", 1), a_gang("pair", 2)))
+    assert launched(result) == [("one", ("a",))]
+    assert returned(result) == {"i-1": Cause.MAKE_ROOM, "i-2": Cause.NOTICE}
+
+
 def test_the_minimum_is_filled_without_demand() -> None:
     result = plan(a_pool(BIG, SMALL, low=2))
     assert launched(result) == [("small", ()), ("small", ())]
