@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 
 from resolute.clock import Clock, SystemClock
@@ -12,11 +13,19 @@ from resolute.ids import SeededIds
 from resolute.wire.agent_link import ContainerReport, Exit
 from resolute.wire.states import ContainerState
 from resolute_master.domain.allocation import Allocation, Container
-from resolute_master.domain.commands import CreateExperiment, CreateUser, RegisterAgent, ReportContainer
-from resolute_master.domain.ids import AgentId, ExperimentId, PoolName, UserId
+from resolute_master.domain.commands import (
+    CreateExperiment,
+    CreateUser,
+    RecordLaunch,
+    RegisterAgent,
+    ReportContainer,
+)
+from resolute_master.domain.ids import AgentId, ExperimentId, InstanceId, PoolName, UserId
+from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.engine import Engine
 from resolute_master.store.base import Store
+from resolute_provisioner.model import Observed
 from support.cluster import device
 
 DEFAULT = PoolName("default")
@@ -87,9 +96,11 @@ class AgentByHand:
         slots: int = 2,
         incarnation: str = "first",
         pool: PoolName = DEFAULT,
+        instance: InstanceId | None = None,
     ) -> None:
         self._engine = engine
         self.id = AgentId(name)
+        self.instance = instance
         self.pool = pool
         self.slots = slots
         self.incarnation = incarnation
@@ -103,7 +114,7 @@ class AgentByHand:
             devices=tuple(device(i) for i in range(self.slots)),
             address="127.0.0.1",
             version="0",
-            instance=None,
+            instance=self.instance,
             reports=reports,
         )
         expected: tuple[str, ...] = await self._engine.submit(command)
@@ -136,7 +147,9 @@ class AgentByHand:
 
     async def returns_to(self, engine: Engine) -> AgentByHand:
         """The same process, which went on, at a master that was started again: it tells of all that it runs."""
-        again = AgentByHand(engine, self.id, slots=self.slots, incarnation=self.incarnation, pool=self.pool)
+        again = AgentByHand(
+            engine, self.id, slots=self.slots, incarnation=self.incarnation, pool=self.pool, instance=self.instance
+        )
         again.sequence = self.sequence
         reports: list[ContainerReport] = []
         for container in again.containers():
@@ -161,3 +174,24 @@ class AgentByHand:
 
 
 __all__ = ["DEFAULT", "POOLS", "AgentByHand", "a_config", "a_user", "an_engine", "an_experiment", "running"]
+
+
+async def launched(engine: Engine, machine: Instance, now: datetime) -> None:
+    """The cloud has what the pool asked for: it is paid from now on."""
+    await engine.submit(
+        RecordLaunch(instance=machine.id, provider_id=machine.id, observed=Observed.RUNNING, paid_from=now)
+    )
+
+
+async def joined(engine: Engine, machine: Instance, *, incarnation: str = "first") -> AgentByHand:
+    """The agent of a machine that runs, registered with its slots."""
+    agent = AgentByHand(
+        engine,
+        machine.id,
+        slots=machine.slots,
+        incarnation=incarnation,
+        pool=machine.pool,
+        instance=machine.id,
+    )
+    await agent.register()
+    return agent

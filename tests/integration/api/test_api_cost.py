@@ -15,14 +15,12 @@ import pytest
 from resolute.clock import FixedClock
 from resolute.wire.states import ContainerState
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.commands import Reconsider, RecordLaunch, RegisterAgent
-from resolute_master.domain.ids import AgentId
+from resolute_master.domain.commands import Reconsider
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.machines import PriceWord, RecordPrices
-from resolute_provisioner.model import Observed
 from support.api import World, a_config, an_api, settled
-from support.cluster import T0, device
-from support.engines import DEFAULT, AgentByHand
+from support.cluster import T0
+from support.engines import DEFAULT, AgentByHand, joined, launched
 from support.paid_cluster import a_paid_pool
 
 CONFIG: dict[str, Any] = {"resource_pools": [{"pool_name": "default"}], "launch_error": False}
@@ -38,22 +36,9 @@ async def machine_joins(world: World, boot_s: float, clock: FixedClock) -> None:
     """The one that is asked for, paid from now on."""
     await settled(world)
     (instance,) = world.engine.state.all(Instance)
-    await world.engine.submit(
-        RecordLaunch(instance=instance.id, provider_id=instance.id, observed=Observed.RUNNING, paid_from=clock.now())
-    )
+    await launched(world.engine, instance, clock.now())
     clock.advance(boot_s)
-    await world.engine.submit(
-        RegisterAgent(
-            agent=AgentId(instance.id),
-            pool=DEFAULT,
-            incarnation="first",
-            devices=tuple(device(index) for index in range(instance.slots)),
-            address="",
-            version="0",
-            instance=instance.id,
-            reports=(),
-        )
-    )
+    await joined(world.engine, instance)
 
 
 async def an_hour_of_work(world: World, clock: FixedClock) -> dict[str, Any]:

@@ -9,16 +9,16 @@ from pathlib import Path
 from resolute.clock import FixedClock
 from resolute.wire.states import NoticeKind
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.commands import RecordLaunch, RegisterAgent, ReportNotice
-from resolute_master.domain.ids import InstanceId, PoolName
+from resolute_master.domain.commands import ReportNotice
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot_file import read_snapshot
-from resolute_provisioner.model import Market, Observed, Offer, PoolScaling
+from resolute_provisioner.model import Market, Offer, PoolScaling
 from support.api import World, a_config, an_api, settled
-from support.cluster import device
-from support.engines import AgentByHand
+from support.engines import AgentByHand, joined, launched
 
 
 async def test_the_poll_answers_at_once_when_the_end_is_asked_for(world: World) -> None:
@@ -297,25 +297,12 @@ async def test_a_machine_from_its_order_to_the_books(tmp_path: Path) -> None:
         await settled(world)
         (ordered,) = (await world.get("/api/v1/instances"))["instances"]
         assert (ordered["state"], ordered["slots"], ordered["pricePerHour"]) == ("requested", 1, 3.6)
-        instance = InstanceId(ordered["id"])
+        (machine,) = world.engine.state.all(Instance)
+        assert machine.id == ordered["id"]
         clock.advance(5)
-        await world.engine.submit(
-            RecordLaunch(instance=instance, provider_id="vm-1", observed=Observed.RUNNING, paid_from=clock.now())
-        )
+        await launched(world.engine, machine, clock.now())
         clock.advance(5)
-        agent = AgentByHand(world.engine, "vm-1", slots=1)
-        await world.engine.submit(
-            RegisterAgent(
-                agent=agent.id,
-                pool=policy.name,
-                incarnation=agent.incarnation,
-                devices=(device(0),),
-                address="127.0.0.1",
-                version="0",
-                instance=instance,
-                reports=(),
-            )
-        )
+        agent = await joined(world.engine, machine)
         (trial,) = world.engine.state.find(Trial, "trials_of_experiment", experiment["id"])
         trial, allocation, task = await world.next_run(agent, trial)
         clock.advance(10)
@@ -326,11 +313,11 @@ async def test_a_machine_from_its_order_to_the_books(tmp_path: Path) -> None:
         clock.advance(10)
 
         (running,) = (await world.get("/api/v1/instances"))["instances"]
-        assert (running["state"], running["agentId"]) == ("running", "vm-1")
+        assert (running["state"], running["agentId"]) == ("running", machine.id)
         (attempt,) = (await world.get(f"/api/v1/trials/{trial.id}/allocations"))["allocations"]
-        assert (attempt["instanceIds"], attempt["stepsAtEnd"], attempt["stepsKept"]) == ([instance], 51, 0)
+        assert (attempt["instanceIds"], attempt["stepsAtEnd"], attempt["stepsKept"]) == ([machine.id], 51, 0)
         ledger = await world.get("/api/v1/ledger")
-        (row,) = [machine["row"] for machine in ledger["instances"]]
+        (row,) = [each["row"] for each in ledger["instances"]]
         assert row["paidS"] == 75.0
         assert sum(row[f"{part}S"] for part in ("useful", "starting", "checkpointing", "lost", "idle")) == 75.0
         assert (row["startingS"], row["lostS"], row["idleS"]) == (15.0, 50.0, 10.0)

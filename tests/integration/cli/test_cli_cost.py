@@ -17,14 +17,12 @@ from resolute.clock import FixedClock
 from resolute_cli.invocation import Invocation
 from resolute_cli.main import main
 from resolute_cli.render import Renderer
-from resolute_master.domain.commands import Reconsider, RecordLaunch, RegisterAgent
-from resolute_master.domain.ids import AgentId
+from resolute_master.domain.commands import Reconsider
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
-from resolute_provisioner.model import Observed
 from support.api import PASSWORD, World, a_config, an_api, settled
-from support.cluster import T0, device
-from support.engines import DEFAULT
+from support.cluster import T0
+from support.engines import joined, launched
 from support.paid_cluster import a_paid_pool
 
 CONFIG: dict[str, Any] = {"resource_pools": [{"pool_name": "default"}], "launch_error": False}
@@ -62,22 +60,9 @@ async def det(tmp_path: Path) -> AsyncIterator[Shell]:
         await world.create(a_config())
         await settled(world)
         (machine,) = world.engine.state.all(Instance)
-        await world.engine.submit(
-            RecordLaunch(instance=machine.id, provider_id="m", observed=Observed.RUNNING, paid_from=clock.now())
-        )
+        await launched(world.engine, machine, clock.now())
         clock.advance(100)
-        await world.engine.submit(
-            RegisterAgent(
-                agent=AgentId(machine.id),
-                pool=DEFAULT,
-                incarnation="first",
-                devices=(device(0),),
-                address="",
-                version="0",
-                instance=machine.id,
-                reports=(),
-            )
-        )
+        await joined(world.engine, machine)
         clock.advance(1700)
         yield Shell(world, clock, tmp_path)
 

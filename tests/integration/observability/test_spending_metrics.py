@@ -8,11 +8,11 @@ import pytest
 
 from resolute.clock import FixedClock
 from resolute_master.domain.administration import SetBudget
-from resolute_master.domain.commands import Reconsider, RecordLaunch
+from resolute_master.domain.commands import Reconsider
 from resolute_master.domain.instance import Instance
-from resolute_provisioner.model import Observed
 from support.api import a_config, settled
 from support.cluster import T0
+from support.engines import launched
 from support.observed import an_observed_api, samples
 from support.paid_cluster import a_paid_pool
 
@@ -26,9 +26,7 @@ async def test_a_pool_that_spends_and_reaches_its_budget(tmp_path: Path) -> None
         await world.create(a_config())
         await settled(world)
         (machine,) = world.engine.state.all(Instance)
-        await world.engine.submit(
-            RecordLaunch(instance=machine.id, provider_id="m", observed=Observed.RUNNING, paid_from=clock.now())
-        )
+        await launched(world.engine, machine, clock.now())
         clock.advance(100)
         found = await samples(world)
         mine = {"owner": "pool", "id": "default"}

@@ -21,15 +21,14 @@ from resolute_master.agents.container_spec import SpecRenderer
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
 from resolute_master.agents.wheel import WheelShelf, agent_wheel
 from resolute_master.domain.change import PoolBelief
-from resolute_master.domain.commands import RecordLaunch
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.reporting import Reporting
 from resolute_master.store.memory import MemoryStore
-from resolute_provisioner.model import Intent, Market, Observed, Offer, PoolScaling
+from resolute_provisioner.model import Intent, Market, Offer, PoolScaling
 from support.cluster import T0
-from support.engines import DEFAULT, a_user, an_engine, an_experiment, running
+from support.engines import DEFAULT, a_user, an_engine, an_experiment, launched, running
 
 OFFER = Offer(offer_id="o", instance_type="t", zone="z", market=Market.ON_DEMAND, slots=2, price_per_hour=1.0)
 POOLS = {DEFAULT: PoolPolicy(name=DEFAULT, scaling=PoolScaling(pool="default", offers=(OFFER,), max_instances=1))}
@@ -72,9 +71,8 @@ async def doors() -> AsyncIterator[Doors]:
             join_key=b"key",
         )
         await an_experiment(engine, await a_user(engine))
-        (launched,) = engine.state.all(Instance)
-        command = RecordLaunch(instance=launched.id, provider_id="p", observed=Observed.RUNNING, paid_from=T0)
-        await engine.submit(command)
+        (machine,) = engine.state.all(Instance)
+        await launched(engine, machine, T0)
         app, ready = web.Application(), asyncio.get_running_loop().create_future()
         ready.set_result(hub)
         add_boot_doors(app, lambda: asyncio.shield(ready), WheelShelf(VERSION))

@@ -15,15 +15,15 @@ from resolute_agent.state import AgentState, Durable, Identity, LinkOpened, Rece
 from resolute_master.agents.container_spec import SpecRenderer
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
 from resolute_master.agents.session import Closed
-from resolute_master.domain.commands import Reconsider, RecordLaunch
+from resolute_master.domain.commands import Reconsider
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.reporting import Reporting
 from resolute_master.store.memory import MemoryStore
-from resolute_provisioner.model import Intent, Market, Observed, Offer, PoolScaling
+from resolute_provisioner.model import Intent, Market, Offer, PoolScaling
 from support.cluster import T0, device
-from support.engines import DEFAULT, a_user, an_engine, an_experiment, running
+from support.engines import DEFAULT, a_user, an_engine, an_experiment, launched, running
 
 OFFER = Offer(offer_id="local", instance_type="local", zone="z", market=Market.ON_DEMAND, slots=2, price_per_hour=1.0)
 POOLS = {DEFAULT: PoolPolicy(name=DEFAULT, scaling=PoolScaling(pool="default", offers=(OFFER,), max_instances=1))}
@@ -115,10 +115,7 @@ async def a_master(store: MemoryStore) -> AsyncIterator[Master]:
         try:
             if not engine.state.all(Instance):
                 await an_experiment(engine, await a_user(engine))
-                launched = RecordLaunch(
-                    instance=master.instance.id, provider_id="p", observed=Observed.RUNNING, paid_from=T0
-                )
-                await engine.submit(launched)
+                await launched(engine, master.instance, T0)
             yield master
         finally:
             await master.hang_up()

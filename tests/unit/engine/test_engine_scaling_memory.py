@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from resolute.clock import FixedClock
 from resolute.wire.states import ContainerState
-from resolute_master.domain.commands import Reconsider, RecordLaunch, RegisterAgent
-from resolute_master.domain.ids import AgentId
+from resolute_master.domain.commands import Reconsider
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.cycle import SNAPSHOT_EVERY
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.replay import replay
 from resolute_master.store.memory import MemoryStore
-from resolute_provisioner.model import Market, Observed, Offer, PoolScaling
-from support.cluster import T0, device
-from support.engines import DEFAULT, AgentByHand, a_config, a_user, an_engine, an_experiment, running
+from resolute_provisioner.model import Market, Offer, PoolScaling
+from support.cluster import T0
+from support.engines import DEFAULT, AgentByHand, a_config, a_user, an_engine, an_experiment, joined, launched, running
 
 OFFER = Offer(offer_id="local", instance_type="local", zone="z", market=Market.ON_DEMAND, slots=2, price_per_hour=1.0)
 POOLS = {DEFAULT: PoolPolicy(name=DEFAULT, scaling=PoolScaling(pool="default", offers=(OFFER,), max_instances=1))}
@@ -22,22 +21,8 @@ POOLS = {DEFAULT: PoolPolicy(name=DEFAULT, scaling=PoolScaling(pool="default", o
 
 async def a_machine_joins(engine: Engine) -> AgentByHand:
     (instance,) = engine.state.all(Instance)
-    await engine.submit(
-        RecordLaunch(instance=instance.id, provider_id=instance.id, observed=Observed.RUNNING, paid_from=T0)
-    )
-    await engine.submit(
-        RegisterAgent(
-            agent=AgentId(instance.id),
-            pool=DEFAULT,
-            incarnation="first",
-            devices=(device(0), device(1)),
-            address="",
-            version="0",
-            instance=instance.id,
-            reports=(),
-        )
-    )
-    return AgentByHand(engine, instance.id)
+    await launched(engine, instance, T0)
+    return await joined(engine, instance)
 
 
 async def test_a_report_that_concerns_no_machine_needs_no_new_scaling_decision() -> None:

@@ -12,9 +12,9 @@ from resolute.clock import FixedClock
 from resolute.wire.states import ExperimentState
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import PoolBelief
-from resolute_master.domain.commands import Reconsider, RecordLaunch, RecordRefusal, RegisterAgent
+from resolute_master.domain.commands import Reconsider, RecordRefusal
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import AgentId, ExperimentId
+from resolute_master.domain.ids import ExperimentId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
@@ -24,9 +24,9 @@ from resolute_master.pools.offer_rows import shown_offers
 from resolute_master.store.base import Store
 from resolute_master.store.memory import MemoryStore
 from resolute_provisioner.launch_errors import launch_error
-from resolute_provisioner.model import Intent, Market, Observed, Offer, OfferBelief, PoolScaling, RefusalKind
-from support.cluster import T0, device
-from support.engines import DEFAULT, a_config, a_user, an_engine, an_experiment, running
+from resolute_provisioner.model import Intent, Market, Offer, OfferBelief, PoolScaling, RefusalKind
+from support.cluster import T0
+from support.engines import DEFAULT, a_config, a_user, an_engine, an_experiment, joined, launched, running
 
 TIMEOUT_S = 120.0
 OFFER = Offer(offer_id="small", instance_type="t", zone="z", market=Market.ON_DEMAND, slots=1, price_per_hour=1.0)
@@ -60,22 +60,8 @@ class Cluster:
 
     async def grants(self) -> None:
         (instance,) = self.asked()
-        now = self.clock.now()
-        await self.engine.submit(
-            RecordLaunch(instance=instance.id, provider_id=instance.id, observed=Observed.RUNNING, paid_from=now)
-        )
-        await self.engine.submit(
-            RegisterAgent(
-                agent=AgentId(instance.id),
-                pool=DEFAULT,
-                incarnation="first",
-                devices=(device(0),),
-                address="",
-                version="0",
-                instance=instance.id,
-                reports=(),
-            )
-        )
+        await launched(self.engine, instance, self.clock.now())
+        await joined(self.engine, instance)
 
     async def later(self, seconds: float) -> None:
         self.clock.advance(seconds)

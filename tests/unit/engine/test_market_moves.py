@@ -16,16 +16,13 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import (
     AcknowledgePreemption,
     Reconsider,
-    RecordLaunch,
     RecordObservation,
     RecordRefusal,
     RecordReports,
-    RegisterAgent,
     ReportCheckpoint,
     ReportNotice,
     StoredReport,
 )
-from resolute_master.domain.ids import AgentId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
@@ -36,8 +33,8 @@ from resolute_master.engine.replay import replay
 from resolute_master.store.memory import MemoryStore
 from resolute_provisioner.model import Market, Observed, Offer, PoolScaling, RefusalKind
 from resolute_provisioner.planning.markets import MOVE_PREFIX, SETTLE_S
-from support.cluster import T0, device
-from support.engines import DEFAULT, AgentByHand, a_config, a_user, an_engine, an_experiment, running
+from support.cluster import T0
+from support.engines import DEFAULT, AgentByHand, a_config, a_user, an_engine, an_experiment, joined, launched, running
 
 HOUR = 3600.0
 SPOT = Offer(offer_id="spot", instance_type="t", zone="z", market=Market.SPOT, slots=1, price_per_hour=0.3)
@@ -77,23 +74,8 @@ class Cloud:
 
     async def boot(self, offer: str) -> AgentByHand:
         instance = self.asked()[offer]
-        now = self.clock.now()
-        await self.engine.submit(
-            RecordLaunch(instance=instance.id, provider_id=instance.id, observed=Observed.RUNNING, paid_from=now)
-        )
-        await self.engine.submit(
-            RegisterAgent(
-                agent=AgentId(instance.id),
-                pool=DEFAULT,
-                incarnation="first",
-                devices=(device(0),),
-                address="",
-                version="0",
-                instance=instance.id,
-                reports=(),
-            )
-        )
-        return AgentByHand(self.engine, instance.id)
+        await launched(self.engine, instance, self.clock.now())
+        return await joined(self.engine, instance)
 
     async def trains(self, steps: int) -> None:
         (trial,) = self.engine.state.all(Trial)

@@ -17,17 +17,16 @@ from resolute_master.app import _check_machines, _until
 from resolute_master.bootstrap import PASSWORD_FILE, first_users
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.commands import RecordLaunch, RecordReports, RegisterAgent, StoredReport
-from resolute_master.domain.ids import PoolName
+from resolute_master.domain.commands import RecordReports, StoredReport
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.user import User
 from resolute_master.engine.engine import Engine
 from resolute_master.pools.scripted_interruptions import InterruptionsBySteps
 from resolute_master.store.memory import MemoryStore
-from resolute_provisioner.model import Market, Observed, Offer, PoolScaling
-from support.cluster import T0, an_instance, device
-from support.engines import DEFAULT, AgentByHand, a_user, an_engine, an_experiment, running
+from resolute_provisioner.model import Market, Offer, PoolScaling
+from support.cluster import T0, an_instance
+from support.engines import DEFAULT, AgentByHand, a_user, an_engine, an_experiment, joined, launched, running
 from support.stores import a_change
 
 # ------------------------------------------------------------------------------------------------------ its own parts
@@ -125,21 +124,8 @@ SCRIPT = (
 
 async def machines_join(engine: Engine) -> None:
     for number, instance in enumerate(engine.state.all(Instance)):
-        await engine.submit(
-            RecordLaunch(instance=instance.id, provider_id=instance.id, observed=Observed.RUNNING, paid_from=T0)
-        )
-        await engine.submit(
-            RegisterAgent(
-                agent=instance.id,  # type: ignore[arg-type]
-                pool=PoolName("default"),
-                incarnation=str(number),
-                devices=(device(0),),
-                address="",
-                version="0",
-                instance=instance.id,
-                reports=(),
-            )
-        )
+        await launched(engine, instance, T0)
+        await joined(engine, instance, incarnation=str(number))
 
 
 async def everything_runs(engine: Engine) -> None:

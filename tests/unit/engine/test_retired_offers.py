@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from resolute.clock import FixedClock
 from resolute_master.app import _check_machines
-from resolute_master.domain.commands import LoseAgentLink, Reconsider, RecordLaunch, RegisterAgent
-from resolute_master.domain.ids import AgentId, PoolName
+from resolute_master.domain.commands import LoseAgentLink, Reconsider
+from resolute_master.domain.ids import AgentId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.engine import Engine
@@ -15,9 +15,9 @@ from resolute_master.engine.provisioning import PoolLedger
 from resolute_master.store.base import Store
 from resolute_master.store.memory import MemoryStore
 from resolute_provisioner.bootstrap import MachineBoot
-from resolute_provisioner.model import Intent, Market, Observed, Offer, PoolScaling
-from support.cluster import T0, device
-from support.engines import DEFAULT, AgentByHand, a_user, an_engine, an_experiment, running
+from resolute_provisioner.model import Intent, Market, Offer, PoolScaling
+from support.cluster import T0
+from support.engines import DEFAULT, AgentByHand, a_user, an_engine, an_experiment, joined, launched, running
 
 OLD = Offer(
     offer_id="aws/us-east-1a/p3.2xlarge/spot",
@@ -38,21 +38,9 @@ def a_master(store: Store, offer: Offer, clock: FixedClock, seed: int) -> Engine
     return an_engine(store, seed=seed, clock=clock, pools={DEFAULT: policy})
 
 
-async def joined(engine: Engine, machine: Instance) -> AgentByHand:
-    await engine.submit(RecordLaunch(instance=machine.id, provider_id="i-1", observed=Observed.RUNNING, paid_from=T0))
-    await engine.submit(
-        RegisterAgent(
-            agent=AgentId(machine.id),
-            pool=PoolName(DEFAULT),
-            incarnation="first",
-            devices=(device(0),),
-            address="",
-            version="0",
-            instance=machine.id,
-            reports=(),
-        )
-    )
-    return AgentByHand(engine, machine.id, slots=1)
+async def booted(engine: Engine, machine: Instance) -> AgentByHand:
+    await launched(engine, machine, T0)
+    return await joined(engine, machine)
 
 
 def a_boot(machine: Instance) -> MachineBoot:
@@ -66,7 +54,7 @@ async def test_machines_of_a_retired_offer_work_on_and_are_not_bought_again() ->
     async with running(a_master(store, OLD, clock, 1)) as engine:
         await an_experiment(engine, await a_user(engine))
         (machine,) = engine.state.all(Instance)
-        agent = await joined(engine, machine)
+        agent = await booted(engine, machine)
         await engine.submit(Reconsider())
         assert len(agent.containers()) == 1
         await engine.submit(LoseAgentLink(agent=AgentId(machine.id), incarnation="first"))
@@ -79,7 +67,7 @@ async def test_machines_of_a_retired_offer_work_on_and_are_not_bought_again() ->
         (intent,) = await ledger.intents()
         assert intent.request.offer == OLD
         agent = await AgentByHand(engine, machine.id, slots=1).returns_to(engine)
-        await joined(engine, machine)
+        await booted(engine, machine)
         assert await agent.run_all() == 1
         await engine.submit(Reconsider())
         assert engine.state.get(Instance, machine.id) is not None
