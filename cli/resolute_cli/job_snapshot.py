@@ -7,12 +7,12 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from resolute.errors import FailedPrecondition, InvalidInput, NotFound
+from resolute.errors import InvalidInput, NotFound
 from resolute_cli.invocation import Invocation
 from resolute_cli.job_explain import show_explanation
+from resolute_cli.loading import loading
 
 if TYPE_CHECKING:
     from resolute_master.scheduler.offline import Decided
@@ -52,7 +52,9 @@ def snapshot_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def schedule(cli: Invocation, args: argparse.Namespace) -> None:
-    offline, data = _scheduler(), _read(args.snapshot)
+    with loading("the scheduler"):
+        from resolute_master.scheduler import offline  # needs none of what a master needs
+    data = _read(args.snapshot)
     if args.explain is not None:
         show_explanation(cli.render, offline.explained(data, args.set, args.explain))
         return
@@ -76,18 +78,6 @@ def schedule_arguments(parser: argparse.ArgumentParser) -> None:
         help="change the snapshot before, for instance jobs.j1.priority=10; may be given again",
     )
     parser.add_argument("--explain", metavar="JOB_ID", help="say why this job waits, rather than what is decided")
-
-
-def _scheduler() -> ModuleType:
-    """The production scheduler: a part of the master that needs none of what a master needs."""
-    try:
-        from resolute_master.scheduler import offline
-    except ImportError as error:
-        raise FailedPrecondition(
-            f"the scheduler cannot be loaded here ({error}); install the distribution with its command line: "
-            "pip install 'resolute[cli]'"
-        ) from None
-    return offline
 
 
 def _read(path: Path) -> object:

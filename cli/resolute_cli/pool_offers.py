@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from types import ModuleType
 
 from resolute.clock import SystemClock
-from resolute.errors import FailedPrecondition, InvalidInput
+from resolute.errors import InvalidInput
 from resolute.wire.rest.offers import GetPoolOffersResponse, PoolOffer
 from resolute_cli.command import Command, UsageError
 from resolute_cli.invocation import Invocation
+from resolute_cli.loading import loading
 from resolute_cli.render import duration_text
 
 COLUMNS = ("#", "Offer", "Slots", "Price/h", "Expected/h", "Price From", "Machines", "Now", "Learnt")
@@ -25,7 +25,7 @@ def offers(cli: Invocation, args: argparse.Namespace) -> None:
             raise UsageError("name the pool, or a file with --config")
         _show(cli, cli.api().queue.offers(args.pool_name), live=True)
         return
-    found = _pool_file().offers_in(args.config, SystemClock().now(), args.pool_name)
+    found = _offers_in(args.config, args.pool_name)
     if not found:
         raise InvalidInput(f"{args.config}: no pool of it has a provider, so that nothing would be bought")
     if len(found) > 1:
@@ -35,7 +35,7 @@ def offers(cli: Invocation, args: argparse.Namespace) -> None:
 
 
 def validate(cli: Invocation, args: argparse.Namespace) -> None:
-    found = _pool_file().offers_in(args.file, SystemClock().now())
+    found = _offers_in(args.file)
     if cli.render.format == "json":
         cli.render.value(found)
         return
@@ -143,16 +143,11 @@ def _remarks(pool: GetPoolOffersResponse, *, live: bool) -> Iterator[str]:
         yield f"Machines whose offer has left the configuration, until they are idle: {', '.join(pool.retired)}"
 
 
-def _pool_file() -> ModuleType:
-    """How a master reads its pools: a part of it that needs none of what a master needs."""
-    try:
+def _offers_in(file: Path, pool_name: str | None = None) -> Sequence[GetPoolOffersResponse]:
+    """As a master reads its pools: by a part of it that needs none of what a master needs."""
+    with loading("the reader of pools"):
         from resolute_master.pools import pool_file
-    except ImportError as error:
-        raise FailedPrecondition(
-            f"the reader of pools cannot be loaded here ({error}); install the distribution with its command line: "
-            "pip install 'resolute[cli]'"
-        ) from None
-    return pool_file
+    return pool_file.offers_in(file, SystemClock().now(), pool_name)
 
 
 def _offers_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,14 +13,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from resolute.errors import FailedPrecondition, InvalidInput
+from resolute.errors import InvalidInput
 from resolute_cli.command import UsageError
 from resolute_cli.invocation import Invocation
+from resolute_cli.loading import loading
 from resolute_cli.render import duration_text, percent_text
 
 if TYPE_CHECKING:
     from resolute_sim.twin.compare import Request
 
+SIMULATOR = ("the simulator", "cli,master")
 COLUMNS = (
     "Policy",
     "Cost",
@@ -44,11 +46,12 @@ def simulate(cli: Invocation, args: argparse.Namespace) -> int:
         return _replay(cli, args)
     if args.pool is None or args.jobs is None:
         raise UsageError("name the pool with --pool and the jobs with --jobs, or a recorded journal with --journal")
-    module = _loaded("compare")
-    request = _request(module, args)
-    setting = module.setting_of(request)
-    reports = module.compare(setting, request.policies, processes=request.processes)
-    report: dict[str, Any] = module.as_json(request, setting, reports)
+    with loading(*SIMULATOR):
+        from resolute_sim.twin import compare
+    request = _request(compare, args)
+    setting = compare.setting_of(request)
+    reports = compare.compare(setting, request.policies, processes=request.processes)
+    report: dict[str, Any] = compare.as_json(request, setting, reports)
     _table(cli, report)
     if args.json is not None:
         _write("--json", args.json, json.dumps(report, indent=2) + "\n")
@@ -56,8 +59,9 @@ def simulate(cli: Invocation, args: argparse.Namespace) -> int:
         subtitle = (
             f"{len(setting.jobs)} jobs of {request.jobs}; seed {request.seed}; machines start in {request.boot_s:g} s"
         )
-        text = _loaded("page").page(f"Pool {setting.pool.name}, simulated", subtitle, reports)
-        _write("--html", args.html, text)
+        with loading(*SIMULATOR):
+            from resolute_sim.twin.page import page
+        _write("--html", args.html, page(f"Pool {setting.pool.name}, simulated", subtitle, reports))
     return 0
 
 
@@ -172,36 +176,13 @@ def _row(policy: str, figures: Mapping[str, Any]) -> tuple[object, ...]:
 
 def _replay(cli: Invocation, args: argparse.Namespace) -> int:
     """0 when every cycle came out as recorded, 1 when one did not."""
-    told = _loaded("recorded").replay_recorded(args.journal, args.config_file)
+    with loading(*SIMULATOR):
+        from resolute_sim.twin.recorded import replay_recorded
+    told = replay_recorded(args.journal, args.config_file)
     if args.json is not None:
         _write("--json", args.json, json.dumps(told.as_json(), indent=2) + "\n")
     cli.render.line(told.sentence)
     return 0 if told.as_recorded else 1
-
-
-def _loaded(name: str) -> ModuleType:
-    """A module of the twin: what it needs of the master is not part of every installation."""
-    found: ModuleType
-    try:
-        match name:
-            case "compare":
-                from resolute_sim.twin import compare
-
-                found = compare
-            case "page":
-                from resolute_sim.twin import page
-
-                found = page
-            case _:
-                from resolute_sim.twin import recorded
-
-                found = recorded
-    except ImportError as error:
-        raise FailedPrecondition(
-            f"the simulator cannot be loaded here ({error}); install the distribution with its master: "
-            "pip install 'resolute[cli,master]'"
-        ) from None
-    return found
 
 
 def _write(flag: str, path: Path, text: str) -> None:
