@@ -158,6 +158,8 @@ class Change:
 
     journal: JournalEntry
     upserts: tuple[Entity, ...] = ()
+    bodies: tuple[bytes, ...] = ()
+    """What each of `upserts` is stored as, where that is known already: the engine's digest needs it before the store does."""
     deletes: tuple[tuple[str, EntityKey], ...] = ()
     """(kind, key) of rows that are forgotten altogether."""
     outbox_added: tuple[Effect, ...] = ()

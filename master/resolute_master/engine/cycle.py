@@ -32,6 +32,7 @@ from resolute_master.lifecycle.step import Step
 from resolute_master.scheduler.plan import Plan
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_master.store.encoding import encode_entity
 from resolute_provisioner.model import Demand, InstanceView, OfferBelief, PoolScaling, ScalePlan
 from resolute_provisioner.planning.plan import plan_scale
 
@@ -313,6 +314,7 @@ class Cycle:
                 digest="",
             ),
             upserts=upserts,
+            bodies=tuple(map(encode_entity, upserts)),
             deletes=deletes,
             outbox_added=step.outbox_added(),
             outbox_removed=step.outbox_removed(),

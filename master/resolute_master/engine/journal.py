@@ -18,11 +18,11 @@ from resolute_master.store.encoding import (
     decode_effect,
     decode_entity,
     decode_plain,
+    encode,
     encode_effect,
     encode_entity,
-    encode_plain,
     from_plain,
-    to_plain,
+    with_bodies,
 )
 
 
@@ -33,7 +33,7 @@ def _encoder() -> msgspec.json.Encoder:
 
 def encode_commands(commands: Sequence[Command]) -> bytes:
     """With numbers that JSON cannot spell as words, as in the entities: a replay sees what the rules saw."""
-    return encode_plain([{"type": type(c).__name__, "body": to_plain(c)} for c in commands])
+    return b"[%s]" % b",".join(b'{"body":%s,"type":"%s"}' % (encode(c), type(c).__name__.encode()) for c in commands)
 
 
 def decode_commands(body: bytes) -> tuple[Command, ...]:
@@ -41,7 +41,11 @@ def decode_commands(body: bytes) -> tuple[Command, ...]:
 
 
 def encode_entities(entities: Iterable[Entity]) -> bytes:
-    return _encoder().encode([[KIND_OF[type(e)], msgspec.Raw(encode_entity(e))] for e in entities])
+    return _listed((entity, encode_entity(entity)) for entity in entities)
+
+
+def _listed(entities: Iterable[tuple[Entity, bytes]]) -> bytes:
+    return _encoder().encode([[KIND_OF[type(e)], msgspec.Raw(body)] for e, body in entities])
 
 
 def decode_entities(body: bytes) -> tuple[Entity, ...]:
@@ -115,7 +119,7 @@ def chain(previous: str, change: Change, plans: Sequence[object]) -> str:
     assert set(KINDS) >= {kind for kind, _ in change.deletes}
     digest = hashlib.sha256(previous.encode())
     digest.update(_encoder().encode(plans))
-    digest.update(encode_entities(change.upserts))
+    digest.update(_listed(with_bodies(change)))
     digest.update(_encoder().encode(change.deletes))
     for effect in change.outbox_added:
         digest.update(encode_effect(effect))

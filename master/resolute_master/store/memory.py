@@ -51,8 +51,8 @@ from resolute_master.store.encoding import (
     decode_plain,
     encode,
     encode_effect,
-    encode_entity,
     kind_of,
+    with_bodies,
 )
 from resolute_master.store.memory_streams import LogTable, MetricTable
 
@@ -143,7 +143,7 @@ class MemoryStore:
         if change.journal.sequence != last + 1:
             raise Conflict(listing.sequence_conflict(change.journal.sequence, last))
         # Everything that can fail comes before the first assignment: all or nothing.
-        upserts = [(kind_of(entity), key_of(entity), encode_entity(entity)) for entity in change.upserts]
+        upserts = [(kind_of(entity), key_of(entity), body) for entity, body in with_bodies(change)]
         added = {effect.key: encode_effect(effect) for effect in change.outbox_added}
         if unknown := sorted({kind for kind, _ in change.deletes} - KINDS.keys()):
             raise KeyError(f"there is no kind of entity named {unknown[0]}")

@@ -15,7 +15,7 @@ from resolute_master.domain.change import ALWAYS_LOADED, Change, Entity, Journal
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId
 from resolute_master.store.base import Snapshot
-from resolute_master.store.encoding import decode_effect, decode_entity, encode_effect, kind_of
+from resolute_master.store.encoding import decode_effect, decode_entity, encode_effect, kind_of, with_bodies
 from resolute_master.store.listing import sequence_conflict, snapshot_conflict
 from resolute_master.store.sql import dialect, tables
 from resolute_master.store.sql.streams import insert_logs
@@ -34,7 +34,7 @@ def commit(connection: Connection, change: Change) -> None:
     last = last_sequence(connection)
     if change.journal.sequence != last + 1:
         raise Conflict(sequence_conflict(change.journal.sequence, last))
-    _upsert_entities(connection, change.upserts)
+    _upsert_entities(connection, change)
     _delete_entities(connection, change.deletes)
     if change.outbox_removed:
         box = tables.outbox
@@ -71,14 +71,14 @@ def last_sequence(connection: Connection) -> int:
     return connection.execute(select(func.max(tables.journal.c.sequence))).scalar() or 0
 
 
-def _upsert_entities(connection: Connection, entities: Sequence[Entity]) -> None:
+def _upsert_entities(connection: Connection, change: Change) -> None:
     rows: dict[str, dict[Any, dict[str, Any]]] = defaultdict(dict)
-    for entity in entities:
-        rows[kind_of(entity)][key_of(entity)] = tables.row_of(entity)
+    for entity, body in with_bodies(change):
+        rows[kind_of(entity)][key_of(entity)] = tables.row_of(entity, body)
     for kind, by_key in rows.items():
         connection.execute(dialect.upsert(connection, tables.TABLES[kind]), list(by_key.values()))
-    _store_labels(connection, [entity for entity in entities if isinstance(entity, Experiment)])
-    _store_agents(connection, [entity for entity in entities if isinstance(entity, Allocation)])
+    _store_labels(connection, [entity for entity in change.upserts if isinstance(entity, Experiment)])
+    _store_agents(connection, [entity for entity in change.upserts if isinstance(entity, Allocation)])
 
 
 def _store_labels(connection: Connection, experiments: Sequence[Experiment]) -> None:

@@ -19,7 +19,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import KINDS, Change, EntityKey, key_of
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.trial import Trial
-from resolute_master.store.encoding import encode_effect, kind_of
+from resolute_master.store.encoding import encode_effect, kind_of, with_bodies
 from resolute_master.store.listing import sequence_conflict
 from resolute_master.store.sql import tables
 from resolute_master.store.sql.postgres_rows import array_type, as_arrays, columns_of, stored
@@ -86,11 +86,12 @@ class _Parts:
     def _entities(self, change: Change) -> None:
         """One statement changes a row once: the last of several, and none that is forgotten in the same change."""
         forgotten = set(change.deletes)
+        bodies = {(kind_of(entity), key_of(entity)): body for entity, body in with_bodies(change)}
         latest = {(kind_of(e), key_of(e)): e for e in change.upserts}
         kept = {place: entity for place, entity in latest.items() if place not in forgotten}
         by_kind: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for (kind, _), entity in kept.items():
-            by_kind[kind].append(tables.row_of(entity))
+        for place, entity in kept.items():
+            by_kind[place[0]].append(tables.row_of(entity, bodies[place]))
         for kind in sorted(by_kind):
             self._rows(f"upsert {kind}", tables.TABLES[kind], by_kind[kind])
         experiments = [e for e in kept.values() if isinstance(e, Experiment)]

@@ -31,7 +31,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial, Validation
-from resolute_master.store.encoding import encode_entity, kind_of
+from resolute_master.store.encoding import kind_of
 from resolute_master.store.listing import attempt_number, storable_text
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -393,10 +393,10 @@ def key_column(kind: str) -> Column[Any]:
 # ------------------------------------------------------------------------------------------------- entities as rows
 
 
-def row_of(entity: Entity) -> dict[str, Any]:
-    """The entity as a row of its table."""
+def row_of(entity: Entity, body: bytes) -> dict[str, Any]:
+    """The entity as a row of its table; `body` is its canonical JSON object."""
     columns = _COLUMNS[kind_of(entity)](entity)
-    columns["body"] = encode_entity(entity).decode()
+    columns["body"] = body.decode()
     return columns
 
 
