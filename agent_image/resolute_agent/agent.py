@@ -11,8 +11,10 @@ import logging
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
+
+from resolute.records import dataclass
 
 from resolute.clock import Clock
 from resolute.errors import ResoluteError

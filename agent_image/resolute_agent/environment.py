@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from resolute.records import dataclass
 
 from resolute.errors import InvalidInput
 from resolute.wire.agent_link import ContainerSpec, Device

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import aiohttp
+from resolute.records import dataclass
 
 from resolute.clock import Clock
 from resolute.wire.agent_link import Notice

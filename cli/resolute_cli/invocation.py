@@ -5,8 +5,10 @@ from __future__ import annotations
 import getpass
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, TextIO
+
+from resolute.records import dataclass
 
 from resolute.errors import InvalidInput, Unauthenticated
 from resolute_cli.render import Renderer

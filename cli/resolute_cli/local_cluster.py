@@ -29,9 +29,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
+
+from resolute.records import dataclass
 
 from resolute.client.cluster import Cluster
 from resolute.client.errors import MasterUnreachable

@@ -13,8 +13,9 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from resolute.records import dataclass
 
 from resolute.errors import PermissionDenied, ResoluteError, Unauthenticated, Unavailable
 from resolute_cli.command import UsageError, add_words, fill_parser, sentence

@@ -6,8 +6,9 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
+
+from resolute.records import dataclass
 
 _PROC = Path("/proc")
 

@@ -10,10 +10,11 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from aiohttp import web
+from resolute.records import dataclass
 
 from resolute.clock import Clock
 from resolute.config import MasterConfig, PostgresDatabase

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
+
+from resolute.records import dataclass
 
 from resolute.clock import Clock
 from resolute.errors import ResoluteError

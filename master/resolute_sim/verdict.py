@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from resolute.records import dataclass
 
 from resolute.clock import Clock
 from resolute_master.api.ledger import runs_on

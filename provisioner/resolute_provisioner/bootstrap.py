@@ -14,10 +14,12 @@ import gzip
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from importlib import resources
 from typing import Literal
 from urllib.parse import urlsplit
+
+from resolute.records import dataclass
 
 from resolute.errors import InvalidInput
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
+
+from resolute.records import dataclass
 
 from resolute_provisioner.model import Evidence, Offer, OfferBelief, RefusalKind
 from resolute_provisioner.offers import too_dear

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from resolute.records import dataclass
 
 from resolute.errors import InvalidInput
 from resolute.wire.agent_link import Device

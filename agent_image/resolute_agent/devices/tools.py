@@ -7,8 +7,9 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from resolute.records import dataclass
 
 from resolute.errors import ResoluteError
 

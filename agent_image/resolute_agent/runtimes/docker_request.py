@@ -6,8 +6,10 @@ The body is that of `POST /containers/create` of the Docker Engine API. Nothing 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from resolute.records import dataclass
 
 from resolute.errors import InvalidInput
 from resolute.wire.agent_link import ContainerSpec, Device

@@ -33,10 +33,11 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+from resolute.records import dataclass
 
 from resolute_agent import supervisor
 

@@ -14,11 +14,12 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from resolute.records import dataclass
 
 import resolute
 from resolute.errors import FailedPrecondition

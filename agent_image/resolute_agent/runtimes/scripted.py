@@ -22,8 +22,10 @@ import asyncio
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
+
+from resolute.records import dataclass
 
 from resolute.errors import FailedPrecondition, InvalidInput
 from resolute.wire.agent_link import ContainerSpec, Exit, NoticeFile

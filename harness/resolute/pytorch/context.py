@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -14,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from resolute import core
 from resolute.errors import FailedPrecondition, InvalidInput
+from resolute.records import dataclass
 
 logger = logging.getLogger("resolute.pytorch")
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from resolute.records import dataclass
 
 from resolute.config import MasterConfig
 from resolute.config.task_defaults import DEFAULT_SHM_BYTES

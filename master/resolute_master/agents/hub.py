@@ -6,8 +6,9 @@ import asyncio
 import hmac
 from collections import defaultdict
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from resolute.records import dataclass
 
 from resolute.clock import Clock
 from resolute.errors import FailedPrecondition, LimitExceeded, PermissionDenied, ResoluteError, Unavailable

@@ -8,9 +8,10 @@ import hashlib
 import io
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+
+from resolute.records import dataclass
 
 import resolute
 import resolute_agent

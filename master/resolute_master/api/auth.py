@@ -11,12 +11,12 @@ import base64
 import binascii
 import hashlib
 import hmac
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import jwt
 from aiohttp import web
+from resolute.records import dataclass
 
 from resolute.clock import Clock
 from resolute.errors import PermissionDenied, Unauthenticated

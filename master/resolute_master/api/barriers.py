@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from resolute.records import dataclass
 
 from resolute.errors import Conflict, InvalidInput, Unavailable
 from resolute_master.domain.ids import AllocationId

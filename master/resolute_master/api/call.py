@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, TypeVar, cast
 
 import msgspec
 from aiohttp import web
+from resolute.records import dataclass
 
 from resolute import logs
 from resolute.errors import InvalidInput, PermissionDenied, Unauthenticated

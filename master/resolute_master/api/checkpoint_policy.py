@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from aiohttp import web
+from resolute.records import dataclass
 
 from resolute.errors import InvalidInput
 from resolute.wire.codec import to_wire

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from resolute.records import dataclass
 
 from resolute.clock import Clock
 from resolute.config import MasterConfig

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from resolute.records import dataclass
 
 from resolute.config import (
     ExperimentConfig,

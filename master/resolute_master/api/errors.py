@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from aiohttp import web
+from resolute.records import dataclass
 
 from resolute import logs
 from resolute.errors import (

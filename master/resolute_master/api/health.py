@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import cast
 
 import msgspec
 from aiohttp import web
+from resolute.records import dataclass
 
 from resolute.errors import ResoluteError
 from resolute.wire.codec import to_wire

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from resolute.records import dataclass
 
 from resolute.errors import InvalidInput, ResoluteError
 from resolute.wire.rest.empty import Empty

@@ -7,8 +7,9 @@ import logging
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from resolute.records import dataclass
 
 from resolute import logs
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import cast
 
 import msgspec
 from aiohttp import web
+from resolute.records import dataclass
 
 from resolute.errors import InvalidInput, NotFound
 from resolute_master.api.auth import authenticate

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
+from resolute.records import dataclass
 
 from resolute.errors import InvalidInput
 from resolute.wire.codec import from_wire

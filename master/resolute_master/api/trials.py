@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from resolute.records import dataclass
 
 from resolute.errors import InvalidInput
 from resolute.wire.rest.checkpoints import GetCheckpointsQuery, GetTrialCheckpointsResponse

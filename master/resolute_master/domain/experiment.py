@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from resolute.records import dataclass
 
 from resolute.config.durations import parse_duration
 from resolute.wire.states import ExperimentState

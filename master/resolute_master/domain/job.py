@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
+
+from resolute.records import dataclass
 
 from resolute_master.domain.ids import ExperimentId, JobId, PoolName, UserId
 

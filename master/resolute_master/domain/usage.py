@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
+
+from resolute.records import dataclass
 
 from resolute_master.domain.ids import PoolName, UserId
 

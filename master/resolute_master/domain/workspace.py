@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from resolute.records import dataclass
 
 from resolute_master.domain.ids import PoolName, UserId
 

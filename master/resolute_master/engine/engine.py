@@ -10,10 +10,12 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from types import TracebackType
 from typing import Any
+
+from resolute.records import dataclass
 
 from resolute.clock import Clock
 from resolute.errors import LimitExceeded, ResoluteError, Unavailable

@@ -11,9 +11,10 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+from resolute.records import dataclass
 
 from resolute.config.log_policies import compiled
 from resolute.wire.states import LogPolicyAction

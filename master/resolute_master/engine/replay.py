@@ -15,8 +15,9 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from resolute.records import dataclass
 
 from resolute.config import load_master_config
 from resolute.errors import InvalidInput, ResoluteError

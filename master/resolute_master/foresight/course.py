@@ -8,11 +8,13 @@ back to its last periodic checkpoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from heapq import heappop, heappush
 from typing import Any
+
+from resolute.records import dataclass
 
 from resolute.wire.states import AllocationState
 from resolute_master.domain.allocation import Allocation

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from resolute.records import dataclass
 
 from resolute.clock import Clock
 from resolute.config import MasterConfig

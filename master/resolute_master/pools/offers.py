@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from resolute.records import dataclass
 
 from resolute.config.errors import InvalidConfig, Location, Problem, nearest, quoted
 from resolute.config.pools import ResourcePool

@@ -6,11 +6,12 @@ A file is a master's configuration, or a single entry of its `resource_pools`. I
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from pydantic import ValidationError
+from resolute.records import dataclass
 
 from resolute.config import InvalidConfig, ResourcePool, load_master_config
 from resolute.config.errors import Location, problems_of, suggestion

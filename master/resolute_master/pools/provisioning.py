@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from resolute.records import dataclass
 
 from resolute.clock import Clock
 from resolute.config import MasterConfig

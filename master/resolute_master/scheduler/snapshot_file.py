@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import ValidationError
+from resolute.records import dataclass
 
 from resolute.config.errors import Location, Problem, problems_of, show_value
 from resolute.errors import InvalidInput

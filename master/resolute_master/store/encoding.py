@@ -14,13 +14,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import inspect as shapes
+from resolute.records import dataclass
 
 from resolute.errors import ResoluteError
 from resolute_master.domain.change import KIND_OF, KINDS, Change, Entity

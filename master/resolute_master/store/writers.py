@@ -10,9 +10,10 @@ import asyncio
 import contextvars
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
+
+from resolute.records import dataclass
 
 from resolute.errors import FailedPrecondition
 from resolute_master.store.fair_queue import FairQueue

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from resolute.records import dataclass
 
 from resolute.config.errors import suggestion
 from resolute.errors import InvalidInput

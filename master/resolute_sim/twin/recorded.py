@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from resolute.records import dataclass
 
 from resolute.errors import InvalidInput
 from resolute_master.engine.replay import Replay, replay_database

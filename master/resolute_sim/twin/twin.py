@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import timedelta
+
+from resolute.records import dataclass
 
 from resolute.errors import InvalidInput
 from resolute.wire.states import TaskType

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+
+from resolute.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from urllib.parse import urlsplit
+
+from resolute.records import dataclass
 
 from resolute.errors import InvalidInput
 from resolute_provisioner.bootstrap import HostSetup, render_boot_script

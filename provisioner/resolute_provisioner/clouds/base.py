@@ -11,9 +11,11 @@ CloudError
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import ClassVar, Protocol
+
+from resolute.records import dataclass
 
 from resolute.errors import ResoluteError
 from resolute_provisioner.bootstrap import MachineBoot

@@ -17,10 +17,11 @@ import asyncio
 import logging
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 
 from google.auth.credentials import Credentials
+from resolute.records import dataclass
 
 from resolute.clock import Clock
 from resolute.errors import InvalidInput

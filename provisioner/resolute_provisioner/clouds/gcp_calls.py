@@ -9,7 +9,6 @@ import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import requests.exceptions
@@ -19,6 +18,7 @@ from google.auth.credentials import Credentials
 from google.auth.exceptions import GoogleAuthError
 from google.cloud import compute_v1
 from google.protobuf.json_format import ParseError
+from resolute.records import dataclass
 
 from resolute.errors import InvalidInput
 from resolute_provisioner.clouds.base import BadRequest, CloudError, NoCapacity, QuotaExceeded, Throttled, Transient

@@ -10,9 +10,11 @@ import hashlib
 import re
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from urllib.parse import urlsplit
+
+from resolute.records import dataclass
 
 from resolute.errors import InvalidInput
 from resolute_provisioner.bootstrap import MachineBoot

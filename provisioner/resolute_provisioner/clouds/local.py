@@ -18,10 +18,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
+
+from resolute.records import dataclass
 
 from resolute.clock import Clock, SystemClock
 from resolute.errors import InvalidInput, NotFound

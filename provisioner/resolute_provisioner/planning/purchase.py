@@ -10,7 +10,9 @@ than first fit on any one size.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from resolute.records import dataclass
 
 from resolute_provisioner.model import Gang, Market
 from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines, shape_of

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
+from resolute.records import dataclass
 from resolute.wire.rest.enums import WireTaskState
 from resolute.wire.rest.extensions import PreemptionNotice
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Annotated, Any
 
+from resolute.records import dataclass
 from resolute.wire.codec import Key
 from resolute.wire.rest.enums import HealthStatus, LogLevel, Product
 from resolute.wire.rest.info import SSOProvider

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from resolute.records import dataclass
 from resolute.wire.rest.auth import AgentUserGroup, User
 from resolute.wire.rest.enums import OrderBy, UserSortBy
 from resolute.wire.rest.paging import Pagination

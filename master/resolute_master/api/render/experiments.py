@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
+
+from resolute.records import dataclass
 
 from resolute.config import mask_experiment
 from resolute.wire.rest.experiments import Experiment as WireExperiment
