@@ -14,11 +14,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import field
 from datetime import datetime
 
-from resolute.records import dataclass
-
 from resolute.clock import Clock
 from resolute.errors import ResoluteError
 from resolute.ids import IdSource
+from resolute.records import dataclass
 from resolute.wire.agent_link import (
     AgentMessage,
     Device,

@@ -6,9 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
-from resolute.records import dataclass
-
 from resolute.errors import InvalidInput
+from resolute.records import dataclass
 from resolute.wire.agent_link import ContainerSpec, Device
 from resolute.wire.states import SlotKind
 from resolute_agent.devices.rocm import runtime_name

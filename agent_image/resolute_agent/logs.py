@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import field
 from datetime import datetime
 
-from resolute.records import dataclass
-
 from resolute.clock import Clock
+from resolute.records import dataclass
 from resolute.wire.agent_link import LOG_BATCH_LINES, LOG_BATCHES_IN_FLIGHT, LogBatch, LogLine
 from resolute_agent.runtimes.base import STREAMS, Runtime
 

@@ -11,7 +11,6 @@ from datetime import datetime
 from types import MappingProxyType
 
 from resolute.records import dataclass
-
 from resolute.wire.agent_link import (
     AgentMessage,
     ContainerReport,

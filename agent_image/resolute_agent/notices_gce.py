@@ -11,9 +11,9 @@ import logging
 from datetime import datetime, timedelta
 
 import aiohttp
-from resolute.records import dataclass
 
 from resolute.clock import Clock
+from resolute.records import dataclass
 from resolute.wire.agent_link import Notice
 from resolute.wire.states import NoticeKind
 

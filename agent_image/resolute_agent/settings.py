@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from resolute.records import dataclass
 
 from resolute.errors import InvalidInput
+from resolute.records import dataclass
 
 SLOT_TYPES = ("auto", "cpu", "cuda", "gpu", "rocm", "none")
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from resolute.records import dataclass
-
 from resolute.errors import ResoluteError
+from resolute.records import dataclass
 
 if TYPE_CHECKING:
     from resolute_cli.invocation import Invocation

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, TextIO
 
-from resolute.records import dataclass
-
 from resolute.errors import InvalidInput, Unauthenticated
+from resolute.records import dataclass
 from resolute_cli.render import Renderer
 
 if TYPE_CHECKING:

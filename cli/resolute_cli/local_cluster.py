@@ -33,13 +33,12 @@ from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
-from resolute.records import dataclass
-
 from resolute.client.cluster import Cluster
 from resolute.client.errors import MasterUnreachable
 from resolute.client.session import NO_RETRY, Session
 from resolute.config.environment import DEFAULT_CPU_IMAGE
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound, Unavailable
+from resolute.records import dataclass
 from resolute_cli import processes
 from resolute_cli.processes import Identity
 

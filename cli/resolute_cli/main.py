@@ -15,9 +15,8 @@ import traceback
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from resolute.records import dataclass
-
 from resolute.errors import PermissionDenied, ResoluteError, Unauthenticated, Unavailable
+from resolute.records import dataclass
 from resolute_cli.command import UsageError, add_words, fill_parser, sentence
 from resolute_cli.invocation import Invocation, system_invocation
 

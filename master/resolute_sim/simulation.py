@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 
 from resolute.records import dataclass
-
 from resolute_master.store.memory import MemoryStore
 from resolute_sim.loop import run_virtually
 from resolute_sim.mischief import Mischief, restore_order

@@ -8,11 +8,10 @@ from collections import defaultdict
 from dataclasses import field
 from typing import Any, Protocol
 
-from resolute.records import dataclass
-
 from resolute.clock import Clock
 from resolute.errors import ResoluteError
 from resolute.ids import IdSource
+from resolute.records import dataclass
 from resolute.wire.states import NoticeKind
 from resolute_agent.runtimes.scripted import ScriptedTask
 from resolute_master.domain.commands import ReportCheckpoint

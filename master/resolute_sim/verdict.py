@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from resolute.records import dataclass
-
 from resolute.clock import Clock
+from resolute.records import dataclass
 from resolute_master.api.ledger import runs_on
 from resolute_master.domain.change import Change
 from resolute_master.domain.experiment import Experiment

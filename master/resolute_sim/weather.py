@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from resolute.records import dataclass
-
 from resolute_provisioner.clouds.fake import FakeBehaviour, Range
 
 

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from resolute.records import dataclass
-
 from resolute_master.domain.administration import SetBudget
 from resolute_master.domain.commands import CreateExperiment
 from resolute_master.domain.ids import PoolName, UserId

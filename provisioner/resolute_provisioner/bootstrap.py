@@ -19,9 +19,8 @@ from importlib import resources
 from typing import Literal
 from urllib.parse import urlsplit
 
-from resolute.records import dataclass
-
 from resolute.errors import InvalidInput
+from resolute.records import dataclass
 
 EC2_USER_DATA_BYTES = 16 * 1024
 """Most bytes of user data on EC2, before base64."""

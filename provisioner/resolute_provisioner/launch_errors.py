@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from resolute.records import dataclass
-
 from resolute_provisioner import risk
 from resolute_provisioner.model import OfferBelief, PoolLaunch, PoolScaling
 from resolute_provisioner.risk import Block

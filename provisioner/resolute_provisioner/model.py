@@ -6,7 +6,6 @@ from datetime import datetime
 from enum import StrEnum
 
 from resolute.records import dataclass
-
 from resolute.wire.states import NoticeKind
 
 

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from resolute.records import dataclass
-
 from resolute_provisioner.catalogue import aws, gcp
 from resolute_provisioner.catalogue.shapes import Catalogue, Shape
 from resolute_provisioner.model import Market, Offer, OfferBelief

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Protocol
 
 from resolute.records import dataclass
-
 from resolute_provisioner.model import Offer
 
 

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from resolute.records import dataclass
-
 from resolute_provisioner import risk
 from resolute_provisioner.model import Market, Offer, OfferBelief, PoolScaling
 from resolute_provisioner.offers import priced

@@ -15,9 +15,8 @@ from collections.abc import Collection, Coroutine, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from resolute.records import dataclass
-
 from resolute.clock import Clock
+from resolute.records import dataclass
 from resolute_provisioner.clouds.base import Cloud, CloudError, CloudInstance, LaunchRequest
 from resolute_provisioner.model import Intent, Observed, RefusalKind
 

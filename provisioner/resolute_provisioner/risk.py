@@ -15,7 +15,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from resolute.records import dataclass
-
 from resolute_provisioner.model import Evidence, Offer, OfferBelief, RefusalKind
 from resolute_provisioner.offers import too_dear
 

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from resolute.records import dataclass
-
 from resolute.errors import InvalidInput
+from resolute.records import dataclass
 from resolute.wire.agent_link import Device
 from resolute.wire.states import SlotKind
 from resolute_agent.devices.tools import DetectionFailed

@@ -9,9 +9,8 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from resolute.records import dataclass
-
 from resolute.errors import ResoluteError
+from resolute.records import dataclass
 
 TOOL_TIMEOUT_S = 60.0
 """Without the persistence daemon a machine of eight GPUs takes up to half a minute to wake its driver."""

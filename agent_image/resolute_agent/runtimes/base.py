@@ -20,9 +20,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
-from resolute.records import dataclass
-
 from resolute.errors import ResoluteError
+from resolute.records import dataclass
 from resolute.wire.agent_link import ContainerSpec, Device, Exit, NoticeFile
 from resolute_agent.state import Found
 

@@ -38,7 +38,6 @@ from typing import Any
 from urllib.parse import quote
 
 from resolute.records import dataclass
-
 from resolute_agent import supervisor
 
 CONTAINERS, WATCH_LOCK, AGENT_LOCK, WAKE = "containers", "watch.lock", "agent.lock", "watch.wake"

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from resolute.records import dataclass
 
 import resolute
 from resolute.errors import FailedPrecondition
+from resolute.records import dataclass
 from resolute.wire.agent_link import ContainerSpec, Exit, HandedFile, NoticeFile
 from resolute.wire.states import FailureKind
 from resolute_agent import forkserver, processes, supervisor

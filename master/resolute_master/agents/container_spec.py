@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
-from resolute.records import dataclass
-
 from resolute.config import MasterConfig
 from resolute.config.task_defaults import DEFAULT_SHM_BYTES
+from resolute.records import dataclass
 from resolute.wire.agent_link import BindMount, ContainerOptions, ContainerSpec, HostDevice
 from resolute.wire.states import SlotKind
 from resolute_master.domain.agent import Agent

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from resolute.records import dataclass
-
 import resolute
 import resolute_agent
+from resolute.records import dataclass
 from resolute_provisioner.bootstrap import AgentWheel
 
 PACKAGES = (resolute, resolute_agent)

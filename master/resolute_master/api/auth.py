@@ -16,11 +16,11 @@ from typing import Any
 
 import jwt
 from aiohttp import web
-from resolute.records import dataclass
 
 from resolute.clock import Clock
 from resolute.errors import PermissionDenied, Unauthenticated
 from resolute.ids import IdSource, SystemIds
+from resolute.records import dataclass
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, SessionId, UserId
 from resolute_master.domain.user import Session, User

@@ -10,7 +10,6 @@ from enum import StrEnum
 from typing import Any
 
 from resolute.records import dataclass
-
 from resolute_master.api.auth import Caller
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.checkpoint import Checkpoint

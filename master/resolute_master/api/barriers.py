@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from resolute.records import dataclass
-
 from resolute.errors import Conflict, InvalidInput, Unavailable
+from resolute.records import dataclass
 from resolute_master.domain.ids import AllocationId
 
 BARRIER_LIMIT_S = 600.0

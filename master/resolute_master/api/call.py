@@ -9,10 +9,10 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 from aiohttp import web
-from resolute.records import dataclass
 
 from resolute import logs
 from resolute.errors import InvalidInput, PermissionDenied, Unauthenticated
+from resolute.records import dataclass
 from resolute.wire.codec import from_query, from_wire, to_wire
 from resolute.wire.rest.empty import Empty
 from resolute_master.api.auth import Caller, authenticate

@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 import msgspec
 from aiohttp import web
-from resolute.records import dataclass
 
+from resolute.records import dataclass
 from resolute_master.api.limits import (
     HEAD_S,
     IDLE_S,

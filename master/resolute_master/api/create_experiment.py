@@ -9,8 +9,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from resolute.records import dataclass
-
 from resolute.config import (
     ExperimentConfig,
     experiment_defaults,
@@ -21,6 +19,7 @@ from resolute.config import (
 )
 from resolute.config.deadlines import deadline_notes, resolved_deadline
 from resolute.errors import InvalidInput
+from resolute.records import dataclass
 from resolute.wire.rest.enums import LaunchWarning
 from resolute.wire.rest.experiment_changes import CreateExperimentRequest, CreateExperimentResponse
 from resolute.wire.states import ExperimentState

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
-from resolute.records import dataclass
 
 from resolute import logs
 from resolute.errors import (
@@ -27,6 +26,7 @@ from resolute.errors import (
     Unauthenticated,
     Unavailable,
 )
+from resolute.records import dataclass
 from resolute_master.api.limits import RETRY_AFTER_S
 
 log = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from typing import cast
 
 import msgspec
 from aiohttp import web
-from resolute.records import dataclass
 
 from resolute.errors import ResoluteError
+from resolute.records import dataclass
 from resolute.wire.codec import to_wire
 from resolute.wire.rest.enums import HealthStatus
 from resolute.wire.rest.extensions import PartHealth, Readiness

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from resolute.records import dataclass
-
 from resolute import logs
+from resolute.records import dataclass
 
 KEPT_LINES = 10_000
 """Some megabytes, and more than anybody scrolls back; the process's own output has the rest."""

@@ -14,9 +14,9 @@ from typing import cast
 
 import msgspec
 from aiohttp import web
-from resolute.records import dataclass
 
 from resolute.errors import InvalidInput, NotFound
+from resolute.records import dataclass
 from resolute_master.api.auth import authenticate
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Handler, Route, nothing

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-from resolute.records import dataclass
 
 from resolute.errors import InvalidInput
+from resolute.records import dataclass
 from resolute.wire.codec import from_wire
 from resolute.wire.rest.enums import LogLevel
 from resolute.wire.rest.logs import PostTaskLogsRequest, TaskLog

@@ -10,7 +10,6 @@ from enum import StrEnum
 from typing import Any
 
 from resolute.records import dataclass
-
 from resolute_master.domain.ids import ExperimentId, PoolName, UserId
 
 # ------------------------------------------------------------------------------------------------------- templates

@@ -7,7 +7,6 @@ from dataclasses import field
 from datetime import datetime, timedelta
 
 from resolute.records import dataclass
-
 from resolute.wire.agent_link import Exit
 from resolute.wire.states import AllocationState, ContainerState, FailureKind, NoticeKind, TaskType
 from resolute_master.domain.agent import SlotRef

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from resolute.records import dataclass
-
 from resolute_master.domain.account import Account
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation

@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import Any
 
 from resolute.records import dataclass
-
 from resolute.wire.states import CheckpointState
 from resolute_master.domain.ids import AllocationId, ExperimentId, TaskId, TrialId
 

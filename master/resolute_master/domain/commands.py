@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any
 
 from resolute.records import dataclass
-
 from resolute.wire.agent_link import ContainerReport, Device
 from resolute.wire.states import ExperimentState, LogPolicyAction, NoticeKind
 from resolute_master.domain.administration import (

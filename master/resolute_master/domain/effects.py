@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from resolute.records import dataclass
-
 from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, ExperimentId
 
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from resolute.records import dataclass
-
 from resolute.config.durations import parse_duration
+from resolute.records import dataclass
 from resolute.wire.states import ExperimentState
 from resolute_master.domain.ids import ExperimentId, JobId, UserId
 

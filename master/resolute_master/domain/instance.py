@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 
 from resolute.records import dataclass
-
 from resolute_master.domain.agent import MachineNotice
 from resolute_master.domain.ids import AgentId, InstanceId, PoolName
 from resolute_provisioner.model import Intent, Observed, Offer

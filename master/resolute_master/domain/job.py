@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import datetime
 
 from resolute.records import dataclass
-
 from resolute_master.domain.ids import ExperimentId, JobId, PoolName, UserId
 
 

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any
 
 from resolute.records import dataclass
-
 from resolute_master.domain.ids import AllocationId, TaskId, TrialId
 
 

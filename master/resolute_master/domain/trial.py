@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from resolute.records import dataclass
-
 from resolute.wire.states import ExperimentState, LogPolicyAction
 from resolute_master.domain.ids import AgentId, ExperimentId, JobId, TaskId, TrialId
 

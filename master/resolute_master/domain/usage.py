@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from resolute.records import dataclass
-
 from resolute_master.domain.ids import PoolName, UserId
 
 MEASUREMENTS_A_HALF_LIFE = 32

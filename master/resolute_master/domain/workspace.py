@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from resolute.records import dataclass
-
 from resolute_master.domain.ids import PoolName, UserId
 
 UNCATEGORIZED = "Uncategorized"

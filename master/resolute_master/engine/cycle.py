@@ -13,10 +13,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from resolute.records import dataclass
-
 from resolute.errors import ResoluteError
 from resolute.ids import SeededIds
+from resolute.records import dataclass
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import KINDS, Change, Entity, EntityKey, JournalEntry

@@ -15,11 +15,10 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any
 
-from resolute.records import dataclass
-
 from resolute.clock import Clock
 from resolute.errors import LimitExceeded, ResoluteError, Unavailable
 from resolute.ids import IdSource
+from resolute.records import dataclass
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import KIND_OF, Change, EntityKey, key_of
 from resolute_master.domain.commands import Command, MasterStarted, Reconsider

@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from resolute.records import dataclass
-
 from resolute.config.log_policies import compiled
+from resolute.records import dataclass
 from resolute.wire.states import LogPolicyAction
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation

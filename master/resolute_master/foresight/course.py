@@ -15,7 +15,6 @@ from heapq import heappop, heappush
 from typing import Any
 
 from resolute.records import dataclass
-
 from resolute.wire.states import AllocationState
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, InstanceId, allocation_id

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from resolute.records import dataclass
-
 from resolute_master.engine import supply
 from resolute_master.foresight.pool import Decision, VirtualPool
 from resolute_master.scheduler.plan import Plan

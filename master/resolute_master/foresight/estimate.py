@@ -13,7 +13,6 @@ from math import inf
 from random import Random
 
 from resolute.records import dataclass
-
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, InstanceId
 from resolute_master.foresight.course import Course, Frictions, Work

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Protocol
 
 from resolute.records import dataclass
-
 from resolute_master.domain.ids import InstanceId
 from resolute_provisioner.model import RefusalKind
 

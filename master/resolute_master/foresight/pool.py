@@ -10,7 +10,6 @@ from dataclasses import field, replace
 from datetime import datetime
 
 from resolute.records import dataclass
-
 from resolute.wire.agent_link import Device
 from resolute.wire.states import AllocationState, ContainerState, NoticeKind, SlotKind
 from resolute_master.domain.agent import Agent, MachineNotice, Slot

@@ -19,7 +19,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from resolute.records import dataclass
-
 from resolute.wire.agent_link import Exit
 from resolute.wire.states import AllocationState, ContainerState, FailureKind, NoticeKind
 from resolute_master.domain.allocation import Allocation, AllocationExit, Container, PreemptRequest

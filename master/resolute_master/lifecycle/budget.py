@@ -12,9 +12,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from shlex import quote
 
-from resolute.records import dataclass
-
 from resolute.errors import InvalidInput
+from resolute.records import dataclass
 from resolute_master.domain.account import Account, Owner, account_id, next_day, next_month
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.job import Job

@@ -12,7 +12,6 @@ from datetime import datetime
 from enum import StrEnum
 
 from resolute.records import dataclass
-
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import JobId
 from resolute_master.domain.instance import Instance

@@ -17,7 +17,6 @@ from dataclasses import replace
 from datetime import datetime
 
 from resolute.records import dataclass
-
 from resolute.wire.states import FailureKind
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId, TrialId

@@ -8,9 +8,9 @@ from datetime import datetime
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector, CollectorRegistry
-from resolute.records import dataclass
 
 from resolute.clock import Clock
+from resolute.records import dataclass
 from resolute_master.domain.agent import Agent, Slot
 from resolute_master.domain.change import Entity
 from resolute_master.domain.experiment import Experiment

@@ -11,12 +11,12 @@ from datetime import datetime
 from pathlib import Path
 
 from pydantic import ValidationError
-from resolute.records import dataclass
 
 from resolute.config import InvalidConfig, ResourcePool, load_master_config
 from resolute.config.errors import Location, problems_of, suggestion
 from resolute.config.layers import read_file
 from resolute.errors import InvalidInput
+from resolute.records import dataclass
 from resolute.wire.rest.offers import GetPoolOffersResponse
 from resolute_master.pools.bootable import check_pool, left_to_master
 from resolute_master.pools.offer_rows import shown_offers

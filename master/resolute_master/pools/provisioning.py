@@ -7,13 +7,12 @@ import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from resolute.records import dataclass
-
 from resolute.clock import Clock
 from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import LocalProvider
 from resolute.ids import IdSource
+from resolute.records import dataclass
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
 from resolute_master.domain.change import Change
 from resolute_master.domain.ids import PoolName

@@ -21,7 +21,6 @@ from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 from resolute.records import dataclass
-
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId
 from resolute_master.scheduler.fitting import Refuses, Rooms, divide

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from resolute.records import dataclass
-
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, JobId, PoolName
 from resolute_master.scheduler.blockers import Blockers, find_blockers

@@ -8,7 +8,6 @@ from enum import StrEnum
 from heapq import nsmallest
 
 from resolute.records import dataclass
-
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import JobId
 from resolute_master.domain.job import Job

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from resolute.records import dataclass
-
 from resolute_master.domain.ids import AgentId
 from resolute_master.scheduler.fitting import Refuses, Rooms
 from resolute_master.scheduler.snapshot import PoolSnapshot

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from resolute.records import dataclass
-
 from resolute.errors import NotFound
+from resolute.records import dataclass
 from resolute.wire.rest.why import ExplainJobResponse
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, JobId

@@ -7,7 +7,6 @@ from datetime import datetime
 from enum import StrEnum
 
 from resolute.records import dataclass
-
 from resolute_master.domain.agent import SlotRef
 from resolute_master.domain.ids import AgentId, AllocationId
 from resolute_provisioner.model import Demand, Note

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from resolute.records import dataclass
-
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId
 from resolute_master.scheduler.outcome import Outcome, Verdict

@@ -14,7 +14,6 @@ from datetime import datetime
 from typing import NamedTuple
 
 from resolute.records import dataclass
-
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, JobId
 from resolute_master.scheduler.order import QueueKey, Shape

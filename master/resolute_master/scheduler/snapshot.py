@@ -15,7 +15,6 @@ from itertools import repeat
 from typing import Any, TypeVar
 
 from resolute.records import dataclass
-
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId, JobId

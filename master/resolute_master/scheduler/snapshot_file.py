@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import ValidationError
-from resolute.records import dataclass
 
 from resolute.config.errors import Location, Problem, problems_of, show_value
 from resolute.errors import InvalidInput
+from resolute.records import dataclass
 from resolute.wire.agent_link import Device
 from resolute.wire.states import AllocationState, ContainerState, NoticeKind, SlotKind, TaskType
 from resolute_master.domain.agent import Agent, MachineNotice, Slot

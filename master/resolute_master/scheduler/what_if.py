@@ -11,7 +11,6 @@ from dataclasses import replace
 from enum import StrEnum
 
 from resolute.records import dataclass
-
 from resolute.wire.agent_link import Device
 from resolute.wire.states import SlotKind
 from resolute_master.domain.agent import Agent, Slot

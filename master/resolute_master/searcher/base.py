@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from resolute.records import dataclass
-
 from resolute_master.searcher.generator import Generator
 from resolute_master.searcher.hyperparameters import Space, sample
 

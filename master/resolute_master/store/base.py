@@ -15,7 +15,6 @@ from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from resolute.records import dataclass
-
 from resolute.wire.states import CheckpointState, ExperimentState
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Change, Decision, Entity, JournalEntry, Stored

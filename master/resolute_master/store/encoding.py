@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 
 import msgspec
 from msgspec import inspect as shapes
-from resolute.records import dataclass
 
 from resolute.errors import ResoluteError
+from resolute.records import dataclass
 from resolute_master.domain.change import KIND_OF, KINDS, Change, Entity
 from resolute_master.domain.effects import EFFECT_TYPES, Effect
 

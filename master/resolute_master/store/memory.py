@@ -12,9 +12,8 @@ from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from resolute.records import dataclass
-
 from resolute.errors import Conflict, FailedPrecondition
+from resolute.records import dataclass
 from resolute.wire.states import CheckpointState, ExperimentState
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import (

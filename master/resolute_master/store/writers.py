@@ -13,9 +13,8 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from itertools import islice
 from typing import Generic, TypeVar
 
-from resolute.records import dataclass
-
 from resolute.errors import FailedPrecondition
+from resolute.records import dataclass
 from resolute_master.store.fair_queue import FairQueue
 from resolute_master.turns import a_few_at_a_time
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from resolute.records import dataclass
-
 from resolute_master.domain.account import Account, Owner
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.instance import Instance

@@ -16,9 +16,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from resolute.records import dataclass
-
 from resolute.errors import InvalidInput
+from resolute.records import dataclass
 from resolute_master.domain.ids import InstanceId
 from resolute_master.foresight.market import Given, MarketMove, Refused
 from resolute_provisioner.model import Market, Offer, RefusalKind

@@ -12,9 +12,8 @@ from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
-from resolute.records import dataclass
-
 from resolute.errors import InvalidInput
+from resolute.records import dataclass
 from resolute_master.foresight.course import Frictions
 from resolute_sim.twin.capacity import read_capacity
 from resolute_sim.twin.figures import Report

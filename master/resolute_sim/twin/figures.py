@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from resolute.records import dataclass
-
 from resolute_master.foresight.course import Bill, Work
 
 

@@ -7,10 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from resolute.records import dataclass
-
 from resolute.config.errors import suggestion
 from resolute.errors import InvalidInput
+from resolute.records import dataclass
 
 REQUIRED = ("job_id", "submit_s", "duration_s", "slots", "group")
 OPTIONAL = ("priority", "weight", "max_slots", "single_node", "preemptible")

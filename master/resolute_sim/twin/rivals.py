@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from resolute.records import dataclass
-
 from resolute_master.domain.agent import SlotRef
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, InstanceId

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 from datetime import timedelta
 
-from resolute.records import dataclass
-
 from resolute.errors import InvalidInput
+from resolute.records import dataclass
 from resolute.wire.states import TaskType
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import JobId, TaskId, UserId, allocation_id

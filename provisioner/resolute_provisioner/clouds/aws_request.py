@@ -11,9 +11,8 @@ from dataclasses import field
 from typing import Any
 from urllib.parse import urlsplit
 
-from resolute.records import dataclass
-
 from resolute.errors import InvalidInput
+from resolute.records import dataclass
 from resolute_provisioner.bootstrap import HostSetup, render_boot_script
 from resolute_provisioner.catalogue.aws import region_of
 from resolute_provisioner.clouds.base import LaunchRequest

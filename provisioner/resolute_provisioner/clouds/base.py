@@ -15,9 +15,8 @@ from dataclasses import field
 from datetime import datetime
 from typing import ClassVar, Protocol
 
-from resolute.records import dataclass
-
 from resolute.errors import ResoluteError
+from resolute.records import dataclass
 from resolute_provisioner.bootstrap import MachineBoot
 from resolute_provisioner.model import Observed, Offer, RefusalKind
 

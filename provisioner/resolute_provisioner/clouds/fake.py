@@ -17,9 +17,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
-from resolute.records import dataclass
-
 from resolute.clock import Clock
+from resolute.records import dataclass
 from resolute_provisioner.clouds.base import (
     CLOUD_ERRORS,
     BadRequest,

@@ -21,10 +21,10 @@ from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 
 from google.auth.credentials import Credentials
-from resolute.records import dataclass
 
 from resolute.clock import Clock
 from resolute.errors import InvalidInput
+from resolute.records import dataclass
 from resolute_provisioner.clouds.base import (
     BadRequest,
     CloudCapabilities,

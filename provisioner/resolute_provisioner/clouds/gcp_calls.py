@@ -18,9 +18,9 @@ from google.auth.credentials import Credentials
 from google.auth.exceptions import GoogleAuthError
 from google.cloud import compute_v1
 from google.protobuf.json_format import ParseError
-from resolute.records import dataclass
 
 from resolute.errors import InvalidInput
+from resolute.records import dataclass
 from resolute_provisioner.clouds.base import BadRequest, CloudError, NoCapacity, QuotaExceeded, Throttled, Transient
 
 Instance = compute_v1.Instance

@@ -14,9 +14,8 @@ from dataclasses import field
 from typing import Any
 from urllib.parse import urlsplit
 
-from resolute.records import dataclass
-
 from resolute.errors import InvalidInput
+from resolute.records import dataclass
 from resolute_provisioner.bootstrap import MachineBoot
 from resolute_provisioner.clouds.base import BadRequest, LaunchRequest
 from resolute_provisioner.model import Market, Offer

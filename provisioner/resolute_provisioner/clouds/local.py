@@ -23,10 +23,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from resolute.records import dataclass
-
 from resolute.clock import Clock, SystemClock
 from resolute.errors import InvalidInput, NotFound
+from resolute.records import dataclass
 from resolute_provisioner.bootstrap import render_agent_settings
 from resolute_provisioner.clouds.base import (
     CLOUD_ERRORS,

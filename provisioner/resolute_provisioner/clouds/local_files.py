@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
 from resolute.records import dataclass
 
 SAME_START_S = 2.0

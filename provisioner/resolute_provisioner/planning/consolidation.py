@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from resolute.records import dataclass
-
 from resolute_provisioner.model import Cause, Consolidation, Launch, PoolScaling, Resident, Termination
 from resolute_provisioner.planning.standing import Standing
 from resolute_provisioner.ranking import Outlook

@@ -22,7 +22,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from resolute.records import dataclass
-
 from resolute_provisioner.model import Market
 
 INTERRUPTIONS_PER_HOUR = 2.0

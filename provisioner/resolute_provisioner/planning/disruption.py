@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from resolute.records import dataclass
-
 from resolute_provisioner.model import Disruption, OfferBelief, Window
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

@@ -15,7 +15,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from resolute.records import dataclass
-
 from resolute_provisioner.model import (
     Cause,
     Demand,

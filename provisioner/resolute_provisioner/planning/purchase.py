@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 
 from resolute.records import dataclass
-
 from resolute_provisioner.model import Gang, Market
 from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines, shape_of
 from resolute_provisioner.planning.stock import Cost, Stock, cost_of

@@ -12,7 +12,6 @@ from dataclasses import field
 from heapq import heappop, heappush, merge
 
 from resolute.records import dataclass
-
 from resolute_provisioner.model import Gang, Market
 from resolute_provisioner.planning.gangs import fits_one_machine
 from resolute_provisioner.ranking import Outlook

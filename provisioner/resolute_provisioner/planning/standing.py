@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from resolute.records import dataclass
-
 from resolute_provisioner.model import InstanceView, Intent, Observed, PoolScaling
 
 NOTICE_GRACE_S = 60.0

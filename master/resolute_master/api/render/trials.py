@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from resolute.records import dataclass
-
 from resolute.wire.rest.enums import WireCheckpointState
 from resolute.wire.rest.metrics import Metrics
 from resolute.wire.rest.trials import CheckpointWorkload, MetricsWorkload

@@ -8,11 +8,11 @@ from dataclasses import field
 from typing import Any
 
 import asyncpg
-from resolute.records import dataclass
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from resolute.errors import InvalidInput, ResoluteError, Unavailable
+from resolute.records import dataclass
 from resolute_master.store.sql.database import StoreBroken
 
 SSL_MODES = ("disable", "require", "verify-ca", "verify-full")

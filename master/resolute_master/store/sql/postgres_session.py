@@ -16,12 +16,12 @@ from enum import Enum
 from typing import Any, TypeVar
 
 import asyncpg
-from resolute.records import dataclass
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from resolute.clock import Clock
 from resolute.errors import FailedPrecondition
+from resolute.records import dataclass
 from resolute_master.store.sql.background import LoopThread
 from resolute_master.store.sql.database import StoreBroken
 from resolute_master.store.sql.postgres_address import APPLICATION, PostgresAddress

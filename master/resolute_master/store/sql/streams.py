@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from resolute.records import dataclass
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -30,6 +29,7 @@ from sqlalchemy import (
     values,
 )
 
+from resolute.records import dataclass
 from resolute_master.domain.ids import AllocationId, TaskId, TrialId
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
 from resolute_master.store import metric_rows
