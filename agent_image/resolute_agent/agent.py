@@ -11,13 +11,12 @@ import logging
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from resolute.clock import Clock
 from resolute.errors import ResoluteError
 from resolute.ids import IdSource
-from resolute.records import dataclass
 from resolute.wire.agent_link import (
     AgentMessage,
     Device,

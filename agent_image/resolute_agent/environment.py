@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 from resolute.wire.agent_link import ContainerSpec, Device
 from resolute.wire.states import SlotKind
 from resolute_agent.devices.rocm import runtime_name

@@ -13,11 +13,10 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from resolute.clock import Clock
-from resolute.records import dataclass
 from resolute.wire.agent_link import LOG_BATCH_LINES, LOG_BATCHES_IN_FLIGHT, LogBatch, LogLine
 from resolute_agent.runtimes.base import STREAMS, Runtime
 

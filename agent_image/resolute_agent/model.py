@@ -6,11 +6,10 @@ Frozen, without rules: the rules are in `state`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 
-from resolute.records import dataclass
 from resolute.wire.agent_link import (
     AgentMessage,
     ContainerReport,

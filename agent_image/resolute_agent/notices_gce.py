@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import aiohttp
 
 from resolute.clock import Clock
-from resolute.records import dataclass
 from resolute.wire.agent_link import Notice
 from resolute.wire.states import NoticeKind
 

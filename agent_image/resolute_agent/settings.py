@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 
 SLOT_TYPES = ("auto", "cpu", "cuda", "gpu", "rocm", "none")
 

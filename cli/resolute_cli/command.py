@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from resolute.errors import ResoluteError
-from resolute.records import dataclass
 
 if TYPE_CHECKING:
     from resolute_cli.invocation import Invocation

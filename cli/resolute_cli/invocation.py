@@ -5,11 +5,10 @@ from __future__ import annotations
 import getpass
 import sys
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
 from resolute.errors import InvalidInput, Unauthenticated
-from resolute.records import dataclass
 from resolute_cli.render import Renderer
 
 if TYPE_CHECKING:

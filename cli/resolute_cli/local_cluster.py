@@ -29,7 +29,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,6 @@ from resolute.client.errors import MasterUnreachable
 from resolute.client.session import NO_RETRY, Session
 from resolute.config.environment import DEFAULT_CPU_IMAGE
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound, Unavailable
-from resolute.records import dataclass
 from resolute_cli import processes
 from resolute_cli.processes import Identity
 

@@ -13,10 +13,10 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from resolute.errors import PermissionDenied, ResoluteError, Unauthenticated, Unavailable
-from resolute.records import dataclass
 from resolute_cli.command import UsageError, add_words, fill_parser, sentence
 from resolute_cli.invocation import Invocation, system_invocation
 

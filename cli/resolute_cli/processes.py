@@ -6,9 +6,8 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
-
-from resolute.records import dataclass
 
 _PROC = Path("/proc")
 

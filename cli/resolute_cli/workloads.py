@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
-
-from resolute.records import dataclass
 
 if TYPE_CHECKING:
     from resolute.wire.rest.trials import CheckpointWorkload, MetricsWorkload, WorkloadContainer

@@ -10,7 +10,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aiohttp import web
@@ -19,7 +19,6 @@ from resolute.clock import Clock
 from resolute.config import MasterConfig, PostgresDatabase
 from resolute.errors import InvalidInput, Unavailable
 from resolute.ids import IdSource
-from resolute.records import dataclass
 from resolute_master import bootstrap, garbage
 from resolute_master.agents.booting import add_boot_doors
 from resolute_master.agents.container_spec import SpecRenderer, container_defaults, task_user

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-
-from resolute.records import dataclass
 
 
 class Event(StrEnum):

@@ -8,9 +8,9 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import get_context
 
-from resolute.records import dataclass
 from resolute_master.store.memory import MemoryStore
 from resolute_sim.loop import run_virtually
 from resolute_sim.mischief import Mischief, restore_order

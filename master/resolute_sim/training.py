@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from resolute.clock import Clock
 from resolute.errors import ResoluteError
 from resolute.ids import IdSource
-from resolute.records import dataclass
 from resolute.wire.states import NoticeKind
 from resolute_agent.runtimes.scripted import ScriptedTask
 from resolute_master.domain.commands import ReportCheckpoint

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from resolute.clock import Clock
-from resolute.records import dataclass
 from resolute_master.api.ledger import runs_on
 from resolute_master.domain.change import Change
 from resolute_master.domain.experiment import Experiment

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
-from resolute.records import dataclass
 from resolute_provisioner.clouds.fake import FakeBehaviour, Range
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from resolute.records import dataclass
 from resolute_master.domain.administration import SetBudget
 from resolute_master.domain.commands import CreateExperiment
 from resolute_master.domain.ids import PoolName, UserId

@@ -14,13 +14,12 @@ import gzip
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from importlib import resources
 from typing import Literal
 from urllib.parse import urlsplit
 
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 
 EC2_USER_DATA_BYTES = 16 * 1024
 """Most bytes of user data on EC2, before base64."""

@@ -11,9 +11,9 @@ The outcome of each launch is kept in the belief about its offer, and the newest
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from resolute.records import dataclass
 from resolute_provisioner import risk
 from resolute_provisioner.model import OfferBelief, PoolLaunch, PoolScaling
 from resolute_provisioner.risk import Block

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from resolute.records import dataclass
 from resolute.wire.states import NoticeKind
 
 

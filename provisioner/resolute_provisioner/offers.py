@@ -12,9 +12,9 @@ on-demand price. Capacity that is reserved is paid for already, so that using it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 
-from resolute.records import dataclass
 from resolute_provisioner.catalogue import aws, gcp
 from resolute_provisioner.catalogue.shapes import Catalogue, Shape
 from resolute_provisioner.model import Market, Offer, OfferBelief

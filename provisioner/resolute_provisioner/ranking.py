@@ -12,9 +12,9 @@ except that spot machines are taken back now and then.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
-from resolute.records import dataclass
 from resolute_provisioner import risk
 from resolute_provisioner.model import Market, Offer, OfferBelief, PoolScaling
 from resolute_provisioner.offers import priced

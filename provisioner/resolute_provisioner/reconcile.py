@@ -12,11 +12,11 @@ import asyncio
 import logging
 import random
 from collections.abc import Collection, Coroutine, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from resolute.clock import Clock
-from resolute.records import dataclass
 from resolute_provisioner.clouds.base import Cloud, CloudError, CloudInstance, LaunchRequest
 from resolute_provisioner.model import Intent, Observed, RefusalKind
 

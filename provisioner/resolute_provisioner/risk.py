@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from resolute.records import dataclass
 from resolute_provisioner.model import Evidence, Offer, OfferBelief, RefusalKind
 from resolute_provisioner.offers import too_dear
 

@@ -7,10 +7,10 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from resolute.errors import ResoluteError
-from resolute.records import dataclass
 
 TOOL_TIMEOUT_S = 60.0
 """Without the persistence daemon a machine of eight GPUs takes up to half a minute to wake its driver."""

@@ -17,11 +17,11 @@ Contract, checked by one conformance suite over every implementation:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from resolute.errors import ResoluteError
-from resolute.records import dataclass
 from resolute.wire.agent_link import ContainerSpec, Device, Exit, NoticeFile
 from resolute_agent.state import Found
 

@@ -7,9 +7,8 @@ entry begins with the time at which the engine took it, as RFC 3339 with nanosec
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from datetime import datetime
-
-from resolute.records import dataclass
 
 _HEADER = struct.Struct(">BxxxL")
 _STREAMS = {1: "stdout", 2: "stderr"}

@@ -6,11 +6,10 @@ The body is that of `POST /containers/create` of the Docker Engine API. Nothing 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 from resolute.wire.agent_link import ContainerSpec, Device
 from resolute.wire.states import SlotKind
 from resolute_agent.environment import RUN_DIR, Place, task_environment

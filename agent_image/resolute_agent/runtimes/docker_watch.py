@@ -33,11 +33,11 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from resolute.records import dataclass
 from resolute_agent import supervisor
 
 CONTAINERS, WATCH_LOCK, AGENT_LOCK, WAKE = "containers", "watch.lock", "agent.lock", "watch.wake"

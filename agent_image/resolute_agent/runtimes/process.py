@@ -14,7 +14,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ import msgspec
 
 import resolute
 from resolute.errors import FailedPrecondition
-from resolute.records import dataclass
 from resolute.wire.agent_link import ContainerSpec, Exit, HandedFile, NoticeFile
 from resolute.wire.states import FailureKind
 from resolute_agent import forkserver, processes, supervisor

@@ -22,11 +22,10 @@ import asyncio
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from resolute.errors import FailedPrecondition, InvalidInput
-from resolute.records import dataclass
 from resolute.wire.agent_link import ContainerSpec, Exit, NoticeFile
 from resolute.wire.states import FailureKind
 from resolute_agent.runtimes.base import STREAMS, LaunchAborted, LaunchFailed, LaunchRefused, TaskContext

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from resolute.client.paging import segment
 from resolute.client.session import Session
-from resolute.records import dataclass
 from resolute.wire.rest.agents import (
     Agent,
     DisableAgentRequest,

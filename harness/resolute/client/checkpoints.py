@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +13,6 @@ from resolute.client.archive import check_files, extract, refuse_occupied, whole
 from resolute.client.paging import segment
 from resolute.client.session import Progress, Session
 from resolute.errors import FailedPrecondition, InvalidInput
-from resolute.records import dataclass
 from resolute.wire.rest.checkpoints import Checkpoint, DeleteCheckpointsRequest, GetCheckpointResponse
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.enums import WireCheckpointState

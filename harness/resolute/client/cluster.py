@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from resolute.client.paging import segment
 from resolute.client.session import NO_RETRY, Session
 from resolute.errors import NotFound
-from resolute.records import dataclass
 from resolute.wire.codec import from_wire
 from resolute.wire.rest.info import Info
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pathspec
 
 from resolute.errors import InvalidInput, LimitExceeded
-from resolute.records import dataclass
 from resolute.wire.rest.experiment_changes import File
 
 MAX_BYTES = 95 * 1024 * 1024

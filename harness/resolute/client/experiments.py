@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from resolute.client.paging import all_pages, segment
 from resolute.client.session import Progress, Session
-from resolute.records import dataclass
 from resolute.wire.rest.experiments import (
     Experiment,
     GetExperimentResponse,

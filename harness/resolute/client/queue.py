@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from resolute.client.paging import all_pages, segment
 from resolute.client.session import Session
-from resolute.records import dataclass
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.jobs import GetJobsQuery, GetJobsV2Response, QueueControl, RBACJob, UpdateJobQueueRequest
 from resolute.wire.rest.offers import GetPoolOffersResponse

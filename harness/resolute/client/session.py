@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 from urllib.parse import urlencode
 
@@ -13,7 +14,6 @@ import httpx
 
 from resolute.client.errors import MasterUnreachable, ServerError, error_of, error_of_stream
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 from resolute.wire.codec import from_wire, to_query, to_wire
 
 T = TypeVar("T")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from resolute.client.errors import MasterUnreachable
 from resolute.client.paging import all_pages
 from resolute.client.session import Session
-from resolute.records import dataclass
 from resolute.wire.rest.checkpoints import Checkpoint, GetCheckpointsQuery, GetTrialCheckpointsResponse
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.extensions import GetTrialAllocationsResponse, TrialAllocation

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from resolute.client.paging import all_pages, segment
 from resolute.client.session import Session
-from resolute.records import dataclass
 from resolute.wire.rest.auth import AgentUserGroup, GetMeResponse, User
 from resolute.wire.rest.passwords import hash_password
 

@@ -9,13 +9,13 @@ import difflib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 
 Location = tuple[str | int, ...]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +14,6 @@ from pydantic import BaseModel
 from resolute.config.errors import Location, suggestion
 from resolute.config.yaml_text import load_yaml, load_yaml_value
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 
 VARIABLE_PREFIX = "DET_"
 FILE_VARIABLE = "DET_CONFIG_FILE"

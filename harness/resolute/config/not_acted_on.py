@@ -8,13 +8,13 @@ cannot honour, or that only keep old configurations readable, are accepted with 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from resolute.config.checkpoint_storage import STORAGE_TYPES
 from resolute.config.errors import Location, Problem, quoted
 from resolute.config.searcher import SEARCHER_NAMES
 from resolute.config.training import Optimizations
-from resolute.records import dataclass
 
 if TYPE_CHECKING:
     from resolute.config.experiment import ExperimentConfig

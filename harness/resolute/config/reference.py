@@ -14,6 +14,7 @@ import textwrap
 import types
 import typing
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +29,6 @@ from resolute.config.hyperparameters import HyperparameterGroup
 from resolute.config.lengths import Length
 from resolute.config.master import MasterConfig
 from resolute.config.not_acted_on import AGENT_KEYS, EXPERIMENT_KEYS, MASTER_KEYS, WARNED_KEYS, NotActedOn
-from resolute.records import dataclass
 
 _MARKED = re.compile(r"(<!-- begin (?P<name>[a-z-]+) -->\n).*?(<!-- end (?P=name) -->)", re.DOTALL)
 _SIGNS = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))

@@ -12,6 +12,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from pathlib import Path
@@ -27,7 +28,6 @@ from resolute.core.values import encodable, rfc3339
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound, ResoluteError
 from resolute.ids import IdSource
 from resolute.launch.task_info import TaskInfo
-from resolute.records import dataclass
 from resolute.storage.base import CheckpointStorage
 from resolute.storage.manifest import (
     MANIFEST_NAME,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from resolute.core.distributed import DistributedContext
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 from resolute.storage.manifest import FileEntry
 
 

@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import threading
+from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
@@ -19,7 +20,6 @@ from resolute.core.distributed import DistributedContext
 from resolute.core.session import Session
 from resolute.core.values import parse_time, rfc3339
 from resolute.errors import FailedPrecondition, PermissionDenied, ResoluteError, Unauthenticated
-from resolute.records import dataclass
 from resolute.wire.states import NoticeKind
 
 logger = logging.getLogger("resolute.core.preempt")

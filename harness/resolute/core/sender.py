@@ -11,11 +11,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from resolute.core.session import StaleRun
 from resolute.errors import ResoluteError
-from resolute.records import dataclass
 
 logger = logging.getLogger("resolute.core.sender")
 

@@ -14,6 +14,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -28,7 +29,6 @@ from resolute.errors import (
     Unavailable,
 )
 from resolute.launch.task_info import TaskInfo
-from resolute.records import dataclass
 
 logger = logging.getLogger("resolute.core.session")
 

@@ -17,12 +17,12 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import IO, Any
 
 from resolute.errors import InvalidInput, ResoluteError
 from resolute.launch.child import FORWARDED, die_with_parent, exit_code_of
 from resolute.launch.task_info import LOG_FORMAT, RendezvousInfo, TaskInfo, environment
-from resolute.records import dataclass
 
 logger = logging.getLogger("resolute.launch.process_per_slot")
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 from resolute.wire.states import TaskType
 
 DEFAULT_RUN_DIR = "/run/determined"

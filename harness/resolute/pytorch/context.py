@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -13,7 +14,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from resolute import core
 from resolute.errors import FailedPrecondition, InvalidInput
-from resolute.records import dataclass
 
 logger = logging.getLogger("resolute.pytorch")
 

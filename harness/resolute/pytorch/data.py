@@ -7,6 +7,7 @@ been given; batches that workers prepared ahead and nobody used do not count.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sized
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -15,7 +16,6 @@ from torch.utils.data import Dataset, IterableDataset, default_collate
 
 from resolute.errors import InvalidInput
 from resolute.pytorch.rng import apart, mixed
-from resolute.records import dataclass
 
 
 class DataLoader:

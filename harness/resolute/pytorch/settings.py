@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from resolute.core import Unit, parse_length
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 
 DEFAULT_REPORTING_STEPS = 100
 POLICIES = ("best", "all", "none")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -19,7 +19,6 @@ from resolute.errors import InvalidInput
 from resolute.pytorch import rng
 from resolute.pytorch.context import PyTorchTrialContext, bare
 from resolute.pytorch.trial import PyTorchCallback
-from resolute.records import dataclass
 
 logger = logging.getLogger("resolute.pytorch")
 

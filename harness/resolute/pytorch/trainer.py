@@ -6,6 +6,7 @@ import logging
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ from resolute.pytorch.evaluation import Evaluator
 from resolute.pytorch.settings import FitSettings, TrainUnit, settings_from, steps_of
 from resolute.pytorch.trial import PyTorchTrial
 from resolute.pytorch.window import ReportWindow
-from resolute.records import dataclass
 
 logger = logging.getLogger("resolute.pytorch")
 

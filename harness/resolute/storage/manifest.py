@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 
 from resolute.errors import InvalidInput, ResoluteError
-from resolute.records import dataclass
 
 MANIFEST_NAME = "manifest.json"
 MANIFEST_VERSION = 1

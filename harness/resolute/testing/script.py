@@ -26,10 +26,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

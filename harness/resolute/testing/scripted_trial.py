@@ -14,13 +14,13 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from resolute import core
 from resolute.clock import Clock, SystemClock
 from resolute.errors import InvalidInput, ResoluteError
-from resolute.records import dataclass
 from resolute.testing.diary import Diary
 from resolute.testing.script import (
     Command,

@@ -1,4 +1,4 @@
-"""The contract: states, messages and their JSON codec, as frozen dataclasses.
+"""The contract: states, messages and their JSON codec, as frozen standard-library dataclasses.
 
 Knows the names and shapes on the network. Must not know sockets, SQL or policy.
 

@@ -12,10 +12,9 @@ container's state shows that they were obeyed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from resolute.records import dataclass
 from resolute.wire.states import ContainerState, FailureKind, NoticeKind, SlotKind, TaskType
 
 PROTOCOL_VERSION = 1

@@ -28,12 +28,12 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Annotated, Any, Literal, TypeVar, Union
 
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 
 T = TypeVar("T")
 

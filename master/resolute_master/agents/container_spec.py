@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from resolute.config import MasterConfig
 from resolute.config.task_defaults import DEFAULT_SHM_BYTES
-from resolute.records import dataclass
 from resolute.wire.agent_link import BindMount, ContainerOptions, ContainerSpec, HostDevice
 from resolute.wire.states import SlotKind
 from resolute_master.domain.agent import Agent

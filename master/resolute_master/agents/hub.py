@@ -6,11 +6,11 @@ import asyncio
 import hmac
 from collections import defaultdict
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from resolute.clock import Clock
 from resolute.errors import FailedPrecondition, LimitExceeded, PermissionDenied, ResoluteError, Unavailable
-from resolute.records import dataclass
 from resolute.wire.agent_link import Hello, Welcome
 from resolute_master.agents.container_spec import SpecRenderer
 from resolute_master.agents.session import AgentSession, Closed, Transport

@@ -8,12 +8,12 @@ import hashlib
 import io
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 import resolute
 import resolute_agent
-from resolute.records import dataclass
 from resolute_provisioner.bootstrap import AgentWheel
 
 PACKAGES = (resolute, resolute_agent)

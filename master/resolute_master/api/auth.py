@@ -11,6 +11,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -20,7 +21,6 @@ from aiohttp import web
 from resolute.clock import Clock
 from resolute.errors import PermissionDenied, Unauthenticated
 from resolute.ids import IdSource, SystemIds
-from resolute.records import dataclass
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, SessionId, UserId
 from resolute_master.domain.user import Session, User

@@ -6,10 +6,10 @@ token may look at everything, and report for its own allocation, trial and check
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from resolute.records import dataclass
 from resolute_master.api.auth import Caller
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.checkpoint import Checkpoint

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from resolute.errors import Conflict, InvalidInput, Unavailable
-from resolute.records import dataclass
 from resolute_master.domain.ids import AllocationId
 
 BARRIER_LIMIT_S = 600.0

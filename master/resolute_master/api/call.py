@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -12,7 +12,6 @@ from aiohttp import web
 
 from resolute import logs
 from resolute.errors import InvalidInput, PermissionDenied, Unauthenticated
-from resolute.records import dataclass
 from resolute.wire.codec import from_query, from_wire, to_wire
 from resolute.wire.rest.empty import Empty
 from resolute_master.api.auth import Caller, authenticate

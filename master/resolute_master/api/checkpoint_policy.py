@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 from resolute.wire.codec import to_wire
 from resolute.wire.rest.experiment_changes import PatchCheckpointStorage
 from resolute_master.api.authorise import Action

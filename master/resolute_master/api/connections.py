@@ -12,11 +12,11 @@ import math
 import resource
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import msgspec
 from aiohttp import web
 
-from resolute.records import dataclass
 from resolute_master.api.limits import (
     HEAD_S,
     IDLE_S,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from resolute.clock import Clock
 from resolute.config import MasterConfig
 from resolute.ids import IdSource
-from resolute.records import dataclass
 from resolute_master.api.admission import Admission
 from resolute_master.api.auth import Passwords, Tokens
 from resolute_master.api.barriers import Barriers

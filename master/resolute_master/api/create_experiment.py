@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from resolute.config import (
@@ -19,7 +20,6 @@ from resolute.config import (
 )
 from resolute.config.deadlines import deadline_notes, resolved_deadline
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 from resolute.wire.rest.enums import LaunchWarning
 from resolute.wire.rest.experiment_changes import CreateExperimentRequest, CreateExperimentResponse
 from resolute.wire.states import ExperimentState

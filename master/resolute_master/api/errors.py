@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -26,7 +27,6 @@ from resolute.errors import (
     Unauthenticated,
     Unavailable,
 )
-from resolute.records import dataclass
 from resolute_master.api.limits import RETRY_AFTER_S
 
 log = logging.getLogger(__name__)

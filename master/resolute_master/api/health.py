@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import cast
 
 import msgspec
 from aiohttp import web
 
 from resolute.errors import ResoluteError
-from resolute.records import dataclass
 from resolute.wire.codec import to_wire
 from resolute.wire.rest.enums import HealthStatus
 from resolute.wire.rest.extensions import PartHealth, Readiness

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from resolute.errors import InvalidInput, ResoluteError
-from resolute.records import dataclass
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.enums import JobState, JobType, OrderBy
 from resolute.wire.rest.jobs import (

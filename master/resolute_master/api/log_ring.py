@@ -7,10 +7,10 @@ import logging
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from resolute import logs
-from resolute.records import dataclass
 
 KEPT_LINES = 10_000
 """Some megabytes, and more than anybody scrolls back; the process's own output has the rest."""

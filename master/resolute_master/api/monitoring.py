@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import cast
 
 import msgspec
 from aiohttp import web
 
 from resolute.errors import InvalidInput, NotFound
-from resolute.records import dataclass
 from resolute_master.api.auth import authenticate
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Handler, Route, nothing

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
 
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 from resolute.wire.codec import from_wire
 from resolute.wire.rest.enums import LogLevel
 from resolute.wire.rest.logs import PostTaskLogsRequest, TaskLog

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 from resolute.wire.rest.checkpoints import GetCheckpointsQuery, GetTrialCheckpointsResponse
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.enums import EarlyExitReason, MetricType, OrderBy, WorkloadFilter

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-
-from resolute.records import dataclass
 
 LEAST_RATE = 1e-9
 """A smaller rate is what rounding has left of sums and differences."""

@@ -6,10 +6,10 @@ Asked of the engine like all others; `domain.commands` names them all.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from resolute.records import dataclass
 from resolute_master.domain.ids import ExperimentId, PoolName, UserId
 
 # ------------------------------------------------------------------------------------------------------- templates

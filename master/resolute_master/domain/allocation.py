@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from resolute.records import dataclass
 from resolute.wire.agent_link import Exit
 from resolute.wire.states import AllocationState, ContainerState, FailureKind, NoticeKind, TaskType
 from resolute_master.domain.agent import SlotRef

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from resolute.records import dataclass
 from resolute.wire.states import CheckpointState
 from resolute_master.domain.ids import AllocationId, ExperimentId, TaskId, TrialId
 

@@ -7,10 +7,10 @@ are stored by their hash first).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from resolute.records import dataclass
 from resolute.wire.agent_link import ContainerReport, Device
 from resolute.wire.states import ExperimentState, LogPolicyAction, NoticeKind
 from resolute_master.domain.administration import (

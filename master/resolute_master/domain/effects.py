@@ -10,9 +10,9 @@ Machines need no rows here: an `Instance` that is to run or to stop is its own o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from resolute.records import dataclass
 from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, ExperimentId
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from resolute.config.durations import parse_duration
-from resolute.records import dataclass
 from resolute.wire.states import ExperimentState
 from resolute_master.domain.ids import ExperimentId, JobId, UserId
 

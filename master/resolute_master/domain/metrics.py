@@ -6,10 +6,10 @@ What comes a thousand times a second is not frozen, for a frozen value takes fou
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from resolute.records import dataclass
 from resolute_master.domain.ids import AllocationId, TaskId, TrialId
 
 

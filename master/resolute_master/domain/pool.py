@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
-from resolute.records import dataclass
 from resolute_master.domain.account import NO_LIMITS, Limits
 from resolute_master.domain.ids import PoolName
 from resolute_provisioner.model import PoolScaling

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from resolute.records import dataclass
 from resolute.wire.states import ExperimentState, LogPolicyAction
 from resolute_master.domain.ids import AgentId, ExperimentId, JobId, TaskId, TrialId
 

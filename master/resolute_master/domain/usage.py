@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from resolute.records import dataclass
 from resolute_master.domain.ids import PoolName, UserId
 
 MEASUREMENTS_A_HALF_LIFE = 32

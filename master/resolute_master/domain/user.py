@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
-from resolute.records import dataclass
 from resolute_master.domain.ids import SessionId, UserId
 
 

@@ -10,7 +10,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
 from typing import Any
@@ -18,7 +18,6 @@ from typing import Any
 from resolute.clock import Clock
 from resolute.errors import LimitExceeded, ResoluteError, Unavailable
 from resolute.ids import IdSource
-from resolute.records import dataclass
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import KIND_OF, Change, EntityKey, key_of
 from resolute_master.domain.commands import Command, MasterStarted, Reconsider

@@ -11,11 +11,11 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from resolute.config.log_policies import compiled
-from resolute.records import dataclass
 from resolute.wire.states import LogPolicyAction
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation

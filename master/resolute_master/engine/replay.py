@@ -15,11 +15,11 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from resolute.config import load_master_config
 from resolute.errors import InvalidInput, ResoluteError
-from resolute.records import dataclass
 from resolute_master.domain.change import JournalEntry
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy

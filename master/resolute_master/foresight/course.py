@@ -8,13 +8,12 @@ back to its last periodic checkpoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from heapq import heappop, heappush
 from typing import Any
 
-from resolute.records import dataclass
 from resolute.wire.states import AllocationState
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, InstanceId, allocation_id

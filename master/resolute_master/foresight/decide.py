@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
-from resolute.records import dataclass
 from resolute_master.engine import supply
 from resolute_master.foresight.pool import Decision, VirtualPool
 from resolute_master.scheduler.plan import Plan

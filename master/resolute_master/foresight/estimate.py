@@ -8,11 +8,11 @@ Work that is not submitted yet is not foreseen: more important work that comes l
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import inf
 from random import Random
 
-from resolute.records import dataclass
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, InstanceId
 from resolute_master.foresight.course import Course, Frictions, Work

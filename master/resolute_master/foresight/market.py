@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
-from resolute.records import dataclass
 from resolute_master.domain.ids import InstanceId
 from resolute_provisioner.model import RefusalKind
 

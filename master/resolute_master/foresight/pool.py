@@ -6,10 +6,9 @@ Whoever drives it says what happened; a decider reads it and its decisions are a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from resolute.records import dataclass
 from resolute.wire.agent_link import Device
 from resolute.wire.states import AllocationState, ContainerState, NoticeKind, SlotKind
 from resolute_master.domain.agent import Agent, MachineNotice, Slot

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Hashable
-from dataclasses import field
-
-from resolute.records import dataclass
+from dataclasses import dataclass, field
 
 LEAST = 20
 """Fewer run times than this say too little of those to come."""

@@ -15,10 +15,9 @@ Repeated and late reports are normal and change nothing.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from resolute.records import dataclass
 from resolute.wire.agent_link import Exit
 from resolute.wire.states import AllocationState, ContainerState, FailureKind, NoticeKind
 from resolute_master.domain.allocation import Allocation, AllocationExit, Container, PreemptRequest

@@ -8,12 +8,11 @@ lets go on when the next one begins, in UTC; one of an experiment as a whole onl
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from shlex import quote
 
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 from resolute_master.domain.account import Account, Owner, account_id, next_day, next_month
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.job import Job

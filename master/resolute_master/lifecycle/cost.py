@@ -8,10 +8,10 @@ else. So the lines of each grouping sum to the same total, which is what was pai
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from resolute.records import dataclass
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import JobId
 from resolute_master.domain.instance import Instance

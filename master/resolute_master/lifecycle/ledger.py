@@ -13,10 +13,9 @@ asked for between two moments is the part of the spans that lies there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from resolute.records import dataclass
 from resolute.wire.states import FailureKind
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId, TrialId

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from resolute.clock import Clock
-from resolute.records import dataclass
 from resolute_master.domain.agent import Agent, Slot
 from resolute_master.domain.change import Entity
 from resolute_master.domain.experiment import Experiment

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from resolute.clock import Clock
 from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import AwsProvider, GcpProvider, LocalProvider
-from resolute.records import dataclass
 from resolute_master.pools.aws import aws_cloud
 from resolute_master.pools.bootable import check_pool
 from resolute_master.pools.gcp import gcp_cloud

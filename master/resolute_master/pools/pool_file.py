@@ -6,7 +6,7 @@ A file is a master's configuration, or a single entry of its `resource_pools`. I
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from resolute.config import InvalidConfig, ResourcePool, load_master_config
 from resolute.config.errors import Location, problems_of, suggestion
 from resolute.config.layers import read_file
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 from resolute.wire.rest.offers import GetPoolOffersResponse
 from resolute_master.pools.bootable import check_pool, left_to_master
 from resolute_master.pools.offer_rows import shown_offers

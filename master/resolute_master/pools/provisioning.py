@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from resolute.clock import Clock
@@ -12,7 +13,6 @@ from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import LocalProvider
 from resolute.ids import IdSource
-from resolute.records import dataclass
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
 from resolute_master.domain.change import Change
 from resolute_master.domain.ids import PoolName

@@ -13,6 +13,7 @@ the agent; where what one loses spares another, the cheapest are taken one by on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from itertools import islice
@@ -20,7 +21,6 @@ from math import inf
 from operator import itemgetter
 from typing import NamedTuple, Protocol
 
-from resolute.records import dataclass
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId
 from resolute_master.scheduler.fitting import Refuses, Rooms, divide

@@ -7,8 +7,8 @@ bounded by a number of passes; an answer that ran out of them says so.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from resolute.records import dataclass
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, JobId, PoolName
 from resolute_master.scheduler.blockers import Blockers, find_blockers

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from resolute.records import dataclass
 from resolute_master.domain.ids import AgentId
 from resolute_master.scheduler.fitting import Refuses, Rooms
 from resolute_master.scheduler.snapshot import PoolSnapshot

@@ -6,11 +6,11 @@ The one door for `det job schedule`: it needs the scheduler and the configuratio
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from resolute.errors import NotFound
-from resolute.records import dataclass
 from resolute.wire.rest.why import ExplainJobResponse
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, JobId

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 
-from resolute.records import dataclass
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId
 from resolute_master.scheduler.order import QueueKey, Shape

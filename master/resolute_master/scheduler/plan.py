@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from resolute.records import dataclass
 from resolute_master.domain.agent import SlotRef
 from resolute_master.domain.ids import AgentId, AllocationId
 from resolute_provisioner.model import Demand, Note

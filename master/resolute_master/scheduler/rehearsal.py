@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from resolute.records import dataclass
+from dataclasses import dataclass
+
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId
 from resolute_master.scheduler.outcome import Outcome, Verdict

@@ -9,11 +9,10 @@ rounded down, and no two can both gain by trading a slot.
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 
-from resolute.records import dataclass
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, JobId
 from resolute_master.scheduler.order import QueueKey, Shape

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from heapq import merge
 from itertools import repeat
 from typing import Any, TypeVar
 
-from resolute.records import dataclass
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId, JobId

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from resolute.config.errors import Location, Problem, problems_of, show_value
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 from resolute.wire.agent_link import Device
 from resolute.wire.states import AllocationState, ContainerState, NoticeKind, SlotKind, TaskType
 from resolute_master.domain.agent import Agent, MachineNotice, Slot

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from resolute.records import dataclass
 from resolute.wire.agent_link import Device
 from resolute.wire.states import SlotKind
 from resolute_master.domain.agent import Agent, Slot

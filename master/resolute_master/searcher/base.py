@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from resolute.records import dataclass
 from resolute_master.searcher.generator import Generator
 from resolute_master.searcher.hyperparameters import Space, sample
 

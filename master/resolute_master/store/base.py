@@ -10,11 +10,11 @@ Ordering: every listing is sorted by what its docstring says, id last, so that p
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
-from resolute.records import dataclass
 from resolute.wire.states import CheckpointState, ExperimentState
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Change, Decision, Entity, JournalEntry, Stored

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, TypeVar
@@ -22,7 +23,6 @@ import msgspec
 from msgspec import inspect as shapes
 
 from resolute.errors import ResoluteError
-from resolute.records import dataclass
 from resolute_master.domain.change import KIND_OF, KINDS, Change, Entity
 from resolute_master.domain.effects import EFFECT_TYPES, Effect
 

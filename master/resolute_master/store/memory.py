@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from resolute.errors import Conflict, FailedPrecondition
-from resolute.records import dataclass
 from resolute.wire.states import CheckpointState, ExperimentState
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import (

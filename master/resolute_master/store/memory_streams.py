@@ -6,9 +6,8 @@ import heapq
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from resolute.records import dataclass
 from resolute_master.domain.ids import TaskId, TrialId
 from resolute_master.domain.metrics import LogRecord, MetricReport
 from resolute_master.store import metric_rows

@@ -10,11 +10,11 @@ import asyncio
 import contextvars
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
 
 from resolute.errors import FailedPrecondition
-from resolute.records import dataclass
 from resolute_master.store.fair_queue import FairQueue
 from resolute_master.turns import a_few_at_a_time
 

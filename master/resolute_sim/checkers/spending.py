@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from resolute.records import dataclass
 from resolute_master.domain.account import Account, Owner
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.instance import Instance

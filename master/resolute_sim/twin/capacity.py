@@ -11,13 +11,13 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 from resolute_master.domain.ids import InstanceId
 from resolute_master.foresight.market import Given, MarketMove, Refused
 from resolute_provisioner.model import Market, Offer, RefusalKind

@@ -8,12 +8,11 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 from resolute_master.foresight.course import Frictions
 from resolute_sim.twin.capacity import read_capacity
 from resolute_sim.twin.figures import Report

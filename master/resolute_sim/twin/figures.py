@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from resolute.records import dataclass
 from resolute_master.foresight.course import Bill, Work
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from resolute.config.errors import suggestion
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 
 REQUIRED = ("job_id", "submit_s", "duration_s", "slots", "group")
 OPTIONAL = ("priority", "weight", "max_slots", "single_node", "preemptible")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 from resolute_master.engine.replay import Replay, replay_database
 
 DATABASE = "resolute.db"

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from resolute.records import dataclass
 from resolute_master.domain.agent import SlotRef
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, InstanceId

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 from resolute.wire.states import TaskType
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import JobId, TaskId, UserId, allocation_id

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 from resolute_provisioner.bootstrap import HostSetup, render_boot_script
 from resolute_provisioner.catalogue.aws import region_of
 from resolute_provisioner.clouds.base import LaunchRequest

@@ -11,12 +11,11 @@ CloudError
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar, Protocol
 
 from resolute.errors import ResoluteError
-from resolute.records import dataclass
 from resolute_provisioner.bootstrap import MachineBoot
 from resolute_provisioner.model import Observed, Offer, RefusalKind
 

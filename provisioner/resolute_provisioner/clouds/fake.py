@@ -12,13 +12,12 @@ import random
 from collections import Counter, deque
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
 from resolute.clock import Clock
-from resolute.records import dataclass
 from resolute_provisioner.clouds.base import (
     CLOUD_ERRORS,
     BadRequest,

@@ -17,14 +17,13 @@ import asyncio
 import logging
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from google.auth.credentials import Credentials
 
 from resolute.clock import Clock
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 from resolute_provisioner.clouds.base import (
     BadRequest,
     CloudCapabilities,

@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import requests.exceptions
@@ -20,7 +21,6 @@ from google.cloud import compute_v1
 from google.protobuf.json_format import ParseError
 
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 from resolute_provisioner.clouds.base import BadRequest, CloudError, NoCapacity, QuotaExceeded, Throttled, Transient
 
 Instance = compute_v1.Instance

@@ -10,12 +10,11 @@ import hashlib
 import re
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 from resolute.errors import InvalidInput
-from resolute.records import dataclass
 from resolute_provisioner.bootstrap import MachineBoot
 from resolute_provisioner.clouds.base import BadRequest, LaunchRequest
 from resolute_provisioner.model import Market, Offer

@@ -18,14 +18,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
 from resolute.clock import Clock, SystemClock
 from resolute.errors import InvalidInput, NotFound
-from resolute.records import dataclass
 from resolute_provisioner.bootstrap import render_agent_settings
 from resolute_provisioner.clouds.base import (
     CLOUD_ERRORS,

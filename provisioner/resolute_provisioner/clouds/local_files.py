@@ -23,13 +23,12 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import psutil
-
-from resolute.records import dataclass
 
 SAME_START_S = 2.0
 """Two readings of one process's start time differ by less, also when the wall clock was stepped in between."""

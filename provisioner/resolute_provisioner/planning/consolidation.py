@@ -14,9 +14,9 @@ One machine at a time is drained, and none while anything waits: free slots belo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from resolute.records import dataclass
 from resolute_provisioner.model import Cause, Consolidation, Launch, PoolScaling, Resident, Termination
 from resolute_provisioner.planning.standing import Standing
 from resolute_provisioner.ranking import Outlook

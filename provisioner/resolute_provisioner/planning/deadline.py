@@ -19,9 +19,9 @@ waiting use the rest. `benchmarks.spot` measures the rule beside the paper's lin
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from resolute.records import dataclass
 from resolute_provisioner.model import Market
 
 INTERRUPTIONS_PER_HOUR = 2.0

@@ -6,10 +6,9 @@ Only ends of our own choice are meant: what is broken, taken by the cloud or ove
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from resolute.records import dataclass
 from resolute_provisioner.model import Disruption, OfferBelief, Window
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

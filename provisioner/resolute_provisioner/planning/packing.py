@@ -9,8 +9,8 @@ the outcome that serves the most important gangs at the lowest price wins.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
-from resolute.records import dataclass
 from resolute_provisioner.model import Gang
 from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines, shape_of
 from resolute_provisioner.planning.purchase import purchase

@@ -10,9 +10,8 @@ than first fit on any one size.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from resolute.records import dataclass
 from resolute_provisioner.model import Gang, Market
 from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines, shape_of
 from resolute_provisioner.planning.stock import Cost, Stock, cost_of

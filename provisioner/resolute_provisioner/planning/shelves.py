@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from heapq import heappop, heappush, merge
 
-from resolute.records import dataclass
 from resolute_provisioner.model import Gang, Market
 from resolute_provisioner.planning.gangs import fits_one_machine
 from resolute_provisioner.ranking import Outlook

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from resolute.records import dataclass
 from resolute_provisioner.model import InstanceView, Intent, Observed, PoolScaling
 
 NOTICE_GRACE_S = 60.0

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from resolute.records import dataclass
 from resolute.wire.rest.enums import WireTaskState
 from resolute.wire.rest.extensions import PreemptionNotice
 

@@ -12,9 +12,9 @@ Money is in the currency of the pools' prices. `LedgerRow` is that of the ledger
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
-from resolute.records import dataclass
 from resolute.wire.rest.extensions import LedgerRow
 
 

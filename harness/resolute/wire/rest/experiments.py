@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from resolute.records import dataclass
 from resolute.wire.codec import Int64
 from resolute.wire.rest.enums import ExperimentSortBy, JobState, OrderBy, WireExperimentState
 from resolute.wire.rest.paging import Pagination

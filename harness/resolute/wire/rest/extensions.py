@@ -15,10 +15,9 @@ Names are in the contract's style; money is in the currency of the pool's price 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from resolute.records import dataclass
 from resolute.wire.rest.enums import WireTaskState
 from resolute.wire.states import NoticeKind
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
-from resolute.records import dataclass
 from resolute.wire.rest.enums import JobState, JobType, OrderBy
 from resolute.wire.rest.experiments import JobSummary
 from resolute.wire.rest.paging import Pagination

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from resolute.records import dataclass
 from resolute.wire.rest.enums import DeviceType, FittingPolicy, ResourcePoolType, SchedulerType
 from resolute.wire.rest.jobs import QueueStats
 from resolute.wire.rest.paging import Pagination

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from resolute.records import dataclass
 from resolute.wire.rest.agents import Device
 from resolute.wire.rest.allocations import Allocation
 from resolute.wire.rest.enums import FailureType, GenericTaskState, WireTaskType

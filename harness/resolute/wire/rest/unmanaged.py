@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from resolute.records import dataclass
 from resolute.wire.rest.enums import WireTrialState
 from resolute.wire.rest.experiments import Experiment
 from resolute.wire.rest.trials import Trial

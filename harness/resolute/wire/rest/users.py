@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from resolute.records import dataclass
+from dataclasses import dataclass
+
 from resolute.wire.rest.auth import AgentUserGroup, User
 from resolute.wire.rest.enums import OrderBy, UserSortBy
 from resolute.wire.rest.paging import Pagination

@@ -5,9 +5,8 @@ GET /api/v1/jobs/{jobId}/explain     ExplainJobResponse
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
-
-from resolute.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from resolute.config import mask_experiment
-from resolute.records import dataclass
 from resolute.wire.rest.experiments import Experiment as WireExperiment
 from resolute_master.api.render.states import experiment_state
 from resolute_master.domain.allocation import Allocation

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from resolute.records import dataclass
 from resolute.wire.rest.enums import WireCheckpointState
 from resolute.wire.rest.metrics import Metrics
 from resolute.wire.rest.trials import CheckpointWorkload, MetricsWorkload

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import asyncpg
@@ -12,7 +12,6 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from resolute.errors import InvalidInput, ResoluteError, Unavailable
-from resolute.records import dataclass
 from resolute_master.store.sql.database import StoreBroken
 
 SSL_MODES = ("disable", "require", "verify-ca", "verify-full")

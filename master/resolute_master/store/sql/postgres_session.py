@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import Any, TypeVar
@@ -21,7 +21,6 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from resolute.clock import Clock
 from resolute.errors import FailedPrecondition
-from resolute.records import dataclass
 from resolute_master.store.sql.background import LoopThread
 from resolute_master.store.sql.database import StoreBroken
 from resolute_master.store.sql.postgres_address import APPLICATION, PostgresAddress

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,7 +29,6 @@ from sqlalchemy import (
     values,
 )
 
-from resolute.records import dataclass
 from resolute_master.domain.ids import AllocationId, TaskId, TrialId
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
 from resolute_master.store import metric_rows
