@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from resolute.errors import InvalidInput
 from resolute_master.domain.ids import AllocationId, TaskId, TrialId

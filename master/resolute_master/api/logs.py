@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from aiohttp import web
@@ -16,7 +16,7 @@ from resolute_master.api.authorise import Action, TaskRef
 from resolute_master.api.call import Call, Route
 from resolute_master.api.finders import task_at, trial_at
 from resolute_master.api.limits import MAX_LINE_LENGTH, MAX_LOG_TAIL, MAX_SEARCH_LENGTH
-from resolute_master.api.posted_lines import Line, PostedLines, bare_lines, wrapped_lines
+from resolute_master.api.posted_lines import STORED_LEVELS, Line, PostedLines, bare_lines, wrapped_lines
 from resolute_master.api.render.logs import task_line, trial_line
 from resolute_master.api.streaming import stream
 from resolute_master.api.tasks import find_task
@@ -157,7 +157,7 @@ async def _store(call: Call, posted: PostedLines) -> None:
                 container_id=line.container_id or "",
                 rank=line.rank_id,
                 at=line.timestamp or now,
-                level=line.level.name if line.level and line.level is not LogLevel.UNSPECIFIED else "",
+                level=STORED_LEVELS[line.level],
                 stdtype=line.stdtype or "stdout",
                 source=line.source or "task",
                 log=piece,
@@ -167,8 +167,13 @@ async def _store(call: Call, posted: PostedLines) -> None:
     )
 
 
-def _pieces(lines: Sequence[Line | TaskLog]) -> Iterator[tuple[Line | TaskLog, str]]:
+def _pieces(lines: Sequence[Line | TaskLog]) -> Iterable[tuple[Line | TaskLog, str]]:
     """Each line as it is shown: a longer one goes on as the next, as on a machine of ours. An empty one stays one."""
+    texts = [line.log for line in lines]
+    return zip(lines, texts, strict=True) if max(map(len, texts)) <= MAX_LINE_LENGTH else _cut(lines)
+
+
+def _cut(lines: Sequence[Line | TaskLog]) -> Iterator[tuple[Line | TaskLog, str]]:
     for line in lines:
         text = line.log
         while len(text) > MAX_LINE_LENGTH:

@@ -29,7 +29,7 @@ MAX_REPORTS = 5_000
 Steps = Annotated[int, msgspec.Meta(ge=0, le=MAX_STEPS)]
 
 
-class BatchedReport(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+class BatchedReport(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False):
     """One report; `reportTime` is when the master got it if it is left out."""
 
     steps_completed: Steps
@@ -76,11 +76,10 @@ async def report_batch(call: Call, trial: Trial) -> MetricBatchStored:
             for report in batch.reports
         ]
     )
-    conflicts = [
-        report.steps_completed
-        for report, outcome in zip(batch.reports, outcomes, strict=True)
-        if outcome is MetricOutcome.CONFLICT
-    ]
+    conflicts: list[int] = []
+    if MetricOutcome.CONFLICT in outcomes:
+        told = zip(batch.reports, outcomes, strict=True)
+        conflicts = [report.steps_completed for report, outcome in told if outcome is MetricOutcome.CONFLICT]
     return MetricBatchStored(stored=len(outcomes) - len(conflicts), conflicting_steps=tuple(conflicts))
 
 

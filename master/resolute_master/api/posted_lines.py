@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -18,34 +18,30 @@ from resolute_master.api.authorise import TaskRef
 from resolute_master.api.bodies import parse_json
 from resolute_master.api.call import THREAD_ABOVE_BYTES, Call
 from resolute_master.api.limits import MAX_LOG_LINES_PER_POST
-from resolute_master.domain.ids import TaskId
+from resolute_master.domain.ids import AllocationId, TaskId
 
-_LEVELS = {spelled: level for level in LogLevel for spelled in (level.value, level.name, level.name.lower())}
-"""Shippers of the contract write some levels without their prefix."""
+STORED_LEVELS: Mapping[str | None, str] = {None: ""} | {
+    spelled: "" if level is LogLevel.UNSPECIFIED else level.name
+    for level in LogLevel
+    for spelled in (level.value, level.name, level.name.lower())
+}
+"""Shippers of the contract write some levels without their prefix; a line is stored with the name alone."""
 
 
-class Line(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+class Line(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True, gc=False):
     """A `TaskLog` in the form that every shipper sends; what is in another form is decoded as one, slowly."""
 
     log: str
     task_id: str
     agent_id: str | None = None
-    allocation_id: str | None = None
+    allocation_id: AllocationId | None = None
     container_id: str | None = None
     id: None = None
-    level: Any = None
-    """A `LogLevel` or None, once it is decoded."""
+    level: str | None = None
     rank_id: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)] | None = None
     source: str | None = None
     stdtype: str | None = None
     timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
-
-    def __post_init__(self) -> None:
-        if self.level is not None:
-            level = _LEVELS.get(self.level) if isinstance(self.level, str) else None
-            if level is None:
-                raise ValueError("not a level")
-            self.level = level
 
 
 class _Wrapped(msgspec.Struct, forbid_unknown_fields=True):
@@ -58,7 +54,7 @@ _wrapped = msgspec.json.Decoder(_Wrapped)
 
 @dataclass(frozen=True, slots=True)
 class PostedLines(TaskRef):
-    """The one task that all lines belong to, and the lines."""
+    """The one task that all lines belong to, and the lines; each level is a key of `STORED_LEVELS`."""
 
     lines: Sequence[Line | TaskLog]
 
@@ -66,19 +62,24 @@ class PostedLines(TaskRef):
 async def bare_lines(call: Call) -> PostedLines:
     """A body that is a list of lines. Raises `InvalidInput`."""
     raw = await call.raw()
-    try:
-        return _of_one_task(_bare.decode(raw))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _of_one_task(await _carefully(_bare_lines, raw))
+    lines = _at_one_go(_bare.decode, raw)
+    return _of_one_task(await _carefully(_bare_lines, raw) if lines is None else lines)
 
 
 async def wrapped_lines(call: Call) -> PostedLines:
     """A body `{"logs": [...]}`. Raises `InvalidInput`."""
     raw = await call.raw()
+    lines = _at_one_go(lambda body: _wrapped.decode(body).logs, raw)
+    return _of_one_task(await _carefully(lambda body: _task_logs(parse_json(body)), raw) if lines is None else lines)
+
+
+def _at_one_go(decode: Callable[[bytes], list[Line]], raw: bytes) -> list[Line] | None:
+    """None for a body that has to be looked at with more care."""
     try:
-        return _of_one_task(_wrapped.decode(raw).logs)
+        lines = decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _of_one_task(await _carefully(lambda body: _task_logs(parse_json(body)), raw))
+        return None
+    return lines if {line.level for line in lines} <= STORED_LEVELS.keys() else None
 
 
 async def _carefully(read: Any, raw: bytes) -> Sequence[TaskLog]:
@@ -100,7 +101,10 @@ def _task_logs(body: Any) -> Sequence[TaskLog]:
         level = line.get("level") if isinstance(line, dict) else None
         if isinstance(level, str) and level.upper() in LogLevel.__members__:
             line["level"] = LogLevel[level.upper()].value
-    return from_wire(PostTaskLogsRequest, body).logs
+    found = from_wire(PostTaskLogsRequest, body).logs
+    if any(line.id is not None for line in found):
+        raise InvalidInput("logs: id is given by the master; leave it out")
+    return found
 
 
 def _of_one_task(lines: Sequence[Line | TaskLog]) -> PostedLines:
@@ -113,6 +117,4 @@ def _of_one_task(lines: Sequence[Line | TaskLog]) -> PostedLines:
     tasks = sorted({line.task_id for line in lines})
     if len(tasks) > 1:
         raise InvalidInput(f"logs: all lines must be of one task, and these are of {', '.join(tasks[:5])}")
-    if any(line.id is not None for line in lines):
-        raise InvalidInput("logs: id is given by the master; leave it out")
     return PostedLines(TaskId(tasks[0]), lines)

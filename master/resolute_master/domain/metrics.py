@@ -1,6 +1,7 @@
 """Rows of the streams: appended and paged, never loaded as state.
 
-What comes a thousand times a second is not frozen, for a frozen value takes four times as long to make; nobody changes one.
+What comes a hundred thousand times a second is a struct: one is made in a fifth of the time of a dataclass, and the garbage
+collector has nothing to look at, for nothing in a row refers back to it. Nobody changes one.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from resolute_master.domain.ids import AllocationId, TaskId, TrialId
 
 
-@dataclass(slots=True, kw_only=True)
-class MetricReport:
+class MetricReport(msgspec.Struct, kw_only=True, gc=False):
     """One report, keyed (trial_id, run_id, group, steps_completed).
 
     A repeat with the same values is a no-op, with other values an error; new names are merged. System metrics
@@ -31,8 +33,7 @@ class MetricReport:
     archived: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
-class LogRecord:
+class LogRecord(msgspec.Struct, kw_only=True, gc=False):
     """One log line. `key` makes it unique: a repeated line with the same key is stored once.
 
     For the agent's lines the key is (container, stream, offset); posted and master-made lines carry a fresh one.

@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from resolute.config.log_policies import compiled
@@ -62,15 +64,27 @@ def _expressions(pattern: str) -> tuple[Any, Any | None]:
         return alone, None
 
 
-def lines_with(pattern: str, lines: Sequence[bytes], text: bytes) -> list[int]:
-    """Numbers of the lines in which the pattern is found; `text` is the lines, joined by line ends.
+def in_some_line(pattern: str, text: bytes) -> bool:
+    """False when the pattern is found in none of these lines, given joined by line ends: no line need be looked at then.
 
     Most lines match nothing: one look at all of them costs a sixth of looking at each.
     """
-    alone, joined = _expressions(pattern)
-    if joined is not None and joined.search(text) is None:
-        return []
+    _, joined = _expressions(pattern)
+    return joined is None or joined.search(text) is not None
+
+
+def lines_with(pattern: str, lines: Sequence[bytes]) -> list[int]:
+    """Numbers of the lines in which the pattern is found."""
+    alone, _ = _expressions(pattern)
     return [number for number, line in enumerate(lines) if alone.search(line) is not None]
+
+
+def by_task(records: Sequence[LogRecord]) -> dict[TaskId, list[LogRecord]]:
+    """The lines of each task, in their order; what came together mostly is of one."""
+    lines: dict[TaskId, list[LogRecord]] = {}
+    for task, following in groupby(records, attrgetter("task_id")):
+        lines.setdefault(task, []).extend(following)
+    return lines
 
 
 class LogMatching:
@@ -85,11 +99,8 @@ class LogMatching:
 
     async def find(self, records: Sequence[LogRecord]) -> tuple[MatchedLine, ...]:
         """What in these lines would change anything of their trials: at most one line a policy and agent."""
-        by_task: dict[TaskId, list[LogRecord]] = {}
-        for record in records:
-            by_task.setdefault(record.task_id, []).append(record)
         found: list[MatchedLine] = []
-        for task, lines in by_task.items():
+        for task, lines in by_task(records).items():
             trial = self._trial_of(task)
             experiment = self._state.get(Experiment, trial.experiment_id) if trial is not None else None
             if trial is not None and experiment is not None:
@@ -164,12 +175,11 @@ def policy_size(pattern: str) -> int:
 
 def _hits(policies: Sequence[Policy], records: Sequence[LogRecord]) -> list[tuple[Policy, LogRecord]]:
     """Each policy with each line that it is about, in the order of the lines, then of the policies."""
+    text = "\n".join([record.log for record in records]).encode(errors="replace")
+    near = [(place, policy) for place, policy in enumerate(policies) if in_some_line(policy.pattern, text)]
+    if not near:
+        return []
     shown = [r for r in records if r.source != "master" and PRINTED_CONFIGURATION not in r.log]
     lines = [record.log.rstrip("\n").encode(errors="replace") for record in shown]
-    text = b"\n".join(lines)
-    found = [
-        (number, place, policy)
-        for place, policy in enumerate(policies)
-        for number in lines_with(policy.pattern, lines, text)
-    ]
+    found = [(number, place, policy) for place, policy in near for number in lines_with(policy.pattern, lines)]
     return [(policy, shown[number]) for number, _, policy in sorted(found, key=lambda hit: hit[:2])]

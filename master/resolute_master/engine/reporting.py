@@ -13,7 +13,7 @@ from resolute_master.domain.ids import TaskId, TrialId
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
 from resolute_master.domain.trial import Trial
 from resolute_master.engine.engine import Engine, Watch
-from resolute_master.engine.log_matching import LogMatching
+from resolute_master.engine.log_matching import LogMatching, by_task
 from resolute_master.store.base import MetricOutcome, Store
 from resolute_master.store.writers import BatchedWriter
 
@@ -88,13 +88,10 @@ class Reporting:
 
         When the lines of one task are not stored, those of the others may be: a repeat is harmless, for lines have keys.
         """
-        by_task: dict[TaskId, list[LogRecord]] = {}
-        for record in records:
-            by_task.setdefault(record.task_id, []).append(record)
-        if len(by_task) == 1:
-            await self._logs.append(records, share=records[0].task_id)
+        stored = [self._logs.append(lines, share=task) for task, lines in by_task(records).items()]
+        if len(stored) == 1:
+            await stored[0]
             return
-        stored = [self._logs.append(lines, share=task) for task, lines in by_task.items()]
         for outcome in await asyncio.gather(*stored, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome

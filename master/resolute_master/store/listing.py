@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, TypeVar
+
+from msgspec import structs
 
 from resolute.errors import InvalidInput
 from resolute_master.domain.change import Decision
@@ -83,15 +87,24 @@ def storable_text(text: str) -> str:
     return text
 
 
+def all_storable(columns: Iterable[Sequence[str]]) -> bool:
+    """Whether `storable_text` would leave every one of these texts as it is: one look at all of them together."""
+    together = "".join(chain.from_iterable(columns))
+    return storable_text(together) is together
+
+
 def storable(record: Flat) -> Flat:
-    """A flat dataclass with `storable_text` applied to all its texts."""
-    texts = {
-        field.name: value
-        for field in dataclasses.fields(record)
-        if isinstance(value := getattr(record, field.name), str)
-    }
-    changed: dict[str, Any] = {name: stored for name, text in texts.items() if (stored := storable_text(text)) != text}
+    """A flat row with `storable_text` applied to all its texts."""
+    if isinstance(record, LogRecord):
+        changed = _changed_texts(record, record.__struct_fields__)
+        return structs.replace(record, **changed) if changed else record
+    changed = _changed_texts(record, [field.name for field in dataclasses.fields(record)])
     return dataclasses.replace(record, **changed) if changed else record
+
+
+def _changed_texts(record: object, names: Iterable[str]) -> dict[str, Any]:
+    texts = {name: value for name in names if isinstance(value := getattr(record, name), str)}
+    return {name: stored for name, text in texts.items() if (stored := storable_text(text)) != text}
 
 
 def sequence_conflict(sequence: int, last: int) -> str:

@@ -6,7 +6,9 @@ import heapq
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from resolute_master.domain.ids import TaskId, TrialId
 from resolute_master.domain.metrics import LogRecord, MetricReport

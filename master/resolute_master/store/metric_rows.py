@@ -5,8 +5,9 @@ Pure: rows in, outcome and rows out. How rows are found and kept is the store's 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from resolute_master.domain.metrics import MetricReport
 from resolute_master.store.base import MetricOutcome

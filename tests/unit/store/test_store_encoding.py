@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from enum import Enum
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,6 +52,9 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         assert isinstance(hint, type)
         hints = typing.get_type_hints(hint)
         return st.builds(hint, **{field.name: values(hints[field.name]) for field in dataclasses.fields(hint)})
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        hints = typing.get_type_hints(hint)
+        return st.builds(hint, **{name: values(hints[name]) for name in hint.__struct_fields__})
     if isinstance(hint, type) and issubclass(hint, Enum):
         return st.sampled_from(hint)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)

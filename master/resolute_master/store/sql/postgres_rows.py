@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -12,11 +12,10 @@ from sqlalchemy.engine.default import DefaultDialect
 
 from resolute_master.domain.metrics import LogRecord, MetricReport
 from resolute_master.store.encoding import encode, encode_free
-from resolute_master.store.listing import storable_text
+from resolute_master.store.listing import all_storable, storable_text
 from resolute_master.store.sql import tables
 
 _DIALECT = DefaultDialect()
-_MICROSECOND = timedelta(microseconds=1)
 
 _ARRAYS: Mapping[type[Any], str] = {
     tables.Moment: "bigint[]",
@@ -65,11 +64,10 @@ def as_arrays(table: Table, rows: Sequence[Mapping[str, Any]]) -> list[list[Any]
 
 def metric_arrays(reports: Sequence[MetricReport]) -> list[list[Any]]:
     """Reports as `as_arrays` would have their rows, without making a row of each."""
-    same = _Repeated()
     return [
         [report.trial_id for report in reports],
         [report.run_id for report in reports],
-        [same[report.group] for report in reports],
+        _storable([[report.group for report in reports]])[0],
         [report.steps_completed for report in reports],
         _moments([report.reported_at for report in reports]),
         [report.archived for report in reports],
@@ -80,36 +78,40 @@ def metric_arrays(reports: Sequence[MetricReport]) -> list[list[Any]]:
 
 def log_arrays(records: Sequence[LogRecord]) -> list[list[Any]]:
     """The same for log lines."""
-    same = _Repeated()
-    return [
-        [storable_text(record.key) for record in records],
-        [same[record.task_id] for record in records],
-        [None if record.allocation_id is None else same[record.allocation_id] for record in records],
-        [same[record.agent_id] for record in records],
-        [same[record.container_id] for record in records],
-        [record.rank for record in records],
-        _moments([record.at for record in records]),
-        [same[record.level] for record in records],
-        [same[record.stdtype] for record in records],
-        [same[record.source] for record in records],
-        [storable_text(record.log) for record in records],
+    key, task, allocation, agent, container, level, stdtype, source, log = _storable(
+        [
+            [record.key for record in records],
+            [record.task_id for record in records],
+            [record.allocation_id or "" for record in records],
+            [record.agent_id for record in records],
+            [record.container_id for record in records],
+            [record.level for record in records],
+            [record.stdtype for record in records],
+            [record.source for record in records],
+            [record.log for record in records],
+        ]
+    )
+    allocations = [
+        None if record.allocation_id is None else id_ for record, id_ in zip(records, allocation, strict=True)
     ]
+    ranks, times = [record.rank for record in records], _moments([record.at for record in records])
+    return [key, task, allocations, agent, container, ranks, times, level, stdtype, source, log]
 
 
-class _Repeated(dict[str, str]):
-    """Storable texts, each looked at once: most columns of a batch hold a few values."""
-
-    def __missing__(self, text: str) -> str:
-        stored_text = self[text] = storable_text(text)
-        return stored_text
+def _storable(columns: list[list[str]]) -> list[list[str]]:
+    """The same columns but for texts that some database refuses, of which nearly every batch has none."""
+    if all_storable(columns):
+        return columns
+    return [[storable_text(text) for text in column] for column in columns]
 
 
 def _moments(times: Sequence[datetime]) -> list[int]:
-    known: dict[datetime, int] = {}
+    """Microseconds since the epoch. Reports without a time of their own share one, so it is worked out once."""
     found: list[int] = []
+    last, micros = tables.EPOCH, 0
     for at in times:
-        value = known.get(at)
-        if value is None:
-            value = known[at] = (at - tables.EPOCH) // _MICROSECOND
-        found.append(value)
+        if at is not last:
+            since = at - tables.EPOCH
+            last, micros = at, (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+        found.append(micros)
     return found
