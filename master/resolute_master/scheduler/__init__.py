@@ -11,6 +11,7 @@ Must not know asyncio, the store, a clock or clouds; nothing here acts, and the 
 - `plan`, `outcome`   what was decided, and what the pass found out beside it
 - `schedule`     snapshot -> plan, by the pool's kind of scheduling
 - `priority`, `fair_share`   who is offered something next, and who must leave for whom; the rules are the modules' texts
+- `balance`      what the groups of a fair-share pool hold during a pass, and who must leave for whom there
 - `placing`      what can be done for one that is offered something
 - `fitting`      the agents during one pass: room now, room that others are leaving, what is held for whom
 - `machines`     machines on the way, and those that could be launched, during one pass

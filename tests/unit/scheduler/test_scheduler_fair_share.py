@@ -169,3 +169,20 @@ def test_machines_are_bought_in_the_order_in_which_they_are_served() -> None:
     plan = schedule(pool)
     assert [h.allocation for h in plan.holds] == ["gang.1"] and not plan.place
     assert [(gang.token, gang.priority) for gang in plan.demand.gangs] == [("gang.1", 0), ("late.1", 1)]
+
+
+def test_who_has_just_lost_something_has_the_next_turn_so_that_one_newcomer_makes_one_leave() -> None:
+    """What leaves is larger than what comes. The rest goes back to the user who lost it, and nobody else has to move."""
+    users = [(1, 1), (2, 1), (3, 2), (4, 2)]
+    jobs = [a_job(f"j{user}", owner=UserId(user), workspace_id=workspace) for user, workspace in users]
+    running = [waiting(f"r{user}", f"j{user}", 2, second=user) for user, _ in users]
+    full = at_rest(a_pool(8, jobs, running, hierarchical_shares=True))
+    for task in (waiting(f"w{user}-{n}", f"j{user}", second=n) for n in range(1, 4) for user, _ in users):
+        full = full.after(task)
+    assert schedule(full).preempt == ()
+    come = full.after(a_job("new", owner=UserId(9), workspace_id=9)).after(waiting("new", "new", second=9))
+    plan = schedule(come)
+    (victim,) = plan.preempt
+    (rest,) = [hold for hold in plan.holds if hold.kind is HoldKind.VACATING]
+    loser = come.jobs[come.allocations[victim.allocation].job_id].owner
+    assert come.jobs[come.allocations[rest.allocation].job_id].owner == loser

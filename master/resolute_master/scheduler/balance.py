@@ -1,0 +1,349 @@
+"""What each group of a fair-share pool holds during one pass, and who must leave for whom.
+
+As `shares` says of the snapshot, with what the pass gave, and without what it takes: who was asked to leave frees nothing yet,
+but counts for nobody any more, as in the next pass. The rules are those of `fair_share`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import groupby, takewhile
+from math import inf
+from operator import itemgetter
+from typing import NamedTuple
+
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import JobId
+from resolute_master.scheduler.eviction import Claim, Level
+from resolute_master.scheduler.shares import Member, Path, Rank, Shares
+from resolute_master.scheduler.snapshot import PoolSnapshot
+
+Importance = tuple[float, ...]
+"""The charges of the groups of a job, negative, from the outermost, then that of the job when it loses the least that it can."""
+
+
+class _Sharer(NamedTuple):
+    """A job, and the groups that it is in, from the outermost to the job itself."""
+
+    member: Member
+    groups: tuple[Path, ...]
+
+
+def shares_of(snapshot: PoolSnapshot) -> Shares:
+    assert snapshot.shares is not None, "the pool is not divided by fair share"
+    return snapshot.shares
+
+
+class Balance:
+    """What each group holds during the pass: with what it was given and promised, without what it has to give back, and with
+    what it is charged for its past."""
+
+    independent = False
+
+    def __init__(self, snapshot: PoolSnapshot) -> None:
+        self._snapshot = snapshot
+        self._shares = shares_of(snapshot)
+        self._changes: dict[Path, int] = {}
+        """Slots that were given, less those that were taken."""
+        self._burdens: dict[Path, float] = {}
+        """Of the snapshot, as far as it was looked at; so are these:"""
+        self._smallest: dict[Path, int] = {}
+        self._smallest_of: dict[JobId, int] = {}
+        self._first_ranks: dict[Path, Rank | None] = {}
+        self._sharers: dict[JobId, _Sharer] = {}
+        self._losers: dict[Path, dict[JobId, Member]] = {}
+        """Jobs of which something must leave, by the group of jobs."""
+        self._have_lost: list[Member] = []
+        self._richest = _Richest(self)
+        self._ranked: dict[Path, list[tuple[float, Path]]] = {}
+        """The groups within a group of which something may be preempted, each after its negative charge: the richest first."""
+        self._listed: dict[Path, float] = {}
+        """Where each of them stands there."""
+        self._least: dict[Path, Importance] = {}
+        """As `_least_inside`, of groups in which nothing has changed since."""
+        self._vain: dict[tuple[Path, object], float] = {}
+        """By group and what is claimed: a member that would then be charged as much claims it in vain from the others."""
+
+    # -- what a group holds --------------------------------------------------------------------------------------
+
+    def charge(self, group: Path, weight: float) -> float:
+        return self.after(group, weight, 0)
+
+    def after(self, group: Path, weight: float, change: int) -> float:
+        """The charge after a change."""
+        burden = self._burdens.get(group)
+        if burden is None:
+            burden = self._burdens[group] = self._shares.burden(group)
+        # One division: equal charges are equal numbers, whatever they are made of.
+        return (burden + self._changes.get(group, 0) + change + 1) / weight
+
+    def smallest(self, group: Path) -> int:
+        """Slots of the smallest that may be preempted within; 0 when nothing may."""
+        known = self._smallest.get(group)
+        if known is None:
+            known = self._smallest[group] = self._shares.smallest(group)
+        return known
+
+    def give(self, member: Member, slots: int) -> None:
+        self._change(member, slots)
+        self._vain.clear()
+
+    def left(self, victims: Iterable[Allocation]) -> None:
+        for victim in victims:
+            member = self._sharer(victim).member
+            self._losers.setdefault(member.parents, {})[member.job] = member
+            self._have_lost.append(member)
+            self._change(member, -victim.slots_held)
+        self._vain.clear()
+
+    def losers(self, parents: Path) -> Iterable[JobId]:
+        """Jobs of the group of which something must leave."""
+        return self._losers.get(parents, ())
+
+    def have_lost(self) -> list[Member]:
+        """Jobs of which something must leave, as decided since this was asked last; a job may be there more than once."""
+        lost, self._have_lost = self._have_lost, []
+        return lost
+
+    def _change(self, member: Member, slots: int) -> None:
+        path = member.path
+        for depth in range(1, len(path) + 1):
+            group = path[:depth]
+            self._changes[group] = self._changes.get(group, 0) + slots
+            self._least.pop(group, None)
+            if depth == len(path):
+                continue
+            self._richest.changed(group)
+            listed = self._listed.get(group)
+            if listed is not None:
+                ranked = self._ranked[group[:-1]]
+                del ranked[bisect_left(ranked, (listed, group))]
+                self._listed[group] = -self.charge(group, 1.0)
+                insort(ranked, (self._listed[group], group))
+
+    def _sharer(self, allocation: Allocation) -> _Sharer:
+        known = self._sharers.get(allocation.job_id)
+        if known is None:
+            member = self._snapshot.member(allocation)
+            path = member.path
+            groups = tuple(path[:depth] for depth in range(1, len(path) + 1))
+            known = self._sharers[allocation.job_id] = _Sharer(member, groups)
+        return known
+
+    # -- who must leave for whom ---------------------------------------------------------------------------------
+
+    def levels(self, claim: Claim) -> Iterator[Level]:
+        for importance, members in groupby(self._lesser(claim, ()), key=self.importance):
+            yield Level(importance, members, cheapest_first=False)
+
+    def _lesser(self, claim: Claim, parents: Path) -> Iterator[Allocation]:
+        """Of everybody within the group `parents`, the richest first; equally rich groups are taken together."""
+        poor = self._sharer(claim.allocation)
+        depth = len(parents)
+        if depth == len(poor.member.parents):
+            yield from self._lesser_jobs(claim, parents)
+            return
+        inside = depth == 0 or poor.groups[depth - 1] == parents
+        bound = self.after(poor.groups[depth], 1.0, claim.slots - 1) if inside else -inf
+        for negative_charge, equals in groupby(self._children(parents)[:], key=itemgetter(0)):
+            if -negative_charge <= bound:
+                break  # nor would those that follow keep more
+            yield from self._merged(claim, [group for _, group in equals], bound)
+        if inside and poor.groups[depth] in self._listed:
+            yield from self._lesser(claim, poor.groups[depth])
+
+    def _merged(self, claim: Claim, groups: Sequence[Path], bound: float) -> Iterator[Allocation]:
+        """The least important first, of equals those of the first group. A group is looked into when its turn may have come."""
+        outer = tuple(-self.charge(groups[0][:depth], 1.0) for depth in range(1, len(groups[0])))
+        heap: list[tuple[Importance, int, Allocation | None, Iterator[Allocation]]] = [
+            ((*outer, *self._least_inside(group)), number, None, self._lesser(claim, group))
+            for number, group in enumerate(groups)
+        ]
+        heapify(heap)
+        while heap:
+            _, number, allocation, source = heap[0]
+            if allocation is not None:
+                yield allocation
+            elif self.after(groups[number], 1.0, -self.smallest(groups[number])) <= bound:
+                heappop(heap)
+                continue
+            following = next(source, None)
+            if following is None:
+                heappop(heap)
+            else:
+                heapreplace(heap, (self.importance(following), number, following, source))
+
+    def _least_inside(self, group: Path) -> Importance:
+        """The end of an importance, from the group's own charge on: nothing within has less."""
+        known = self._least.get(group)
+        if known is None:
+            charge, inside, first = -self.charge(group, 1.0), self._children(group), self._first_rank(group)
+            if inside:
+                richest = takewhile(lambda each: each[0] == inside[0][0], inside)
+                known = (charge, *min(self._least_inside(each) for _, each in richest))
+            else:
+                as_it_was = first is not None and group not in self._changes
+                known = (charge, first.negative_rest if first is not None and as_it_was else -inf)
+            self._least[group] = known
+        return known
+
+    def _lesser_jobs(self, claim: Claim, parents: Path) -> Iterator[Allocation]:
+        poor = self._sharer(claim.allocation).member
+        bound = self.after(poor.path, poor.weight, claim.slots - 1)
+        ranks = self._ranks(parents)
+        while (rank := next(ranks, None)) is not None:
+            if parents == poor.parents and -rank.negative_rest <= bound:
+                return
+            found = rank.job == poor.job
+            for _, id_ in self._shares.evictable[rank.job]:
+                allocation = self._snapshot.allocations[id_]
+                if not self.yields(allocation, claim, {}):
+                    break  # nor would a larger one of the same job
+                found = True
+                yield allocation
+            if not found:  # nor would a larger one of a job that is as rich
+                ranks = self._ranks(parents, rank.negative_rest, inf)
+
+    def any_lesser(self, claim: Claim) -> bool:
+        poor = self._sharer(claim.allocation).member
+        return self.may_claim(poor.parents, poor.weight, claim.slots, claim.where)
+
+    def may_claim(self, parents: Path, weight: float, slots: int, where: object = None) -> bool:
+        """Somebody may have to leave for a job in the group `parents`; if not, nobody has to, whatever the job holds."""
+        first = self._first_rank(parents)
+        if first is not None and -first.negative_rest > slots / weight:
+            return True
+        for depth in reversed(range(len(parents))):
+            mine = self.after(parents[: depth + 1], 1.0, slots - 1)
+            if self._richest.charge(parents[:depth]) > mine:
+                # Who claimed it in vain from the same others, and from all that this one could claim it from deeper inside.
+                return mine < self._vain.get((parents[:depth], (where, slots)), inf)
+        return False
+
+    def in_vain(self, claim: Claim) -> None:
+        poor = self._sharer(claim.allocation)
+        for group in poor.groups[:-1]:
+            key = (group[:-1], (claim.where, claim.slots))
+            mine = self.after(group, 1.0, claim.slots - 1)
+            self._vain[key] = min(mine, self._vain.get(key, inf))
+
+    def _children(self, parents: Path) -> list[tuple[float, Path]]:
+        """The groups within of which something may be preempted, the richest first, each after its negative charge."""
+        known = self._ranked.get(parents)
+        if known is None:
+            known, depth, least = [], len(parents), parents
+            while (found := self._shares.ranks.first_key_from((least,))) and found.parents[:depth] == parents:
+                if len(found.parents) == depth:
+                    break  # jobs
+                group = found.parents[: depth + 1]
+                self._listed[group] = -self.charge(group, 1.0)
+                known.append((self._listed[group], group))
+                least = (*parents, found.parents[depth] + "\0")  # the smallest name after it
+            known.sort()
+            self._ranked[parents] = known
+        return known
+
+    def wealth(self, parents: Path) -> Iterator[tuple[float, Path]]:
+        """The groups within that hold in the snapshot what may be preempted, after the charge that they would keep when they lost
+        the least that they can: the greatest first."""
+        wealth = takewhile(lambda each: each[0].parents == parents, self._shares.wealth.items_from((parents,)))
+        return ((-each.negative_rest, (*parents, each.name)) for each, _ in wealth)
+
+    def _first_rank(self, parents: Path) -> Rank | None:
+        if parents not in self._first_ranks:
+            self._first_ranks[parents] = next(self._ranks(parents), None)
+        return self._first_ranks[parents]
+
+    def _ranks(self, parents: Path, *least: float) -> Iterator[Rank]:
+        """Those of the jobs of one user, or of the pool; from `least` on."""
+        ranks = (rank for rank, _ in self._shares.ranks.items_from((parents, *least)))
+        return takewhile(lambda rank: rank.parents == parents, ranks)
+
+    def groups(self, allocation: Allocation) -> Iterable[Path]:
+        return self._sharer(allocation).groups
+
+    def yields(self, allocation: Allocation, claim: Claim, lost: Mapping[Path, int]) -> bool:
+        rich, poor = self._sharer(allocation), self._sharer(claim.allocation)
+        if rich.member.job == poor.member.job:
+            return False
+        mine, theirs = next(pair for pair in zip(poor.groups, rich.groups, strict=True) if pair[0] != pair[1])
+        last = len(theirs) == len(rich.groups)
+        loss = -allocation.slots_held - lost.get(theirs, 0)
+        gain = claim.slots - 1 - lost.get(mine, 0)
+        left = self.after(theirs, rich.member.weight if last else 1.0, loss)
+        return left > self.after(mine, poor.member.weight if last else 1.0, gain)
+
+    def importance(self, allocation: Allocation) -> Importance:
+        member, groups = self._sharer(allocation)
+        smallest = self._smallest_of.get(member.job)
+        if smallest is None:
+            mine = self._shares.evictable.get(member.job)
+            first = None if mine is None else mine.first_key()
+            smallest = self._smallest_of[member.job] = first[0] if first else 0
+        return (*(-self.charge(group, 1.0) for group in groups[:-1]), -self.after(groups[-1], member.weight, -smallest))
+
+    def last_resort(self, allocation: Allocation) -> float:
+        return -allocation.requested_at.timestamp()
+
+    def reason(self, claim: Claim, victim: Allocation) -> str:
+        """By the groups in which the two differ first."""
+        mine, lesser = self._sharer(claim.allocation), self._sharer(victim)
+        depth = next(n for n in range(len(mine.groups)) if mine.groups[n] != lesser.groups[n])
+        level = ("workspace", "user", "job")[-len(mine.groups) :][depth]
+        by_weight = depth == len(mine.member.parents)
+        first, second = (
+            f"{self._shares.held.get(each.groups[depth]) or 0}{unit}{self._past(each.groups[depth])}"
+            + (f" at weight {each.member.weight:g}" if by_weight else "")
+            for each, unit in ((mine, " slot(s)"), (lesser, ""))
+        )
+        return f"whose {level} {mine.groups[depth][-1]} holds {first}, against {second}"
+
+    def _past(self, group: Path) -> str:
+        used = self._shares.used.get(group)
+        return "" if used is None else f" and is charged {used:g} for the past"
+
+
+class _Richest:
+    """By group, the greatest charge that one of the groups within would keep when it lost the least that it can.
+
+    Those that have not changed in this pass are read in the order of the snapshot, one ahead; the others are looked at again
+    when somebody asks.
+    """
+
+    def __init__(self, balance: Balance) -> None:
+        self._balance = balance
+        self._changed: dict[Path, float | None] = {}
+        """Groups that have changed; None where the charge is not known."""
+        self._open: dict[Path, list[Path]] = {}
+        """Those of them whose charge is not known, by the group that they are in."""
+        self._heaps: dict[Path, list[tuple[float, Path]]] = {}
+        """The others, with charges that they had once, negative."""
+        self._sources: dict[Path, Iterator[tuple[float, Path]]] = {}
+        self._ahead: dict[Path, tuple[float, Path] | None] = {}
+
+    def changed(self, group: Path) -> None:
+        if self._changed.get(group, 0.0) is not None:
+            self._changed[group] = None
+            self._open.setdefault(group[:-1], []).append(group)
+
+    def charge(self, parents: Path) -> float:
+        heap = self._heaps.setdefault(parents, [])
+        for group in self._open.pop(parents, ()):
+            smallest = self._balance.smallest(group)
+            charge = self._balance.after(group, 1.0, -smallest) if smallest else -inf
+            self._changed[group] = charge
+            heappush(heap, (-charge, group))
+        while heap and -heap[0][0] != self._changed[heap[0][1]]:
+            heappop(heap)
+        return max(-heap[0][0] if heap else -inf, self._unchanged(parents))
+
+    def _unchanged(self, parents: Path) -> float:
+        source = self._sources.get(parents)
+        if source is None:
+            source = self._sources[parents] = self._balance.wealth(parents)
+            self._ahead[parents] = next(source, None)
+        while (ahead := self._ahead[parents]) is not None and ahead[1] in self._changed:
+            self._ahead[parents] = next(source, None)
+        return -inf if ahead is None else ahead[0]
