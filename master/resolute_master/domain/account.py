@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+
+from resolute_master.domain.copies import replace
 
 LEAST_RATE = 1e-9
 """A smaller rate is what rounding has left of sums and differences."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import ExperimentId, JobId, PoolName, UserId
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from resolute.wire.states import ExperimentState, LogPolicyAction
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, ExperimentId, JobId, TaskId, TrialId
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName, UserId
 
 MEASUREMENTS_A_HALF_LIFE = 32

@@ -6,14 +6,13 @@ cloud's word that the machine is gone, everything on it has failed with the mach
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from resolute.errors import Conflict, FailedPrecondition, NotFound
 from resolute.wire.agent_link import ContainerReport, Device, Exit
 from resolute.wire.states import ContainerState, FailureKind, NoticeKind
 from resolute_master.domain.agent import Agent, MachineNotice, Slot
 from resolute_master.domain.allocation import Allocation, Container
 from resolute_master.domain.commands import RegisterAgent, ReportNotice
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, ContainerId
 from resolute_master.domain.instance import Instance
 from resolute_master.lifecycle import allocation as machine

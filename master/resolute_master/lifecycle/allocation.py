@@ -15,12 +15,13 @@ Repeated and late reports are normal and change nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from resolute.wire.agent_link import Exit
 from resolute.wire.states import AllocationState, ContainerState, FailureKind, NoticeKind
 from resolute_master.domain.allocation import Allocation, AllocationExit, Container, PreemptRequest
+from resolute_master.domain.copies import replace
 from resolute_master.domain.effects import Effect, KillContainer, StartContainer
 from resolute_master.domain.ids import ContainerId
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from resolute.errors import FailedPrecondition, NotFound
 from resolute.wire.states import NoticeKind, TaskType
 from resolute_master.domain.agent import SlotRef
 from resolute_master.domain.allocation import Allocation, Container
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId, ContainerId
 from resolute_master.lifecycle import allocation as machine
 from resolute_master.lifecycle.prices import price_per_hour

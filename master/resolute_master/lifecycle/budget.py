@@ -8,12 +8,13 @@ lets go on when the next one begins, in UTC; one of an experiment as a whole onl
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from shlex import quote
 
 from resolute.errors import InvalidInput
 from resolute_master.domain.account import Account, Owner, account_id, next_day, next_month
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy

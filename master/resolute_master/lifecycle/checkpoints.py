@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
@@ -16,6 +15,7 @@ from resolute_master.domain.commands import (
     SetCheckpointResources,
     UseCheckpoint,
 )
+from resolute_master.domain.copies import replace
 from resolute_master.domain.effects import RemoveCheckpoint, RemoveFiles
 from resolute_master.domain.ids import TrialId
 from resolute_master.domain.trial import Trial

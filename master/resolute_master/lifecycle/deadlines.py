@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from resolute.wire.states import ExperimentState
@@ -11,6 +10,7 @@ from resolute_master.domain.account import Account
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Entity
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
@@ -11,6 +10,7 @@ from resolute.wire.states import STOPPING_ENDS, CheckpointState, ExperimentState
 from resolute_master.domain.change import ExternalExperiment
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.commands import CreateExperiment, PatchExperiment
+from resolute_master.domain.copies import replace
 from resolute_master.domain.effects import RemoveCheckpoint, RemoveTensorboardFiles
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId, JobId, TaskId, TrialId

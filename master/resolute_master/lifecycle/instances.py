@@ -7,7 +7,6 @@ the reconciler until the cloud agrees. `apply_plan` writes what `plan_scale` dec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from datetime import datetime
 
 from resolute.wire.states import NoticeKind
@@ -15,6 +14,7 @@ from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Entity, PoolBelief
 from resolute_master.domain.commands import RecordLaunch, RecordObservation, RecordRefusal
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.machines import RecordBootFailure

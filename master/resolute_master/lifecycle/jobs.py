@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute_master.domain import commands as c
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import JobId
 from resolute_master.domain.job import Job

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import PoolBelief
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.lifecycle import allocation as machine

@@ -13,11 +13,12 @@ asked for between two moments is the part of the spans that lies there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from resolute.wire.states import FailureKind
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId, TrialId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.metrics import MetricReport, StepMark

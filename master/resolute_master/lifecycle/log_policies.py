@@ -6,12 +6,11 @@ The run that wrote the line goes on. What was found is kept with the trial; it c
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from resolute.wire.states import LogPolicyAction
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import MatchedLine
+from resolute_master.domain.copies import replace
 from resolute_master.domain.trial import LogMatch, Trial
 from resolute_master.lifecycle.step import Step
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
+from resolute_master.domain.copies import replace
 from resolute_master.domain.job import Job
 
 STEP_S = 1.0

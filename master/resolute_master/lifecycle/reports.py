@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from resolute.errors import AlreadyExists, Conflict, FailedPrecondition, NotFound
@@ -13,6 +12,7 @@ from resolute.wire.states import ExperimentState as S
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.commands import ReportCheckpoint, StoredReport
+from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, TrialId, task_of
 from resolute_master.domain.trial import CheckpointRef, Pace, Trial, Validation

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
@@ -18,6 +17,7 @@ from resolute_master.domain.account import Account, Landing, Limits, Owner, acco
 from resolute_master.domain.administration import SetBudget, SetMaxCost
 from resolute_master.domain.agent import SlotRef
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, ExperimentId, PoolName
 from resolute_master.domain.instance import Instance

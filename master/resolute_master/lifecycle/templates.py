@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from resolute.errors import AlreadyExists, NotFound
 from resolute_master.domain.administration import PutTemplate, RenameTemplate
+from resolute_master.domain.copies import replace
 from resolute_master.domain.template import Template
 from resolute_master.lifecycle.step import Step
 

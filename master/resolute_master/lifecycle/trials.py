@@ -15,13 +15,13 @@ A trial asks for an allocation whenever it is ACTIVE and has none. How an alloca
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute.wire.states import STOPPING_ENDS, ExperimentState, FailureKind, TaskType
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, TrialId, allocation_id
 from resolute_master.domain.job import Job

@@ -5,12 +5,12 @@ A trial that says nothing for `SILENCE` is taken for failed, as of its last sign
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute.wire.states import ExperimentState
 from resolute_master.domain.commands import CreateUnmanagedTrial, StartUnmanagedRun
+from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId, TaskId, TrialId
 from resolute_master.domain.trial import Trial

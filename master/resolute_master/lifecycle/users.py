@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from resolute.errors import AlreadyExists, NotFound
 from resolute_master.domain.commands import ChangeUser, CreateUser, StartSession
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import SessionId, UserId
 from resolute_master.domain.user import Session, User
 from resolute_master.lifecycle.step import Step

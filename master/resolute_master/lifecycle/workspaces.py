@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 
 from resolute.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFound
 from resolute_master.domain import administration as c
+from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import PoolName, UserId
 from resolute_master.domain.job import Job
