@@ -278,6 +278,13 @@ class Stall:
     """By all threads: another one holds the loop up as long as it holds the interpreter."""
     own_s: float
     """By the loop's own thread."""
+    waited_s: float
+    """This thread was ready so long and had no processor."""
+
+    @property
+    def starved(self) -> bool:
+        """It would have been none on a machine with a processor for it: what is left is no stall."""
+        return self.late_s - self.waited_s <= STALL_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,7 +325,12 @@ class Phase:
             busy_ms=tuple(1e3 * max(d, p) for _, d, _, p in cycles),
             commands=sum(n for n, *_ in cycles),
             stalls=tuple(
-                Stall(late_s=line["stall"], computed_s=line["computed_s"], own_s=line["own_s"])
+                Stall(
+                    late_s=line["stall"],
+                    computed_s=line["computed_s"],
+                    own_s=line["own_s"],
+                    waited_s=line["waited_s"],
+                )
                 for line in lines
                 if line.get("stall", 0) > STALL_S
             ),
@@ -340,14 +352,18 @@ class Phase:
             f"  full garbage collections: {len(self.collections_ms)}; ms {_spread(self.collections_ms)}",
             f"  memory MiB  first {self.memory_mib[0]:.0f}  most {max(self.memory_mib):.0f}  last {self.memory_mib[-1]:.0f}",
             f"  stalls of more than {1e3 * STALL_S:.0f} ms: {len(self.stalls)}, {self.exported_stalls} exported; "
-            f"ms late (computed, by the loop's own thread): {self._worst()}",
+            f"{sum(stall.starved for stall in self.stalls)} for want of a processor; "
+            f"ms late (computed, by the loop's own thread, without a processor): {self._worst()}",
             *(f"    {where}" for where in self._places()),
         ]
         return "\n".join(lines)
 
     def _worst(self) -> str:
         worst = sorted(self.stalls, reverse=True)[:8]
-        return ", ".join(f"{1e3 * s.late_s:.0f} ({1e3 * s.computed_s:.0f}, {1e3 * s.own_s:.0f})" for s in worst)
+        return ", ".join(
+            f"{1e3 * s.late_s:.0f} ({1e3 * s.computed_s:.0f}, {1e3 * s.own_s:.0f}, {1e3 * s.waited_s:.0f})"
+            for s in worst
+        )
 
     def _places(self) -> list[str]:
         """Where the loop was found, by the innermost frames of the master's own, the most frequent first."""

@@ -22,6 +22,7 @@ from typing import Any
 
 from resolute_master import app, main
 from resolute_master.engine.engine import CycleTimes, Engine
+from resolute_master.observability.run_queue import RunQueue
 
 TICK_S = 0.005
 """The event loop is asked so often whether it still goes round."""
@@ -58,16 +59,19 @@ class Meter:
 
     async def _tick(self) -> None:
         """A stall is how much later than asked the loop came back; what of it the process computed is in `computed_s`, and of
-        that this thread in `own_s`. Without either it waited for a processor."""
+        that this thread in `own_s`; how long this thread was ready and had no processor is in `waited_s`."""
+        queue = RunQueue()
         while True:
             self._ticked, before, before_all = time.monotonic(), time.thread_time(), time.process_time()
+            before_waited = queue.waited_s()
             await asyncio.sleep(TICK_S)
             late = time.monotonic() - self._ticked - TICK_S
             if late > LATE_S:
-                own = time.thread_time() - before
+                own = min(late, time.thread_time() - before)
                 computed = min(late, time.process_time() - before_all)
-                line = {"at": time.monotonic(), "stall": late, "own_s": own, "computed_s": computed}
-                self._lines.append(line)
+                waited = min(late, queue.waited_s() - before_waited)
+                line = {"stall": late, "own_s": own, "computed_s": computed, "waited_s": waited}
+                self._lines.append({"at": time.monotonic(), **line})
 
     def _collected(self, phase: str, info: Mapping[str, int]) -> None:
         if phase == "start":

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 AT_ONCE = 16
 """What somebody who was answered does next takes a millisecond or so."""
@@ -25,3 +26,19 @@ async def a_few_at_a_time(items: Iterable[Item], do: Callable[[Item], None], *, 
     finally:
         for item in left:
             do(item)
+
+
+LOOKED_UP_AT_ONCE = 100
+"""To look something up in the state takes some ten microseconds."""
+
+
+async def made_a_few_at_a_time(
+    items: Iterable[Item], make: Callable[[Item], Made], *, at_once: int = LOOKED_UP_AT_ONCE
+) -> list[Made]:
+    """What `make` makes of every item, in order. Between turns the state may change: each is of its own moment."""
+    made: list[Made] = []
+    for number, item in enumerate(items, 1):
+        made.append(make(item))
+        if number % at_once == 0:
+            await asyncio.sleep(0)
+    return made

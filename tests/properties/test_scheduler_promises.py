@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from resolute_master.domain.ids import AllocationId
 from resolute_master.scheduler.explain import explain
-from resolute_master.scheduler.job_states import JobState, job_standing, job_states
+from resolute_master.scheduler.job_states import JobState, count_jobs, job_standing, job_states
 from resolute_master.scheduler.plan import HoldKind
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.supply import Supply
@@ -81,6 +81,8 @@ def test_every_job_can_be_explained_and_its_state_agrees(world: World) -> None:
     }
     assert sum(s.requested_slots for s in states.values()) == sum(a.slots_needed for a in snapshot.allocations.values())
     assert sorted(s.jobs_ahead for s in states.values()) == list(range(len(states)))
+    still = sum(s.state in (JobState.IDLE, JobState.QUEUED) for s in states.values())
+    assert count_jobs(snapshot) == (len(states), still)
     for job in world.jobs:
         found = explain(snapshot, job.id)
         assert found.reason.endswith(".")

@@ -32,6 +32,7 @@ from resolute_master.api.render.agents import agent as render_agent
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import SetAgentEnabled, SetSlotEnabled
+from resolute_master.turns import made_a_few_at_a_time
 
 
 def show_agent(api: ApiContext, agent: Agent) -> WireAgent:
@@ -46,7 +47,9 @@ async def list_agents(call: Call, _: None) -> web.Response:
     if query.order_by is OrderBy.DESC:
         agents.reverse()
     rows, pages = page_of(agents, offset=query.offset, limit=query.limit)
-    found = [(agent, state.find(Allocation, "allocations_on_agent", agent.id)) for agent in rows]
+    found = await made_a_few_at_a_time(
+        rows, lambda agent: (agent, state.find(Allocation, "allocations_on_agent", agent.id))
+    )
 
     def show() -> GetAgentsResponse:
         shown = tuple(_without(render_agent(agent, allocations), query) for agent, allocations in found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, cast
 
@@ -149,9 +149,38 @@ def json_response(message: object) -> web.Response:
 
 async def rendered(make: Callable[[], object]) -> web.Response:
     """Made and rendered in a thread: for lists of all that a large cluster has. `make` reads only values that never change."""
-    return await asyncio.to_thread(lambda: json_response(make()))
+    return await asyncio.to_thread(lambda: _in_pieces(make()))
 
 
 async def large_response(message: object) -> web.Response:
-    """The same, rendered in a thread: for answers that may hold a whole archive."""
-    return await asyncio.to_thread(json_response, message)
+    """The same of a message that is there: for answers that may hold a whole archive."""
+    return await asyncio.to_thread(_in_pieces, message)
+
+
+def _in_pieces(message: object) -> web.Response:
+    """As `json_response`, for a thread: a row at a time. While one call encodes or frees ten thousand rows, the event loop waits
+    for the interpreter."""
+    plain = to_wire(message)
+    parts: list[bytes] = []
+    for key in list(plain):
+        parts += (b",", msgspec.json.encode(key), b":", *_encoded(plain.pop(key)))
+    return web.Response(body=b"{%s}" % b"".join(parts[1:]), content_type="application/json")
+
+
+def _encoded(value: Any) -> Iterator[bytes]:
+    """JSON in parts. What a list or a map holds is taken out of it on the way: `to_wire` has made it for this alone."""
+    if isinstance(value, dict) and value:
+        for number, key in enumerate(list(value)):
+            yield b"," if number else b"{"
+            yield msgspec.json.encode(key)
+            yield b":"
+            yield msgspec.json.encode(value.pop(key))
+        yield b"}"
+    elif isinstance(value, list) and value:
+        for number, item in enumerate(value):
+            value[number] = None
+            yield b"," if number else b"["
+            yield msgspec.json.encode(item)
+        yield b"]"
+    else:
+        yield msgspec.json.encode(value)

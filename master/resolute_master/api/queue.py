@@ -41,6 +41,5 @@ async def job_summary(api: ApiContext, experiment: Experiment) -> JobSummary | N
 
 def queue_stats(snapshot: PoolSnapshot) -> QueueStats:
     """How many jobs of the pool wait, and how many have all or some of their slots."""
-    states = [_SHOWN[standing.state] for standing in scheduler.job_states(snapshot).values()]
-    queued = sum(state is JobState.QUEUED for state in states)
-    return QueueStats(queued_count=queued, scheduled_count=len(states) - queued)
+    jobs, queued = scheduler.count_jobs(snapshot)
+    return QueueStats(queued_count=queued, scheduled_count=jobs - queued)

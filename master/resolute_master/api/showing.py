@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from resolute.wire.rest.experiments import Experiment as WireExperiment
 from resolute.wire.rest.trials import Trial as WireTrial
+from resolute.wire.states import CheckpointState
 from resolute_master.api.context import ApiContext
 from resolute_master.api.finders import find_experiment
 from resolute_master.api.render import experiments as render_experiments
 from resolute_master.api.render import trials as render_trials
 from resolute_master.api.render.summaries import summaries
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import TrialId
+from resolute_master.domain.ids import ExperimentId, TrialId
 from resolute_master.domain.metrics import MetricReport
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
 from resolute_master.domain.workspace import Project, Workspace
 from resolute_master.lifecycle import workspaces
+from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.store.base import CheckpointQuery, ExperimentNumbers, TrialQuery
 
 VALIDATION = "validation"
@@ -41,7 +44,7 @@ def owner_of(api: ApiContext, place: Workspace | Project) -> User | None:
 async def show_experiments(
     api: ApiContext, experiments: Sequence[Experiment], trial_ids: tuple[int, ...] = ()
 ) -> tuple[WireExperiment, ...]:
-    numbers = await api.store.experiment_numbers([e.id for e in experiments])
+    numbers = await _numbers(api, experiments)
     users = {user.id: user for user in api.engine.state.all(User)}
     projects = {project.id: project for project in workspaces.projects(api.engine.state)}
     places = {place.id: place for place in workspaces.workspaces(api.engine.state)}
@@ -64,6 +67,22 @@ async def show_experiments(
     return await asyncio.to_thread(_rendered, found) if len(found) > FEW else _rendered(found)
 
 
+async def _numbers(api: ApiContext, experiments: Sequence[Experiment]) -> Mapping[ExperimentId, ExperimentNumbers]:
+    """Of those that are not over from the committed state, which holds all their trials and checkpoints: the store is asked for
+    the others alone."""
+    state = api.engine.state
+    held = {e.id: _counted(state, e.id) for e in experiments if state.get(Experiment, e.id) is not None}
+    over = [e.id for e in experiments if e.id not in held]
+    return {**held, **await api.store.experiment_numbers(over)} if over else held
+
+
+def _counted(state: ClusterState, id_: ExperimentId) -> ExperimentNumbers:
+    checkpoints = state.find(Checkpoint, "checkpoints_of_experiment", id_)
+    sizes = [checkpoint.size for checkpoint in checkpoints if checkpoint.state is not CheckpointState.DELETED]
+    trials = len(state.keys("trials_of_experiment", id_))
+    return ExperimentNumbers(trials=trials, checkpoints=len(sizes), checkpoint_bytes=sum(sizes))
+
+
 def _rendered(
     found: Sequence[tuple[Experiment, render_experiments.Surroundings]],
 ) -> tuple[WireExperiment, ...]:
@@ -71,8 +90,12 @@ def _rendered(
 
 
 async def show_experiment(api: ApiContext, experiment: Experiment) -> WireExperiment:
-    trials = await api.store.page_trials(TrialQuery(experiment_id=experiment.id))
-    (shown,) = await show_experiments(api, [experiment], tuple(t.id for t in trials.rows))
+    state = api.engine.state
+    if state.get(Experiment, experiment.id) is not None:
+        trials = state.find(Trial, "trials_of_experiment", experiment.id)
+    else:
+        trials = (await api.store.page_trials(TrialQuery(experiment_id=experiment.id))).rows
+    (shown,) = await show_experiments(api, [experiment], tuple(t.id for t in trials))
     return shown
 
 

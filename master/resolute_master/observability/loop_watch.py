@@ -3,8 +3,9 @@
 A coroutine sleeps for a moment, again and again, and notes how late it woke. A thread beside the loop looks at it and,
 when a wake-up is overdue, notes where the loop's thread is: so a stall is logged with the place in the code that held the loop up.
 
-A loop is late because the master computes, or because the machine has no processor for it. The processor time of the whole
-process tells the two apart: also a thread beside the loop holds it up, as long as it holds the interpreter.
+A loop is late because the master computes, or because the machine has no processor for it. Two times tell them apart: what the
+whole process computed, for also a thread beside the loop holds it up as long as it holds the interpreter; and how long the loop's
+thread was ready and had no processor. A stall that would have been none without that wait is the machine's, every other is ours.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from types import FrameType
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from resolute.clock import Clock
+from resolute_master.observability.run_queue import RunQueue
 
 log = logging.getLogger(__name__)
 
@@ -51,15 +53,20 @@ class LoopWatch:
         period_s: float = PERIOD_S,
         stall_s: float = STALL_S,
         processor_s: Callable[[], float] = time.process_time,
+        waited_s: Callable[[], float] | None = None,
     ) -> None:
-        """`processor_s` says how much processor time the process has used so far."""
+        """`processor_s` says how much processor time the process has used so far, `waited_s` how long the loop's thread has waited
+        for a processor so far (None: what the system counts)."""
         self._clock = clock
         self._processor_s = processor_s
+        self._waited_s = waited_s
         self._period_s = period_s
         self._stall_s = stall_s
         self._due = 0.0
         self._used_s = 0.0
         """Processor time up to the wake-up before."""
+        self._idle_s = 0.0
+        """The wait for a processor up to then."""
         self._sample: tuple[float, tuple[str, ...]] | None = None
         """The wake-up that was overdue, and what ran then."""
         self._ended = threading.Event()
@@ -81,6 +88,11 @@ class LoopWatch:
             f"Stalls in which the process itself computed for more than {stall_s * 1000:.0f} ms; in others it had no processor",
             registry=registry,
         )
+        self._starved = Counter(
+            "resolute_event_loop_stalls_starved",
+            "Stalls that would have been none with a processor for the loop whenever it was ready: the machine is too busy",
+            registry=registry,
+        )
         self._worst = Gauge(
             "resolute_event_loop_lag_max_seconds", "The latest wake-up since the master started", registry=registry
         )
@@ -95,15 +107,20 @@ class LoopWatch:
 
     async def run(self) -> None:
         """Until it is cancelled."""
+        with RunQueue() as queue:
+            await self._watch(self._waited_s or queue.waited_s)
+
+    async def _watch(self, waited_s: Callable[[], float]) -> None:
         loop_thread = threading.get_ident()
         self._due, self._used_s = self._clock.monotonic() + self._period_s, self._processor_s()
+        self._idle_s = waited_s()
         watcher = threading.Thread(target=self._look, args=(loop_thread,), name="loop-watch", daemon=True)
         gc.callbacks.append(self._collecting)
         watcher.start()
         try:
             while True:
                 await asyncio.sleep(self._period_s)
-                self._woke()
+                self._woke(waited_s())
         finally:
             gc.callbacks.remove(self._collecting)
             self._ended.set()
@@ -111,11 +128,11 @@ class LoopWatch:
 
     # -- in the loop -------------------------------------------------------------------------------------------
 
-    def _woke(self) -> None:
+    def _woke(self, idle_s: float) -> None:
         now, used_s = self._clock.monotonic(), self._processor_s()
         late = max(0.0, now - self._due)
-        computed = min(late, used_s - self._used_s)
-        self._used_s = used_s
+        computed, waited = min(late, used_s - self._used_s), min(late, idle_s - self._idle_s)
+        self._used_s, self._idle_s = used_s, idle_s
         self._late.observe(late)
         if late > self._worst_s:
             self._worst_s = late
@@ -125,20 +142,25 @@ class LoopWatch:
         self._sample, self._collected_s = None, 0.0
         if late > self._stall_s:
             stack = sample[1] if sample is not None and sample[0] == due else ()
-            self._tell(late, computed, min(collected, late), stack)
+            self._tell(late, computed, waited, min(collected, late), stack)
 
-    def _tell(self, late_s: float, computed_s: float, collected_s: float, stack: tuple[str, ...]) -> None:
+    def _tell(
+        self, late_s: float, computed_s: float, waited_s: float, collected_s: float, stack: tuple[str, ...]
+    ) -> None:
         """`stack` is empty when the thread had no chance to look: what ran never let go of the interpreter."""
         self._stalls.inc()
         if computed_s > self._stall_s:
             self._computed.inc()
+        if late_s - waited_s <= self._stall_s:
+            self._starved.inc()
         collecting = f", {collected_s * 1000:.0f} of it garbage collection" if collected_s >= 0.001 else ""
         what = "what ran:\n" + "".join(stack) if stack else "what ran could not be seen"
         log.warning(
-            "the event loop stood still for %.0f ms (%.0f ms computing%s); %s",
+            "the event loop stood still for %.0f ms (%.0f ms computing%s, %.0f ms without a processor); %s",
             late_s * 1000,
             computed_s * 1000,
             collecting,
+            waited_s * 1000,
             what.rstrip(),
         )
 
@@ -165,8 +187,13 @@ class LoopWatch:
 
 def _innermost(frame: FrameType) -> tuple[str, ...]:
     """From the callback that the loop runs on, as text."""
-    found = traceback.extract_stack(frame)
-    if found[-1].filename == selectors.__file__:
+    if frame.f_code.co_filename == selectors.__file__:
         return (NOTHING_RAN,)
-    callback = max((i + 1 for i, one in enumerate(found) if one.filename == asyncio.events.__file__), default=0)
-    return tuple(traceback.format_list(found[callback:][-FRAMES:]))
+    found: list[str] = []
+    # Without the text of the lines: to read files takes time, and the interpreter, while the loop is late.
+    for at, line in traceback.walk_stack(frame):
+        code = at.f_code
+        if len(found) == FRAMES or code.co_filename == asyncio.events.__file__:
+            break
+        found.append(f'  File "{code.co_filename}", line {line}, in {code.co_name}\n')
+    return tuple(reversed(found))

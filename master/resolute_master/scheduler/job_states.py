@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -42,7 +42,22 @@ def job_states(snapshot: PoolSnapshot) -> dict[JobId, JobStanding]:
     """Every job of which something waits or runs, in the pool's order (fair share: what holds least for its weight first)."""
     head = first_waiting(snapshot) if snapshot.shares is None else None
     order = sorted(_rank(snapshot, job) for job in _present(snapshot))
-    return {id_: _standing(snapshot, id_, ahead, head) for ahead, (_, _, id_) in enumerate(order)}
+    of_job: dict[JobId, list[Allocation]] = {id_: [] for _, _, id_ in order}
+    for allocation in snapshot.allocations.values():
+        if (mine := of_job.get(allocation.job_id)) is not None:
+            mine.append(allocation)
+    held = dict(snapshot.job_slots.items())
+    return {
+        id_: _standing(snapshot, id_, of_job[id_], held.get(id_, 0), ahead, head)
+        for ahead, (_, _, id_) in enumerate(order)
+    }
+
+
+def count_jobs(snapshot: PoolSnapshot) -> tuple[int, int]:
+    """How many jobs `job_states` has, and how many of them are IDLE or QUEUED; without putting them in order."""
+    present = {job.id for job in _present(snapshot)}
+    scheduled = {a.job_id for a in snapshot.allocations.values() if a.containers and not waits(a)}
+    return len(present), len(present - scheduled)
 
 
 def job_standing(snapshot: PoolSnapshot, id_: JobId) -> JobStanding | None:
@@ -52,7 +67,9 @@ def job_standing(snapshot: PoolSnapshot, id_: JobId) -> JobStanding | None:
         return None
     mine = _rank(snapshot, job)
     ahead = sum(_rank(snapshot, other) < mine for other in _present(snapshot))
-    return _standing(snapshot, id_, ahead, first_waiting(snapshot) if snapshot.shares is None else None)
+    allocations = [snapshot.allocations[a] for a in snapshot.job_allocations[id_]]
+    head = first_waiting(snapshot) if snapshot.shares is None else None
+    return _standing(snapshot, id_, allocations, snapshot.job_slots.get(id_) or 0, ahead, head)
 
 
 def jobs_before(snapshot: PoolSnapshot, id_: JobId, limit: int) -> tuple[JobId, ...]:
@@ -98,16 +115,19 @@ def _capped(snapshot: PoolSnapshot, allocation: Allocation) -> bool:
     return (snapshot.job_slots.get(job.id) or 0) + allocation.slots_needed > job.max_slots
 
 
-def _standing(snapshot: PoolSnapshot, id_: JobId, ahead: int, head: Standing | None) -> JobStanding:
-    allocations = [snapshot.allocations[a] for a in snapshot.job_allocations[id_]]
-    states = {_state(snapshot, a, head) for a in allocations}
-    order = list(JobState)
+_FURTHER = {state: number for number, state in enumerate(JobState)}
+
+
+def _standing(
+    snapshot: PoolSnapshot, id_: JobId, allocations: Sequence[Allocation], held: int, ahead: int, head: Standing | None
+) -> JobStanding:
+    """`allocations` are all of the job's, which hold `held` slots."""
     return JobStanding(
         job=id_,
-        state=max(states, key=order.index),
+        state=max((_state(snapshot, a, head) for a in allocations), key=_FURTHER.__getitem__),
         jobs_ahead=ahead,
         requested_slots=sum(a.slots_needed for a in allocations),
-        allocated_slots=snapshot.job_slots.get(id_) or 0,
+        allocated_slots=held,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from resolute_master.turns import AT_ONCE, a_few_at_a_time
+from resolute_master.turns import AT_ONCE, LOOKED_UP_AT_ONCE, a_few_at_a_time, made_a_few_at_a_time
 
 
 async def test_others_work_between_the_few() -> None:
@@ -35,3 +35,19 @@ async def test_all_are_done_also_when_it_is_cancelled() -> None:
     await asyncio.gather(task, return_exceptions=True)
     assert task.cancelled()
     assert done == list(range(100))
+
+
+async def test_what_is_made_in_turns_is_all_there_in_order() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.create_task(count())
+    made = await made_a_few_at_a_time(range(10 * LOOKED_UP_AT_ONCE), str)
+    counting.cancel()
+    assert made == [str(number) for number in range(10 * LOOKED_UP_AT_ONCE)]
+    assert turns >= 8
