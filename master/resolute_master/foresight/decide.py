@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
+from resolute_master.domain.ids import AllocationId, InstanceId
 from resolute_master.engine import supply
 from resolute_master.foresight.pool import Decision, VirtualPool
 from resolute_master.scheduler.plan import Plan
@@ -38,15 +40,64 @@ class Production:
         scale = ScalePlan()
         if scaling is not None:
             scale = plan_scale(scaling, tuple(pool.machines.values()), plan.demand, beliefs, pool.now)
-        wakes = [wake for wake in (plan.revisit_at, scale.revisit_at) if wake is not None]
-        return Decision(
-            place=plan.place,
-            preempt=plan.preempt,
-            reserve=plan.reserve,
-            launches=scale.launches,
-            terminations=scale.terminations,
-            revisit_at=min(wakes, default=None),
+        return _decision(plan, scale, scale.revisit_at)
+
+
+@dataclass(slots=True)
+class Sparing:
+    """Decides as `Production` does, and asks the planner only where its answer can differ from its last one. For one course.
+
+    A pool in which nothing is submitted any more is at rest once the planner has spoken: what it can buy is bought, and the rest
+    waits for room. That changes when work comes back into the queue, when a machine has lost its last work (the planner may
+    put another in its place) or is gone, and when the planner said that time alone changes it. Between those the scheduler
+    decides alone, at a tenth of the price. What is not seen: a machine on its way that is given back because its gang
+    found room before, which delays nobody.
+    """
+
+    _waited: frozenset[AllocationId] | None = None
+    """When the planner spoke last; None: it has not."""
+    _machines: frozenset[InstanceId] = frozenset()
+    _without_work: frozenset[InstanceId] = frozenset()
+    _revisit_at: datetime | None = None
+
+    def decide(self, pool: VirtualPool) -> Decision:
+        plan = _schedule(pool, pool.beliefs)
+        pool.apply_schedule(plan.place, plan.preempt, plan.reserve)
+        scale = ScalePlan()
+        if pool.policy.scaling is not None and self._may_differ(pool):
+            machines = tuple(pool.machines.values())
+            scale = plan_scale(pool.policy.scaling, machines, plan.demand, pool.beliefs, pool.now)
+            self._revisit_at = scale.revisit_at
+        return _decision(plan, scale, self._revisit_at)
+
+    def _may_differ(self, pool: VirtualPool) -> bool:
+        waiting = frozenset(allocation.id for allocation in pool.snapshot.pending())
+        machines = frozenset(pool.machines)
+        without_work = frozenset(id_ for id_, view in pool.machines.items() if view.idle_since is not None)
+        due = self._revisit_at is not None and pool.now >= self._revisit_at
+        differs = (
+            self._waited is None
+            or due
+            or not (waiting <= self._waited and self._machines <= machines)
+            or (bool(waiting) and not without_work <= self._without_work)
         )
+        # What has begun to work since is news once more when it stops.
+        self._machines, self._without_work = machines, without_work
+        if differs:
+            self._waited = waiting
+        return differs
+
+
+def _decision(plan: Plan, scale: ScalePlan, planner_wakes: datetime | None) -> Decision:
+    wakes = [wake for wake in (plan.revisit_at, planner_wakes) if wake is not None]
+    return Decision(
+        place=plan.place,
+        preempt=plan.preempt,
+        reserve=plan.reserve,
+        launches=scale.launches,
+        terminations=scale.terminations,
+        revisit_at=min(wakes, default=None),
+    )
 
 
 def _schedule(pool: VirtualPool, beliefs: Mapping[str, OfferBelief]) -> Plan:

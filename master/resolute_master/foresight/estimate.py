@@ -7,8 +7,8 @@ Work that is not submitted yet is not foreseen: more important work that comes l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import inf
 from random import Random
@@ -16,22 +16,25 @@ from random import Random
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, InstanceId
 from resolute_master.foresight.course import Course, Frictions, Work
-from resolute_master.foresight.decide import Production
+from resolute_master.foresight.decide import Sparing
+from resolute_master.foresight.join_times import JoinTimes
 from resolute_master.foresight.market import Given, MarketMove, Refused
 from resolute_master.foresight.pool import VirtualPool
-from resolute_master.foresight.run_times import LEAST, RunTimes
+from resolute_master.foresight.run_times import LEAST, Basis, RunTimes
 from resolute_master.scheduler.snapshot import waits
-from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S
+from resolute_provisioner import launch_errors
+from resolute_provisioner.model import OfferBelief
+from resolute_provisioner.planning.notes import why_blocked
 
-COURSES = 30
-"""Enough that the middle 90 % leaves out the one or two extremes at either end."""
+COURSES = 39
+"""Between the k-th of n samples from below and the k-th from above another one lies with a probability of (n + 1 - 2k)/(n + 1)
+(order statistics of equally distributed values): 90 % between the second and the last but one of 39, or the extremes of 19."""
 DECISIONS = 6_000
-"""That all courses together may take: each is about a millisecond of processor time."""
+"""That all courses together may take, in equal parts: each is about a millisecond of processor time."""
 HORIZON_S = 14 * 86_400.0
 """Nothing is foreseen beyond."""
-JOIN_SPREAD = 0.15
-"""Deviation of the logarithm of the time to join: machines of one kind differ by about so much."""
-LOW, HIGH = 0.05, 0.95
+OUTSIDE = 0.1
+"""Of all jobs so many start outside of their range."""
 ALIKE = 0.8
 """So much of a user's work shares its luck."""
 
@@ -49,46 +52,53 @@ class Estimate:
 
 
 def estimates(
-    pool: VirtualPool, run_times: RunTimes, *, seed: int, courses: int = COURSES, decisions: int = DECISIONS
+    pool: VirtualPool,
+    run_times: RunTimes,
+    *,
+    seed: int,
+    of: Collection[AllocationId] | None = None,
+    courses: int = COURSES,
+    decisions: int = DECISIONS,
 ) -> dict[AllocationId, Estimate]:
-    """Of everything that waits in `pool`, which is not changed. The same arguments give the same estimates."""
+    """Of everything that waits in `pool`, which is not changed, or of those in `of` that do: a course ends as soon as all of them
+    have started. The same arguments give the same estimates."""
     jobs = pool.snapshot.jobs
-    targets = [a.id for a in pool.snapshot.allocations.values() if waits(a) and a.job_id in jobs]
+    waiting = [each.id for each in pool.snapshot.pending() if each.job_id in jobs]
+    targets = waiting if of is None else [id_ for id_ in waiting if id_ in of]
     if not targets:
         return {}
-    starts: dict[AllocationId, list[float]] = {id_: [] for id_ in targets}
-    played, left = 0, decisions
-    while played < courses and left > 0:
-        course = _course(pool, run_times, Random(f"{seed}/{played}"))
-        left -= _play(course, targets, left, starts)
-        played += 1
-    return {id_: _estimate(pool, run_times, id_, starts[id_], played) for id_ in targets}
+    stopped, play = stoppage(pool)
+    joins = JoinTimes.of(pool)
+    samples = [
+        _play(_course(play, run_times, joins, Random(f"{seed}/{number}")), targets, max(1, decisions // courses))
+        for number in range(courses)
+    ]
+    return {
+        id_: _estimate(pool, run_times, id_, sorted(starts), stopped)
+        for id_, starts in zip(targets, zip(*samples, strict=True), strict=True)
+    }
 
 
-def _play(course: Course, targets: list[AllocationId], decisions: int, starts: dict[AllocationId, list[float]]) -> int:
-    """Until all have started, or the horizon or the bound is reached; the decisions that it took."""
-    works = {id_: course.works[id_] for id_ in targets}
-    open_ = set(targets)
+def _play(course: Course, targets: Sequence[AllocationId], decisions: int) -> list[float]:
+    """The starts of `targets`, in seconds from now; those that the horizon or the bound cut off are infinitely far."""
+    works = [course.works[id_] for id_ in targets]
+    unstarted = list(reversed(works))
 
     def over() -> bool:
-        open_.difference_update([id_ for id_ in open_ if works[id_].first_start_s is not None])
-        return not open_ or course.now_s > HORIZON_S or course.decisions >= decisions
+        # What is the most important starts first at most times, so that this seldom looks at more than one.
+        while unstarted and unstarted[-1].first_start_s is not None:
+            unstarted.pop()
+        return not unstarted or course.now_s > HORIZON_S or course.decisions >= decisions
 
     course.run(over, strict=False)
-    for id_, work in works.items():
-        at_s = work.first_start_s
-        starts[id_].append(inf if at_s is None or at_s > HORIZON_S else at_s)
-    return course.decisions
+    starts = (work.first_start_s for work in works)
+    return [inf if at_s is None or at_s > HORIZON_S else at_s for at_s in starts]
 
 
-def _course(pool: VirtualPool, run_times: RunTimes, random: Random) -> Course:
-    joins = {
-        id_: DEFAULT_JOIN_TIME_S if belief.join_time_s is None else belief.join_time_s
-        for id_, belief in pool.beliefs.items()
-    }
+def _course(pool: VirtualPool, run_times: RunTimes, joins: JoinTimes, random: Random) -> Course:
     course = Course(
         pool=pool.copy(),
-        decider=Production(),
+        decider=Sparing(),
         market=_Likely(joins, random),
         epoch=pool.now,
         frictions=Frictions(),
@@ -100,9 +110,8 @@ def _course(pool: VirtualPool, run_times: RunTimes, random: Random) -> Course:
             course.adopt(_work(pool, run_times, allocation, likeness))
     for id_, view in pool.machines.items():
         if view.joined_at is None:
-            usual_s = joins.get(view.offer_id, DEFAULT_JOIN_TIME_S) * _spread(random)
-            asked_s = (view.requested_at - pool.now).total_seconds()
-            course.expect(InstanceId(id_), max(1.0, asked_s + usual_s))
+            elapsed_s = (pool.now - view.requested_at).total_seconds()
+            course.expect(InstanceId(id_), max(1.0, joins.draw_s(view.offer_id, random, elapsed_s) - elapsed_s))
     return course
 
 
@@ -123,32 +132,55 @@ def _work(pool: VirtualPool, run_times: RunTimes, allocation: Allocation, likene
     )
 
 
-def _estimate(pool: VirtualPool, run_times: RunTimes, id_: AllocationId, starts: list[float], played: int) -> Estimate:
+def _estimate(
+    pool: VirtualPool, run_times: RunTimes, id_: AllocationId, ordered: Sequence[float], stopped: str
+) -> Estimate:
+    """`ordered`: its start in each course, the earliest first; `stopped`: why the pool asks for no machines, or empty."""
     allocation = pool.snapshot.allocations[id_]
-    job = pool.snapshot.jobs.get(allocation.job_id)
-    known = None if job is None else run_times.basis(int(job.owner), allocation.slots_needed)
-    ordered = sorted(starts)
+    job = pool.snapshot.jobs[allocation.job_id]
+    known = run_times.basis(int(job.owner), allocation.slots_needed)
     middle_s = ordered[len(ordered) // 2]
     if middle_s == inf:
-        too_few = f"only {len(run_times)} run(s) of the pool have ended, and {LEAST} are needed"
-        why = (
-            too_few
-            if known is None
-            else f"it did not start within {HORIZON_S / 86_400:.0f} days in most of {played} courses"
-        )
-        return Estimate(basis=why)
+        return Estimate(basis=_why_unknown(run_times, known, len(ordered), stopped))
     past = (
         "machines that are there or coming"
         if known is None
         else f"run times of {known.runs} ended run(s) of {known.of}"
     )
-    low_s, high_s = ordered[int(len(ordered) * LOW)], ordered[min(len(ordered) - 1, int(len(ordered) * HIGH))]
+    left_out = max(1, int((len(ordered) + 1) * OUTSIDE / 2.0))
+    low_s, high_s = ordered[left_out - 1], ordered[-left_out]
     return Estimate(
         expected_at=pool.now + timedelta(seconds=middle_s),
         earliest=pool.now + timedelta(seconds=low_s),
         latest=None if high_s == inf else pool.now + timedelta(seconds=high_s),
-        basis=f"{played} courses of the present queue, with {past}",
+        basis=f"{len(ordered)} courses of the present queue, with {past}",
     )
+
+
+def _why_unknown(run_times: RunTimes, known: Basis | None, courses: int, stopped: str) -> str:
+    if stopped:
+        return f"the machines that are there do not suffice, and the pool asks for no others: {stopped}"
+    if known is None:
+        return f"only {len(run_times)} run(s) of the pool have ended, and {LEAST} are needed"
+    days = HORIZON_S / 86_400
+    return f"it did not start within {days:.0f} days, or within what is foreseen of the queue, in most of {courses} courses"
+
+
+def stoppage(pool: VirtualPool) -> tuple[str, VirtualPool]:
+    """Why the pool asks for no machines until a person acts, empty where some offer can be asked for; and the pool in which the
+    offers that wait for a person (or for a quota, which is one) are not asked for again. Lack of capacity passes and is none."""
+    scaling = pool.policy.scaling
+    if scaling is None:
+        return "", pool
+    patient = {id_: replace(each, backoff_until=None) for id_, each in pool.beliefs.items()}
+    blocks = launch_errors.blocks(scaling, patient, pool.now)
+    if not blocks:
+        return "", pool
+    found = pool.copy()
+    for id_, block in blocks.items():
+        belief = found.beliefs.get(id_) or OfferBelief(offer_id=id_)
+        found.beliefs[id_] = replace(belief, misconfigured=belief.misconfigured or block.reason)
+    return why_blocked(blocks) if len(blocks) == len(scaling.offers) else "", found
 
 
 class _Likeness:
@@ -165,18 +197,14 @@ class _Likeness:
         return self._common[user] if self._random.random() < ALIKE else self._random.random()
 
 
-def _spread(random: Random) -> float:
-    return random.lognormvariate(0.0, JOIN_SPREAD)
-
-
 class _Likely:
     """Every offer is given, and its machines join about when they usually do."""
 
-    def __init__(self, joins: Mapping[str, float], random: Random) -> None:
+    def __init__(self, joins: JoinTimes, random: Random) -> None:
         self._joins, self._random = joins, random
 
     def ask(self, offer_id: str, now_s: float) -> Given | Refused:
-        return Given(boot_s=self._joins.get(offer_id, DEFAULT_JOIN_TIME_S) * _spread(self._random))
+        return Given(boot_s=self._joins.draw_s(offer_id, self._random))
 
     def ended(self, offer_id: str) -> None:
         """There are always more."""

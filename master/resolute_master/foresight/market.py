@@ -57,27 +57,3 @@ class Market(Protocol):
     def price(self, offer_id: str, now_s: float) -> float | None:
         """What a machine's hour costs now."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plenty:
-    """Every offer is always given and nothing is taken back. `boot_s` by offer, else `default_boot_s`."""
-
-    prices: dict[str, float | None]
-    default_boot_s: float
-    boot_s: dict[str, float]
-
-    def ask(self, offer_id: str, now_s: float) -> Given | Refused:
-        return Given(boot_s=self.boot_s.get(offer_id, self.default_boot_s))
-
-    def ended(self, offer_id: str) -> None:
-        """There are always more."""
-
-    def next_move(self, after_s: float) -> float | None:
-        return None
-
-    def move(self, now_s: float, alive: dict[str, list[InstanceId]]) -> MarketMove:
-        return MarketMove(at_s=now_s)
-
-    def price(self, offer_id: str, now_s: float) -> float | None:
-        return self.prices.get(offer_id)

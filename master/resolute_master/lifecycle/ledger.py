@@ -213,14 +213,6 @@ class Books:
             yield Span(begin=cursor, end=end, booking=Booking(idle_s=_seconds(cursor, end)))
 
 
-def book_run(run: Run, begin: datetime, until: datetime) -> Booking:
-    """One slot of one run between two moments."""
-    total = Booking()
-    for span in run_spans(run, begin, until):
-        total = total + span.booking
-    return total
-
-
 def run_spans(run: Run, begin: datetime, until: datetime) -> Iterator[Span]:
     """One slot of one run: its start, what was kept of it, and what came after that."""
     if not run.marks:

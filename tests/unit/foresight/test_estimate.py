@@ -11,10 +11,11 @@ from resolute_master.domain.ids import AllocationId, InstanceId, JobId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.foresight.decide import Production
-from resolute_master.foresight.estimate import estimates
+from resolute_master.foresight.estimate import COURSES, estimates
+from resolute_master.foresight.join_times import LEAST as LEAST_JOINED
 from resolute_master.foresight.pool import VirtualPool, virtual_agent
 from resolute_master.foresight.run_times import LEAST, MOST, RunTimes
-from resolute_provisioner.model import Market, Offer, PoolScaling
+from resolute_provisioner.model import Market, Offer, OfferBelief, PoolScaling
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 POOL = PoolName("p")
@@ -154,3 +155,91 @@ def test_a_job_that_is_leaving_comes_back_into_the_queue() -> None:
     pool.snapshot = pool.snapshot.with_job(replace(pool.snapshot.jobs[JobId("next")], priority=1))
     found = estimates(pool, _past(*[7200.0] * LEAST), seed=1)[waits]
     assert found.expected_at == NOW + timedelta(seconds=10)
+
+
+def test_who_is_asked_about_alone_is_told_the_same() -> None:
+    pool = _busy()
+    first, second, third = (_submit(pool, name) for name in ("a", "b", "c"))
+    past = _past(*[3600.0 + 100.0 * rank for rank in range(100)])
+    every = estimates(pool, past, seed=1)
+    assert estimates(pool, past, seed=1, of=(second,)) == {second: every[second]}
+    assert estimates(pool, past, seed=1, of=()) == {}
+    assert set(every) == {first, second, third}
+
+
+def test_every_course_gets_its_part_of_the_bound() -> None:
+    """Without, a long queue would take it all for the first course, and the range would be a point."""
+    pool = _busy(2)
+    waits = [_submit(pool, f"w{number:03d}") for number in range(40)]
+    found = estimates(
+        pool, _past(*[3600.0 + 50.0 * rank for rank in range(200)]), seed=1, courses=19, decisions=19 * 10
+    )
+    first = found[waits[0]]
+    assert first.earliest is not None and first.latest is not None and first.earliest < first.latest
+    assert first.basis.startswith("19 courses")
+    assert found[waits[-1]].expected_at is None and "what is foreseen of the queue" in found[waits[-1]].basis
+
+
+def test_nine_in_ten_start_inside_their_range_when_the_past_repeats() -> None:
+    """Order statistics: what comes is drawn as the past was, and lies between the second and the last but one of 39."""
+    pool = _busy()
+    waits = _submit(pool, "next")
+    past = [3600.0 + 7.0 * rank for rank in range(1, 200)]
+    inside = total = 0
+    for seed in range(60):
+        found = estimates(pool, _past(*past), seed=seed, of=(waits,))[waits]
+        assert found.earliest is not None and found.latest is not None
+        total += len(past)
+        inside += sum(found.earliest <= NOW + timedelta(seconds=each - 3600.0) <= found.latest for each in past)
+    assert COURSES == 39 and 0.87 < inside / total < 0.93
+
+
+def test_machines_join_as_those_that_have_did() -> None:
+    pool = VirtualPool.empty(replace(ELASTIC, scaling=replace(ELASTIC.scaling, max_instances=50)), NOW)  # type: ignore[type-var]
+    for number in range(LEAST_JOINED):
+        _submit(pool, f"before{number}")
+    for number, machine in enumerate(pool.apply_launches(Production().decide(pool).launches)):
+        pool.launched(machine)
+        pool.now = NOW + timedelta(seconds=400 + number)
+        pool.joined(machine)
+    Production().decide(pool)
+    waits = _submit(pool, "next")
+    found = estimates(pool, RunTimes(), seed=1)[waits]
+    assert found.earliest is not None and found.latest is not None
+    took = (found.earliest - pool.now, found.latest - pool.now)
+    assert timedelta(seconds=400) <= took[0] < took[1] <= timedelta(seconds=400 + LEAST_JOINED)
+
+
+def test_a_pool_that_asks_for_no_machines_says_so() -> None:
+    for lesson in (
+        {"misconfigured": "there is no such image"},
+        {"quota_until": NOW + timedelta(minutes=5), "last_message": "8 vCPUs are allowed"},
+    ):
+        pool = VirtualPool.empty(ELASTIC, NOW)
+        waits = _submit(pool, "next")
+        pool.beliefs["o"] = OfferBelief(offer_id="o", **lesson)  # type: ignore[arg-type]
+        found = estimates(pool, _past(*[60.0] * LEAST), seed=1)[waits]
+        assert found.expected_at is None and found.earliest is None and found.latest is None
+        assert "the pool asks for no others" in found.basis
+        assert str(lesson.get("misconfigured") or lesson["last_message"]) in found.basis
+
+
+def test_lack_of_capacity_passes() -> None:
+    pool = VirtualPool.empty(ELASTIC, NOW)
+    waits = _submit(pool, "next")
+    pool.beliefs["o"] = OfferBelief(offer_id="o", consecutive_refusals=1, backoff_until=NOW + timedelta(seconds=30))
+    found = estimates(pool, _past(*[60.0] * LEAST), seed=1)[waits]
+    assert found.expected_at is not None and found.expected_at > NOW + timedelta(seconds=30)
+
+
+def test_what_the_machines_of_a_pool_that_asks_for_no_others_can_hold_is_told() -> None:
+    pool = VirtualPool.empty(ELASTIC, NOW)
+    _submit(pool, "running")
+    (machine,) = pool.apply_launches(Production().decide(pool).launches)
+    pool.launched(machine)
+    pool.joined(machine)
+    Production().decide(pool)
+    waits = _submit(pool, "next")
+    pool.beliefs["o"] = OfferBelief(offer_id="o", misconfigured="there is no such image")
+    found = estimates(pool, _past(*[3600.0] * LEAST), seed=1)[waits]
+    assert found.expected_at == NOW + timedelta(hours=1)

@@ -1,0 +1,46 @@
+"""How long machines take to join, from those that the pool has: a sample of the past, by offer. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+
+from resolute_master.foresight.pool import VirtualPool
+from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S
+
+LEAST = 10
+"""Fewer machines of an offer say too little of how much they differ."""
+SPREAD = 0.15
+"""Deviation of the logarithm of the time to join, while too few are known: machines of one kind differ by about so much."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinTimes:
+    """`seen` are the times of the machines that have joined, by offer, sorted; `usual_s` what is believed of each offer."""
+
+    seen: Mapping[str, tuple[float, ...]]
+    usual_s: Mapping[str, float]
+
+    @staticmethod
+    def of(pool: VirtualPool) -> JoinTimes:
+        seen: dict[str, list[float]] = {}
+        for view in pool.machines.values():
+            if view.joined_at is not None:
+                seen.setdefault(view.offer_id, []).append((view.joined_at - view.requested_at).total_seconds())
+        beliefs = pool.beliefs.items()
+        return JoinTimes(
+            seen={id_: tuple(sorted(times)) for id_, times in seen.items() if len(times) >= LEAST},
+            usual_s={id_: belief.join_time_s for id_, belief in beliefs if belief.join_time_s is not None},
+        )
+
+    def draw_s(self, offer_id: str, random: Random, elapsed_s: float = 0.0) -> float:
+        """From the request to the join of one machine, of which `elapsed_s` have passed: one of those seen that took longer, else
+        what is usual with `SPREAD`. Between those seen it is drawn evenly, so that few do not stand for all."""
+        seen = self.seen.get(offer_id, ())
+        longer = [each for each in seen if each > elapsed_s]
+        if len(longer) >= LEAST // 2:
+            place = random.random() * (len(longer) - 1)
+            below = int(place)
+            return longer[below] + (place - below) * (longer[min(below + 1, len(longer) - 1)] - longer[below])
+        return self.usual_s.get(offer_id, DEFAULT_JOIN_TIME_S) * random.lognormvariate(0.0, SPREAD)
