@@ -131,6 +131,7 @@ class FakeComputeEngine:
         self._clock = clock or SystemClock()
         self._page = page
         self._lock = threading.RLock()
+        self._time_of_call: datetime | None = None
         self._machines: list[Machine] = []
         self._operations: list[Operation] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -149,14 +150,14 @@ class FakeComputeEngine:
     def there(self) -> dict[str, tuple[str, Json]]:
         """Status and description of the machines that are not deleted, by `zone/name`."""
         with self._lock:
-            now = self._clock.now()
+            now = self._now()
             found = ((machine, machine.status(now, self._placed(machine))) for machine in self._machines)
             return {f"{each.zone}/{each.name}": (status, each.body) for each, status in found if status}
 
     def ran(self) -> list[tuple[str, datetime, datetime | None]]:
         """What was paid: name, from, and until (None: it runs still)."""
         with self._lock:
-            now = self._clock.now()
+            now = self._now()
             return [
                 (each.name, each.running, each.ended if each.ended and each.ended <= now else None)
                 for each in self._machines
@@ -195,7 +196,7 @@ class FakeComputeEngine:
 
     def answer(self, verb: str, target: str, body: bytes) -> tuple[int, Json] | None:
         """Status and body of the answer; None ends the connection without one."""
-        with self._lock:
+        with self._lock, self._at_one_time():
             try:
                 call = understood(verb, target, body)
                 self.calls.append(call)
@@ -238,7 +239,7 @@ class FakeComputeEngine:
 
     def _insert(self, call: Call, scripted: object) -> Json | HttpError:
         assert call.body is not None
-        now, zone, name = self._clock.now(), call.path["zone"], str(call.body["name"])
+        now, zone, name = self._now(), call.path["zone"], str(call.body["name"])
         remembered = self._remembered(call)
         if remembered is not None:
             return self._operation_json(remembered)
@@ -259,7 +260,7 @@ class FakeComputeEngine:
 
     def _remembered(self, call: Call) -> Operation | None:
         """The operation of an earlier request with this id."""
-        request_id, since = call.query.get("requestId"), self._clock.now() - timedelta(seconds=self.times.request_ids_s)
+        request_id, since = call.query.get("requestId"), self._now() - timedelta(seconds=self.times.request_ids_s)
         return next(
             (
                 each
@@ -274,7 +275,7 @@ class FakeComputeEngine:
         if path not in self.there():
             return _not_found(path)
         machine = self._latest(path)
-        now = self._clock.now()
+        now = self._now()
         if machine.ended is not None and not machine.remains:
             return self._operation_json(self._order(machine, "delete", machine.ended))
         if machine.ended is None or machine.ended > now:
@@ -290,7 +291,7 @@ class FakeComputeEngine:
         match = re.fullmatch(r'labels\.([a-z][a-z0-9_-]*) = "([a-z0-9_-]*)"', call.query.get("filter", ""))
         if match is None:
             raise Violation(f"filter {call.query.get('filter')!r}")
-        newest = self._clock.now() - timedelta(seconds=self.times.list_lag_s)
+        newest = self._now() - timedelta(seconds=self.times.list_lag_s)
         found = [
             self._latest(path)
             for path, (_, body) in sorted(self.there().items())
@@ -335,6 +336,18 @@ class FakeComputeEngine:
 
     # --------------------------------------------------------------------------------------------------- the state
 
+    def _now(self) -> datetime:
+        return self._clock.now() if self._time_of_call is None else self._time_of_call
+
+    @contextmanager
+    def _at_one_time(self) -> Iterator[None]:
+        """A call is answered as of one moment: what is there when it is looked up has not gone when it is described."""
+        self._time_of_call = self._clock.now()
+        try:
+            yield
+        finally:
+            self._time_of_call = None
+
     def _latest(self, path: str) -> Machine:
         return next(each for each in reversed(self._machines) if f"{each.zone}/{each.name}" == path)
 
@@ -345,7 +358,7 @@ class FakeComputeEngine:
         return machine.created + timedelta(seconds=self.times.operation_s)
 
     def _end(self, machine: Machine, kind: str, after_s: float, *, remains: bool) -> Operation:
-        now = self._clock.now()
+        now = self._now()
         machine.ending = min(machine.ending or now, now)
         machine.ended = min(machine.ended or now + timedelta(seconds=after_s), now + timedelta(seconds=after_s))
         machine.remains = remains
@@ -365,7 +378,7 @@ class FakeComputeEngine:
             zone=machine.zone,
             kind=kind,
             target=f"{self._zone_url(machine.zone)}/instances/{machine.name}",
-            inserted=self._clock.now(),
+            inserted=self._now(),
             ends=ends,
             request_id=request_id,
             failure=failure,
@@ -377,7 +390,7 @@ class FakeComputeEngine:
         return f"{self.url}/compute/v1/projects/{PROJECT}/zones/{zone}"
 
     def _operation_json(self, each: Operation) -> Json:
-        done = self._clock.now() >= each.ends
+        done = self._now() >= each.ends
         found: Json = {
             "kind": "compute#operation",
             "name": each.name,
@@ -397,7 +410,7 @@ class FakeComputeEngine:
         return found
 
     def _machine_json(self, machine: Machine) -> Json:
-        now = self._clock.now()
+        now = self._now()
         found: Json = {
             **machine.body,
             "kind": "compute#instance",

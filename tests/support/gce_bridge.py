@@ -1,81 +1,41 @@
-"""What Compute Engine does with an insert, done here: machines that the fake has running are booted with the start-up script
-that it holds, those that it ends lose their power, and those that power themselves off are stopped in it."""
+"""The bridge of Compute Engine: machines boot with their start-up script, and hear of a preemption from their metadata server."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 
 from support.booted_machines import BootedMachine, Network
+from support.cloud_bridge import CloudBridge
 from support.compute_engine import FakeComputeEngine
-from support.compute_engine_rules import Json
-
-LOOK_S = 0.1
 
 
-class GceBridge:
+class GceBridge(CloudBridge):
     def __init__(self, engine: FakeComputeEngine, directory: Path, network: Network) -> None:
-        self.machines: dict[str, BootedMachine] = {}
-        """Every one that was ever booted, by its name."""
+        super().__init__(directory, network)
         self._engine = engine
-        self._directory = directory
-        self._network = network
-        self._stop = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    @contextmanager
-    def watching(self) -> Iterator[GceBridge]:
-        self._thread.start()
-        try:
-            yield self
-        finally:
-            self._stop.set()
-            self._thread.join()
-            for machine in self.machines.values():
-                machine.remove()
-        if self._failure is not None:
-            raise self._failure
-
-    def living(self) -> list[str]:
-        """Raises what ended the bridge."""
-        if self._failure is not None:
-            raise self._failure
-        return sorted(name for name, machine in self.machines.items() if machine.runs)
 
     def preempt(self, name: str, *, notice_s: float) -> None:
         """The machine is told, and after `notice_s` it is gone."""
         self._engine.preempt(name, notice_s=notice_s)
         self.machines[name].tell({"instance/preempted": "TRUE"})
 
-    def _run(self) -> None:
-        try:
-            while not self._stop.wait(LOOK_S):
-                self._look()
-        except BaseException as error:
-            self._failure = error
+    def _running(self) -> tuple[Set[str], Set[str]]:
+        states = {path.split("/")[1]: status for path, (status, _) in self._engine.there().items()}
+        running = {name for name, status in states.items() if status == "RUNNING"}
+        return running, {name for name, status in states.items() if status != "TERMINATED"}
 
-    def _look(self) -> None:
-        there = {path.split("/")[1]: (path, status, body) for path, (status, body) in self._engine.there().items()}
-        for name, (path, status, body) in there.items():
-            machine = self.machines.get(name)
-            if machine is None and status == "RUNNING":
-                self._boot(path, body)
-            elif machine is not None and machine.powered_itself_off and status == "RUNNING":
-                self._engine.power_off(name)
-        for name, machine in self.machines.items():
-            if machine.runs and (name not in there or there[name][1] == "TERMINATED"):
-                machine.cut()
+    def _power_off(self, name: str) -> None:
+        self._engine.power_off(name)
 
-    def _boot(self, path: str, body: Json) -> None:
-        zone, name = path.split("/")
+    def _booted(self, name: str) -> BootedMachine:
+        ((zone, body),) = (
+            (path.split("/")[0], body) for path, (_, body) in self._engine.there().items() if path.split("/")[1] == name
+        )
         (script,) = (item["value"] for item in body["metadata"]["items"] if item["key"] == "startup-script")
         told = {"instance/name": name, "instance/zone": f"projects/1/zones/{zone}"}
-        self.machines[name] = BootedMachine(
-            self._directory / name, self._network, script.encode(), told, "support.gce_metadata_main"
-        )
+        return BootedMachine(self._directory / name, self._network, script.encode(), told, "support.gce_metadata_main")
 
 
 @contextmanager

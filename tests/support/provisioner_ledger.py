@@ -47,7 +47,9 @@ class MemoryLedger:
     async def report(self, report: CloudReport) -> None:
         match report:
             case InstanceLaunched():
-                self._update(report.instance_id, report.provider_id, report.observed, report.paid_from)
+                # As a master does: a launch may be answered with a machine that has ended, and its end is for the list to say.
+                living = min(report.observed, Observed.STOPPING, key=lambda state: state.order)
+                self._update(report.instance_id, report.provider_id, living, report.paid_from)
             case LaunchRefused():
                 self.refusals.append((report.instance_id, report.kind))
                 self._finish(report.instance_id, report.kind.value)
