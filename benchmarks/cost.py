@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sized
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -24,6 +23,7 @@ from resolute_master.lifecycle.ledger import Books
 from resolute_master.store.base import Store
 from resolute_master.store.sql import open_store, sqlite_url
 from support.cluster import T0, a_container, an_allocation, an_instance
+from support.stores_counting import CountingStore
 
 TASKS, DAYS, MARKS = 10_000, 1_000, 20
 LENGTH = timedelta(days=DAYS) / TASKS
@@ -99,7 +99,7 @@ async def _remember(store: Store) -> None:
 
 async def _asked(store: Store, since: datetime | None, now: datetime) -> tuple[int, list[float]]:
     """Rows that the store gave, and processor milliseconds of each round."""
-    counting, spent = _Counting(store), []
+    counting, spent = CountingStore(store), []
     for _ in range(ROUNDS):
         counting.rows = 0
         begun = time.process_time()
@@ -111,19 +111,3 @@ async def _asked(store: Store, since: datetime | None, now: datetime) -> tuple[i
         paid_s = (now - (since or T0)).total_seconds()
         assert abs(line.booking.paid_s - paid_s) < 1e-3 and line.booking.idle_s < 1e-3, line
     return counting.rows, spent
-
-
-class _Counting:
-    """A store whose rows are counted as they come out."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.rows = 0
-
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        async def counted(*args: Any, **options: Any) -> Any:
-            found = await getattr(self._store, name)(*args, **options)
-            self.rows += len(found) if isinstance(found, Sized) else 1
-            return found
-
-        return counted

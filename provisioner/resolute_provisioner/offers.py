@@ -141,10 +141,19 @@ class Price:
 
 def priced(offer: Offer, belief: OfferBelief | None) -> Price:
     """The price in force: the operator's, the cloud's of the moment, the table's, unknown."""
-    live = None if belief is None else belief.price_per_hour
-    if belief is None or live is None or offer.price_is_fixed:
+    if belief is None or not _is_live(offer, belief):
         return Price(per_hour=offer.price_per_hour, source=offer.price_source)
-    return Price(per_hour=live, source=belief.price_source, as_of=belief.price_as_of)
+    return Price(per_hour=belief.price_per_hour, source=belief.price_source, as_of=belief.price_as_of)
+
+
+def price_in_force(offer: Offer, belief: OfferBelief | None) -> float | None:
+    """`priced` without what it rests on: decisions ask for it of every offer."""
+    return offer.price_per_hour if belief is None or not _is_live(offer, belief) else belief.price_per_hour
+
+
+def _is_live(offer: Offer, belief: OfferBelief) -> bool:
+    """Whether the cloud's price of the moment is the one in force."""
+    return belief.price_per_hour is not None and not offer.price_is_fixed
 
 
 def price_order(price: float | None) -> tuple[bool, float]:
@@ -155,8 +164,11 @@ def price_order(price: float | None) -> tuple[bool, float]:
 def too_dear(offer: Offer, belief: OfferBelief | None) -> str:
     """Why the offer is not to be bought at its price of now; empty when it may be. Of an unknown price on the spot market
     the cloud is told the limit, and refuses what is above it; on demand nobody would."""
-    price, limit = priced(offer, belief).per_hour, offer.max_price_per_hour
-    if limit is None or (price is not None and price <= limit):
+    limit = offer.max_price_per_hour
+    if limit is None:
+        return ""
+    price = price_in_force(offer, belief)
+    if price is not None and price <= limit:
         return ""
     if price is None:
         spot = offer.market is Market.SPOT

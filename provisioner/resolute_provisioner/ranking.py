@@ -11,13 +11,13 @@ except that spot machines are taken back now and then.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from resolute_provisioner import risk
-from resolute_provisioner.model import Market, Offer, OfferBelief, PoolScaling
-from resolute_provisioner.offers import priced
+from resolute_provisioner.model import Evidence, Market, Offer, OfferBelief, PoolScaling
+from resolute_provisioner.offers import price_in_force, price_order
 
 DEFAULT_JOIN_TIME_S = 120.0
 """Assumed of an offer of which no machine has joined yet."""
@@ -34,6 +34,8 @@ TRUST = 2.0
 PRIOR_H = 20.0
 """The prior rate of interruptions weighs as much as so many hours that were seen."""
 PRIOR_INTERRUPTIONS_PER_H: Mapping[Market, float] = {Market.SPOT: 0.05, Market.ON_DEMAND: 0.0}
+
+_NOTHING = Evidence()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,22 +61,23 @@ class Outlook:
         return None if self.price_per_hour is None else self.price_per_hour * self.factor
 
     @property
-    def order(self) -> tuple[bool, float, float, str]:
+    def order(self) -> tuple[tuple[bool, float], float, str]:
         """A sort key: in this order offers of one size are tried."""
-        return (self.price_per_hour is None, self.expected_price or 0.0, self.factor, self.offer.offer_id)
+        return (price_order(self.expected_price), self.factor, self.offer.offer_id)
 
 
 def outlook(offer: Offer, belief: OfferBelief | None, now: datetime) -> Outlook:
-    seen = risk.weighed((belief or OfferBelief(offer_id=offer.offer_id)).seen, now)
+    seen = _NOTHING if belief is None else belief.seen
+    weight = risk.weight_of(seen, now)
     join_s = DEFAULT_JOIN_TIME_S if belief is None or belief.join_time_s is None else belief.join_time_s
     prior = PRIOR_INTERRUPTIONS_PER_H[offer.market] * PRIOR_H
-    rate = (seen.interruptions + prior) / (seen.exposure_h + PRIOR_H)
-    granted = (seen.granted + TRUST) / (seen.requests + TRUST)
-    joins = (seen.joins + TRUST) / (seen.boots + TRUST)
+    rate = (seen.interruptions * weight + prior) / (seen.exposure_h * weight + PRIOR_H)
+    granted = (seen.granted * weight + TRUST) / (seen.requests * weight + TRUST)
+    joins = (seen.joins * weight + TRUST) / (seen.boots * weight + TRUST)
     once_s = join_s + (1 / granted - 1) * REFUSAL_DELAY_S + (1 / joins - 1) * BOOT_TIMEOUT_S
     return Outlook(
         offer=offer,
-        price_per_hour=priced(offer, belief).per_hour,
+        price_per_hour=price_in_force(offer, belief),
         join_time_s=join_s,
         interruptions_per_hour=rate,
         launch_success=granted,
@@ -88,8 +91,9 @@ def outlooks(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetim
     return sorted((outlook(offer, beliefs.get(offer.offer_id), now) for offer in pool.offers), key=lambda o: o.order)
 
 
-def offers_in_order(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> list[Offer]:
-    """In the order in which they are tried for work that fits on any of them: those that may be asked for now first."""
-    blocked = risk.blocks(pool.offers, beliefs, now)
-    found = sorted(outlooks(pool, beliefs, now), key=lambda each: (each.offer.offer_id in blocked, each.order))
-    return [each.offer for each in found]
+def in_order(
+    pool: PoolScaling, beliefs: Mapping[str, OfferBelief], blocked: Container[str], now: datetime
+) -> list[Outlook]:
+    """In the order in which they are tried for work that fits on any of them: those that may be asked for now, which are not
+    `blocked` (by offer id), first."""
+    return sorted(outlooks(pool, beliefs, now), key=lambda each: (each.offer.offer_id in blocked, each.order))

@@ -170,9 +170,9 @@ def forget(belief: OfferBelief) -> OfferBelief:
 
 def weighed(seen: Evidence, now: datetime) -> Evidence:
     """The same evidence with the weight that it has at `now`."""
-    if seen.as_of is None or now <= seen.as_of:
+    weight = weight_of(seen, now)
+    if seen.as_of is None or weight == 1.0:
         return replace(seen, as_of=seen.as_of or now)
-    weight = 0.5 ** ((now - seen.as_of).total_seconds() / HALF_LIFE_S)
     return Evidence(
         as_of=now,
         requests=seen.requests * weight,
@@ -182,6 +182,13 @@ def weighed(seen: Evidence, now: datetime) -> Evidence:
         exposure_h=seen.exposure_h * weight,
         interruptions=seen.interruptions * weight,
     )
+
+
+def weight_of(seen: Evidence, now: datetime) -> float:
+    """By what the counts are multiplied at `now`; at most 1."""
+    if seen.as_of is None or now <= seen.as_of:
+        return 1.0
+    return float(0.5 ** ((now - seen.as_of).total_seconds() / HALF_LIFE_S))
 
 
 # ------------------------------------------------------------------------------------------------------- obstacles
@@ -202,16 +209,18 @@ def block(belief: OfferBelief, now: datetime) -> Block | None:
     if belief.misconfigured:
         reason = f"the cloud calls the request wrong: {belief.misconfigured}"
         return Block(until=None, reason=reason, misconfigured=True)
-    timed = [
-        (belief.quota_until, f"the quota is used up: {belief.last_message}"),
-        (
-            belief.boot_backoff_until,
-            f"{belief.consecutive_boot_failures} machines in a row started and never joined",
-        ),
-        (belief.backoff_until, _refusal_text(belief)),
-    ]
-    pending = [Block(until=until, reason=reason) for until, reason in timed if until is not None and until > now]
-    return max(pending, key=lambda each: (each.until or now, each.reason), default=None)
+    pending: list[tuple[datetime, str]] = []
+    if belief.quota_until is not None and belief.quota_until > now:
+        pending.append((belief.quota_until, f"the quota is used up: {belief.last_message}"))
+    if belief.boot_backoff_until is not None and belief.boot_backoff_until > now:
+        failures = belief.consecutive_boot_failures
+        pending.append((belief.boot_backoff_until, f"{failures} machines in a row started and never joined"))
+    if belief.backoff_until is not None and belief.backoff_until > now:
+        pending.append((belief.backoff_until, _refusal_text(belief)))
+    if not pending:
+        return None
+    until, reason = max(pending)
+    return Block(until=until, reason=reason)
 
 
 def blocks(offers: Iterable[Offer], beliefs: Mapping[str, OfferBelief], now: datetime) -> dict[str, Block]:

@@ -230,10 +230,12 @@ def _work(
     experiment = reading.get(Experiment, trial.experiment_id) if trial is not None else None
     if trial is None or experiment is None:
         return None
-    total_s = _total_s(experiment, trial)
+    total = _total_steps(experiment, trial)
     done, saved = _done(trial, now), float(trial.latest_checkpoint.steps_completed if trial.latest_checkpoint else 0)
     step_s = trial.pace.step_s if trial.pace is not None else None
-    share = _share(experiment, trial, done if now is not None else saved)
+    # Before there is a pace, the owner's estimate.
+    total_s = experiment.estimated_duration_s if step_s is None or total is None else total * step_s
+    share = _share(done if now is not None else saved, total)
     return Work(
         submitted_at=experiment.started_at,
         deadline=allocation.deadline,
@@ -244,23 +246,16 @@ def _work(
     )
 
 
-def _total_s(experiment: Experiment, trial: Trial) -> float | None:
-    """The whole length at the measured pace; before that the owner's estimate."""
-    step_s = trial.pace.step_s if trial.pace is not None else None
-    if step_s is not None and experiment.max_batches is not None:
-        return experiment.max_batches * step_s
-    if step_s is not None and trial.progress > 0 and trial.steps_completed:
-        return trial.steps_completed / trial.progress * step_s
-    return experiment.estimated_duration_s
-
-
-def _share(experiment: Experiment, trial: Trial, steps: float) -> float:
-    """The part of the whole that so many steps are; 0 where the length is not known in steps."""
+def _total_steps(experiment: Experiment, trial: Trial) -> float | None:
+    """The whole length: what the search asks for, else what the trial's own progress makes it."""
     if experiment.max_batches is not None:
-        total = float(experiment.max_batches)
-    elif trial.progress > 0 and trial.steps_completed:
-        total = trial.steps_completed / trial.progress
-    else:
+        return float(experiment.max_batches)
+    return trial.steps_completed / trial.progress if trial.progress > 0 and trial.steps_completed else None
+
+
+def _share(steps: float, total: float | None) -> float:
+    """The part of the whole that so many steps are; 0 where the length is not known in steps."""
+    if total is None:
         return 0.0
     return min(1.0, steps / total) if total else 1.0
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from resolute.clock import Clock
 from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import AwsProvider
 from resolute.errors import InvalidInput
-from resolute_master.pools.machine_host import host_setup
+from resolute_master.pools.machine_host import host_setup, told_master_url
 from resolute_provisioner.bootstrap import AgentWheel
 from resolute_provisioner.catalogue.source import TypeSource
 from resolute_provisioner.clouds.aws_metadata import ADDRESSES, Ec2Metadata
@@ -50,17 +49,9 @@ def _completed(pool: ResourcePool, port: int, environ: Mapping[str, str], metada
                 "AWS_DEFAULT_REGION is not set"
             )
         changes["region"] = region
-    asked = urlsplit(provider.master_url).hostname if provider.master_url else "local-ipv4"
-    if asked in ADDRESSES:
-        address = metadata.address(asked)
-        if address:
-            scheme = urlsplit(provider.master_url).scheme or "http"
-            changes["master_url"] = f"{scheme}://{address}:{urlsplit(provider.master_url).port or port}"
-        elif provider.master_url:
-            raise InvalidInput(
-                f"resource_pools: provider.master_url of pool '{pool.pool_name}' asks for the master's {asked}, which no "
-                "metadata service tells; write an address"
-            )
+    master_url = told_master_url(pool, provider, port, kinds=ADDRESSES, usual="local-ipv4", address_of=metadata.address)
+    if master_url is not None:
+        changes["master_url"] = master_url
     if not provider.tag_value:
         changes["tag_value"] = metadata.instance_id() or UNNAMED_OWNER
     return pool.model_copy(update={"provider": provider.model_copy(update=changes)})

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
 from resolute.clock import Clock
 from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import GcpProvider
 from resolute.errors import InvalidInput
-from resolute_master.pools.machine_host import host_setup
+from resolute_master.pools.machine_host import host_setup, told_master_url
 from resolute_provisioner.bootstrap import AgentWheel, render_boot_script
 from resolute_provisioner.clouds.base import Cloud
 from resolute_provisioner.clouds.gcp_metadata import ADDRESSES, GceMetadata
@@ -47,17 +46,11 @@ def _completed(pool: ResourcePool, port: int, metadata: GceMetadata) -> Resource
         changes["label_value"] = name or UNNAMED_OWNER
     if provider.name_prefix is None:
         changes["name_prefix"] = f"{(name or UNNAMED_OWNER)[: DERIVED_PREFIX - 1].rstrip('-')}-"
-    asked = (urlsplit(provider.master_url).hostname or "") if provider.master_url else "internal-ip"
-    if asked in ADDRESSES:
-        address = metadata.address(asked)
-        if address:
-            scheme = urlsplit(provider.master_url).scheme or "http"
-            changes["master_url"] = f"{scheme}://{address}:{urlsplit(provider.master_url).port or port}"
-        elif provider.master_url:
-            raise InvalidInput(
-                f"resource_pools: provider.master_url of pool '{pool.pool_name}' asks for the master's {asked}, which no "
-                "metadata server tells; write an address"
-            )
+    master_url = told_master_url(
+        pool, provider, port, kinds=ADDRESSES, usual="internal-ip", address_of=metadata.address
+    )
+    if master_url is not None:
+        changes["master_url"] = master_url
     return pool.model_copy(update={"provider": provider.model_copy(update=changes)})
 
 

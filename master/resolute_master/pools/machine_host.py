@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -55,6 +55,35 @@ def host_setup(
     parse_agent_config(agent_file(example, host))
     render_boot_script(example, host)
     return host
+
+
+def told_master_url(
+    pool: ResourcePool,
+    provider: AwsProvider | GcpProvider,
+    port: int,
+    *,
+    kinds: Container[str],
+    usual: str,
+    address_of: Callable[[str], str | None],
+) -> str | None:
+    """`master_url` where the master's own machine has to tell its address: where none is given, or a kind of address stands
+    in it as the host (`http://local-ipv4:8080`). Blocking. None where it is as it should be, or nobody can tell the `usual` kind.
+
+    Raises `InvalidInput` where nobody tells the kind that is asked for.
+    """
+    given = provider.master_url
+    kind = (urlsplit(given).hostname or "") if given else usual
+    if kind not in kinds:
+        return None
+    address = address_of(kind)
+    if address:
+        return f"{urlsplit(given).scheme or 'http'}://{address}:{urlsplit(given).port or port}"
+    if given:
+        raise InvalidInput(
+            f"resource_pools: provider.master_url of pool '{pool.pool_name}' asks for the master's {kind}, which no metadata "
+            "service tells; write an address"
+        )
+    return None
 
 
 def reachable_master(pool: ResourcePool, master_url: str, listens_on: str, port: int) -> str:

@@ -9,7 +9,7 @@ from datetime import datetime
 from resolute.wire.rest.offers import GetPoolOffersResponse, PoolOffer, PriceWatchStatus
 from resolute_master.domain.instance import Instance
 from resolute_provisioner import launch_errors, ranking, risk
-from resolute_provisioner.model import Offer, OfferBelief, PoolScaling
+from resolute_provisioner.model import OfferBelief, PoolScaling
 from resolute_provisioner.offers import priced
 
 
@@ -34,8 +34,8 @@ def shown_offers(
         pool=scaling.pool,
         now=now,
         offers=tuple(
-            _row(offer, beliefs.get(offer.offer_id), blocks.get(offer.offer_id), counts[offer.offer_id], now)
-            for offer in ranking.offers_in_order(scaling, beliefs, now)
+            _row(each, beliefs.get(each.offer.offer_id), blocks.get(each.offer.offer_id), counts[each.offer.offer_id])
+            for each in ranking.in_order(scaling, beliefs, blocks, now)
         ),
         min_instances=scaling.min_instances,
         max_instances=scaling.max_instances,
@@ -44,8 +44,9 @@ def shown_offers(
     )
 
 
-def _row(offer: Offer, known: OfferBelief | None, block: risk.Block | None, machines: int, now: datetime) -> PoolOffer:
-    price, outlook = priced(offer, known), ranking.outlook(offer, known, now)
+def _row(outlook: ranking.Outlook, known: OfferBelief | None, block: risk.Block | None, machines: int) -> PoolOffer:
+    offer = outlook.offer
+    price = priced(offer, known)
     belief = known or OfferBelief(offer_id=offer.offer_id)
     return PoolOffer(
         id=offer.offer_id,

@@ -9,6 +9,7 @@ from resolute_master.domain.ids import AgentId
 from resolute_master.scheduler.fitting import Refuses, Rooms
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.wait_or_evict import expected_wait_s
+from resolute_provisioner.offers import price_order
 
 _SOME_DAY = datetime.max.replace(tzinfo=UTC)
 
@@ -48,9 +49,7 @@ class Machines:
         self._aux = snapshot.policy.max_aux_containers_per_agent
         self._room = supply.room
         self._present_sizes = tuple(snapshot.sizes) if supply.machines or supply.offers else ()
-        offers = sorted(
-            supply.offers, key=lambda o: (o.price_per_hour is None, o.price_per_hour or 0.0, o.slots, o.offer_id)
-        )
+        offers = sorted(supply.offers, key=lambda o: (price_order(o.price_per_hour), o.slots, o.offer_id))
         self._offered_sizes = tuple(dict.fromkeys(offer.slots for offer in offers))
         """The cheapest first."""
         self._gang_sizes = {offer.slots for offer in offers if not offer.one_only}

@@ -22,6 +22,7 @@ from resolute_master.foresight.pool import Decision, VirtualPool
 from resolute_master.scheduler.plan import Placement, Plan
 from resolute_master.scheduler.schedule import schedule
 from resolute_provisioner.model import Cause, InstanceView, Launch, Offer, Termination
+from resolute_provisioner.offers import price_order
 
 TICK_S = 5.0
 DETERMINED_IDLE_S = 1200.0
@@ -243,7 +244,7 @@ def _of(offer: Offer, count: int, reason: str, token: str = "") -> tuple[Launch,
 
 
 def _cheapest(offer: Offer) -> tuple[object, ...]:
-    return (offer.price_per_hour is None, offer.price_per_hour or 0.0, offer.slots, offer.offer_id)
+    return (price_order(offer.price_per_hour), offer.slots, offer.offer_id)
 
 
 def _dividing(pool: VirtualPool, slots: int) -> list[int]:

@@ -18,6 +18,7 @@ from resolute_master.foresight.course import EPOCH, Course, Frictions, Work
 from resolute_master.foresight.decide import Decider, Production
 from resolute_master.foresight.pool import VirtualPool
 from resolute_provisioner.model import Gang, Offer
+from resolute_provisioner.offers import price_order
 from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines
 from resolute_sim.twin.capacity import CapacityTrace, TracedMarket
 from resolute_sim.twin.figures import Report, figures_of, spans_of, steps
@@ -126,7 +127,7 @@ def _pool_of(setting: Setting, policy: str) -> PoolPolicy:
     size = largest_size(pool)
     one = min(
         (offer for offer in pool.scaling.offers if offer.slots == size),
-        key=lambda offer: (offer.price_per_hour is None, offer.price_per_hour or 0.0, offer.offer_id),
+        key=lambda offer: (price_order(offer.price_per_hour), offer.offer_id),
     )
     return replace(pool, scaling=replace(pool.scaling, offers=(one,)))
 

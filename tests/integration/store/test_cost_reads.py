@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sized
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -18,24 +17,9 @@ from resolute_master.store.base import Store
 from resolute_master.store.sql import open_store, sqlite_url
 from support.cluster import T0, a_container, an_allocation, an_instance, at
 from support.stores import a_change
+from support.stores_counting import CountingStore
 
 HOUR_S = 3600.0
-
-
-class Counting:
-    """A store whose rows are counted as they come out."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.rows = 0
-
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        async def counted(*args: Any, **options: Any) -> Any:
-            found = await getattr(self._store, name)(*args, **options)
-            self.rows += len(found) if isinstance(found, Sized) else 1
-            return found
-
-        return counted
 
 
 def an_hour(number: int) -> Allocation:
@@ -74,7 +58,7 @@ async def rows_for_the_last_day(path: Path, *, hours: int, marks: int) -> int:
     try:
         await remember(store, hours, marks)
         now, since = at(hours * HOUR_S), at((hours - 24) * HOUR_S)
-        counting = Counting(store)
+        counting = CountingStore(store)
         counted = cast(Store, counting)
         instances = await counted.instances(since=since, until=now)
         runs = await runs_on(counted, instances, since=since, until=now)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from resolute_provisioner import risk
 from resolute_provisioner.model import Market, OfferBelief, RefusalKind
-from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S, offers_in_order, outlook
+from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S, in_order, outlook
 from support.provisioner import NOW, a_pool, after, an_offer
 
 FRESH = OfferBelief(offer_id="small")
@@ -61,7 +61,8 @@ def test_the_order_of_trying() -> None:
 
     def order(*beliefs: OfferBelief) -> list[str]:
         known = {each.offer_id: each for each in beliefs}
-        return [offer.offer_id for offer in offers_in_order(pool, known, NOW)]
+        blocked = risk.blocks(pool.offers, known, NOW)
+        return [each.offer.offer_id for each in in_order(pool, known, blocked, NOW)]
 
     # At one price the machine that is not taken back; what has no known price last.
     assert order() == ["sure", "spot", "dear", "unknown"]
