@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import merge
 from itertools import repeat
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId, JobId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
@@ -99,7 +100,7 @@ class PoolSnapshot:
             shares=Shares.empty(meter) if policy.scheduler is SchedulerKind.FAIR_SHARE else None,
             meter=meter,
         )
-        here = _changed(
+        here = replace(
             snapshot,
             agents=SortedMap(((a.id, a) for a in agents if a.pool == policy.name), meter=meter),
             # A job that has moved to another pool still orders what it has left here.
@@ -130,12 +131,18 @@ class PoolSnapshot:
     def with_agent(self, agent: Agent) -> PoolSnapshot:
         if self.agents.get(agent.id) == agent:
             return self
-        return _changed(self, agents=self.agents.set(agent.id, agent))._with_room_of(agent.id)
+        derived = replace(self, agents=self.agents.set(agent.id, agent))
+        derived._fit_room(agent.id)
+        return derived
 
     def without_agent(self, id_: AgentId) -> PoolSnapshot:
         """What it ran stays recorded, in case that it comes back."""
         agents = self.agents.discard(id_)
-        return self if agents is self.agents else _changed(self, agents=agents)._with_room_of(id_)
+        if agents is self.agents:
+            return self
+        derived = replace(self, agents=agents)
+        derived._fit_room(id_)
+        return derived
 
     def with_job(self, job: Job) -> PoolSnapshot:
         if job.ended:
@@ -157,14 +164,16 @@ class PoolSnapshot:
             return self
         if before is not None and _footprint(before) == _footprint(allocation):
             return self._reported(before, allocation)
-        mates = self.job_allocations.get(allocation.job_id) or SortedMap(meter=self.meter)
-        snapshot = self if before is None else self._unlisted(before)
-        snapshot = _changed(
-            snapshot,
-            allocations=self.allocations.set(allocation.id, allocation),
-            job_allocations=self.job_allocations.set(allocation.job_id, mates.set(allocation.id, True)),
-        )
-        return snapshot._listed(allocation)._reoccupied(allocation.id, before, allocation)
+        derived = replace(self, allocations=self.allocations.set(allocation.id, allocation))
+        if before is not None:
+            derived._unlist(before)
+        if before is None or before.job_id != allocation.job_id:
+            mates = self.job_allocations.get(allocation.job_id) or SortedMap(meter=self.meter)
+            by_job = self.job_allocations.set(allocation.job_id, mates.set(allocation.id, True))
+            derived._set(job_allocations=by_job)
+        derived._list(allocation)
+        derived._reoccupy(allocation.id, before, allocation)
+        return derived
 
     def without_allocation(self, id_: AllocationId) -> PoolSnapshot:
         before = self.allocations.get(id_)
@@ -172,12 +181,14 @@ class PoolSnapshot:
             return self
         mates = self.job_allocations[before.job_id].discard(id_)
         by_job = self.job_allocations
-        snapshot = _changed(
-            self._unlisted(before),
+        derived = replace(
+            self,
             allocations=self.allocations.discard(id_),
             job_allocations=by_job.set(before.job_id, mates) if len(mates) else by_job.discard(before.job_id),
         )
-        return snapshot._reoccupied(id_, before, None)
+        derived._unlist(before)
+        derived._reoccupy(id_, before, None)
+        return derived
 
     def with_usage(self, usage: Usage) -> PoolSnapshot:
         """Charged as it was measured, in a pool that remembers."""
@@ -190,10 +201,10 @@ class PoolSnapshot:
         if self.shares is None or self.policy.usage_half_life_s is None or usage.pool != self.policy.name:
             return self
         shares = self.shares.with_used((str(usage.workspace_id), str(usage.owner)), slots)
-        return self if shares is self.shares else _changed(self, shares=shares)
+        return self if shares is self.shares else replace(self, shares=shares)
 
     def with_supply(self, supply: Supply) -> PoolSnapshot:
-        return self if supply == self.supply else _changed(self, supply=supply)
+        return self if supply == self.supply else replace(self, supply=supply)
 
     def keeping(self, keep: Callable[[Allocation], bool]) -> PoolSnapshot:
         """With only some of its allocations; built at once, which is cheaper than to drop many one by one."""
@@ -211,10 +222,10 @@ class PoolSnapshot:
         shares = kept.shares
         for group, charged in self.shares.used.items():
             shares = shares.with_used(group, charged) if len(group) == USER_DEPTH else shares
-        return _changed(kept, shares=shares)
+        return replace(kept, shares=shares)
 
     def at(self, now: datetime) -> PoolSnapshot:
-        return _changed(self, now=now)
+        return replace(self, now=now)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -300,7 +311,7 @@ class PoolSnapshot:
             room = room_of(present, tuple(occupancy.get(id_, ())))
             if room is not None:
                 rooms[id_] = room
-        return _changed(
+        return replace(
             self,
             occupancy=self._sorted((agent, tuple(there)) for agent, there in occupancy.items()),
             job_slots=self._sorted((job, slots) for job, slots in job_slots.items() if slots),
@@ -328,7 +339,7 @@ class PoolSnapshot:
                 shares = shares.with_running(self.member(allocation), allocation, evictable=allocation.preemptible)
             elif _stays(allocation) and allocation.preemptible:
                 evictable.append(allocation)
-        return _changed(
+        return replace(
             self,
             job_allocations=self._sorted((job, self._sorted(held)) for job, held in mates.items()),
             queue=self._sorted((shape, self._sorted(line)) for shape, line in queue.items()),
@@ -348,63 +359,69 @@ class PoolSnapshot:
         return self._sorted((group, self._sorted(agents)) for group, agents in found.items())
 
     # -- indexes, one by one -----------------------------------------------------------------------------------
+    #
+    # These change a snapshot that is being derived, before anybody else sees it: an event changes half a dozen indexes, and a copy
+    # for each would cost as much as they do.
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def _with_jobs(self, id_: JobId, jobs: SortedMap[JobId, Job]) -> PoolSnapshot:
         mates = [self.allocations[m] for m in self.job_allocations.get(id_) or ()]
-        snapshot = self
+        derived = replace(self)
         for allocation in mates:
-            snapshot = snapshot._unlisted(allocation)
-        snapshot = _changed(snapshot, jobs=jobs)
+            derived._unlist(allocation)
+        derived._set(jobs=jobs)
         for allocation in mates:
-            snapshot = snapshot._listed(allocation)
-        return snapshot
+            derived._list(allocation)
+        return derived
 
-    def _listed(self, allocation: Allocation) -> PoolSnapshot:
+    def _list(self, allocation: Allocation) -> None:
         """In the queue, or among what holds slots and may be preempted."""
         shares = self.shares
         if waits(allocation):
             shape, key = self.shape(allocation), self.queue_key(allocation)
             line = self.queue.get(shape) or SortedMap(meter=self.meter)
+            self._set(queue=self.queue.set(shape, line.set(key, allocation.id)))
             if shares is not None:
-                shares = shares.with_waiting(self.member(allocation), shape, key)
-            return _changed(self, queue=self.queue.set(shape, line.set(key, allocation.id)), shares=shares)
-        if not _stays(allocation):
-            return self
-        if shares is not None:
-            shares = shares.with_running(self.member(allocation), allocation, evictable=allocation.preemptible)
-            return _changed(self, shares=shares)
-        if not allocation.preemptible:
-            return self
-        evictable = self.evictable.set(self.standing(allocation), True)
-        return _changed(self, evictable=evictable, losses=self.losses.set(self.loss(allocation), True))
+                self._set(shares=shares.with_waiting(self.member(allocation), shape, key))
+        elif not _stays(allocation):
+            pass
+        elif shares is not None:
+            member = self.member(allocation)
+            self._set(shares=shares.with_running(member, allocation, evictable=allocation.preemptible))
+        elif allocation.preemptible:
+            evictable = self.evictable.set(self.standing(allocation), True)
+            self._set(evictable=evictable, losses=self.losses.set(self.loss(allocation), True))
 
-    def _unlisted(self, allocation: Allocation) -> PoolSnapshot:
+    def _unlist(self, allocation: Allocation) -> None:
         shares = self.shares
         if waits(allocation):
             shape, key = self.shape(allocation), self.queue_key(allocation)
             line = self.queue[shape].discard(key)
+            self._set(queue=self.queue.set(shape, line) if len(line) else self.queue.discard(shape))
             if shares is not None:
-                shares = shares.without_waiting(self.member(allocation), shape, key)
-            queue = self.queue.set(shape, line) if len(line) else self.queue.discard(shape)
-            return _changed(self, queue=queue, shares=shares)
-        if not _stays(allocation):
-            return self
-        if shares is not None:
-            shares = shares.without_running(self.member(allocation), allocation, evictable=allocation.preemptible)
-            return _changed(self, shares=shares)
-        if not allocation.preemptible:
-            return self
-        evictable = self.evictable.discard(self.standing(allocation))
-        return _changed(self, evictable=evictable, losses=self.losses.discard(self.loss(allocation)))
+                self._set(shares=shares.without_waiting(self.member(allocation), shape, key))
+        elif not _stays(allocation):
+            pass
+        elif shares is not None:
+            member = self.member(allocation)
+            self._set(shares=shares.without_running(member, allocation, evictable=allocation.preemptible))
+        elif allocation.preemptible:
+            evictable = self.evictable.discard(self.standing(allocation))
+            self._set(evictable=evictable, losses=self.losses.discard(self.loss(allocation)))
 
     def _reported(self, before: Allocation, after: Allocation) -> PoolSnapshot:
         """It is where it was, and has said something: most reports of a container, and checkpoints."""
-        losses, old, new = self.losses, self.loss(before), self.loss(after)
-        if old != new and old in losses:
-            losses = losses.discard(old).set(new, True)
-        return _changed(self, allocations=self.allocations.set(after.id, after), losses=losses)
+        losses = self.losses
+        if self.shares is None:
+            old, new = self.loss(before), self.loss(after)
+            if old != new and old in losses:
+                losses = losses.discard(old).set(new, True)
+        return replace(self, allocations=self.allocations.set(after.id, after), losses=losses)
 
-    def _reoccupied(self, id_: AllocationId, before: Allocation | None, after: Allocation | None) -> PoolSnapshot:
+    def _reoccupy(self, id_: AllocationId, before: Allocation | None, after: Allocation | None) -> None:
         """Move the occupants from what the allocation held to what it holds."""
         old, new = occupants_of(before), occupants_of(after)
         occupancy = self.occupancy
@@ -414,35 +431,32 @@ class PoolSnapshot:
             mine = ((id_, new[agent]),) if agent in new else ()
             occupants = tuple(sorted(others + mine))
             occupancy = occupancy.set(agent, occupants) if occupants else occupancy.discard(agent)
-        snapshot = _changed(self, occupancy=occupancy)
+        self._set(occupancy=occupancy)
         for allocation, sign in ((before, -1), (after, 1)):
-            snapshot = snapshot if allocation is None else snapshot._booked(allocation, sign)
+            if allocation is not None:
+                self._book(allocation, sign)
         for agent in changed:
-            snapshot = snapshot._with_room_of(agent)
-        return snapshot
+            self._fit_room(agent)
 
-    def _booked(self, allocation: Allocation, sign: int) -> PoolSnapshot:
+    def _book(self, allocation: Allocation, sign: int) -> None:
         held = allocation.slots_held
-        if held == 0:
-            return self
-        total = (self.job_slots.get(allocation.job_id) or 0) + sign * held
-        sums = self.job_slots
-        return _changed(
-            self, job_slots=sums.set(allocation.job_id, total) if total else sums.discard(allocation.job_id)
-        )
+        if held:
+            sums, job = self.job_slots, allocation.job_id
+            total = (sums.get(job) or 0) + sign * held
+            self._set(job_slots=sums.set(job, total) if total else sums.discard(job))
 
-    def _with_room_of(self, id_: AgentId) -> PoolSnapshot:
+    def _fit_room(self, id_: AgentId) -> None:
         before = self.rooms.get(id_)
         after = room_of(self.agents.get(id_), self.occupancy.get(id_) or ())
         if before == after:
-            return self
+            return
         sizes = self.sizes
-        for size, sign in ((before.size if before else 0, -1), (after.size if after else 0, 1)):
+        old_size, new_size = before.size if before else 0, after.size if after else 0
+        for size, sign in ((old_size, -1), (new_size, 1)) if old_size != new_size else ():
             count = (sizes.get(size) or 0) + sign
             if size:
                 sizes = sizes.set(size, count) if count else sizes.discard(size)
-        return _changed(
-            self,
+        self._set(
             rooms=self.rooms.discard(id_) if after is None else self.rooms.set(id_, after),
             sizes=sizes,
             places=self._replaced(before, after),
@@ -468,20 +482,6 @@ class PoolSnapshot:
         if after is not None:
             groups = groups.set(after, (groups.get(after) or SortedMap(meter=self.meter)).set(id_, True))
         return groups
-
-
-_SLOTS: tuple[tuple[str, Any], ...] = tuple(
-    (each.name, PoolSnapshot.__dict__[each.name]) for each in fields(PoolSnapshot)
-)
-
-
-def _changed(snapshot: PoolSnapshot, **changes: Any) -> PoolSnapshot:
-    """As `dataclasses.replace`, at a quarter of its price: an event derives half a dozen snapshots."""
-    derived = object.__new__(PoolSnapshot)
-    for name, slot in _SLOTS:
-        slot.__set__(derived, changes.pop(name) if name in changes else slot.__get__(snapshot))
-    assert not changes, f"a snapshot has no {', '.join(changes)}"
-    return derived
 
 
 def waits(allocation: Allocation) -> bool:
