@@ -61,9 +61,9 @@ class Outlook:
         return None if self.price_per_hour is None else self.price_per_hour * self.factor
 
     @property
-    def order(self) -> tuple[tuple[bool, float], float, str]:
+    def order(self) -> tuple[bool, float, float, str]:
         """A sort key: in this order offers of one size are tried."""
-        return (price_order(self.expected_price), self.factor, self.offer.offer_id)
+        return (*price_order(self.expected_price), self.factor, self.offer.offer_id)
 
 
 def outlook(offer: Offer, belief: OfferBelief | None, now: datetime) -> Outlook:
