@@ -17,12 +17,10 @@ from resolute_master.foresight.pool import VirtualPool
 from resolute_master.foresight.run_times import MOST, RunTimes
 from resolute_master.store.base import Store
 
-COURSES = 20
-"""The middle 90 % of so many leaves out one at either end."""
-FRESH_S = 30.0
-"""An answer of the same cycle is given again for so long: meanwhile time has passed, and what was expected may not have come."""
-DECISIONS = 800
-"""Somebody waits for the answer, and a decision takes about a millisecond."""
+COURSES = 19
+"""The extremes of so many hold 90 % (`foresight.estimate.COURSES`)."""
+DECISIONS = 6_000
+"""That all courses together may take, about a millisecond each in a pool of a hundred machines."""
 
 
 class Starts:

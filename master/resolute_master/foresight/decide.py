@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from resolute_master.domain.ids import AllocationId, InstanceId
+from resolute_master.domain.ids import InstanceId
 from resolute_master.engine import supply
 from resolute_master.foresight.pool import Decision, VirtualPool
 from resolute_master.scheduler.plan import Plan
@@ -54,8 +54,8 @@ class Sparing:
     found room before, which delays nobody.
     """
 
-    _waited: frozenset[AllocationId] | None = None
-    """When the planner spoke last; None: it has not."""
+    _queued: int | None = None
+    """`VirtualPool.queued` when the planner spoke last; None: it has not."""
     _machines: frozenset[InstanceId] = frozenset()
     _without_work: frozenset[InstanceId] = frozenset()
     _revisit_at: datetime | None = None
@@ -71,20 +71,20 @@ class Sparing:
         return _decision(plan, scale, self._revisit_at)
 
     def _may_differ(self, pool: VirtualPool) -> bool:
-        waiting = frozenset(allocation.id for allocation in pool.snapshot.pending())
         machines = frozenset(pool.machines)
         without_work = frozenset(id_ for id_, view in pool.machines.items() if view.idle_since is not None)
         due = self._revisit_at is not None and pool.now >= self._revisit_at
+        waits = len(pool.snapshot.queue) > 0
         differs = (
-            self._waited is None
+            self._queued != pool.queued
             or due
-            or not (waiting <= self._waited and self._machines <= machines)
-            or (bool(waiting) and not without_work <= self._without_work)
+            or not self._machines <= machines
+            or (waits and not without_work <= self._without_work)
         )
         # What has begun to work since is news once more when it stops.
         self._machines, self._without_work = machines, without_work
         if differs:
-            self._waited = waiting
+            self._queued = pool.queued
         return differs
 
 

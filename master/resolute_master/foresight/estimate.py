@@ -3,11 +3,15 @@
 Each course draws how long everything that runs or waits will (still) run, and how long machines take to join, and lets the
 production scheduler and planner decide. The starts that it finds are one sample; the middle 90 % of all samples are the range.
 Work that is not submitted yet is not foreseen: more important work that comes later makes a start later than was said.
+
+A course is played up to a bound of decisions. What has not started by then is reckoned by the backlog before it, as of a fluid: the
+slot-seconds that the drawn run times give to all that is still to start before it, over the slots that are in use (the virtual
+waiting time of queueing theory: work in front over the rate of service).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import inf
@@ -21,7 +25,7 @@ from resolute_master.foresight.join_times import JoinTimes
 from resolute_master.foresight.market import Given, MarketMove, Refused
 from resolute_master.foresight.pool import VirtualPool
 from resolute_master.foresight.run_times import LEAST, Basis, RunTimes
-from resolute_master.scheduler.snapshot import waits
+from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from resolute_provisioner import launch_errors
 from resolute_provisioner.model import OfferBelief
 from resolute_provisioner.planning.notes import why_blocked
@@ -31,6 +35,8 @@ COURSES = 39
 (order statistics of equally distributed values): 90 % between the second and the last but one of 39, or the extremes of 19."""
 DECISIONS = 6_000
 """That all courses together may take, in equal parts: each is about a millisecond of processor time."""
+HEAD = 1_000
+"""Of a queue so many are played."""
 HORIZON_S = 14 * 86_400.0
 """Nothing is foreseen beyond."""
 OUTSIDE = 0.1
@@ -59,30 +65,54 @@ def estimates(
     of: Collection[AllocationId] | None = None,
     courses: int = COURSES,
     decisions: int = DECISIONS,
+    breathe: Callable[[], None] = lambda: None,
 ) -> dict[AllocationId, Estimate]:
     """Of everything that waits in `pool`, which is not changed, or of those in `of` that do: a course ends as soon as all of them
-    have started. The same arguments give the same estimates."""
+    have started. The same arguments give the same estimates. `breathe` is called between courses."""
     jobs = pool.snapshot.jobs
     waiting = [each.id for each in pool.snapshot.pending() if each.job_id in jobs]
     targets = waiting if of is None else [id_ for id_ in waiting if id_ in of]
     if not targets:
         return {}
-    stopped, play = stoppage(pool)
+    stopped, play = stoppage(_head(pool, waiting))
     joins = JoinTimes.of(pool)
-    samples = [
-        _play(_course(play, run_times, joins, Random(f"{seed}/{number}")), targets, max(1, decisions // courses))
-        for number in range(courses)
-    ]
+    samples = []
+    for number in range(courses):
+        likeness = _Likeness(Random(f"{seed}/{number}"))
+        course = _course(play, run_times, joins, likeness)
+        # Where no machines are asked for, work may be too large for those that are there: a backlog says nothing of it.
+        line = _Line(pool, run_times, likeness, () if stopped else waiting)
+        samples.append(_play(course, line, targets, max(1, decisions // courses)))
+        breathe()
     return {
         id_: _estimate(pool, run_times, id_, sorted(starts), stopped)
         for id_, starts in zip(targets, zip(*samples, strict=True), strict=True)
     }
 
 
-def _play(course: Course, targets: Sequence[AllocationId], decisions: int) -> list[float]:
-    """The starts of `targets`, in seconds from now; those that the horizon or the bound cut off are infinitely far."""
-    works = [course.works[id_] for id_ in targets]
-    unstarted = list(reversed(works))
+def _head(pool: VirtualPool, waiting: Sequence[AllocationId]) -> VirtualPool:
+    """The pool with the head of its queue alone: as many as a course starts at most, and some that may pass others. Not under fair
+    share, where the queue has no order of its own."""
+    if len(waiting) <= HEAD or pool.snapshot.shares is not None:
+        return pool
+    snapshot, tail = pool.snapshot, set(waiting[HEAD:])
+    kept = [each for each in snapshot.allocations.values() if each.id not in tail]
+    of_kept = {each.job_id for each in kept}
+    jobs = [job for job in snapshot.jobs.values() if job.id in of_kept]
+    return replace(
+        pool.copy(),
+        snapshot=PoolSnapshot.build(
+            snapshot.policy, snapshot.agents.values(), jobs, kept, snapshot.supply, now=snapshot.now
+        ),
+    )
+
+
+def _play(course: Course, line: _Line, targets: Sequence[AllocationId], decisions: int) -> list[float]:
+    """The starts of `targets`, in seconds from now; those beyond the horizon, and those that never start, are infinitely far."""
+    works = dict(course.works)
+    all_played = all(id_ in works for id_ in targets)
+    awaited = targets if all_played else [id_ for id_, work in works.items() if work.started_s is None]
+    unstarted = [works[id_] for id_ in reversed(awaited)]
 
     def over() -> bool:
         # What is the most important starts first at most times, so that this seldom looks at more than one.
@@ -91,11 +121,44 @@ def _play(course: Course, targets: Sequence[AllocationId], decisions: int) -> li
         return not unstarted or course.now_s > HORIZON_S or course.decisions >= decisions
 
     course.run(over, strict=False)
-    starts = (work.first_start_s for work in works)
-    return [inf if at_s is None or at_s > HORIZON_S else at_s for at_s in starts]
+    cut_off = not all_played or course.decisions >= decisions
+    backlog_s = line.backlogs_s(works, course) if cut_off else {}
+    starts = []
+    for id_ in targets:
+        at_s = works[id_].first_start_s if id_ in works else None
+        at_s = backlog_s.get(id_, inf) if at_s is None else at_s
+        starts.append(inf if at_s > HORIZON_S else at_s)
+    return starts
 
 
-def _course(pool: VirtualPool, run_times: RunTimes, joins: JoinTimes, random: Random) -> Course:
+class _Line:
+    """All that waits, in the order of the queue, in one course."""
+
+    def __init__(
+        self, pool: VirtualPool, run_times: RunTimes, likeness: _Likeness, waiting: Sequence[AllocationId]
+    ) -> None:
+        self._pool, self._run_times, self._likeness, self._waiting = pool, run_times, likeness, waiting
+
+    def backlogs_s(self, works: Mapping[AllocationId, Work], course: Course) -> dict[AllocationId, float]:
+        """When each that has not started by now in the course will have no work before it, by its own."""
+        in_use = sum(work.slots for work in course.works.values() if work.started_s is not None)
+        if not in_use:
+            return {}
+        found: dict[AllocationId, float] = {}
+        at_s = course.now_s
+        for id_ in self._waiting:
+            work = works.get(id_)
+            if work is not None and work.first_start_s is not None:
+                continue
+            found[id_] = at_s
+            if work is None:
+                work = _work(self._pool, self._run_times, self._pool.snapshot.allocations[id_], self._likeness)
+            at_s += work.slots * (work.length_s - work.done_s) / in_use
+        return found
+
+
+def _course(pool: VirtualPool, run_times: RunTimes, joins: JoinTimes, likeness: _Likeness) -> Course:
+    random = likeness.random
     course = Course(
         pool=pool.copy(),
         decider=Sparing(),
@@ -103,7 +166,6 @@ def _course(pool: VirtualPool, run_times: RunTimes, joins: JoinTimes, random: Ra
         epoch=pool.now,
         frictions=Frictions(),
     )
-    likeness = _Likeness(random)
     for allocation in pool.snapshot.allocations.values():
         # What a job that has moved to another pool still holds here is taken to stay.
         if allocation.job_id in pool.snapshot.jobs:
@@ -162,8 +224,7 @@ def _why_unknown(run_times: RunTimes, known: Basis | None, courses: int, stopped
         return f"the machines that are there do not suffice, and the pool asks for no others: {stopped}"
     if known is None:
         return f"only {len(run_times)} run(s) of the pool have ended, and {LEAST} are needed"
-    days = HORIZON_S / 86_400
-    return f"it did not start within {days:.0f} days, or within what is foreseen of the queue, in most of {courses} courses"
+    return f"it did not start within {HORIZON_S / 86_400:.0f} days in most of {courses} courses"
 
 
 def stoppage(pool: VirtualPool) -> tuple[str, VirtualPool]:
@@ -188,13 +249,13 @@ class _Likeness:
     of a user's work has a run time of the same rank, so that when the first will end is no surer than the past has it."""
 
     def __init__(self, random: Random) -> None:
-        self._random = random
+        self.random = random
         self._common: dict[int, float] = {}
 
     def part(self, user: int) -> float:
         if user not in self._common:
-            self._common[user] = self._random.random()
-        return self._common[user] if self._random.random() < ALIKE else self._random.random()
+            self._common[user] = self.random.random()
+        return self._common[user] if self.random.random() < ALIKE else self.random.random()
 
 
 class _Likely:

@@ -60,6 +60,8 @@ class VirtualPool:
     offers: Mapping[str, Offer]
     machines: dict[InstanceId, InstanceView] = field(default_factory=dict)
     beliefs: dict[str, OfferBelief] = field(default_factory=dict)
+    queued: int = 0
+    """How often something came into the queue."""
     _launched: int = 0
 
     @staticmethod
@@ -79,10 +81,12 @@ class VirtualPool:
     # -- what happens to work ----------------------------------------------------------------------------------
 
     def submitted(self, job: Job, allocation: Allocation) -> None:
+        self.queued += 1
         self.snapshot = self.snapshot.with_job(job).with_allocation(allocation)
 
     def requeued(self, allocation: Allocation) -> None:
         """Another run of work that was cut."""
+        self.queued += 1
         self.snapshot = self.snapshot.with_allocation(allocation)
 
     def ended(self, id_: AllocationId) -> None:

@@ -9,9 +9,9 @@ from resolute.wire.states import TaskType
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, InstanceId, JobId, PoolName, TaskId, UserId
 from resolute_master.domain.job import Job
-from resolute_master.domain.pool import PoolPolicy
+from resolute_master.domain.pool import PoolPolicy, SchedulerKind
 from resolute_master.foresight.decide import Production
-from resolute_master.foresight.estimate import COURSES, estimates
+from resolute_master.foresight.estimate import COURSES, HEAD, estimates
 from resolute_master.foresight.join_times import LEAST as LEAST_JOINED
 from resolute_master.foresight.pool import VirtualPool, virtual_agent
 from resolute_master.foresight.run_times import LEAST, MOST, RunTimes
@@ -52,9 +52,9 @@ def _submit(pool: VirtualPool, name: str, *, slots: int = 1) -> AllocationId:
     return allocation.id
 
 
-def _busy(agents: int = 1) -> VirtualPool:
+def _busy(agents: int = 1, policy: PoolPolicy = FIXED) -> VirtualPool:
     """Every agent has one slot, which has been in use for an hour."""
-    pool = VirtualPool.empty(FIXED, NOW - timedelta(hours=1))
+    pool = VirtualPool.empty(policy, NOW - timedelta(hours=1))
     for number in range(agents):
         agent = virtual_agent(FIXED, InstanceId(f"a{number}"), 1, NOW)
         pool.snapshot = pool.snapshot.with_agent(agent)
@@ -125,7 +125,28 @@ def test_the_work_is_bounded() -> None:
     waits = [_submit(pool, f"w{number:03d}") for number in range(60)]
     found = estimates(pool, _past(*[7200.0] * LEAST), seed=1, courses=3, decisions=20)
     assert set(found) == set(waits)
-    assert found[waits[0]].expected_at is not None and found[waits[-1]].expected_at is None
+    # What is beyond the bound is reckoned by the work before it: on one slot, that of each of the others.
+    assert found[waits[0]].expected_at == NOW + timedelta(hours=1)
+    last = found[waits[-1]].expected_at
+    assert last is not None and timedelta(hours=58 * 2) <= last - NOW <= timedelta(hours=1 + 60 * 2)
+
+
+def test_of_a_long_queue_the_head_is_played_and_the_rest_reckoned() -> None:
+    pool = _busy(50)
+    waits = [_submit(pool, f"w{number:05d}") for number in range(HEAD + 200)]
+    found = estimates(pool, _past(*[7200.0] * LEAST), seed=1, courses=3, decisions=300)
+    expected = [found[id_].expected_at for id_ in waits]
+    known = [at for at in expected if at is not None]
+    assert len(known) == len(waits) and known == sorted(known)
+    hours = (known[-1] - NOW) / timedelta(hours=2)
+    assert len(waits) / 50 - 1 <= hours <= len(waits) / 50 + 1
+
+
+def test_under_fair_share_a_long_queue_is_played_whole() -> None:
+    pool = _busy(20, replace(FIXED, scheduler=SchedulerKind.FAIR_SHARE))
+    waits = [_submit(pool, f"w{number:05d}") for number in range(HEAD + 5)]
+    found = estimates(pool, _past(*[7200.0] * LEAST), seed=1, courses=1, decisions=5)
+    assert set(found) == set(waits) and all(each.expected_at is not None for each in found.values())
 
 
 def test_run_times_prefer_the_narrowest_kind_and_forget_the_oldest() -> None:
@@ -171,13 +192,11 @@ def test_every_course_gets_its_part_of_the_bound() -> None:
     """Without, a long queue would take it all for the first course, and the range would be a point."""
     pool = _busy(2)
     waits = [_submit(pool, f"w{number:03d}") for number in range(40)]
-    found = estimates(
-        pool, _past(*[3600.0 + 50.0 * rank for rank in range(200)]), seed=1, courses=19, decisions=19 * 10
-    )
-    first = found[waits[0]]
-    assert first.earliest is not None and first.latest is not None and first.earliest < first.latest
-    assert first.basis.startswith("19 courses")
-    assert found[waits[-1]].expected_at is None and "what is foreseen of the queue" in found[waits[-1]].basis
+    past = _past(*[3600.0 + 50.0 * rank for rank in range(200)])
+    found = estimates(pool, past, seed=1, courses=19, decisions=19 * 10)
+    for each in (found[waits[0]], found[waits[-1]]):
+        assert each.earliest is not None and each.latest is not None and each.earliest < each.latest
+        assert each.basis.startswith("19 courses")
 
 
 def test_nine_in_ten_start_inside_their_range_when_the_past_repeats() -> None:
