@@ -157,10 +157,14 @@ class Cycle:
         """Machines whose agent or whose agent's work was touched may have become idle or busy."""
         touched: dict[str, Instance] = {}
         for entity in self._step.written():
-            agents = {entity.id} if isinstance(entity, Agent) else set()
-            if isinstance(entity, Allocation):
-                agents = {c.agent for c in entity.containers}
-            for id_ in sorted(agents):
+            match entity:
+                case Agent():
+                    agents = [entity.id]
+                case Allocation():
+                    agents = [container.agent for container in entity.containers]
+                case _:
+                    continue
+            for id_ in agents:
                 agent = self._step.get(Agent, id_)
                 instance = self._step.get(Instance, agent.instance_id) if agent and agent.instance_id else None
                 if instance is not None:

@@ -64,10 +64,10 @@ INDEXES: Mapping[str, tuple[str, Callable[[Entity], tuple[IndexValue, ...]]]] = 
 }
 """name -> (kind, values under which an entity of that kind is found)."""
 
-INDEXES_OF_KIND: dict[str, list[str]] = defaultdict(list)
-"""kind -> names of the indexes over it."""
-for _name, (_kind, _) in INDEXES.items():
-    INDEXES_OF_KIND[_kind].append(_name)
+INDEXES_OF_KIND: dict[str, list[tuple[str, Callable[[Entity], tuple[IndexValue, ...]]]]] = defaultdict(list)
+"""kind -> names of the indexes over it, with the values under which they list an entity."""
+for _name, (_kind, _values) in INDEXES.items():
+    INDEXES_OF_KIND[_kind].append((_name, _values))
 
 
 class ClusterState:
@@ -123,24 +123,30 @@ class ClusterState:
         """Take durable entities into memory."""
         for entity in entities:
             kind, key = KIND_OF[type(entity)], key_of(entity)
-            self.forget(kind, key)
+            before = self._tables[kind].get(key)
             self._tables[kind][key] = entity
-            for name in INDEXES_OF_KIND[kind]:
-                for value in INDEXES[name][1](entity):
-                    self._indexes[name].setdefault(value, set()).add(key)
+            for name, values in INDEXES_OF_KIND[kind]:
+                old, new = () if before is None else values(before), values(entity)
+                if old != new:  # most changes leave an entity where it is listed
+                    self._unlist(name, old, key)
+                    for value in new:
+                        self._indexes[name].setdefault(value, set()).add(key)
 
     def forget(self, kind: str, key: EntityKey) -> None:
         """Drop it from memory; unknown is fine."""
         entity = self._tables[kind].pop(key, None)
         if entity is None:
             return
-        for name in INDEXES_OF_KIND[kind]:
-            for value in INDEXES[name][1](entity):
-                keys = self._indexes[name].get(value)
-                if keys is not None:
-                    keys.discard(key)
-                    if not keys:
-                        del self._indexes[name][value]
+        for name, values in INDEXES_OF_KIND[kind]:
+            self._unlist(name, values(entity), key)
+
+    def _unlist(self, name: str, values: tuple[IndexValue, ...], key: EntityKey) -> None:
+        for value in values:
+            keys = self._indexes[name].get(value)
+            if keys is not None:
+                keys.discard(key)
+                if not keys:
+                    del self._indexes[name][value]
 
 
 def sortable(key: EntityKey) -> tuple[int, str]:

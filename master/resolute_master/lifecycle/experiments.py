@@ -40,7 +40,7 @@ def trials_of(step: Step, experiment: Experiment) -> tuple[Trial, ...]:
 
 
 def create(step: Step, command: CreateExperiment) -> ExperimentId:
-    """Store it PAUSED with its first trials, then activate it if that was asked for."""
+    """Store it with its first trials: PAUSED, or ACTIVE if that was asked for."""
     named = step.get(ExternalExperiment, command.external_id) if command.external_id is not None else None
     if named is not None:
         return named.experiment_id
@@ -68,7 +68,7 @@ def create(step: Step, command: CreateExperiment) -> ExperimentId:
         config=config,
         original_config=command.original_config,
         context_hash=command.context_hash,
-        state=S.PAUSED,
+        state=S.ACTIVE if command.activate and not command.unmanaged else S.PAUSED,
         started_at=step.now,
         searcher=state,
         parent_id=command.parent,
@@ -80,8 +80,6 @@ def create(step: Step, command: CreateExperiment) -> ExperimentId:
     if command.external_id is not None:
         step.put(ExternalExperiment(id=command.external_id, experiment_id=id_))
     _act(step, experiment, actions)
-    if command.activate and not command.unmanaged:
-        set_state(step, need(step, id_), S.ACTIVE)
     return id_
 
 

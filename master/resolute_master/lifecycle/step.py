@@ -42,6 +42,8 @@ class Step:
         self.ids = ids
         self.sequence = sequence
         self._written: dict[tuple[str, EntityKey], Entity | object] = {}
+        self._order: tuple[tuple[str, EntityKey], ...] | None = None
+        """The keys of `_written` in order, until another one is written."""
         self._listed: dict[str, dict[IndexValue, set[EntityKey]]] = {}
         """Index -> value -> keys that were written with this value here: a look-up costs what it finds."""
         self._effects: dict[str, Effect | None] = {}
@@ -104,15 +106,20 @@ class Step:
         self._write(KIND_OF[type(entity)], key_of(entity), _GONE)
 
     def _write(self, kind: str, key: EntityKey, entity: Entity | object) -> None:
-        before = self._written.get((kind, key), _GONE)
-        self._written[(kind, key)] = entity
-        for index in INDEXES_OF_KIND[kind]:
-            values = INDEXES[index][1]
-            listed = self._listed.setdefault(index, {})
-            for value in () if before is _GONE else values(cast(Entity, before)):
-                listed[value].discard(key)
-            for value in () if entity is _GONE else values(cast(Entity, entity)):
-                listed.setdefault(value, set()).add(key)
+        slot = (kind, key)
+        before = self._written.get(slot)
+        if before is None:
+            before, self._order = _GONE, None
+        self._written[slot] = entity
+        for index, values in INDEXES_OF_KIND[kind]:
+            old = () if before is _GONE else values(cast(Entity, before))
+            new = () if entity is _GONE else values(cast(Entity, entity))
+            if old != new:  # most changes leave an entity where it is listed
+                listed = self._listed.setdefault(index, {})
+                for value in old:
+                    listed[value].discard(key)
+                for value in new:
+                    listed.setdefault(value, set()).add(key)
 
     def emit(self, effects: Iterable[Effect]) -> None:
         """To be done in the world after the commit."""
@@ -169,7 +176,9 @@ class Step:
 
     def written_keys(self) -> tuple[tuple[str, EntityKey], ...]:
         """(kind, key) of everything written or deleted so far, in order."""
-        return tuple(sorted(self._written, key=lambda slot: (slot[0], str(slot[1]))))
+        if self._order is None:
+            self._order = tuple(sorted(self._written, key=lambda slot: (slot[0], str(slot[1]))))
+        return self._order
 
     def written(self) -> tuple[Entity, ...]:
         """What was written so far, by kind and key."""
@@ -178,15 +187,10 @@ class Step:
 
     def upserts(self) -> tuple[Entity, ...]:
         """What was written, by kind and key, without what is as it was."""
-        rows = [
-            (slot, cast(Entity, entity))
-            for slot, entity in self._written.items()
-            if entity is not _GONE and self._base.get(type(cast(Entity, entity)), slot[1]) != entity
-        ]
-        return tuple(entity for _, entity in sorted(rows, key=lambda row: (row[0][0], str(row[0][1]))))
+        return tuple(each for each in self.written() if self._base.get(type(each), key_of(each)) != each)
 
     def deletes(self) -> tuple[tuple[str, EntityKey], ...]:
-        return tuple(sorted((s for s, e in self._written.items() if e is _GONE), key=lambda s: (s[0], str(s[1]))))
+        return tuple(slot for slot in self.written_keys() if self._written[slot] is _GONE)
 
     def outbox_added(self) -> tuple[Effect, ...]:
         return tuple(effect for _, effect in sorted(self._effects.items()) if effect is not None)
