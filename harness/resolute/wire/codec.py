@@ -27,7 +27,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -60,6 +60,28 @@ def to_wire(message: object) -> Any:
     errors of the program, not of its input.
     """
     return _encode_any(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Messages of a list, or of a map with their keys, each encoded when it is asked for."""
+
+    of: Sequence[Any] | Mapping[str, Any]
+
+    def __iter__(self) -> Iterator[tuple[str | None, Any]]:
+        """Key (None in a list) and JSON-able form."""
+        pairs = self.of.items() if isinstance(self.of, Mapping) else ((None, row) for row in self.of)
+        return ((key, to_wire(row)) for key, row in pairs)
+
+
+def to_wire_in_rows(message: object) -> Iterator[tuple[str, Any]]:
+    """`to_wire` of a dataclass instance a field at a time: name and value, or `Rows` for many messages, so that the forms of ten
+    thousand rows need not be there at once."""
+    for field in _plan(type(message)).fields:
+        value = getattr(message, field.name)
+        rows = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+        many = len(rows) > 0 and all(dataclasses.is_dataclass(row) for row in rows)
+        yield field.key, Rows(value) if many else field.encode(value)
 
 
 def from_wire(cls: type[T], data: object, *, where: str = "") -> T:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, cast
 
@@ -12,8 +12,9 @@ from aiohttp import web
 
 from resolute import logs
 from resolute.errors import InvalidInput, PermissionDenied, Unauthenticated
-from resolute.wire.codec import from_query, from_wire, to_wire
+from resolute.wire.codec import Rows, from_query, from_wire, to_wire, to_wire_in_rows
 from resolute.wire.rest.empty import Empty
+from resolute_master import garbage
 from resolute_master.api.auth import Caller, authenticate
 from resolute_master.api.authorise import Action, can
 from resolute_master.api.bodies import LARGEST, check_values, parse_json, read_body
@@ -149,38 +150,36 @@ def json_response(message: object) -> web.Response:
 
 async def rendered(make: Callable[[], object]) -> web.Response:
     """Made and rendered in a thread: for lists of all that a large cluster has. `make` reads only values that never change."""
-    return await asyncio.to_thread(lambda: _in_pieces(make()))
+    return await asyncio.to_thread(_made_in_pieces, make)
 
 
 async def large_response(message: object) -> web.Response:
     """The same of a message that is there: for answers that may hold a whole archive."""
-    return await asyncio.to_thread(_in_pieces, message)
+    return await asyncio.to_thread(_made_in_pieces, lambda: message)
+
+
+def _made_in_pieces(make: Callable[[], object]) -> web.Response:
+    with garbage.put_off():
+        return _in_pieces(make())
 
 
 def _in_pieces(message: object) -> web.Response:
     """As `json_response`, for a thread: a row at a time. While one call encodes or frees ten thousand rows, the event loop waits
     for the interpreter."""
-    plain = to_wire(message)
     parts: list[bytes] = []
-    for key in list(plain):
-        parts += (b",", msgspec.json.encode(key), b":", *_encoded(plain.pop(key)))
+    for key, value in to_wire_in_rows(message):
+        parts += (b",", msgspec.json.encode(key), b":")
+        parts += _rows(value) if isinstance(value, Rows) else (msgspec.json.encode(value),)
     return web.Response(body=b"{%s}" % b"".join(parts[1:]), content_type="application/json")
 
 
-def _encoded(value: Any) -> Iterator[bytes]:
-    """JSON in parts. What a list or a map holds is taken out of it on the way: `to_wire` has made it for this alone."""
-    if isinstance(value, dict) and value:
-        for number, key in enumerate(list(value)):
-            yield b"," if number else b"{"
-            yield msgspec.json.encode(key)
-            yield b":"
-            yield msgspec.json.encode(value.pop(key))
-        yield b"}"
-    elif isinstance(value, list) and value:
-        for number, item in enumerate(value):
-            value[number] = None
-            yield b"," if number else b"["
-            yield msgspec.json.encode(item)
-        yield b"]"
-    else:
-        yield msgspec.json.encode(value)
+def _rows(rows: Rows) -> Iterator[bytes]:
+    keyed = isinstance(rows.of, Mapping)
+    yield b"{" if keyed else b"["
+    for number, (key, row) in enumerate(rows):
+        if number:
+            yield b","
+        if keyed:
+            yield msgspec.json.encode(key) + b":"
+        yield msgspec.json.encode(row)
+    yield b"}" if keyed else b"]"

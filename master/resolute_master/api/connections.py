@@ -28,6 +28,7 @@ from resolute_master.api.limits import (
     SWEEP_S,
     UNREAD_S,
 )
+from resolute_master.turns import a_few_at_a_time
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,9 @@ FIRST_PAUSE_S = 0.004
 nobody is let in meanwhile; but probes are to be answered, whatever stands before them in the queue."""
 
 FAILED_PAUSE_S = 0.5
+
+LOOKED_AT_AT_ONCE = 500
+"""Connections whose patience is looked at in one turn: a millisecond. There may be ten for each machine."""
 
 
 def allow_open_files() -> int:
@@ -103,8 +107,9 @@ class Connections:
         while True:
             await asyncio.sleep(self._patience.sweep_s)
             now = loop.time()
-            for connection in tuple(self._open):
-                connection.look(now, self._patience)
+            await a_few_at_a_time(
+                tuple(self._open), lambda one, now=now: one.look(now, self._patience), at_once=LOOKED_AT_AT_ONCE
+            )
             if self._refused:
                 log.warning("%d connections were refused in the last %.0f s", self._refused, self._patience.sweep_s)
                 self._refused = 0

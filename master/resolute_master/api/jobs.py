@@ -22,6 +22,7 @@ from resolute.wire.rest.jobs import (
 from resolute.wire.rest.jobs import Job as WireJob
 from resolute.wire.rest.paging import Pagination
 from resolute.wire.states import ExperimentState
+from resolute_master import garbage
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, nothing
 from resolute_master.api.context import ApiContext
@@ -65,7 +66,12 @@ async def _queue(call: Call) -> tuple[tuple[WireJob, ...], Pagination]:
         experiments=engine.state.listed(Experiment),
         users={user.id: user for user in engine.state.listed(User)},
     )
-    return await asyncio.to_thread(_page, seen, query)
+
+    def page() -> tuple[tuple[WireJob, ...], Pagination]:
+        with garbage.put_off():
+            return _page(seen, query)
+
+    return await asyncio.to_thread(page)
 
 
 def _page(seen: _Seen, query: GetJobsQuery) -> tuple[tuple[WireJob, ...], Pagination]:

@@ -290,6 +290,10 @@ class Engine:
             outcome = cycle.run(commands)
             decided = committed = clock.monotonic()
             if outcome.change is not None:
+                if decided - begun > DECIDE_BUDGET_S:
+                    await asyncio.sleep(
+                        0
+                    )  # to write the change down takes as long again: others have a turn between the two
                 await self._store.commit(outcome.change)
                 committed = clock.monotonic()
                 memory.absorb(outcome.change, outcome.snapshots, outcome.digest)

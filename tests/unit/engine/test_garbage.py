@@ -7,7 +7,10 @@ import gc
 import weakref
 from dataclasses import dataclass
 
-from resolute_master.garbage import begin, look_at_everything, survivors_set_aside
+import pytest
+
+from resolute_master import garbage
+from resolute_master.garbage import begin, look_at_everything, put_off, survivors_set_aside
 
 
 @dataclass(eq=False)
@@ -62,3 +65,39 @@ def test_nothing_is_collected_until_the_start_is_over() -> None:
         begin()
         assert gc.get_freeze_count() <= count, "it begins once"
     assert gc.isenabled() and gc.get_freeze_count() == 0
+
+
+def test_collections_that_are_put_off_begin_again_when_the_last_is_done() -> None:
+    gc.enable()
+    with put_off():
+        assert not gc.isenabled()
+        with put_off():
+            assert not gc.isenabled()
+        assert not gc.isenabled(), "one is not done"
+    assert gc.isenabled()
+
+
+def test_before_collections_have_begun_nobody_makes_them_begin() -> None:
+    with survivors_set_aside():
+        with put_off():
+            pass
+        assert not gc.isenabled()
+
+
+def test_collections_are_not_put_off_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.enable()
+    now = 0.0
+    monkeypatch.setattr(garbage.time, "monotonic", lambda: now)
+    first, second = put_off(), put_off()
+    with second:
+        with first:
+            now += 2 * garbage.LONGEST_PUT_OFF_S
+        late = put_off()
+        with late:
+            pass
+        assert not gc.isenabled(), "the one who came in time is not done"
+        late = put_off()
+        late.__enter__()
+    assert gc.isenabled(), "who came late puts nothing off"
+    late.__exit__(None, None, None)
+    assert gc.isenabled()

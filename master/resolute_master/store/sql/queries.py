@@ -257,10 +257,12 @@ def decisions(connection: Connection, limit: int) -> tuple[Decision, ...]:
     """The newest `limit`, oldest of them first."""
     if limit <= 0:
         return ()
-    newest = connection.execute(select(tables.decisions).order_by(tables.decisions.c.id.desc()).limit(limit)).all()
+    column = tables.decisions.c
+    wanted = select(column.at, column.pool, column.kind, column.subject, column.reason)
+    newest = connection.execute(wanted.order_by(column.id.desc()).limit(limit)).all()
     return tuple(
-        Decision(at=row.at, pool=row.pool, kind=row.kind, subject=row.subject, reason=row.reason)
-        for row in reversed(newest)
+        Decision(at=at, pool=pool, kind=kind, subject=subject, reason=reason)
+        for at, pool, kind, subject, reason in reversed(newest)
     )
 
 
