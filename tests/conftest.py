@@ -63,7 +63,17 @@ def part_present(part: str) -> bool:
     return PARTS[part][0]()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+LONGEST_FIRST = ("e2e", "compat", "integration/docker", "simulation", "integration", "properties")
+
+
+def _turn(item: pytest.Item) -> int:
+    places = (n for n, part in enumerate(LONGEST_FIRST) if item.nodeid.startswith(f"tests/{part}/"))
+    return next(places, len(LONGEST_FIRST))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # one of several workers: the last ones to run must be short
+        items.sort(key=_turn)
     for item in items:
         for mark in item.iter_markers("needs"):
             for part in mark.args:
