@@ -52,7 +52,7 @@ class AgentProcess:
         assert self._process is not None
         self._process.send_signal(number)
 
-    async def ended(self, limit_s: float = 30.0) -> int:
+    async def ended(self, limit_s: float = 60.0) -> int:
         process = self._process
         assert process is not None
         await eventually(lambda: process.poll() is not None, limit_s)
@@ -85,7 +85,7 @@ def living_task(home: Path) -> bool:
     return task is not None and processes.is_alive(task["pid"], task["start_time"])
 
 
-async def eventually(condition: Callable[[], bool], limit_s: float = 30.0) -> None:
+async def eventually(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
     """Wait for something that nobody announces, such as the end of a process."""
     async with asyncio.timeout(limit_s):
         while not condition():  # noqa: ASYNC110  # there is no event to wait for

@@ -136,7 +136,7 @@ def test_a_machine_without_its_master_ends_itself(tmp_path: Path, network: Netwo
             metadata="ec2",
             wheel=master.wheel.reference,
             agent_config={"container_runtime": "process"},
-            boot_timeout_s=8.0 if serves else 2.0,
+            boot_timeout_s=15.0 if serves else 2.0,
         )
         boot = a_boot(network, master.port if serves else 9)
         with booted(tmp_path / "m", network, boot, host) as machine:
