@@ -68,9 +68,10 @@ class SortedMap(Generic[K, V]):
         if self._meter is not None:
             self._meter.touched += 1
         while not node.leaf:
-            node = node.items[max(bisect_right(node.keys, key) - 1, 0)]
-        at = bisect_left(node.keys, key)
-        if at < len(node.keys) and node.keys[at] == key:
+            node = node.items[bisect_right(node.keys, key, 1) - 1]
+        keys = node.keys
+        at = bisect_left(keys, key)
+        if at < len(keys) and keys[at] == key:
             found: V = node.items[at]
             return found
         return None
@@ -93,7 +94,17 @@ class SortedMap(Generic[K, V]):
 
     def first_key_from(self, least: object) -> K | None:
         """The smallest that is not smaller."""
-        return next((key for key, _ in self.items_from(least)), None)
+        node, after = self._root, None
+        if self._meter is not None:
+            self._meter.touched += 1
+        while not node.leaf:
+            at = max(bisect_right(node.keys, least) - 1, 0)
+            if at + 1 < len(node.keys):
+                after = node.keys[at + 1]  # where the next subtree begins
+            node = node.items[at]
+        at = bisect_left(node.keys, least)
+        found: K | None = node.keys[at] if at < len(node.keys) else after
+        return found
 
     def values(self) -> Iterator[V]:
         for leaf in self._leaves(self._root):
@@ -126,7 +137,10 @@ class SortedMap(Generic[K, V]):
         return keys
 
     def first_key(self) -> K | None:
-        return next(iter(self), None)
+        node = self._root
+        while not node.leaf:
+            node = node.items[0]
+        return node.keys[0] if node.keys else None
 
     def last_key(self) -> K | None:
         node = self._root
@@ -161,8 +175,16 @@ class SortedMap(Generic[K, V]):
         """With the key's value; None is no value."""
         if value is None:
             raise TypeError(f"None is no value of a SortedMap (key {key!r})")
-        parts, grew = self._put(self._root, key, value)
-        return self._derive(parts[0] if len(parts) == 1 else _parent(parts), self._len + grew)
+        node, path = self._leaf_of(key)
+        keys, items = node.keys, node.items
+        at = bisect_left(keys, key)
+        present = at < len(keys) and keys[at] == key
+        if not present:
+            keys = (*keys[:at], key, *keys[at:])
+        parts = _split(keys, (*items[:at], value, *items[at + present :]), True)
+        for parent, below in reversed(path):
+            parts = _split(*_with_children(parent, below, 1, parts), False)
+        return self._derive(parts[0] if len(parts) == 1 else _parent(parts), self._len + (not present))
 
     def discard(self, key: K) -> SortedMap[K, V]:
         """Without the key; the same map when it has no such key."""
@@ -180,18 +202,17 @@ class SortedMap(Generic[K, V]):
         derived._meter = self._meter
         return derived
 
-    def _put(self, node: _Node, key: K, value: V) -> tuple[list[_Node], int]:
+    def _leaf_of(self, key: K) -> tuple[_Node, list[tuple[_Node, int]]]:
+        """Where the key is or belongs, and the way there: inner nodes, each with the place of the child that was taken."""
+        node, path = self._root, list[tuple[_Node, int]]()
+        while not node.leaf:
+            # From 1 on: what is smaller than all belongs to the first child.
+            at = bisect_right(node.keys, key, 1) - 1
+            path.append((node, at))
+            node = node.items[at]
         if self._meter is not None:
-            self._meter.touched += len(node.keys) + 1
-        if node.leaf:
-            at = bisect_left(node.keys, key)
-            present = at < len(node.keys) and node.keys[at] == key
-            keys = node.keys if present else (*node.keys[:at], key, *node.keys[at:])
-            items = (*node.items[:at], value, *node.items[at + present :])
-            return _split(keys, items, True), 0 if present else 1
-        at = max(bisect_right(node.keys, key) - 1, 0)
-        parts, grew = self._put(node.items[at], key, value)
-        return _split(*_with_children(node, at, 1, parts), False), grew
+            self._meter.touched += len(node.keys) + 1 + sum(len(inner.keys) + 1 for inner, _ in path)
+        return node, path
 
     def _drop(self, node: _Node, key: K) -> _Node | None:
         """The node without the key: itself when unchanged, None when nothing is left."""
@@ -246,5 +267,7 @@ def _split(keys: tuple[Any, ...], items: tuple[Any, ...], leaf: bool) -> list[_N
 
 def _with_children(node: _Node, at: int, count: int, parts: list[_Node]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Keys and children of `node` with `count` children from `at` on replaced by `parts`."""
+    if len(parts) == count == 1 and parts[0].keys[0] is node.keys[at]:
+        return node.keys, (*node.items[:at], parts[0], *node.items[at + 1 :])  # what mostly happens
     keys = (*node.keys[:at], *(part.keys[0] for part in parts), *node.keys[at + count :])
     return keys, (*node.items[:at], *parts, *node.items[at + count :])
