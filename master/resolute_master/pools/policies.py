@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from resolute.config import MasterConfig
 from resolute.config.consolidation import ConsolidationPolicy
@@ -13,8 +14,9 @@ from resolute.config.providers import AwsProvider
 from resolute_master.domain.account import Limits
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
-from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
+from resolute_master.domain.pool import PoolPolicy
 from resolute_master.pools.offers import offers_of
+from resolute_master.scheduler.policy import policy_of
 from resolute_provisioner.catalogue import Catalogue
 from resolute_provisioner.model import Consolidation, Disruption, Offer, PoolScaling, SpotFallback, Window
 
@@ -44,18 +46,8 @@ def _place(offer: Offer) -> tuple[str, str]:
 
 def _policy(config: MasterConfig, pool: ResourcePool, place: int, aws_types: Catalogue | None) -> PoolPolicy:
     scheduler = config.scheduler_of(pool)
-    return PoolPolicy(
-        name=PoolName(pool.pool_name),
-        scheduler=SchedulerKind(scheduler.type),
-        preemption=scheduler.preemption,
-        hierarchical_shares=scheduler.hierarchical_shares,
-        usage_half_life_s=scheduler.usage_half_life,
-        min_runtime_s=scheduler.min_runtime,
-        preemption_grace_s=scheduler.preemption_grace,
-        default_priority=scheduler.default_priority,
-        fitting=Fitting(scheduler.fitting_policy),
-        heterogeneous_fits=scheduler.allow_heterogeneous_fits,
-        max_aux_containers_per_agent=pool.max_aux_containers_per_agent,
+    return replace(
+        policy_of(pool.pool_name, scheduler, max_aux_containers_per_agent=pool.max_aux_containers_per_agent),
         agent_reconnect_wait_s=pool.agent_reconnect_wait,
         description=pool.description,
         launch_error=config.launch_error,

@@ -7,6 +7,7 @@ Must not know asyncio, the store, a clock or clouds; nothing here acts, and the 
 - `order`        the keys by which the waiting and the running are ordered
 - `shares`       who holds how much of a fair-share pool
 - `rooms`        what agents have to give, and what allocations take of them
+- `policy`       from the configuration to how a pool decides
 - `snapshot`     everything that a decision may look at, updated in the size of the change
 - `plan`, `outcome`   what was decided, and what the pass found out beside it
 - `schedule`     snapshot -> plan, by the pool's kind of scheduling

@@ -18,8 +18,9 @@ from resolute_master.domain.agent import Agent, MachineNotice, Slot
 from resolute_master.domain.allocation import Allocation, Container
 from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, InstanceId, JobId, PoolName, TaskId, UserId
 from resolute_master.domain.job import Job
-from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
+from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.usage import Usage
+from resolute_master.scheduler.policy import policy_of
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from resolute_master.scheduler.snapshot_format import (
     AgentRow,
@@ -91,20 +92,8 @@ class _Reader:
 
     def _policy(self) -> PoolPolicy:
         given, supply = self.row.policy, self.row.supply
-        return PoolPolicy(
-            name=PoolName(self.row.pool),
-            scheduler=SchedulerKind(given.type),
-            preemption=given.preemption,
-            hierarchical_shares=given.hierarchical_shares,
-            usage_half_life_s=given.usage_half_life,
-            min_runtime_s=given.min_runtime,
-            preemption_grace_s=given.preemption_grace,
-            default_priority=given.default_priority,
-            fitting=Fitting(given.fitting_policy),
-            heterogeneous_fits=given.allow_heterogeneous_fits,
-            max_aux_containers_per_agent=given.max_aux_containers_per_agent,
-            scaling=None if supply is None else self._scaling(supply),
-        )
+        policy = policy_of(self.row.pool, given, max_aux_containers_per_agent=given.max_aux_containers_per_agent)
+        return policy if supply is None else replace(policy, scaling=self._scaling(supply))
 
     def _scaling(self, supply: SupplyRow) -> PoolScaling:
         offers = tuple(
