@@ -17,7 +17,7 @@ from typing import NamedTuple
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import JobId
 from resolute_master.scheduler.eviction import Claim, Level
-from resolute_master.scheduler.shares import Member, Path, Rank, Shares
+from resolute_master.scheduler.shares import LineKey, Member, Path, Rank, Shares
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
 Importance = tuple[float, ...]
@@ -53,8 +53,8 @@ class Balance:
         self._smallest_of: dict[JobId, int] = {}
         self._first_ranks: dict[Path, Rank | None] = {}
         self._sharers: dict[JobId, _Sharer] = {}
-        self._losers: dict[Path, dict[JobId, Member]] = {}
-        """Jobs of which something must leave, by the group of jobs."""
+        self._losers: dict[Path, dict[str, bool]] = {}
+        """Groups of which something must leave, or jobs, by the group that they are in."""
         self._have_lost: list[Member] = []
         self._richest = _Richest(self)
         self._ranked: dict[Path, list[tuple[float, Path]]] = {}
@@ -93,14 +93,15 @@ class Balance:
     def left(self, victims: Iterable[Allocation]) -> None:
         for victim in victims:
             member = self._sharer(victim).member
-            self._losers.setdefault(member.parents, {})[member.job] = member
+            for depth, name in enumerate(member.path):
+                self._losers.setdefault(member.path[:depth], {})[name] = True
             self._have_lost.append(member)
             self._change(member, -victim.slots_held)
         self._vain.clear()
 
-    def losers(self, parents: Path) -> Iterable[JobId]:
-        """Jobs of the group of which something must leave."""
-        return self._losers.get(parents, ())
+    def losers(self, parents: Path) -> list[str]:
+        """Groups in the group, or jobs, of which something must leave."""
+        return list(self._losers.get(parents, ()))
 
     def have_lost(self) -> list[Member]:
         """Jobs of which something must leave, as decided since this was asked last; a job may be there more than once."""
@@ -208,19 +209,48 @@ class Balance:
 
     def any_lesser(self, claim: Claim) -> bool:
         poor = self._sharer(claim.allocation).member
-        return self.may_claim(poor.parents, poor.weight, claim.slots, claim.where)
-
-    def may_claim(self, parents: Path, weight: float, slots: int, where: object = None) -> bool:
-        """Somebody may have to leave for a job in the group `parents`; if not, nobody has to, whatever the job holds."""
-        first = self._first_rank(parents)
-        if first is not None and -first.negative_rest > slots / weight:
+        kept = self._kept_by_jobs(poor.parents, but=poor.job)
+        if kept > self.after(poor.path, poor.weight, claim.slots - 1):
             return True
+        return self._any_lesser_outside(poor.parents, claim.slots, claim.where)
+
+    def may_claim(self, key: LineKey) -> bool:
+        """Somebody may have to leave for one of the line; if not, nobody has to."""
+        slots, kept = key.shape.slots, self._kept_by_jobs(key.parents)
+        if kept > slots / key.weight and (
+            key.parents in self._changes or kept > self._poorest_of(key) + (slots - 1) / key.weight
+        ):
+            return True
+        return self._any_lesser_outside(key.parents, slots, key.shape.where)
+
+    def may_claim_inside(self, group: Path, slots: int) -> bool:
+        """Somebody may have to leave for a job in the group of jobs that needs so many slots or more, whatever the job holds."""
+        return group in self._shares.uneven or (
+            not group or group in self._changes or self.may_claim_outside(group, slots)
+        )
+
+    def may_claim_outside(self, group: Path, slots: int) -> bool:
+        """Somebody outside may have to leave for one in the group that needs so many slots or more."""
+        return self._any_lesser_outside(group, slots, None)
+
+    def _any_lesser_outside(self, parents: Path, slots: int, where: object) -> bool:
         for depth in reversed(range(len(parents))):
             mine = self.after(parents[: depth + 1], 1.0, slots - 1)
             if self._richest.charge(parents[:depth]) > mine:
                 # Who claimed it in vain from the same others, and from all that this one could claim it from deeper inside.
                 return mine < self._vain.get((parents[:depth], (where, slots)), inf)
         return False
+
+    def _kept_by_jobs(self, parents: Path, *, but: JobId | None = None) -> float:
+        """The greatest charge that a job of the group would keep when it lost the least that it can, as in the snapshot."""
+        first = self._first_rank(parents)
+        if first is not None and first.job == but:
+            first = next((rank for rank in self._ranks(parents) if rank.job != but), None)
+        return -inf if first is None else -first.negative_rest
+
+    def _poorest_of(self, key: LineKey) -> float:
+        first = self._shares.lines[key.parents][key].first_key()
+        return -inf if first is None else first.charge
 
     def in_vain(self, claim: Claim) -> None:
         poor = self._sharer(claim.allocation)
@@ -233,14 +263,10 @@ class Balance:
         """The groups within of which something may be preempted, the richest first, each after its negative charge."""
         known = self._ranked.get(parents)
         if known is None:
-            known, depth, least = [], len(parents), parents
-            while (found := self._shares.ranks.first_key_from((least,))) and found.parents[:depth] == parents:
-                if len(found.parents) == depth:
-                    break  # jobs
-                group = found.parents[: depth + 1]
+            known = []
+            for _, group in self.wealth(parents):
                 self._listed[group] = -self.charge(group, 1.0)
                 known.append((self._listed[group], group))
-                least = (*parents, found.parents[depth] + "\0")  # the smallest name after it
             known.sort()
             self._ranked[parents] = known
         return known

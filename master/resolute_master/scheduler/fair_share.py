@@ -22,10 +22,10 @@ others: a pass reads what it can place or keep, and one allocation of each line 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from heapq import heapify, heappop, heappush, heapreplace
-from itertools import groupby
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush, heapreplace
+from itertools import takewhile
+from typing import NamedTuple
 
 from resolute_master.domain.ids import JobId
 from resolute_master.scheduler.balance import Balance, shares_of
@@ -33,7 +33,7 @@ from resolute_master.scheduler.order import QueueKey, Shape
 from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.placing import Line, Placing
 from resolute_master.scheduler.priority import in_queue_order
-from resolute_master.scheduler.shares import LineKey, Member, Path, Turn
+from resolute_master.scheduler.shares import USER_DEPTH, LineKey, Member, Need, Path, Turn
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
 
@@ -68,7 +68,7 @@ class _Sharers:
         self.over = False
         """Nothing can be done for any of them."""
         for job in balance.losers(key.parents):
-            self.poorer(job)
+            self.poorer(JobId(job))
 
     def member(self, job: JobId) -> Member:
         return Member(job, self.key.parents, self.key.weight)
@@ -96,7 +96,7 @@ class _Sharers:
             self._put(Turn(self._charge(job), self.first(job).requested_at, job))
 
     def _charge(self, job: JobId) -> float:
-        return self._balance.charge(self.member(job).path, self.key.weight)
+        return self._balance.charge((*self.key.parents, job), self.key.weight)
 
     def _put(self, turn: Turn) -> None:
         self._turns[turn.job] = turn
@@ -138,120 +138,147 @@ class _Charge(NamedTuple):
 
 
 class _Groups:
-    """What is inside a group during the pass, the poorest first: its groups, or the lines of its jobs."""
+    """What is inside a group during the pass, the poorest first: its groups, or the lines of its jobs.
 
-    def __init__(
-        self, snapshot: PoolSnapshot, balance: Balance, placing: Placing, path: Path, sharers: list[Path]
-    ) -> None:
-        """`sharers`: the groups of jobs inside in which somebody waits, in order."""
+    Groups that have not changed in this pass are read in the order of the snapshot, as far as there is hope for them.
+    """
+
+    def __init__(self, snapshot: PoolSnapshot, balance: Balance, placing: Placing, path: Path) -> None:
         self.path = path
         self._snapshot = snapshot
+        self._shares = shares_of(snapshot)
+        self._depth = USER_DEPTH if snapshot.policy.hierarchical_shares else 0
+        """Of the groups of jobs."""
         self._balance = balance
         self._placing = placing
-        self._sharers = sharers
-        self._members: list[_Groups | _Sharers] = []
-        self._numbers: dict[str | LineKey, int] = {}
-        """Of the members: of groups by name, of lines by key."""
-        self._orders: dict[int, _Charge | Turn] = {}
+        self._source: Iterator[Need] | None = None
+        """The groups inside, in the order of the snapshot. None: it was not looked into yet."""
+        self._ahead: Need | None = None
+        self._members: dict[str | LineKey, _Groups | _Sharers] = {}
+        """Groups by name, lines by key."""
+        self._orders: dict[str | LineKey, _Charge | Turn] = {}
         """Of the members of which somebody is left, when they were last looked at."""
-        self._heap: list[tuple[_Charge | Turn, int]] | None = None
+        self._heap: list[tuple[_Charge | Turn, str | LineKey]] = []
         """Of these; those that say otherwise are outdated."""
 
-    def order(self) -> _Charge | None:
-        """None when nobody inside is left."""
-        if self._heap is not None and self.poorest() is None:
-            return None
+    def order(self) -> _Charge:
         return _Charge(self._balance.charge(self.path, 1.0), self.path[-1])
 
     def poorest(self) -> _Sharers | None:
-        """The line that is next."""
-        if self._heap is None:
-            self._open()
-        heap, orders = self._heap or [], self._orders
-        while heap:
-            known, number = heap[0]
-            if orders.get(number) != known:
+        """The line that is next; None when nobody inside is left."""
+        orders, heap = self._orders, self._heap
+        while (first := self._first()) is not None:
+            known, name = first
+            if orders.get(name) != known:
                 heappop(heap)
                 continue
-            order = self._members[number].order()
-            if order is None:
-                heappop(heap)
-                del orders[number]
-            elif order != known:
-                orders[number] = order
-                heapreplace(heap, (order, number))
-            elif (line := self._members[number].poorest()) is not None:
+            member = self._members[name]
+            order = member.order()
+            if order is not None and order != known:
+                orders[name] = order
+                heapreplace(heap, (order, name))
+            elif order is not None and (line := member.poorest()) is not None:
                 return line
+            else:
+                heappop(heap)
+                del orders[name]
         return None
 
     def poorer(self, member: Member, shapes: Iterable[Shape]) -> None:
         """Something of a job inside must leave, which waits with other `shapes`: it may be its turn, and that of its groups."""
-        if self._heap is None:
+        if self._source is None:
             return
         depth = len(self.path)
-        if depth < len(member.parents):
-            self._moved(member.parents[depth], lambda groups: groups.poorer(member, shapes))
-        else:
+        if depth == len(member.parents):
             for shape in shapes:
-                self._moved(LineKey(member.parents, member.weight, shape), lambda line: line.poorer(member.job))
-
-    def _moved(self, name: str | LineKey, tell: Callable[[Any], None]) -> None:
-        number = self._numbers.get(name)
-        if number is None or number not in self._orders:
+                key = LineKey(member.parents, member.weight, shape)
+                line = self._members.get(key)
+                if isinstance(line, _Sharers):
+                    line.poorer(member.job)
+                    self._put(key)
             return
-        tell(self._members[number])
-        order = self._members[number].order()
-        if order is not None and order != self._orders[number]:
-            assert self._heap is not None, "it was looked into"
-            self._orders[number] = order
-            heappush(self._heap, (order, number))
+        name = member.parents[depth]
+        if name not in self._members and self._shares.anybody_waits(member.parents[: depth + 1]):
+            self._add(name)
+        groups = self._members.get(name)
+        if isinstance(groups, _Groups):
+            groups.poorer(member, shapes)
+            self._put(name)
 
-    def _line(self, key: LineKey) -> _Sharers:
-        return _Sharers(self._snapshot, self._balance, key, self._placing.line(key.shape))
+    def _put(self, name: str | LineKey) -> None:
+        """Where it belongs now, unless nobody of it is left."""
+        known, order = self._orders.get(name), self._members[name].order()
+        if known is not None and order is not None and order != known:
+            self._orders[name] = order
+            heappush(self._heap, (order, name))
 
-    def _hopeful(self, key: LineKey) -> bool:
-        """There may be something to be done for one of the line."""
-        return not self._placing.hopeless(key.shape) or self._balance.may_claim(
-            key.parents, key.weight, key.shape.slots, key.shape.where
-        )
+    def _first(self) -> tuple[_Charge | Turn, str | LineKey] | None:
+        """Of the heap, with those who come before it."""
+        if self._source is None:
+            self._look_into()
+        heap = self._heap
+        while (need := self._ahead) is not None:
+            if need.name not in self._members:
+                if heap and heap[0] < (_Charge(need.burden + 1, need.name), need.name):
+                    break
+                if not self._hope_from(need):
+                    self._ahead = None
+                    self._add_uneven()
+                    break
+                self._add(need.name)
+            assert self._source is not None, "it was looked into"
+            self._ahead = next(self._source, None)
+        return heap[0] if heap else None
 
-    def _worthwhile(self) -> bool:
-        """There may be something to be done for one inside."""
+    def _hope_from(self, need: Need) -> bool:
+        """There may be something to be done for one that is as poor or richer, other than from somebody in the same group."""
         if not self._placing.all_hopeless:
             return True
-        least, may_claim = self._placing.least_slots, self._balance.may_claim
-        return any(may_claim(sharers, self._greatest_weight(sharers), least) for sharers in self._sharers)
+        return self._balance.may_claim_outside((*self.path, need.name), self._placing.least_slots)
 
-    def _greatest_weight(self, sharers: Path) -> float:
-        return max(key.weight for key in shares_of(self._snapshot).lines[sharers])
+    def _add_uneven(self) -> None:
+        """The groups inside which somebody may have to leave for another."""
+        depth, least = len(self.path), (*self.path, "")
+        while (found := self._shares.uneven.first_key_from(least)) is not None and found[:depth] == self.path:
+            if found[depth] not in self._members:
+                self._add(found[depth])
+            least = (*self.path, found[depth] + "\0")  # the smallest name after it
 
-    def _open(self) -> None:
-        self._heap, depth = [], len(self.path)
-        if not self._worthwhile():
+    def _look_into(self) -> None:
+        hopeless, least = self._placing.all_hopeless, self._placing.least_slots
+        if len(self.path) < self._depth:
+            needs = (need for need, _ in self._shares.needs.items_from((self.path,)))
+            self._source = takewhile(lambda need: need.parents == self.path, needs)
+            self._ahead = next(self._source, None)
+            for name in self._balance.losers(self.path):
+                if self._shares.anybody_waits((*self.path, name)):
+                    self._add(name)
             return
-        for name, sharers in groupby(self._sharers, key=lambda parents: parents[depth : depth + 1]):
-            if name:
-                path = (*self.path, *name)
-                self._add(name[0], _Groups(self._snapshot, self._balance, self._placing, path, list(sharers)))
-            else:
-                for key in shares_of(self._snapshot).lines[self.path]:
-                    if self._hopeful(key):
-                        self._add(key, self._line(key))
-        self._heap = [(order, number) for number, order in self._orders.items()]
-        heapify(self._heap)
+        self._source = iter(())
+        if hopeless and not self._balance.may_claim_inside(self.path, least):
+            return
+        for key in self._shares.lines.get(self.path) or ():
+            if not self._placing.hopeless(key.shape) or self._balance.may_claim(key):
+                self._add(key)
 
-    def _add(self, name: str | LineKey, member: _Groups | _Sharers) -> None:
-        number = self._numbers[name] = len(self._members)
-        self._members.append(member)
+    def _add(self, name: str | LineKey) -> None:
+        snapshot, balance, placing = self._snapshot, self._balance, self._placing
+        member: _Groups | _Sharers
+        if isinstance(name, LineKey):
+            member = _Sharers(snapshot, balance, name, placing.line(name.shape))
+        else:
+            member = _Groups(snapshot, balance, placing, (*self.path, name))
+        self._members[name] = member
         order = member.order()
         if order is not None:
-            self._orders[number] = order
+            self._orders[name] = order
+            heappush(self._heap, (order, name))
 
 
 def _poorest_first(snapshot: PoolSnapshot, balance: Balance, placing: Placing) -> None:
     """Offer to the smallest charge until no line is left for which something can be done."""
     shares = shares_of(snapshot)
-    whole = _Groups(snapshot, balance, placing, (), shares.lines.key_list())
+    whole = _Groups(snapshot, balance, placing, ())
     while not placing.full and (sharers := whole.poorest()) is not None:
         turn = sharers.order()
         assert turn is not None, "a line that is next has somebody in it"

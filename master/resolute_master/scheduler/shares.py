@@ -72,6 +72,14 @@ class Wealth(NamedTuple):
     name: str
 
 
+class Need(NamedTuple):
+    """Groups inside which somebody waits for slots: the poorest first."""
+
+    parents: Path
+    burden: float
+    name: str
+
+
 Lines = SortedMap[LineKey, SortedMap[Turn, bool]]
 Waiting = SortedMap[Shape, SortedMap[QueueKey, AllocationId]]
 
@@ -82,7 +90,8 @@ class Shares:
     by the group of jobs.
     `waiting`: what each job waits with. `evictable`: what of each job may be preempted, with its slots, the smallest first.
     `ranks`: the jobs of `evictable` in order. `sizes`: how many of `evictable` have so many slots, by group of jobs,
-    and `wealth`: these groups in order."""
+    and `wealth`: these groups in order. `needs`: the groups inside which somebody waits for slots, in order. `uneven`: the
+    groups inside which somebody might have to leave for another; inside all others nobody has to."""
 
     held: SortedMap[Path, int]
     used: SortedMap[Path, float]
@@ -92,6 +101,8 @@ class Shares:
     ranks: SortedMap[Rank, bool]
     sizes: SortedMap[tuple[Path, int], int]
     wealth: SortedMap[Wealth, bool]
+    needs: SortedMap[Need, bool]
+    uneven: SortedMap[Path, bool]
     meter: Meter | None = field(default=None, compare=False, repr=False)
 
     @staticmethod
@@ -105,6 +116,8 @@ class Shares:
             ranks=SortedMap(meter=meter),
             sizes=SortedMap(meter=meter),
             wealth=SortedMap(meter=meter),
+            needs=SortedMap(meter=meter),
+            uneven=SortedMap(meter=meter),
             meter=meter,
         )
 
@@ -121,8 +134,7 @@ class Shares:
             used = used.set(group, total) if total else used.discard(group)
         if used is self.used:
             return self
-        changed = replace(self, used=used)
-        return replace(changed, wealth=self._wealth_with(user, changed))
+        return replace(self, used=used)._graded(user, self)
 
     def burden(self, group: Path) -> float:
         """What the group holds, and is charged for its past."""
@@ -137,15 +149,49 @@ class Shares:
         smallest = self.smallest(group)
         return Wealth(group[:-1], -(self.burden(group) - smallest + 1), group[-1]) if smallest else None
 
-    def _wealth_with(self, parents: Path, changed: Shares) -> SortedMap[Wealth, bool]:
-        """The groups that a job is in where the order says now."""
-        wealth = self.wealth
-        for depth in range(1, len(parents) + 1):
-            old, new = self._wealth_of(parents[:depth]), changed._wealth_of(parents[:depth])
-            if old != new:
-                wealth = wealth if old is None else wealth.discard(old)
-                wealth = wealth if new is None else wealth.set(new, True)
-        return wealth
+    def _need_of(self, group: Path, *, jobs: bool) -> Need | None:
+        """`jobs`: the group is one of jobs."""
+        waits = group in self.lines if jobs else self.anybody_waits(group)
+        return Need(group[:-1], self.burden(group), group[-1]) if waits else None
+
+    def anybody_waits(self, group: Path) -> bool:
+        """For slots, inside the group."""
+        inside = self.needs.first_key_from((group,))
+        return group in self.lines or (inside is not None and inside.parents == group)
+
+    def _is_uneven(self, group: Path, *, jobs: bool) -> bool:
+        """Somebody keeps more than another would have with one more slot; of jobs it may be the same one."""
+        if not jobs:
+            need, rich = self.needs.first_key_from((group,)), self.wealth.first_key_from((group,))
+            found = need is not None and rich is not None and need.parents == rich.parents == group
+            return found and need is not None and rich is not None and -rich.negative_rest > need.burden + 1
+        rank = self.ranks.first_key_from((group,))
+        if rank is None or rank.parents != group:
+            return False
+        lines = self.lines.get(group)
+        return lines is not None and any(-rank.negative_rest > _poorest(line).charge for line in lines.values())
+
+    def _graded(self, parents: Path, before: Shares) -> Shares:
+        """With the groups that a job is in where the orders say now; `before` is where they stand there still."""
+        wealth, needs, uneven = self.wealth, self.needs, self.uneven
+        graded = self
+        for depth in range(len(parents), 0, -1):
+            group, jobs = parents[:depth], depth == len(parents)
+            rich, richer = before._wealth_of(group), graded._wealth_of(group)
+            if rich != richer:
+                wealth = wealth if rich is None else wealth.discard(rich)
+                wealth = wealth if richer is None else wealth.set(richer, True)
+            poor, poorer = before._need_of(group, jobs=jobs), graded._need_of(group, jobs=jobs)
+            if poor != poorer:
+                needs = needs if poor is None else needs.discard(poor)
+                needs = needs if poorer is None else needs.set(poorer, True)
+            if graded._is_uneven(group, jobs=jobs):
+                uneven = uneven if group in uneven else uneven.set(group, True)
+            else:
+                uneven = uneven.discard(group)
+            if wealth is not graded.wealth or needs is not graded.needs or uneven is not graded.uneven:
+                graded = replace(graded, wealth=wealth, needs=needs, uneven=uneven)
+        return graded
 
     def with_waiting(self, member: Member, shape: Shape, key: QueueKey) -> Shares:
         mine: Waiting = self.waiting.get(member.job) or SortedMap(meter=self.meter)
@@ -206,36 +252,23 @@ class Shares:
         sizes: SortedMap[tuple[Path, int], int] | None = None,
     ) -> Shares:
         """With new facts about one job, and its entries where the order says now."""
-        changed = Shares(
+        changed = replace(
+            self,
             held=self.held if held is None else held,
-            used=self.used,
-            lines=self.lines,
             waiting=self.waiting if waiting is None else waiting,
             evictable=self.evictable if evictable is None else evictable,
-            ranks=self.ranks,
             sizes=self.sizes if sizes is None else sizes,
-            wealth=self.wealth,
-            meter=self.meter,
         )
-        wealth = self.wealth if held is None else self._wealth_with(member.parents, changed)
         lines, ranks = self._lines_with(member, changed), self.ranks
         old, new = self._rank(member), changed._rank(member)
         if old != new:
             ranks = ranks if old is None else ranks.discard(old)
             ranks = ranks if new is None else ranks.set(new, True)
-        if lines is self.lines and ranks is self.ranks and wealth is self.wealth:
+        if lines is not self.lines or ranks is not self.ranks:
+            changed = replace(changed, lines=lines, ranks=ranks)
+        elif held is None:
             return changed
-        return Shares(
-            held=changed.held,
-            used=changed.used,
-            lines=lines,
-            waiting=changed.waiting,
-            evictable=changed.evictable,
-            ranks=ranks,
-            sizes=changed.sizes,
-            wealth=wealth,
-            meter=self.meter,
-        )
+        return changed._graded(member.parents, self)
 
     def _lines_with(self, member: Member, changed: Shares) -> SortedMap[Path, Lines]:
         """The job where the order says now."""
@@ -273,3 +306,9 @@ class Shares:
             return None
         rest = ((self.held.get(member.path) or 0) - smallest[0] + 1) / member.weight
         return Rank(member.parents, -rest, smallest[0], member.job)
+
+
+def _poorest(line: SortedMap[Turn, bool]) -> Turn:
+    first = line.first_key()
+    assert first is not None, "a line without anybody is dropped"
+    return first

@@ -1,0 +1,105 @@
+"""What is kept beside the shares of a pool equals what a look at all of it says, and so does who must leave for whom."""
+
+from __future__ import annotations
+
+from math import inf
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.pool import SchedulerKind
+from resolute_master.scheduler.balance import Balance, shares_of
+from resolute_master.scheduler.eviction import Claim
+from resolute_master.scheduler.shares import Path
+from resolute_master.scheduler.snapshot import PoolSnapshot, waits
+from support.random_pools import World, worlds
+
+SHARED = worlds().filter(lambda world: world.policy.scheduler is SchedulerKind.FAIR_SHARE)
+SETTINGS = settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+
+
+class Facts:
+    """Of a pool, each counted anew."""
+
+    def __init__(self, snapshot: PoolSnapshot) -> None:
+        self._snapshot = snapshot
+        self._shares = shares_of(snapshot)
+        everything = list(snapshot.allocations.values())
+        self.waiting = [a for a in everything if waits(a) and a.slots_needed]
+        self.staying = [a for a in everything if a.held_slots and not a.leaving]
+        self.evictable = [a for a in self.staying if a.preemptible]
+
+    def path(self, allocation: Allocation) -> Path:
+        return self._snapshot.member(allocation).path
+
+    def inside(self, group: Path, some: list[Allocation]) -> list[Allocation]:
+        return [each for each in some if self.path(each)[: len(group)] == group]
+
+    def burden(self, group: Path) -> float:
+        held = sum(each.slots_held for each in self.inside(group, self.staying))
+        return held + (self._shares.used.get(group) or 0.0)
+
+    def charge_when_least_is_lost(self, group: Path) -> float:
+        smallest = min((each.slots_held for each in self.inside(group, self.evictable)), default=None)
+        return -inf if smallest is None else self.burden(group) - smallest + 1
+
+    def groups(self, some: list[Allocation], depth: int) -> set[Path]:
+        return {self.path(each)[:depth] for each in some if depth < len(self.path(each))}
+
+    def is_uneven(self, group: Path) -> bool:
+        """Of a group of groups: one keeps more than another, inside which somebody waits, would be charged with one more."""
+        depth = len(group) + 1
+        needy = [self.burden(each) + 1 for each in self.groups(self.inside(group, self.waiting), depth)]
+        rich = [self.charge_when_least_is_lost(each) for each in self.groups(self.inside(group, self.evictable), depth)]
+        return bool(needy and rich) and max(rich) > min(needy)
+
+    def jobs_are_uneven(self, group: Path) -> bool:
+        def charge(allocation: Allocation, held: float) -> float:
+            return held / self._snapshot.member(allocation).weight
+
+        needy = [charge(each, self.burden(self.path(each)) + 1) for each in self.inside(group, self.waiting)]
+        rich = [
+            charge(each, self.charge_when_least_is_lost(self.path(each))) for each in self.inside(group, self.evictable)
+        ]
+        return bool(needy and rich) and max(rich) > min(needy)
+
+
+@SETTINGS
+@given(SHARED)
+def test_the_orders_of_groups_are_those_of_a_look_at_everything(world: World) -> None:
+    snapshot = world.snapshot()
+    facts, shares = Facts(snapshot), shares_of(snapshot)
+    needs = {(*need.parents, need.name): need.burden for need in shares.needs}
+    assert needs == {group: facts.burden(group) for depth in (1, 2) for group in facts.groups(facts.waiting, depth)}
+    wealth = {(*rich.parents, rich.name): -rich.negative_rest for rich in shares.wealth}
+    assert wealth == {
+        group: facts.charge_when_least_is_lost(group)
+        for depth in (1, 2)
+        for group in facts.groups(facts.evictable, depth)
+    }
+    everybody = facts.waiting + facts.evictable
+    assert set(shares.uneven) == {
+        *filter(facts.is_uneven, facts.groups(everybody, 1)),
+        *filter(facts.jobs_are_uneven, facts.groups(everybody, 2)),
+    }
+
+
+@SETTINGS
+@given(SHARED, st.integers(0, 1000))
+def test_whoever_has_to_leave_is_named_the_richest_first(world: World, choice: int) -> None:
+    snapshot = world.snapshot()
+    facts, balance = Facts(snapshot), Balance(snapshot)
+    if not facts.waiting:
+        return
+    poor = facts.waiting[choice % len(facts.waiting)]
+    claim = Claim(allocation=poor, slots=poor.slots_needed, single_node=False, where=None, refuses=lambda _agent: False)
+    named = [(level.importance, each.id) for level in balance.levels(claim) for each in level.members]
+    yielding = [each for each in facts.evictable if balance.yields(each, claim, {})]
+    assert sorted(named) == sorted((balance.importance(each), each.id) for each in yielding)
+    assert [importance for importance, _ in named] == sorted(importance for importance, _ in named)
+    assert balance.any_lesser(claim) or not named
