@@ -34,12 +34,14 @@ from resolute_provisioner.planning.disruption import leave
 from resolute_provisioner.planning.markets import (
     MarketPlan,
     Running,
+    ToBeHad,
     Waiting,
     choices,
     course_of_running,
     course_of_waiting,
     held_back,
     plan_markets,
+    rather_than_wait,
     there,
     where_there_is_room,
 )
@@ -122,6 +124,7 @@ def course_of(
     among = choices(pool, beliefs).holding(gang)
     if allocation.assigned_at is None:
         course = course_of_waiting(pool, among, _waiting(reading, pool, allocation, beliefs), now)
+        course = rather_than_wait(course, among, gang, ToBeHad(pool, beliefs, now))
         return where_there_is_room(course, among, gang, there(pool, machines))
     found = (each for each in _running(reading, pool, machines, beliefs, now) if each.gang.token == allocation.id)
     running = next(found, None)

@@ -10,10 +10,12 @@ work goes on, and only when it is there is the old machine drained, which makes 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 
+from resolute_provisioner import launch_errors, risk
 from resolute_provisioner.model import (
     Cause,
     Demand,
@@ -21,6 +23,7 @@ from resolute_provisioner.model import (
     InstanceView,
     Intent,
     Market,
+    Offer,
     OfferBelief,
     PoolScaling,
     Termination,
@@ -30,6 +33,7 @@ from resolute_provisioner.planning import deadline, disruption
 from resolute_provisioner.planning.deadline import ANY, ON_DEMAND, SPOT, Course, Work
 from resolute_provisioner.planning.disruption import Leave
 from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines
+from resolute_provisioner.risk import Block
 
 MOVE_PREFIX = "move-of-"
 """Work that is to move stands in the demand under this name, followed by its token, until it waits itself."""
@@ -152,6 +156,55 @@ def where_there_is_room(course: Course, among: Choices, gang: Gang, there: Count
     )
 
 
+class ToBeHad:
+    """The offers that may be asked for now; looked at only when it matters."""
+
+    def __init__(self, pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> None:
+        self._pool, self._beliefs, self._now = pool, beliefs, now
+
+    @cached_property
+    def _blocks(self) -> Mapping[str, Block]:
+        return launch_errors.blocks(self._pool, self._beliefs, self._now)
+
+    @cached_property
+    def _gang_blocks(self) -> Mapping[str, Block]:
+        return risk.gang_blocks(self._pool.offers, self._beliefs, self._now)
+
+    def holds(self, gang: Gang, market: Market) -> bool:
+        return any(not self._obstacles(offer.offer_id, count) for offer, count in self._ways(gang, market))
+
+    def asked_again_at(self, gang: Gang, market: Market) -> datetime | None:
+        """When the first of the market's offers may be asked for again; None when no time is known."""
+        moments = []
+        for offer, count in self._ways(gang, market):
+            until = [each.until for each in self._obstacles(offer.offer_id, count)]
+            if None not in until:
+                moments.append(max((each for each in until if each is not None), default=self._now))
+        return min(moments, default=None)
+
+    def _ways(self, gang: Gang, market: Market) -> Iterator[tuple[Offer, int]]:
+        for offer in self._pool.offers:
+            count = 1 if fits_one_machine(gang, offer.slots) else needs_whole_machines(gang, offer.slots)
+            if offer.market is market and count is not None:
+                yield offer, count
+
+    def _obstacles(self, offer_id: str, count: int) -> list[Block]:
+        found = [self._blocks.get(offer_id), self._gang_blocks.get(offer_id) if count > 1 else None]
+        return [each for each in found if each is not None]
+
+
+def rather_than_wait(course: Course, among: Choices, gang: Gang, to_be_had: ToBeHad) -> Course:
+    """The same course, or any market where it asks for machines on demand and none may be asked for now: work on spot is progress,
+    and moves to a machine on demand as soon as there is one."""
+    if course.markets != ON_DEMAND or Market.SPOT not in among.markets:
+        return course
+    if to_be_had.holds(gang, Market.ON_DEMAND) or not to_be_had.holds(gang, Market.SPOT):
+        return course
+    moments = [at for at in (course.revisit_at, to_be_had.asked_again_at(gang, Market.ON_DEMAND)) if at is not None]
+    reason = f"{course.reason}; but none on demand may be asked for now, and spot is to be had"
+    return replace(course, markets=ANY, reason=reason, revisit_at=min(moments, default=None))
+
+
 def course_of_running(pool: PoolScaling, among: Choices, running: Running, now: datetime) -> Course:
     """Where a running gang should run; another market than its own means a move."""
     stays = frozenset((running.market,))
@@ -209,14 +262,15 @@ def plan_markets(
     `waiting` is keyed by token; what it does not know may use any market. What is moved has to be asked for in the
     demand that `plan_scale` is given next: the gangs added here come last in it.
     """
-    among, staying = choices(pool, beliefs), there(pool, instances)
+    among, staying, to_be_had = choices(pool, beliefs), there(pool, instances), ToBeHad(pool, beliefs, now)
     gangs: list[Gang] = []
     moments: list[datetime | None] = []
     for gang in demand.gangs:
         known = waiting.get(gang.token)
         if known is not None:
             able = among.holding(gang)
-            course = where_there_is_room(course_of_waiting(pool, able, known, now), able, gang, staying)
+            course = rather_than_wait(course_of_waiting(pool, able, known, now), able, gang, to_be_had)
+            course = where_there_is_room(course, able, gang, staying)
             gang = replace(gang, markets=course.markets)
             moments.append(course.revisit_at)
         gangs.append(gang)
@@ -240,14 +294,19 @@ def plan_markets(
             drains += [_drain(machine, course.reason) for machine in each.machines]
     return MarketPlan(
         demand=Demand(gangs=tuple(gangs)),
-        instances=_with_successors(pool, among, instances, running, now),
+        instances=_with_successors(pool, among, instances, running, to_be_had, now),
         drains=tuple(sorted(drains, key=lambda drain: drain.instance_id)),
         revisit_at=min((moment for moment in moments if moment is not None and moment > now), default=None),
     )
 
 
 def _with_successors(
-    pool: PoolScaling, among: Choices, instances: Sequence[InstanceView], running: Sequence[Running], now: datetime
+    pool: PoolScaling,
+    among: Choices,
+    instances: Sequence[InstanceView],
+    running: Sequence[Running],
+    to_be_had: ToBeHad,
+    now: datetime,
 ) -> tuple[InstanceView, ...]:
     """What loses its machine is about to wait, and its replacement is asked for before it does."""
     occupant = {machine: each for each in running for machine in each.machines}
@@ -256,7 +315,9 @@ def _with_successors(
         each = occupant.get(view.instance_id)
         if view.notice is not None and each is not None:
             soon = Waiting(token=each.gang.token, since=now, work=each.work)
-            view = replace(view, successor_markets=course_of_waiting(pool, among.holding(each.gang), soon, now).markets)
+            able = among.holding(each.gang)
+            course = rather_than_wait(course_of_waiting(pool, able, soon, now), able, each.gang, to_be_had)
+            view = replace(view, successor_markets=course.markets)
         found.append(view)
     return tuple(found)
 

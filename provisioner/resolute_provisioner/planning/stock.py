@@ -49,9 +49,12 @@ class Stock:
         cheapest: dict[int, Outlook] = {}
         for each in self._best:
             cheapest.setdefault(each.offer.slots, each)
-        return sorted(
-            cheapest, key=lambda size: (cheapest[size].order[0], cheapest[size].order[1] / max(size, 1), -size)
-        )
+        by_slot = {
+            size: (unknown, price / max(size, 1))
+            for size, each in cheapest.items()
+            for unknown, price in [cost_of([each])]
+        }
+        return sorted(cheapest, key=lambda size: (by_slot[size], -size))
 
     def of_size(self, slots: int, markets: frozenset[Market]) -> Outlook | None:
         """The cheapest machine of exactly so many slots, for work that needs one."""

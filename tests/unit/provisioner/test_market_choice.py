@@ -74,6 +74,39 @@ def test_a_deadline_far_away_waits_for_spot_and_a_near_one_does_not() -> None:
     assert markets_of(plan(pool(), waiting=near)) == ON_DEMAND
 
 
+def backing_off(offer_id: str, seconds: float) -> OfferBelief:
+    return OfferBelief(offer_id=offer_id, backoff_until=after(seconds), consecutive_refusals=1)
+
+
+def test_work_that_must_be_on_demand_takes_spot_rather_than_wait_for_on_demand_to_be_asked_for_again() -> None:
+    near = Waiting(token="a", since=NOW, work=relaxed(remaining_s=19.9 * HOUR))
+    assert markets_of(plan(pool(), waiting=near)) == ON_DEMAND
+    refused = plan(pool(), waiting=near, beliefs={"firm": backing_off("firm", 30)})
+    assert markets_of(refused) == ANY and refused.revisit_at == after(30)
+    neither = {each: backing_off(each, 30) for each in ("firm", "spot")}
+    assert markets_of(plan(pool(), waiting=near, beliefs=neither)) == ON_DEMAND
+
+
+def test_several_machines_are_asked_of_spot_where_on_demand_gives_only_some_of_a_gang() -> None:
+    near = Waiting(token="a", since=NOW, work=relaxed(remaining_s=19.9 * HOUR))
+    wide = Demand(gangs=(Gang(token="a", slots=4, submitted_at=ago(10)),))
+    partial = OfferBelief(offer_id="firm", gang_backoff_until=after(60), partial_gangs=1)
+    found = plan_markets(pool(), (), wide, {"a": near}, (), {"firm": partial}, NOW)
+    assert markets_of(found) == ANY and found.revisit_at == after(60)
+    one = plan(pool(), waiting=near, beliefs={"firm": partial})
+    assert markets_of(one) == ON_DEMAND
+
+
+def test_a_replacement_is_bought_on_spot_where_on_demand_is_left_alone() -> None:
+    near = relaxed(remaining_s=19.9 * HOUR)
+    noticed = joined("i-1", used=2, notice_s=100, occupants=("a",), offer="spot")
+    runs = Running(gang=gang(), machines=("i-1",), market=Market.SPOT, since=ago(HOUR), work=near, leaving=True)
+    refused = plan(pool(), running=(runs,), instances=(noticed,), beliefs={"firm": backing_off("firm", 30)})
+    assert refused.instances[0].successor_markets == ANY
+    granted = plan(pool(), running=(runs,), instances=(noticed,))
+    assert granted.instances[0].successor_markets == ON_DEMAND
+
+
 @pytest.mark.parametrize("most", [5, 3])
 def test_a_market_whose_machines_cannot_hold_the_work_is_not_waited_for(most: int) -> None:
     """Four whole machines of two slots on demand: where three are the most, only spot remains, however near the deadline is."""
