@@ -129,15 +129,14 @@ class Cycle:
     # -- commands and time -------------------------------------------------------------------------------------
 
     def _carry_out(self, command: Command) -> Any | ResoluteError:
-        """On a copy that is thrown away when the command is refused; only accepted commands are journaled."""
-        attempt = self._step.attempt(self._ids(len(self._accepted)))
+        """What a refused command has written is taken back; only accepted commands are journaled."""
         try:
-            reply = apply(attempt, command)
+            with self._step.attempt(self._ids(len(self._accepted))):
+                reply = apply(self._step, command)
         except ResoluteError as error:
             return error
         except Exception as error:
             return RuleFault(command, error)
-        self._step.keep(attempt)
         self._accepted.append(command)
         if isinstance(command, MasterStarted | Reconsider):
             self._stale.update(self._memory.pools)

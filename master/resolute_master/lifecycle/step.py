@@ -1,14 +1,16 @@
 """A working copy of the cluster for one cycle: rules read and write it, nothing else happens.
 
-Reads go through to the committed state; writes stay here until the engine has stored them. A command works on a copy of the
-copy (`attempt`), so that a refused command leaves no trace.
+Reads go through to the committed state; writes stay here until the engine has stored them. A command is an `attempt`: what it has
+written is taken back when it is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from resolute.ids import IdSource
 from resolute_master.domain.change import KIND_OF, Counter, Decision, Entity, EntityKey, key_of, kind_name
@@ -22,22 +24,29 @@ E = TypeVar("E", bound=Entity)
 _GONE = object()
 
 
+@dataclass(slots=True)
+class _Undo:
+    """What was there before each write of an attempt, in the order of the writes."""
+
+    written: list[tuple[tuple[str, EntityKey], Entity | object | None]] = field(default_factory=list)
+    """None: it had not been written."""
+    effects: list[tuple[str, Effect | object | None]] = field(default_factory=list)
+
+
 class Step:
     """`now` and `ids` are inputs of the cycle; everything else that a rule may know is in the state."""
 
     def __init__(
         self,
-        base: ClusterState | Step,
+        base: ClusterState,
         *,
         now: datetime,
         ids: IdSource,
         sequence: int,
         pools: Mapping[PoolName, PoolPolicy] | None = None,
     ) -> None:
-        """`pools` None takes those of `base`."""
         self._base = base
-        inherited = base.pools if isinstance(base, Step) else {}
-        self.pools: Mapping[PoolName, PoolPolicy] = inherited if pools is None else pools
+        self.pools: Mapping[PoolName, PoolPolicy] = {} if pools is None else pools
         self.now = now
         self.ids = ids
         self.sequence = sequence
@@ -47,8 +56,10 @@ class Step:
         self._listed: dict[str, dict[IndexValue, set[EntityKey]]] = {}
         """Index -> value -> keys that were written with this value here: a look-up costs what it finds."""
         self._effects: dict[str, Effect | None] = {}
-        self.logs: list[LogRecord] = list(base.logs) if isinstance(base, Step) else []
-        self.decisions: list[Decision] = list(base.decisions) if isinstance(base, Step) else []
+        self._undo: _Undo | None = None
+        """Of the attempt that is being made."""
+        self.logs: list[LogRecord] = []
+        self.decisions: list[Decision] = []
         self.ended_allocations: list[AllocationId] = []
         """Ended in this step, and not yet made known to their trials."""
         self.ended_trials: list[TrialId] = []
@@ -92,8 +103,6 @@ class Step:
         """Is the effect in the outbox?"""
         if effect_key in self._effects:
             return self._effects[effect_key] is not None
-        if isinstance(self._base, Step):
-            return self._base.outstanding(effect_key)
         return effect_key in self._base.outbox
 
     # -- writing -----------------------------------------------------------------------------------------------
@@ -108,9 +117,15 @@ class Step:
     def _write(self, kind: str, key: EntityKey, entity: Entity | object) -> None:
         slot = (kind, key)
         before = self._written.get(slot)
-        if before is None:
-            before, self._order = _GONE, None
         self._written[slot] = entity
+        if before is None:
+            self._order = None
+        if self._undo is not None:
+            self._undo.written.append((slot, before))
+        self._list(kind, key, _GONE if before is None else before, entity)
+
+    def _list(self, kind: str, key: EntityKey, before: Entity | object, entity: Entity | object) -> None:
+        """Under the values that it has now."""
         for index, values in INDEXES_OF_KIND[kind]:
             old = () if before is _GONE else values(cast(Entity, before))
             new = () if entity is _GONE else values(cast(Entity, entity))
@@ -124,12 +139,17 @@ class Step:
     def emit(self, effects: Iterable[Effect]) -> None:
         """To be done in the world after the commit."""
         for effect in effects:
-            self._effects[effect.key] = effect
+            self._affect(effect.key, effect)
 
     def done(self, effect_key: str) -> None:
         """The world has obeyed, or there is nothing left to obey."""
         if self.outstanding(effect_key):
-            self._effects[effect_key] = None
+            self._affect(effect_key, None)
+
+    def _affect(self, effect_key: str, effect: Effect | None) -> None:
+        if self._undo is not None:
+            self._undo.effects.append((effect_key, self._effects.get(effect_key, _GONE)))
+        self._effects[effect_key] = effect
 
     def next_number(self, counter: str) -> int:
         current = self.get(Counter, counter)
@@ -159,18 +179,39 @@ class Step:
         """Say to people what was decided and why."""
         self.decisions.append(Decision(at=self.now, pool=pool, kind=kind, subject=subject, reason=reason))
 
-    # -- copies ------------------------------------------------------------------------------------------------
+    # -- attempts ----------------------------------------------------------------------------------------------
 
-    def attempt(self, ids: IdSource) -> Step:
-        """A copy that may be thrown away; `keep` takes it over."""
-        return Step(self, now=self.now, ids=ids, sequence=self.sequence)
+    @contextmanager
+    def attempt(self, ids: IdSource) -> Iterator[None]:
+        """Within it `ids` gives the ids. When it raises, the step is as it was before."""
+        assert self._undo is None, "an attempt within an attempt"
+        undo, outer = _Undo(), self.ids
+        self.ids, self._undo = ids, undo
+        lists: tuple[list[Any], ...] = (self.logs, self.decisions, self.ended_allocations, self.ended_trials)
+        lengths = [len(each) for each in lists]
+        try:
+            yield
+        except BaseException:
+            self._take_back(undo)
+            for each, length in zip(lists, lengths, strict=True):
+                del each[length:]
+            raise
+        finally:
+            self.ids, self._undo = outer, None
 
-    def keep(self, attempt: Step) -> None:
-        for (kind, key), entity in attempt._written.items():
-            self._write(kind, key, entity)
-        self._effects.update(attempt._effects)
-        self.logs = attempt.logs
-        self.decisions = attempt.decisions
+    def _take_back(self, undo: _Undo) -> None:
+        for slot, before in reversed(undo.written):
+            self._list(*slot, self._written[slot], _GONE if before is None else before)
+            if before is None:
+                del self._written[slot]
+            else:
+                self._written[slot] = before
+        self._order = None
+        for key, effect in reversed(undo.effects):
+            if effect is _GONE:
+                del self._effects[key]
+            else:
+                self._effects[key] = cast("Effect | None", effect)
 
     # -- results -----------------------------------------------------------------------------------------------
 
