@@ -12,11 +12,9 @@ import statistics
 import time
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from random import Random
-
-from resolute.records import dataclass
 
 from benchmarks.report import Row, Spread, Target
 from benchmarks.traces import jobs_between, trace_name, trace_pool

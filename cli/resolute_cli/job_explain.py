@@ -53,16 +53,6 @@ def _start(start: JobStart) -> str:
     return f"Expected to start {time_text(start.expected_at)} (with 90 %: {span}); rests on {start.basis}."
 
 
-def start_cells(start: JobStart | None) -> tuple[str, str]:
-    """The expected start, and its range; empty for what does not wait."""
-    if start is None:
-        return "", ""
-    if start.expected_at is None:
-        return "unknown", start.basis
-    latest = "later" if start.latest is None else time_text(start.latest)
-    return time_text(start.expected_at), f"{time_text(start.earliest)} to {latest}"
-
-
 def _blockers(blockers: JobBlockers) -> Iterator[str]:
     if blockers.max_slots is not None:
         yield f"its job's max_slots of {blockers.max_slots}"

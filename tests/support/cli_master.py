@@ -64,7 +64,7 @@ from resolute.wire.rest.trials import (
     Trial,
 )
 from resolute.wire.rest.users import GetUserByUsernameResponse, GetUsersResponse, PatchUser, PatchUserResponse
-from resolute.wire.rest.why import ExplainJobResponse
+from resolute.wire.rest.why import ExplainJobResponse, GetPoolStartsResponse
 from support.cli_messages import (
     CHECKPOINT_FILES,
     PASSWORD,
@@ -114,6 +114,7 @@ class FakeMaster:
     created: list[CreateExperimentRequest] = field(default_factory=list)
     warnings: tuple[LaunchWarning, ...] = ()
     jobs: tuple[RBACJob, ...] = field(default_factory=lambda: (RBACJob(full=a_job()),))
+    starts: GetPoolStartsResponse | None = None
     failures: list[int] = field(default_factory=list)
     """Statuses to answer the next API requests with, first come first served."""
     requests: list[Request] = field(default_factory=list)
@@ -428,6 +429,12 @@ class _Handler(BaseHTTPRequestHandler):
             )
         )
 
+    def starts(self, pool: str) -> None:
+        """As from a master of before, unless there is something to answer."""
+        if self.master.starts is None:
+            raise NotFound("route", self.path)
+        self._json(self.master.starts)
+
     def snapshot(self, pool: str) -> None:
         self._json({"version": 1, "pool": pool, "agents": {"a1": 8}, "tasks": {"t1": {"slots": 4}}})
 
@@ -490,6 +497,7 @@ ROUTES: tuple[Route, ...] = (
     ("GET", r"/api/v1/job-queues-v2", "list_jobs"),
     ("POST", r"/api/v1/job-queues", "update_jobs"),
     ("GET", r"/api/v1/jobs/([^/]+)/explain", "explain"),
+    ("GET", r"/api/v1/resource-pools/([^/]+)/starts", "starts"),
     ("GET", r"/api/v1/resource-pools/([^/]+)/snapshot", "snapshot"),
     ("GET", r"/api/v1/instances", "instances"),
     ("GET", r"/api/v1/ledger", "ledger"),

@@ -10,8 +10,9 @@ from resolute.wire.rest.jobs import GetJobsQuery, QueueControl, RBACJob
 from resolute.wire.rest.pools import ResourcePool
 from resolute_cli.command import Command, Group, UsageError, paging
 from resolute_cli.invocation import Invocation
-from resolute_cli.job_explain import explain, start_cells
+from resolute_cli.job_explain import explain
 from resolute_cli.job_snapshot import schedule, schedule_arguments, snapshot, snapshot_arguments
+from resolute_cli.job_starts import pool_starts, start_cells, starts_note
 
 OPERATIONS = ("priority", "weight", "resource-pool", "ahead-of", "behind-of")
 """Of `det job update-batch`."""
@@ -31,14 +32,18 @@ def list_jobs(cli: Invocation, args: argparse.Namespace) -> None:
     columns: tuple[str, ...] = ("#", "ID", "Type", "Job Name", "Weight" if weighs else "Priority", "Submitted")
     columns += ("Slots (acquired/needed)", "State", "User")
     rows = [_row(job, weighs=weighs) for job in jobs]
-    if not args.starts:
+    shown = [entry.full or entry.limited for entry in jobs]
+    # Programs get what they always got, unless they ask for more.
+    answers = pool_starts(queue, shown) if args.starts or cli.render.format in (None, "table") else {}
+    if not answers and not args.starts:
         cli.render.table(columns, rows, jobs)
         return
-    starts = {each.job_id: each.start for each in queue.starts(pool.name)}
-    shown = [entry.full or entry.limited for entry in jobs]
+    starts = {each.job_id: each.start for answer in answers.values() for each in answer.starts}
     told = [None if job is None else starts.get(job.job_id) for job in shown]
     rows = [(*row, *start_cells(start)) for row, start in zip(rows, told, strict=True)]
     cli.render.table((*columns, "Expected Start", "With 90 %"), rows, {"jobs": jobs, "starts": starts})
+    for name, answer in sorted(answers.items()):
+        cli.render.note(starts_note(name, answer))
 
 
 def _pool(pools: tuple[ResourcePool, ...], name: str | None) -> ResourcePool:
@@ -115,7 +120,7 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--starts",
         action="store_true",
-        help="tell when those that wait are expected to start (takes the master some seconds)",
+        help="tell programs, too, when those that wait are expected to start; a table for people does anyway",
     )
     paging(parser, limit=100)
 

@@ -20,7 +20,7 @@ from resolute.wire.rest.pools import (
     ResourcePool,
     UnbindRPFromWorkspaceRequest,
 )
-from resolute.wire.rest.why import ExplainJobResponse, GetPoolStartsResponse, PoolStart
+from resolute.wire.rest.why import ExplainJobResponse, GetPoolStartsQuery, GetPoolStartsResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,10 @@ class Queue:
         """Why the job is where it is."""
         return self.session.get(f"api/v1/jobs/{segment(job_id)}/explain", ExplainJobResponse)
 
-    def starts(self, pool: str) -> tuple[PoolStart, ...]:
-        """When the jobs of the pool that wait are expected to start."""
-        return self.session.get(f"api/v1/resource-pools/{segment(pool)}/starts", GetPoolStartsResponse).starts
+    def starts(self, pool: str, *job_ids: str) -> GetPoolStartsResponse:
+        """When the jobs of the pool that wait are expected to start; with `job_ids` of these alone."""
+        query = GetPoolStartsQuery(job_ids=job_ids)
+        return self.session.get(f"api/v1/resource-pools/{segment(pool)}/starts", GetPoolStartsResponse, query)
 
     def snapshot(self, pool: str) -> dict[str, Any]:
         """What the scheduler sees of a pool, as the JSON object of a snapshot file."""

@@ -1,11 +1,19 @@
-"""When what waits will start, for those who ask: computed beside the engine, once for each state of a pool."""
+"""When what waits will start, for those who ask: computed beside the engine, in a thread that leaves it room.
+
+Who asks about one job waits for its estimate. A list gets the newest answer of its pool at once, whatever its age, and has it
+refreshed: with ten thousand jobs in the queue an answer takes the master many seconds.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
+from resolute.clock import Clock
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.ids import AllocationId, JobId, PoolName
@@ -20,31 +28,118 @@ from resolute_master.store.base import Store
 COURSES = 19
 """The extremes of so many hold 90 % (`foresight.estimate.COURSES`)."""
 DECISIONS = 6_000
-"""That all courses together may take, about a millisecond each in a pool of a hundred machines."""
+"""That all courses together may take, about a millisecond each."""
+FRESH_S = 30.0
+"""An answer of the same cycle is given again for so long: meanwhile time has passed, and what was expected may not have come."""
+PATIENCE_S = 1.0
+"""A list waits so long for a newer answer."""
+RESTS = 4.0
+"""Lists have a pool foreseen again after so many times as long as it took: a fifth of a processor at most, however many ask."""
+WORKS_S, BREATHES_S = 0.005, 0.003
+"""The thread gives the interpreter away for `BREATHES_S` after each `WORKS_S`: the event loop need not wrest it away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreseen:
+    """Of everything that waited in a pool after the engine's cycle `cycle`, at `at`."""
+
+    cycle: int
+    at: datetime
+    starts: Mapping[AllocationId, Estimate]
+    took_s: float
+
+
+@dataclass(slots=True)
+class _Of:
+    """What is known of one pool."""
+
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One computation at a time."""
+    newest: Foreseen | None = None
+    refresh: asyncio.Task[None] | None = None
 
 
 class Starts:
-    """Remembers the answer of the newest cycle for each pool; whoever asks meanwhile waits for the same answer."""
+    """Remembers the newest answer for each pool."""
+
+    def __init__(self, *, patience_s: float = PATIENCE_S) -> None:
+        self._pools: dict[PoolName, _Of] = {}
+        self._patience_s = patience_s
+
+    async def of_one(self, engine: Engine, store: Store, allocation: Allocation, clock: Clock) -> Estimate | None:
+        """None when it does not wait, any more."""
+        known = self._pools.setdefault(allocation.pool, _Of())
+        async with known.turn:
+            newest, now = known.newest, clock.now()
+            if newest is not None and _current(newest, engine, now):
+                return newest.starts.get(allocation.id)
+            return (await _foresee(engine, store, allocation.pool, now, of=(allocation.id,))).get(allocation.id)
+
+    async def of_all(self, engine: Engine, store: Store, pool: PoolName, clock: Clock) -> Foreseen | None:
+        """The newest answer; None while there is none. Computed anew if that takes no longer than `PATIENCE_S`, else for those who
+        ask later."""
+        known = self._pools.setdefault(pool, _Of())
+        if known.refresh is not None and known.refresh.done():
+            known.refresh = None  # nobody waited for it any more
+        if known.refresh is None and (known.newest is None or _stale(known.newest, engine, clock.now())):
+            known.refresh = asyncio.create_task(_refresh(known, engine, store, pool, clock))
+        refresh = known.refresh
+        if refresh is not None:
+            done, _ = await asyncio.wait((refresh,), timeout=self._patience_s)
+            if done:
+                refresh.result()  # its error is the answer
+        return known.newest
+
+
+async def _refresh(known: _Of, engine: Engine, store: Store, pool: PoolName, clock: Clock) -> None:
+    async with known.turn:
+        cycle, now = engine.memory.sequence, clock.now()
+        starts = await _foresee(engine, store, pool, now)
+        known.newest = Foreseen(cycle=cycle, at=now, starts=starts, took_s=(clock.now() - now).total_seconds())
+
+
+def _current(newest: Foreseen, engine: Engine, now: datetime) -> bool:
+    return newest.cycle == engine.memory.sequence and (now - newest.at).total_seconds() <= FRESH_S
+
+
+def _stale(newest: Foreseen, engine: Engine, now: datetime) -> bool:
+    return not _current(newest, engine, now) and (now - newest.at).total_seconds() >= newest.took_s * (1.0 + RESTS)
+
+
+class _Abandoned(Exception):
+    """Nobody waits for the answer: the master ends."""
+
+
+class _Breath:
+    """What the thread does between two decisions."""
 
     def __init__(self) -> None:
-        self._known: dict[PoolName, tuple[int, datetime, Mapping[AllocationId, Estimate]]] = {}
-        self._turns: dict[PoolName, asyncio.Lock] = {}
+        self.abandoned = threading.Event()
+        self._since_s = time.monotonic()
 
-    async def of(self, engine: Engine, store: Store, pool: PoolName, now: datetime) -> Mapping[AllocationId, Estimate]:
-        """Of everything that waits in the pool."""
-        async with self._turns.setdefault(pool, asyncio.Lock()):
-            cycle = engine.memory.sequence
-            known = self._known.get(pool)
-            if known is None or known[0] != cycle or (now - known[1]).total_seconds() > FRESH_S:
-                state = _virtual(engine, pool, now)
-                found: Mapping[AllocationId, Estimate] = {}
-                if len(state.snapshot.queue):
-                    runs = await run_times(store, pool)
-                    found = await asyncio.to_thread(
-                        estimates, state, runs, seed=cycle, courses=COURSES, decisions=DECISIONS
-                    )
-                known = self._known[pool] = cycle, now, found
-            return known[2]
+    def __call__(self) -> None:
+        if self.abandoned.is_set():
+            raise _Abandoned
+        if time.monotonic() - self._since_s > WORKS_S:
+            time.sleep(BREATHES_S)
+            self._since_s = time.monotonic()
+
+
+async def _foresee(
+    engine: Engine, store: Store, pool: PoolName, now: datetime, *, of: Collection[AllocationId] | None = None
+) -> Mapping[AllocationId, Estimate]:
+    state, seed = _virtual(engine, pool, now), engine.memory.sequence
+    if not len(state.snapshot.queue):
+        return {}
+    runs = await run_times(store, pool)
+    breath = _Breath()
+    try:
+        return await asyncio.to_thread(
+            estimates, state, runs, seed=seed, of=of, courses=COURSES, decisions=DECISIONS, breathe=breath
+        )
+    except asyncio.CancelledError:
+        breath.abandoned.set()
+        raise
 
 
 def _virtual(engine: Engine, pool: PoolName, now: datetime) -> VirtualPool:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Set
 from dataclasses import replace
 
 import msgspec
 from aiohttp import web
 
 from resolute.errors import NotFound
-from resolute.wire.rest.why import ExplainJobResponse, GetPoolStartsResponse, JobStart, PoolStart
+from resolute.wire.rest.why import ExplainJobResponse, GetPoolStartsQuery, GetPoolStartsResponse, JobStart, PoolStart
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
+from resolute_master.api.starts import Foreseen
+from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, JobId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.engine.markets import sentences
@@ -20,7 +23,7 @@ from resolute_master.lifecycle.budget import hold_of_pool
 from resolute_master.lifecycle.workspaces import may_use
 from resolute_master.scheduler.explain import explain
 from resolute_master.scheduler.explain_message import explain_message
-from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from resolute_master.scheduler.snapshot_file import write_snapshot
 
 
@@ -40,7 +43,7 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
     explained = await asyncio.to_thread(_explained, snapshot, job, others, cycle)
     explained = replace(explained, details=(*explained.details, *markets))
     if explained.allocation_id:
-        explained = replace(explained, start=await _start(call, job, AllocationId(explained.allocation_id)))
+        explained = replace(explained, start=await _start(call, AllocationId(explained.allocation_id)))
     hold = hold_of_pool(engine.state, job.pool) or job.hold
     return _held(explained, hold) if hold and explained.allocation_id else explained
 
@@ -51,13 +54,14 @@ def _held(explained: ExplainJobResponse, hold: str) -> ExplainJobResponse:
     return replace(explained, reason=reason, blockers=None, what_if=(), gave_up=(), start=None)
 
 
-async def _start(call: Call, job: Job, allocation: AllocationId) -> JobStart | None:
+async def _start(call: Call, allocation: AllocationId) -> JobStart | None:
     """None when it has started, or has gone, while the estimate was made."""
     api = call.api
-    found = (await api.starts.of(api.engine, api.store, job.pool, api.clock.now())).get(allocation)
-    if found is None:
+    waiting = api.engine.state.get(Allocation, allocation)
+    if waiting is None:
         return None
-    return _shown(found)
+    found = await api.starts.of_one(api.engine, api.store, waiting, api.clock)
+    return None if found is None else _shown(found)
 
 
 def _shown(found: Estimate) -> JobStart:
@@ -94,18 +98,27 @@ async def pool_snapshot(call: Call, pool: PoolName) -> web.Response:
 
 async def pool_starts(call: Call, pool: PoolName) -> GetPoolStartsResponse:
     """Of a job that waits for several allocations, the one that starts first."""
-    api = call.api
+    api, asked = call.api, set(call.query(GetPoolStartsQuery).job_ids)
     snapshot = api.engine.snapshot(pool)
-    found = await api.starts.of(api.engine, api.store, pool, api.clock.now())
+    newest = await api.starts.of_all(api.engine, api.store, pool, api.clock)
+    if newest is None:
+        return GetPoolStartsResponse(starts=())
+    return await asyncio.to_thread(_pool_starts, snapshot, newest, asked)
+
+
+def _pool_starts(snapshot: PoolSnapshot, newest: Foreseen, asked: Set[str]) -> GetPoolStartsResponse:
+    found = newest.starts
     first: dict[JobId, AllocationId] = {}
     for id_ in sorted(found, key=lambda id_: (found[id_].expected_at is None, found[id_].expected_at, id_)):
         allocation = snapshot.allocations.get(id_)
-        if allocation is not None:
+        # What has started since then waits no more.
+        if allocation is not None and waits(allocation) and (not asked or allocation.job_id in asked):
             first.setdefault(allocation.job_id, id_)
     return GetPoolStartsResponse(
         starts=tuple(
             PoolStart(job_id=job, allocation_id=id_, start=_shown(found[id_])) for job, id_ in sorted(first.items())
-        )
+        ),
+        computed_at=newest.at,
     )
 
 

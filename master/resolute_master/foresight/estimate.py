@@ -68,7 +68,7 @@ def estimates(
     breathe: Callable[[], None] = lambda: None,
 ) -> dict[AllocationId, Estimate]:
     """Of everything that waits in `pool`, which is not changed, or of those in `of` that do: a course ends as soon as all of them
-    have started. The same arguments give the same estimates. `breathe` is called between courses."""
+    have started. The same arguments give the same estimates. `breathe` is called between decisions."""
     jobs = pool.snapshot.jobs
     waiting = [each.id for each in pool.snapshot.pending() if each.job_id in jobs]
     targets = waiting if of is None else [id_ for id_ in waiting if id_ in of]
@@ -82,8 +82,7 @@ def estimates(
         course = _course(play, run_times, joins, likeness)
         # Where no machines are asked for, work may be too large for those that are there: a backlog says nothing of it.
         line = _Line(pool, run_times, likeness, () if stopped else waiting)
-        samples.append(_play(course, line, targets, max(1, decisions // courses)))
-        breathe()
+        samples.append(_play(course, line, targets, max(1, decisions // courses), breathe))
     return {
         id_: _estimate(pool, run_times, id_, sorted(starts), stopped)
         for id_, starts in zip(targets, zip(*samples, strict=True), strict=True)
@@ -107,7 +106,9 @@ def _head(pool: VirtualPool, waiting: Sequence[AllocationId]) -> VirtualPool:
     )
 
 
-def _play(course: Course, line: _Line, targets: Sequence[AllocationId], decisions: int) -> list[float]:
+def _play(
+    course: Course, line: _Line, targets: Sequence[AllocationId], decisions: int, breathe: Callable[[], None]
+) -> list[float]:
     """The starts of `targets`, in seconds from now; those beyond the horizon, and those that never start, are infinitely far."""
     works = dict(course.works)
     all_played = all(id_ in works for id_ in targets)
@@ -115,6 +116,7 @@ def _play(course: Course, line: _Line, targets: Sequence[AllocationId], decision
     unstarted = [works[id_] for id_ in reversed(awaited)]
 
     def over() -> bool:
+        breathe()
         # What is the most important starts first at most times, so that this seldom looks at more than one.
         while unstarted and unstarted[-1].first_start_s is not None:
             unstarted.pop()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
+from resolute_master.api.starts import Starts
+from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import PoolName
 from resolute_master.pools.policies import pool_policies
 from support.api import World, a_config, an_api, master_config, settled
@@ -47,5 +50,28 @@ async def test_when_a_job_starts_is_foreseen_once_enough_has_ended(tmp_path: Pat
         told = (await world.get(f"/api/v1/jobs/{waiting['jobId']}/explain"))["start"]
         assert told["expectedAt"] is None and told["basis"] == "only 0 run(s) of the pool have ended, and 20 are needed"
         assert (await world.get(f"/api/v1/jobs/{running['jobId']}/explain"))["start"] is None
-        (listed,) = (await world.get("/api/v1/resource-pools/default/starts"))["starts"]
-        assert listed["jobId"] == waiting["jobId"] and listed["start"] == told
+        answer = await world.get("/api/v1/resource-pools/default/starts")
+        (listed,) = answer["starts"]
+        assert listed["jobId"] == waiting["jobId"] and listed["start"] == told and answer["computedAt"]
+        for asked, found in ((waiting, [listed]), (running, [])):
+            path = f"/api/v1/resource-pools/default/starts?jobIds={asked['jobId']}&jobIds=another"
+            assert (await world.get(path))["starts"] == found
+
+
+async def test_a_list_does_not_wait_for_an_answer_that_takes_long(tmp_path: Path) -> None:
+    async with an_api(tmp_path, config={"launch_error": False}) as world:
+        waiting = await world.create(a_config())
+        await settled(world)
+        pool, store, clock = PoolName("default"), world.context.store, world.context.clock
+        starts = Starts(patience_s=0.0)
+        assert await starts.of_all(world.engine, store, pool, clock) is None
+        found = None
+        while found is None:
+            await asyncio.sleep(0)
+            found = await starts.of_all(world.engine, store, pool, clock)
+        (id_,) = found.starts
+        allocation = world.engine.state.get(Allocation, id_)
+        assert allocation is not None and allocation.job_id == waiting["jobId"]
+        assert await starts.of_one(world.engine, store, allocation, clock) == found.starts[id_]
+        # The same cycle: it is known already.
+        assert await starts.of_all(world.engine, store, pool, clock) is found

@@ -8,6 +8,7 @@ import json
 import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from resolute.wire.rest.jobs import RBACJob
 from resolute.wire.rest.metrics import Metrics
 from resolute.wire.rest.passwords import hash_password
 from resolute.wire.rest.trials import MetricsWorkload
+from resolute.wire.rest.why import GetPoolStartsResponse, JobStart, PoolStart
 from resolute_cli.invocation import Invocation
 from resolute_cli.main import main
 from resolute_cli.render import Renderer
@@ -210,6 +212,30 @@ def test_jobs_that_may_not_be_seen_are_starred(det: Shell, master: FakeMaster) -
     master.jobs = (RBACJob(full=a_job()), RBACJob(limited=a_limited_job()))
     rows = list(csv.reader(io.StringIO(det.ok("job", "list", "--csv"))))
     assert rows[2] == ["N/A", "job-2", "EXPERIMENT", "***", "50", "***", "0/1", "QUEUED", "***"]
+
+
+def test_the_list_of_jobs_tells_people_when_those_that_wait_will_start(det: Shell, master: FakeMaster) -> None:
+    master.jobs = (RBACJob(full=a_job()), RBACJob(limited=a_limited_job()))
+    at = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+    start = JobStart(expected_at=at, earliest=at, latest=at.replace(hour=13), basis="19 courses")
+    first = GetPoolStartsResponse(starts=())
+    told = GetPoolStartsResponse(
+        starts=(PoolStart(job_id="job-2", allocation_id="2.1", start=start),), computed_at=at.replace(hour=11)
+    )
+    # A master that foresees nothing.
+    assert "Expected Start" not in det.ok("job", "list")
+    master.starts = first
+    assert "is being foreseen for the first time" in det.ok("job", "list")
+    master.starts = told
+    people = det.ok("job", "list")
+    assert "2026-01-01 12:00:00+0000 to 2026-01-01 13:00:00+0000" in people
+    assert "as foreseen at 2026-01-01 11:00:00+0000" in people
+    # Only those that wait are asked about.
+    assert dict(master.asked("GET", "/api/v1/resource-pools/default/starts")[-1].query) == {"jobIds": "job-2"}
+    for format_ in ("--csv", "--json"):
+        assert "2026-01-01 12:00" not in det.ok("job", "list", format_)
+    told_json = json.loads(det.ok("job", "list", "--starts", "--json"))
+    assert told_json["starts"]["job-2"]["basis"] == "19 courses" and len(told_json["jobs"]) == 2
 
 
 def test_slots_say_what_runs_in_them(det: Shell) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from resolute.wire.rest.why import BlockingAgent, BlockingWork, ExplainJobResponse, JobBlockers, JobStart, JobWhatIf
 from resolute_cli.invocation import Invocation
-from resolute_cli.job_explain import explanation_lines, start_cells
+from resolute_cli.job_explain import explanation_lines
+from resolute_cli.job_starts import start_cells
 from resolute_cli.main import main
 from resolute_cli.render import Renderer
 

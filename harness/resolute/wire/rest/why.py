@@ -86,10 +86,19 @@ class PoolStart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GetPoolStartsQuery:
+    """`job_ids`: of these alone; empty: of all."""
+
+    job_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GetPoolStartsResponse:
-    """When the jobs of a pool that wait will start, by job id."""
+    """When the jobs of a pool that wait will start, by job id, as foreseen at `computed_at`; what came into the queue since then is
+    not among them. None: the first answer for this pool is still being computed; ask again in a few seconds."""
 
     starts: tuple[PoolStart, ...]
+    computed_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
