@@ -9,11 +9,12 @@ rounded down, and no two can both gain by trading a slot.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, JobId
 from resolute_master.scheduler.order import QueueKey, Shape
 from resolute_master.scheduler.sorted_map import Meter, SortedMap
@@ -134,7 +135,9 @@ class Shares:
             used = used.set(group, total) if total else used.discard(group)
         if used is self.used:
             return self
-        return replace(self, used=used)._graded(user, self)
+        derived = replace(self, used=used)
+        derived._grade(user, self)
+        return derived
 
     def burden(self, group: Path) -> float:
         """What the group holds, and is charged for its past."""
@@ -171,27 +174,24 @@ class Shares:
         lines = self.lines.get(group)
         return lines is not None and any(-rank.negative_rest > _poorest(line).charge for line in lines.values())
 
-    def _graded(self, parents: Path, before: Shares) -> Shares:
-        """With the groups that a job is in where the orders say now; `before` is where they stand there still."""
-        wealth, needs, uneven = self.wealth, self.needs, self.uneven
-        graded = self
+    def _grade(self, parents: Path, before: Shares) -> None:
+        """Put the groups that a job is in where the orders say now; `before` is where they stand there still. Only for shares that
+        are being derived, which nobody else has seen."""
+        burdened = self.held is not before.held or self.used is not before.used or self.sizes is not before.sizes
         for depth in range(len(parents), 0, -1):
             group, jobs = parents[:depth], depth == len(parents)
-            rich, richer = before._wealth_of(group), graded._wealth_of(group)
-            if rich != richer:
-                wealth = wealth if rich is None else wealth.discard(rich)
-                wealth = wealth if richer is None else wealth.set(richer, True)
-            poor, poorer = before._need_of(group, jobs=jobs), graded._need_of(group, jobs=jobs)
-            if poor != poorer:
-                needs = needs if poor is None else needs.discard(poor)
-                needs = needs if poorer is None else needs.set(poorer, True)
-            if graded._is_uneven(group, jobs=jobs):
-                uneven = uneven if group in uneven else uneven.set(group, True)
-            else:
-                uneven = uneven.discard(group)
-            if wealth is not graded.wealth or needs is not graded.needs or uneven is not graded.uneven:
-                graded = replace(graded, wealth=wealth, needs=needs, uneven=uneven)
-        return graded
+            if burdened and (rich := before._wealth_of(group)) != (richer := self._wealth_of(group)):
+                wealth = self.wealth if rich is None else self.wealth.discard(rich)
+                self._set(wealth=wealth if richer is None else wealth.set(richer, True))
+            if (poor := before._need_of(group, jobs=jobs)) != (poorer := self._need_of(group, jobs=jobs)):
+                needs = self.needs if poor is None else self.needs.discard(poor)
+                self._set(needs=needs if poorer is None else needs.set(poorer, True))
+            if (uneven := self._is_uneven(group, jobs=jobs)) != (group in self.uneven):
+                self._set(uneven=self.uneven.set(group, True) if uneven else self.uneven.discard(group))
+
+    def _set(self, **values: object) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def with_waiting(self, member: Member, shape: Shape, key: QueueKey) -> Shares:
         mine: Waiting = self.waiting.get(member.job) or SortedMap(meter=self.meter)
@@ -260,15 +260,16 @@ class Shares:
             sizes=self.sizes if sizes is None else sizes,
         )
         lines, ranks = self._lines_with(member, changed), self.ranks
-        old, new = self._rank(member), changed._rank(member)
-        if old != new:
-            ranks = ranks if old is None else ranks.discard(old)
-            ranks = ranks if new is None else ranks.set(new, True)
-        if lines is not self.lines or ranks is not self.ranks:
-            changed = replace(changed, lines=lines, ranks=ranks)
-        elif held is None:
+        if held is not None:  # only what is held and may be preempted decides the rank
+            old, new = self._rank(member), changed._rank(member)
+            if old != new:
+                ranks = ranks if old is None else ranks.discard(old)
+                ranks = ranks if new is None else ranks.set(new, True)
+        if held is None and lines is self.lines:
             return changed
-        return changed._graded(member.parents, self)
+        changed._set(lines=lines, ranks=ranks)
+        changed._grade(member.parents, self)
+        return changed
 
     def _lines_with(self, member: Member, changed: Shares) -> SortedMap[Path, Lines]:
         """The job where the order says now."""
