@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from resolute.errors import Conflict, LimitExceeded, NotFound
@@ -21,12 +23,18 @@ log = logging.getLogger(__name__)
 
 VALIDATION_GROUP = "validation"
 
+_RUN_AND_GROUP = attrgetter("trial_id", "run_id", "group")
+_STEPS = attrgetter("steps_completed")
+
 CLOSE_S = 5.0
 """What was accepted has so long to be stored when the master stops."""
 
 LOG_ROW_BYTES = 200
 """About what a log line takes besides its text."""
 
+
+TOLD_TOGETHER = 1000
+"""Reports of which the rules hear at once while batches follow each other: a cycle and its commit cost as much as 200 rows."""
 
 FULL_INBOX_S = 0.5
 """What log policies found is told again after so long when the engine's inbox is full."""
@@ -39,7 +47,7 @@ class Reporting:
         self._store = store
         self._engine = engine
         self._metrics: BatchedWriter[MetricReport, MetricOutcome] = BatchedWriter(
-            store.append_metrics, publish=self._tell_rules
+            store.append_metrics, publish=self._tell_rules, known_together=TOLD_TOGETHER
         )
         self._logs: BatchedWriter[LogRecord, None] = BatchedWriter(
             self._store_logs,
@@ -120,19 +128,21 @@ class Reporting:
 
         Of reports without a validation only the furthest of each run says anything that the others do not.
         """
-        furthest: dict[tuple[TrialId, int], tuple[int, MetricReport]] = {}
+        stored: Iterable[MetricReport] = reports
+        if outcomes is not None and MetricOutcome.CONFLICT in outcomes:
+            told_apart = zip(reports, outcomes, strict=True)
+            stored = [report for report, outcome in told_apart if outcome is not MetricOutcome.CONFLICT]
+        furthest: dict[tuple[TrialId, int], MetricReport] = {}
         validations: list[MetricReport] = []
-        for report, outcome in zip(reports, outcomes or (), strict=True):
-            if outcome is MetricOutcome.CONFLICT or report.steps_completed is None:
-                continue
-            if report.group == VALIDATION_GROUP:
-                validations.append(report)
-                continue
-            key = (report.trial_id, report.run_id)
-            known = furthest.get(key)
-            if known is None or known[0] < report.steps_completed:
-                furthest[key] = (report.steps_completed, report)
-        told = [*(report for _, report in furthest.values()), *validations]
+        # What came in one request is of one run and group: there is one look at each report, and few at anything else.
+        for (trial, run, group), following in groupby(stored, _RUN_AND_GROUP):
+            stepped = [report for report in following if report.steps_completed is not None]
+            if group == VALIDATION_GROUP:
+                validations += stepped
+            elif stepped:
+                known = furthest.get((trial, run))
+                furthest[trial, run] = max(stepped if known is None else [known, *stepped], key=_STEPS)
+        told = [*furthest.values(), *validations]
         if told:
             await self._engine.submit(RecordReports(reports=tuple(map(_stored, told))))
 

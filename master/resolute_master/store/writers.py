@@ -52,6 +52,22 @@ class _Call(Generic[Item, Outcome]):
     done: asyncio.Future[tuple[Outcome, ...]]
 
 
+@dataclass(slots=True, eq=False)
+class _Stored(Generic[Item, Outcome]):
+    """What is durable and not known yet."""
+
+    calls: list[_Call[Item, Outcome]]
+    items: list[Item]
+    outcomes: list[Outcome] | None
+    """None when the stream has none."""
+
+    def add(self, later: _Stored[Item, Outcome]) -> None:
+        self.calls += later.calls
+        self.items += later.items
+        if later.outcomes is not None:
+            self.outcomes = (self.outcomes or []) + later.outcomes
+
+
 class BatchedWriter(Generic[Item, Outcome]):
     """The only writer of one stream.
 
@@ -65,10 +81,14 @@ class BatchedWriter(Generic[Item, Outcome]):
         *,
         size_of: Callable[[Item], int] | None = None,
         publish: Publish[Item, Outcome] | None = None,
+        known_together: int = 0,
     ) -> None:
-        """`write` is a store's method; `size_of` is about how many bytes an item takes (not counted when None)."""
+        """`write` is a store's method; `size_of` is about how many bytes an item takes (not counted when None). While large
+        batches follow each other, those that are stored wait until they are `known_together` items, and become known at once."""
         self._write = write
         self._publish = publish
+        self._known_together = known_together
+        self._stored: _Stored[Item, Outcome] | None = None
         self._publishing: set[asyncio.Task[None]] = set()
         self._size_of = size_of
         self._waiting: FairQueue[_Call[Item, Outcome]] = FairQueue()
@@ -145,8 +165,12 @@ class BatchedWriter(Generic[Item, Outcome]):
             while self._waiting:
                 await self._until_worth_writing()
                 await self._write_batch(self._next_batch())
+                await self._make_known()
         finally:
             # Only a cancelled flush leaves calls behind; they must not wait for ever.
+            if self._stored is not None:
+                self._refuse(self._stored.calls, asyncio.CancelledError())
+                self._stored = None
             for call in self._waiting:
                 call.done.cancel()
             self._release(tuple(self._waiting))
@@ -173,7 +197,7 @@ class BatchedWriter(Generic[Item, Outcome]):
         self._queued -= sum(len(call.items) for call in batch)
         return batch
 
-    async def _write_batch(self, batch: Sequence[_Call[Item, Outcome]]) -> None:
+    async def _write_batch(self, batch: list[_Call[Item, Outcome]]) -> None:
         items = [item for call in batch for item in call.items]
         try:
             outcomes = await self._write(items)
@@ -184,12 +208,22 @@ class BatchedWriter(Generic[Item, Outcome]):
             if not isinstance(error, Exception):
                 raise
             return
-        if self._publish is None:
-            await self._answer(batch, outcomes)
+        stored = _Stored(batch, items, None if outcomes is None else list(outcomes))
+        if self._stored is None:
+            self._stored = stored
+        else:
+            self._stored.add(stored)
+
+    async def _make_known(self) -> None:
+        """What is stored, unless it is few items and the next large batch is there to become known with them."""
+        stored = self._stored
+        if stored is None or (len(stored.items) < self._known_together and self._queued >= SMALL_BATCH_ITEMS):
             return
-        task = asyncio.create_task(
-            self._published(self._publish, batch, items, outcomes), name="batched-writer-publish"
-        )
+        self._stored = None
+        if self._publish is None:
+            await self._answer(stored)
+            return
+        task = asyncio.create_task(self._published(self._publish, stored), name="batched-writer-publish")
         self._publishing.add(task)
         task.add_done_callback(self._made_known)
 
@@ -197,32 +231,26 @@ class BatchedWriter(Generic[Item, Outcome]):
         self._publishing.discard(task)
         self._worth_writing.set()
 
-    async def _published(
-        self,
-        publish: Publish[Item, Outcome],
-        batch: Sequence[_Call[Item, Outcome]],
-        items: Sequence[Item],
-        outcomes: Sequence[Outcome] | None,
-    ) -> None:
+    async def _published(self, publish: Publish[Item, Outcome], stored: _Stored[Item, Outcome]) -> None:
         try:
-            await publish(items, outcomes)
+            await publish(stored.items, stored.outcomes)
         except BaseException as error:
-            self._refuse(batch, error)
+            self._refuse(stored.calls, error)
             if not isinstance(error, Exception):
                 raise
         else:
-            await self._answer(batch, outcomes)
+            await self._answer(stored)
 
-    async def _answer(self, batch: Sequence[_Call[Item, Outcome]], outcomes: Sequence[Outcome] | None) -> None:
-        self._release(batch)
-        left = iter(outcomes or ())
+    async def _answer(self, stored: _Stored[Item, Outcome]) -> None:
+        self._release(stored.calls)
+        left = iter(stored.outcomes or ())
 
         def answer(call: _Call[Item, Outcome]) -> None:
             own = tuple(islice(left, len(call.items)))
             if not call.done.done():
                 call.done.set_result(own)
 
-        await a_few_at_a_time(batch, answer)
+        await a_few_at_a_time(stored.calls, answer)
 
     def _refuse(self, batch: Sequence[_Call[Item, Outcome]], error: BaseException) -> None:
         for call in batch:

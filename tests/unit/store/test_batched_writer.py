@@ -324,3 +324,64 @@ async def test_a_writer_that_closes_stores_what_waits_for_the_last_batch_to_be_k
     rules.gate.set()
     await closing
     assert [call.result() for call in calls] == [("A",), ("B",)]
+
+
+def large(name: str) -> list[str]:
+    return [name] * writers.SMALL_BATCH_ITEMS
+
+
+async def busy_with_large(
+    writer: BatchedWriter[str, str], disk: Disk, names: str
+) -> list[asyncio.Task[tuple[str, ...]]]:
+    """The first is being written, and the others wait, each to be a batch of its own."""
+    disk.gate.clear()
+    return [call for name in names for call in await busy_with(writer, large(name) * 5)]
+
+
+async def test_large_batches_that_follow_each_other_are_made_known_together_and_the_last_at_once() -> None:
+    disk, rules = Disk(), Rules()
+    writer = BatchedWriter(disk.write, publish=rules.tell, known_together=2 * writers.MAX_BATCH_ITEMS)
+    calls = await busy_with_large(writer, disk, "abc")
+    rules.gate.set()
+    disk.gate.set()
+    answers = await asyncio.gather(*calls)
+    assert [batch[0] for batch in disk.batches] == ["a", "b", "c"]
+    assert [(told[0], told[-1]) for told in rules.told] == [("a", "b"), ("c", "c")]
+    assert [set(answer) for answer in answers] == [{"A"}, {"B"}, {"C"}]
+
+
+async def test_a_stored_batch_is_made_known_although_the_next_one_fails() -> None:
+    disk, rules = Disk(), Rules()
+    writer = BatchedWriter(disk.write, publish=rules.tell, known_together=2 * writers.MAX_BATCH_ITEMS)
+    calls = await busy_with_large(writer, disk, "ab")
+    disk.fail_on = "b"
+    rules.gate.set()
+    disk.gate.set()
+    stored, refused = await asyncio.gather(*calls, return_exceptions=True)
+    assert isinstance(stored, tuple) and set(stored) == {"A"} and isinstance(refused, OSError)
+    assert [set(told) for told in rules.told] == [{"a"}] and writer.unstored == 0
+
+
+class OneByOne(Disk):
+    """Takes one batch each time it is let to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns = asyncio.Semaphore(0)
+
+    async def write(self, items: Sequence[str]) -> list[str]:
+        await self.turns.acquire()
+        return await super().write(items)
+
+
+async def test_what_is_stored_and_not_known_is_answered_to_nobody_when_the_writer_is_cancelled() -> None:
+    disk, rules = OneByOne(), Rules()
+    writer = BatchedWriter(disk.write, publish=rules.tell, known_together=2 * writers.MAX_BATCH_ITEMS)
+    calls = [call for name in "ab" for call in await busy_with(writer, large(name) * 5)]
+    disk.turns.release()
+    await settle()
+    assert [set(batch) for batch in disk.batches] == [{"a"}] and not writer._publishing
+    assert writer._flushing is not None
+    writer._flushing.cancel()
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError] * 2 and writer.unstored == 0
