@@ -3,7 +3,7 @@
     python -m benchmarks.ingest_bare DATABASE_URL
 
 It parses the JSON, gathers what arrives while the last transaction is written, and answers when its own is durable: no
-tokens, no rules, no keys checked. Prints its port.
+tokens, no rules, no keys checked. Its rows go into the master's own table, with its indexes. Prints its port.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from typing import Any
 
 import asyncpg
 from aiohttp import web
 
-TABLE = """CREATE TABLE IF NOT EXISTS bare (
-    id bigserial PRIMARY KEY, trial_id bigint NOT NULL, run_id integer NOT NULL, metric_group text NOT NULL,
-    steps_completed bigint NOT NULL, metrics text NOT NULL, UNIQUE (trial_id, steps_completed, run_id, metric_group))"""
-COLUMNS = ("trial_id", "run_id", "metric_group", "steps_completed", "metrics")
+TABLE = "metrics"
+COLUMNS = ("trial_id", "run_id", "metric_group", "steps_completed", "reported_at", "archived", "metrics")
 
 
 class Bare:
@@ -36,6 +35,8 @@ class Bare:
             values["trialRunId"],
             body["group"],
             values["stepsCompleted"],
+            int(time.time() * 1e6),
+            False,
             json.dumps(values["metrics"]["avgMetrics"]),
         )
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -48,7 +49,7 @@ class Bare:
     async def _flush(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting, []
-            await self._connection.copy_records_to_table("bare", records=[row for row, _ in batch], columns=COLUMNS)
+            await self._connection.copy_records_to_table(TABLE, records=[row for row, _ in batch], columns=COLUMNS)
             for _, stored in batch:
                 stored.set_result(None)
         self._flushing = None
@@ -56,7 +57,6 @@ class Bare:
 
 async def main(url: str) -> None:
     connection = await asyncpg.connect(url)
-    await connection.execute(TABLE)
     app = web.Application()
     app.router.add_post("/api/v1/trials/{trialId}/metrics", Bare(connection).report)
     runner = web.AppRunner(app, access_log=None)
