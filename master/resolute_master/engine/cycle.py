@@ -17,7 +17,7 @@ from resolute.errors import ResoluteError
 from resolute.ids import SeededIds
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.change import KINDS, Change, Entity, EntityKey, JournalEntry
+from resolute_master.domain.change import KINDS, Change, Entity, EntityKey, JournalEntry, kind_name
 from resolute_master.domain.commands import Command, MasterStarted, Reconsider
 from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
@@ -49,6 +49,9 @@ each, and everybody waits for it. What is left is placed by the cycles that foll
 DUE_A_CYCLE = 20
 """Deadlines that one cycle lets expire at most: when a network fails, a thousand agents are given up at one moment, with everything
 that ran on them."""
+
+
+_JOBS = kind_name(Job)
 
 
 class RuleFault(ResoluteError):
@@ -195,7 +198,7 @@ class Cycle:
     def _update_snapshots(self) -> set[PoolName]:
         """Bring the pools' snapshots up to date with the working copy; answers which pools changed."""
         changed: set[PoolName] = set()
-        for kind, key in self._step.written_keys():
+        for kind, key in sorted(self._step.written_keys(), key=self._turn):
             if kind not in POOL_KINDS:
                 continue
             committed = self._memory.state.get(KINDS[kind], key)
@@ -209,6 +212,13 @@ class Cycle:
                     changed.add(pool)
             self._move(before, after)
         return changed
+
+    def _turn(self, slot: tuple[str, EntityKey]) -> int:
+        """A job before its work when it begins, and after it when it is over: else the work would be listed twice."""
+        if slot[0] != _JOBS:
+            return 1
+        job = self._step.get(Job, slot[1])
+        return 2 if job is None or job.ended else 0
 
     def _move(self, before: Entity | None, after: Entity | None) -> None:
         old, new = (pool_of(before) if before else None), (pool_of(after) if after else None)
