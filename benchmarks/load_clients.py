@@ -32,6 +32,7 @@ from resolute_agent.agent import Agent, AgentSetup
 from resolute_agent.memory import HeldMemory
 from resolute_agent.runtimes.scripted import ScriptedRuntime, ScriptedTask
 from resolute_agent.websocket import WebSocketConnector
+from resolute_master.garbage import begin, survivors_set_aside
 
 RETRY_S = 1.0
 LONGEST_RETRY_S = 16.0
@@ -241,4 +242,8 @@ def start_arguments(given: Clients) -> list[str]:
 
 if __name__ == "__main__":
     step_back()
-    asyncio.run(serve(Clients(**json.loads(sys.argv[1]))))
+    with (
+        survivors_set_aside()
+    ):  # else all agents stand still for a second at once, and come back at once, as machines never do
+        begin()
+        asyncio.run(serve(Clients(**json.loads(sys.argv[1]))))

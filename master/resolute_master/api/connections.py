@@ -13,6 +13,7 @@ import resource
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 from aiohttp import web
@@ -107,12 +108,13 @@ class Connections:
         while True:
             await asyncio.sleep(self._patience.sweep_s)
             now = loop.time()
-            await a_few_at_a_time(
-                tuple(self._open), lambda one, now=now: one.look(now, self._patience), at_once=LOOKED_AT_AT_ONCE
-            )
+            await a_few_at_a_time(tuple(self._open), partial(self._look, now), at_once=LOOKED_AT_AT_ONCE)
             if self._refused:
                 log.warning("%d connections were refused in the last %.0f s", self._refused, self._patience.sweep_s)
                 self._refused = 0
+
+    def _look(self, now: float, connection: _Connection) -> None:
+        connection.look(now, self._patience)
 
 
 class _Connection(asyncio.Protocol):

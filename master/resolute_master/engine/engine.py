@@ -325,9 +325,10 @@ class Engine:
         await a_few_at_a_time(zip(batch, outcome.replies, strict=True), lambda pair: _answer(*pair))
 
     def _adapt(self, times: CycleTimes) -> None:
+        """More at once only after as many as may be have taken little: a few that take little say nothing of many."""
         if times.decide_s > DECIDE_BUDGET_S:
-            self._batch_limit = max(BATCH_LEAST, int(self._batch_limit * DECIDE_BUDGET_S / times.decide_s))
-        else:
+            self._batch_limit = max(BATCH_LEAST, int(times.commands * DECIDE_BUDGET_S / times.decide_s))
+        elif times.commands >= self._batch_limit:
             self._batch_limit = min(BATCH_LIMIT, self._batch_limit + BATCH_LEAST)
 
     def _entropy(self) -> str:
