@@ -140,7 +140,8 @@ def _without(standings: Sequence[Standing], returned: Sequence[Termination]) -> 
 
 
 def _displaced(standings: Sequence[Standing], demand: Demand) -> list[Gang]:
-    """What runs on machines under notice will need as much elsewhere: its machine is replaced before it waits."""
+    """What runs on machines under notice will need as much elsewhere: its machine is replaced before it waits, and is kept
+    for it while the machine under notice ends."""
     waiting = {gang.token for gang in demand.gangs}
     return [
         Gang(
@@ -151,7 +152,7 @@ def _displaced(standings: Sequence[Standing], demand: Demand) -> list[Gang]:
             markets=each.view.successor_markets,
         )
         for each in standings
-        if each.view.notice is not None and each.view.occupied and not each.stopping
+        if each.view.notice is not None and each.view.occupied
         if not waiting.intersection(each.view.occupants)
     ]
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from resolute_provisioner.model import InstanceView, Intent, Launch, Note, Observed, OfferBelief
+from resolute_provisioner.model import InstanceView, Launch, Note, Observed, OfferBelief
 from resolute_provisioner.risk import Block, on_probation
 
 PATIENCE_S = 10.0
@@ -19,10 +19,11 @@ PATIENCE_S = 10.0
 
 
 def asked(alive: Iterable[InstanceView], beliefs: Mapping[str, OfferBelief]) -> dict[str, datetime]:
-    """The offers on probation that have a request without an answer, and when it was made."""
+    """The offers on probation that have a request without an answer, and when it was made. One that was withdrawn is on its way
+    to the cloud all the same."""
     found: dict[str, datetime] = {}
     for each in alive:
-        unanswered = each.intent is Intent.RUN and each.observed is Observed.UNKNOWN and each.launched_at is None
+        unanswered = each.observed is Observed.UNKNOWN and each.launched_at is None
         if unanswered and on_probation(beliefs.get(each.offer_id)):
             found[each.offer_id] = min(each.requested_at, found.get(each.offer_id, each.requested_at))
     return found

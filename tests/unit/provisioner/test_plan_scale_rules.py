@@ -222,6 +222,24 @@ def test_a_notice_starts_the_replacement_at_once_even_at_the_maximum() -> None:
     assert not result.terminations
 
 
+def test_an_offer_whose_one_request_was_withdrawn_before_its_answer_is_not_asked_again_meanwhile() -> None:
+    refused = {"small": OfferBelief(offer_id="small", consecutive_refusals=1)}
+    withdrawn = replace(starting("i-1", asked_s=1), intent=Intent.STOP, observed=Observed.UNKNOWN)
+    waiting = plan_scale(a_pool(), (withdrawn,), demand(a_gang("a")), refused, NOW)
+    assert not waiting.launches and "waits for the answer of offer small" in note(waiting, "a")
+    assert launched(plan_scale(a_pool(), (), demand(a_gang("a")), refused, NOW)) == [("small", ("a",))]
+
+
+def test_what_comes_is_kept_for_the_work_of_a_machine_that_outlives_its_notice_until_that_work_waits() -> None:
+    overdue = joined("i-1", used=2, notice_s=-90, occupants=("t",))
+    coming = starting("i-2", reserved_for=("withdrawn",))
+    assert returned(plan(a_pool(), overdue, coming)) == {"i-1": Cause.NOTICE}
+    ending = replace(overdue, intent=Intent.STOP)
+    assert not plan(a_pool(), ending, coming).terminations
+    assert not plan(a_pool(), ending, coming, work=demand(a_gang("t"))).terminations
+    assert returned(plan(a_pool(), coming)) == {"i-2": Cause.UNWANTED}
+
+
 def test_a_replacement_is_bought_once() -> None:
     noticed = joined("i-1", used=2, notice_s=100, occupants=("t",))
     assert not plan(a_pool(), noticed, starting("i-2")).launches
