@@ -111,7 +111,9 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 
 
 def told(cluster: LiveCluster, front: Ec2Front, bridge: Ec2Bridge) -> Story:
-    script = [f"report {STEPS} every 0.05s", "checkpoint every 30"]
+    # The machine is taken back in the middle, however long that takes.
+    half = f"report {STEPS // 2} every 0.05s"
+    script = [half, "wait for preemption", half, "checkpoint every 30"]
     front.fail("RunInstances", Lose(carried_out=True))
     doomed = cluster.submit({"script": ["report 1"]}, resources={"slots_per_trial": 1, "resource_pool": "broken"})
     experiment = cluster.submit({"script": script, "diary": f"{cluster.diary}/"}, max_restarts=0)

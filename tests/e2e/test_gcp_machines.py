@@ -86,7 +86,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         cluster = GcpCluster(directory, engine, network.host)
         try:
             cluster.start()
-            script = [f"report {STEPS} every 0.05s", "checkpoint every 50"]
+            half = f"report {STEPS // 2} every 0.05s"
+            script = [half, "wait for preemption", half, "checkpoint every 50"]
             experiment = cluster.submit({"script": script, "diary": f"{cluster.diary}/"}, max_restarts=0)
             (name,) = until("a machine runs", lambda: bridge.living() or None)
             until("it trains", lambda: any(each["event"] == "step" for each in read_diary(cluster.diary)))
