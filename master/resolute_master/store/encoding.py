@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -57,6 +57,18 @@ def with_bodies(change: Change) -> Iterator[tuple[Entity, bytes]]:
 def decode_entity(kind: str, body: bytes | str) -> Entity:
     """The entity of `kind` (a key of `domain.change.KINDS`). Raises `UnreadableValue`."""
     return decode(KINDS[kind], body)
+
+
+def decode_entities(kind: str, bodies: Iterable[bytes | str]) -> list[Entity]:
+    """The entities of one kind, in the order of their bodies. Raises `UnreadableValue`."""
+    type_ = KINDS[kind]
+    decoder, found = _decoder(type_), list[Entity]()
+    for body in bodies:
+        try:
+            found.append(decoder.decode(body))
+        except msgspec.DecodeError:
+            found.append(decode(type_, body))
+    return found
 
 
 def kind_of(entity: Entity) -> str:
