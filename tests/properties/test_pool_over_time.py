@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import settings
+from hypothesis import event, settings, target
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
@@ -29,11 +29,18 @@ POLICIES = st.sampled_from(
 )
 AGENTS = st.sampled_from(["a0", "a1", "a2", "a3"])
 JOBS = st.sampled_from([f"j{number}" for number in range(5)])
+BURSTS = st.tuples(st.booleans(), st.sampled_from([1, 2, 4]), st.integers(2, 6))
+"""Whether the job is new, the slots of each of its tasks, and how many these are."""
 ROUNDS = 40
 """More than a pool of this size ever needs to come to rest."""
 AGAIN = 2
 """So often one that runs may be made to leave before the pool is at rest: once for those who come before it, and once more when it
 was let in meanwhile on room that is reserved for another."""
+
+ENOUGH = 50
+"""Evictions in all histories of one kind of scheduling, at least: without them nothing is said of preemption."""
+EVICTIONS = Counter[str]()
+"""So many there were."""
 
 
 class PoolOverTime(RuleBasedStateMachine):
@@ -41,10 +48,15 @@ class PoolOverTime(RuleBasedStateMachine):
         super().__init__()
         self.snapshot = PoolSnapshot.build(a_policy(), now=NOW)
         self.number = 0
+        self.evictions = 0
 
-    @initialize(policy=POLICIES, work=st.lists(st.tuples(JOBS, st.sampled_from([1, 1, 2, 4])), min_size=8, max_size=20))
-    def begin(self, policy: PoolPolicy, work: list[tuple[str, int]]) -> None:
-        """Most of the pool is in use already."""
+    @initialize(
+        policy=POLICIES,
+        work=st.lists(st.tuples(JOBS, st.sampled_from([1, 1, 2, 4])), min_size=8, max_size=20),
+        bursts=st.lists(BURSTS, min_size=1, max_size=3),
+    )
+    def begin(self, policy: PoolPolicy, work: list[tuple[str, int]], bursts: list[tuple[bool, int, int]]) -> None:
+        """Most of the pool is in use already, and wanted by others."""
         agents = [an_agent(f"a{number}", slots) for number, slots in enumerate((2, 4, 4, 8))]
         jobs = [
             a_job(f"j{number}", second=number, owner=UserId(1 + number % 3), workspace_id=1 + number % 2)
@@ -54,6 +66,8 @@ class PoolOverTime(RuleBasedStateMachine):
         for job, slots in work:
             self.come(job, slots, single_node=False, preemptible=True, count=1)
         self.decide()
+        for burst in bursts:
+            self.burst(burst)
 
     # -- what happens ------------------------------------------------------------------------------------------
 
@@ -77,6 +91,19 @@ class PoolOverTime(RuleBasedStateMachine):
                     preemptible=preemptible,
                 )
             )
+
+    @rule(burst=BURSTS)
+    def burst(self, burst: tuple[bool, int, int]) -> None:
+        """Work for which others have to leave: the most important of all, or where shares decide that of the heaviest, who has
+        nothing else, comes to a pool that is in use."""
+        newcomer, slots, count = burst
+        self.come("j0", 1, single_node=False, preemptible=True, count=8)
+        self.decide()
+        name = f"b{self.number:03}" if newcomer else "b"
+        owner = UserId(100 + self.number if newcomer else 100)
+        self.put(a_job(name, priority=1, second=self.number, weight=8.0, owner=owner, workspace_id=int(owner)))
+        self.come(name, slots, single_node=False, preemptible=True, count=count)
+        self.decide()
 
     @rule(choice=st.integers(0, 1000))
     def end(self, choice: int) -> None:
@@ -140,6 +167,7 @@ class PoolOverTime(RuleBasedStateMachine):
         """While those that were asked to leave are still leaving."""
         plan = schedule(self.snapshot)
         check_all(self.snapshot, plan)
+        self.evictions += len(plan.preempt)
         self.snapshot = applied(self.snapshot, plan)
 
     @rule()
@@ -148,6 +176,7 @@ class PoolOverTime(RuleBasedStateMachine):
         for _ in range(ROUNDS):
             plan = schedule(self.snapshot)
             check_all(self.snapshot, plan)
+            self.evictions += len(plan.preempt)
             evicted.update(preemption.allocation.rpartition(".")[0] for preemption in plan.preempt)
             self.snapshot = applied(self.snapshot, plan)
             going = list(self.snapshot.leaving())
@@ -161,6 +190,21 @@ class PoolOverTime(RuleBasedStateMachine):
         assert max(evicted.values(), default=0) <= AGAIN, f"made to leave again and again: {evicted}"
         assert all(waits(a) or a.held_slots or not a.slots_needed for a in self.snapshot.allocations.values())
 
+    def teardown(self) -> None:
+        policy = self.snapshot.policy
+        kind = policy.scheduler.value
+        if policy.preemption or self.snapshot.shares is not None:
+            target(float(self.evictions), label=f"evictions in one history, {kind}")
+            EVICTIONS[kind] += self.evictions
+        many = next((least for least in (50, 20, 10, 5, 1) if self.evictions >= least), 0)
+        event(f"{kind}: {many} evictions or more")
+
 
 PoolOverTime.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
-TestPoolOverTime = PoolOverTime.TestCase
+
+
+class TestPoolOverTime(PoolOverTime.TestCase):
+    def runTest(self) -> None:
+        EVICTIONS.clear()
+        super().runTest()
+        assert all(EVICTIONS[kind.value] >= ENOUGH for kind in SchedulerKind), f"too few had to leave: {EVICTIONS}"
