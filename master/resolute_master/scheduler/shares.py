@@ -199,23 +199,27 @@ class Shares:
         return self._changed(member, waiting=self.waiting.set(member.job, mine.set(shape, line)))
 
     def without_waiting(self, member: Member, shape: Shape, key: QueueKey) -> Shares:
+        return self._changed(member, waiting=self._waiting_without(member, shape, key))
+
+    def _waiting_without(self, member: Member, shape: Shape, key: QueueKey) -> SortedMap[JobId, Waiting]:
         mine = self.waiting[member.job]
         line = mine[shape].discard(key)
         mine = mine.set(shape, line) if len(line) else mine.discard(shape)
-        return self._changed(
-            member, waiting=self.waiting.set(member.job, mine) if len(mine) else self.waiting.discard(member.job)
-        )
+        return self.waiting.set(member.job, mine) if len(mine) else self.waiting.discard(member.job)
 
-    def with_running(self, member: Member, allocation: Allocation, *, evictable: bool) -> Shares:
-        """It holds slots and is not leaving."""
+    def with_running(
+        self, member: Member, allocation: Allocation, *, evictable: bool, waited: tuple[Shape, QueueKey] | None = None
+    ) -> Shares:
+        """It holds slots and is not leaving. `waited`: it had waited until now, and does no more."""
+        waiting = None if waited is None else self._waiting_without(member, *waited)
         held = self._booked(member, allocation.slots_held)
         if not evictable:
-            return self._changed(member, held=held)
+            return self._changed(member, held=held, waiting=waiting)
         mine = self.evictable.get(member.job) or SortedMap(meter=self.meter)
         slots = allocation.slots_held
         mine = mine.set((slots, allocation.id), True)
-        sizes = self._counted(member, slots, 1)
-        return self._changed(member, held=held, evictable=self.evictable.set(member.job, mine), sizes=sizes)
+        of_jobs, sizes = self.evictable.set(member.job, mine), self._counted(member, slots, 1)
+        return self._changed(member, held=held, waiting=waiting, evictable=of_jobs, sizes=sizes)
 
     def without_running(self, member: Member, allocation: Allocation, *, evictable: bool) -> Shares:
         slots, of_jobs = allocation.slots_held, self.evictable

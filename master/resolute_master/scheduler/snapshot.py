@@ -165,13 +165,17 @@ class PoolSnapshot:
         if before is not None and _footprint(before) == _footprint(allocation):
             return self._reported(before, allocation)
         derived = replace(self, allocations=self.allocations.set(allocation.id, allocation))
-        if before is not None:
+        if before is None:
+            derived._list(allocation)
+        elif waits(before) and _stays(allocation) and before.job_id == allocation.job_id:
+            derived._start(before, allocation)
+        else:
             derived._unlist(before)
+            derived._list(allocation)
         if before is None or before.job_id != allocation.job_id:
             mates = self.job_allocations.get(allocation.job_id) or SortedMap(meter=self.meter)
             by_job = self.job_allocations.set(allocation.job_id, mates.set(allocation.id, True))
             derived._set(job_allocations=by_job)
-        derived._list(allocation)
         derived._reoccupy(allocation.id, before, allocation)
         return derived
 
@@ -395,12 +399,26 @@ class PoolSnapshot:
             evictable = self.evictable.set(self.standing(allocation), True)
             self._set(evictable=evictable, losses=self.losses.set(self.loss(allocation), True))
 
+    def _start(self, before: Allocation, after: Allocation) -> None:
+        """As `_unlist` and `_list`, with one look at the shares: the commonest of what costs much."""
+        if self.shares is None:
+            self._unlist(before)
+            self._list(after)
+            return
+        shape, key = self.shape(before), self.queue_key(before)
+        self._dequeue(shape, key)
+        member, evictable = self.member(after), after.preemptible
+        self._set(shares=self.shares.with_running(member, after, evictable=evictable, waited=(shape, key)))
+
+    def _dequeue(self, shape: Shape, key: QueueKey) -> None:
+        line = self.queue[shape].discard(key)
+        self._set(queue=self.queue.set(shape, line) if len(line) else self.queue.discard(shape))
+
     def _unlist(self, allocation: Allocation) -> None:
         shares = self.shares
         if waits(allocation):
             shape, key = self.shape(allocation), self.queue_key(allocation)
-            line = self.queue[shape].discard(key)
-            self._set(queue=self.queue.set(shape, line) if len(line) else self.queue.discard(shape))
+            self._dequeue(shape, key)
             if shares is not None:
                 self._set(shares=shares.without_waiting(self.member(allocation), shape, key))
         elif not _stays(allocation):
