@@ -82,22 +82,19 @@ class Memory:
         """Machines of elastic pools that are not over, as the planner sees them."""
         self.scaled: dict[PoolName, tuple[object, ScalePlan]] = {}
         """The last scaling decision that changed nothing, with what it was made from."""
+        self._reading = Step(state, now=datetime.min.replace(tzinfo=UTC), ids=SeededIds(0), sequence=0)
+        """Rules read through a working copy; this one is never written."""
         self._look_at_machines({instance.id for instance in state.all(Instance)})
 
     # -- machines ----------------------------------------------------------------------------------------------
 
     def _look_at_machines(self, ids: Iterable[InstanceId]) -> None:
-        reading = self._reading()
         for id_ in sorted(ids):
             instance = self.state.get(Instance, id_)
             if instance is None or instance.over:
                 self.machines.pop(id_, None)
             else:
-                self.machines[id_] = instances.view(reading, instance)
-
-    def _reading(self) -> Step:
-        """Rules read through a working copy; this one is never written."""
-        return Step(self.state, now=datetime.min.replace(tzinfo=UTC), ids=SeededIds(0), sequence=self.sequence)
+                self.machines[id_] = instances.view(self._reading, instance)
 
     # -- deadlines ---------------------------------------------------------------------------------------------
 
@@ -142,7 +139,7 @@ class Memory:
         """Take over a committed cycle, and let go of what is over."""
         slots = (*((KIND_OF[type(entity)], key_of(entity)) for entity in change.upserts), *change.deletes)
         before = [entity for kind, key in slots if (entity := self.state.get(KINDS[kind], key)) is not None]
-        concerned = instances.concerned(self._reading(), before)
+        concerned = instances.concerned(self._reading, before)
         self.state.absorb(change)
         self.snapshots.update(snapshots)
         self.sequence = change.journal.sequence
@@ -150,7 +147,7 @@ class Memory:
         for slot in change.deletes:
             self._due.pop(slot, None)
         self._watch_deadlines(change.upserts)
-        concerned |= instances.concerned(self._reading(), change.upserts)
+        concerned |= instances.concerned(self._reading, change.upserts)
         self.let_go(change.upserts)
         for entity in before:
             if isinstance(entity, Experiment) and self.state.get(Experiment, entity.id) is None:

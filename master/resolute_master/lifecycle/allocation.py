@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from resolute.wire.agent_link import Exit
 from resolute.wire.states import AllocationState, ContainerState, FailureKind, NoticeKind
@@ -174,7 +175,8 @@ def _assign(allocation: Allocation, event: Assigned, now: datetime) -> Outcome:
     if allocation.state is not AllocationState.PENDING:
         raise InvalidTransition(allocation, event)
     assigned = replace(
-        _enter(allocation, AllocationState.ASSIGNED, now),
+        allocation,
+        **_entered(allocation, AllocationState.ASSIGNED, now),
         containers=event.containers,
         ports=event.ports,
         assigned_at=now,
@@ -196,15 +198,22 @@ def _container_moved(allocation: Allocation, event: ContainerMoved, now: datetim
     )
     if moved == container:
         return allocation, ()
-    changed = _with_container(allocation, moved)
     if moved.ended:
-        return _container_ended(changed, moved, now)
-    if changed.started_at is None and event.state is not ContainerState.ASSIGNED:
-        changed = replace(changed, started_at=now)
-    if event.state is ContainerState.RUNNING and len(changed.containers) == 1:
+        return _container_ended(_with_container(allocation, moved), moved, now)
+    alone = event.state is ContainerState.RUNNING and len(allocation.containers) == 1
+    if alone:
         # It has nobody to meet, and need not come to a rendezvous.
-        changed = replace(_with_container(changed, replace(moved, joined=True)), ready_at=changed.ready_at or now)
-    return _advance(changed, AllocationState(event.state.value), now), ()
+        moved = replace(moved, joined=True)
+    state = AllocationState(event.state.value)
+    advance = state.order > allocation.state.order
+    changed = replace(
+        allocation,
+        **(_entered(allocation, state, now) if advance else {}),
+        containers=_members_with(allocation, moved),
+        started_at=allocation.started_at or (now if event.state is not ContainerState.ASSIGNED else None),
+        ready_at=allocation.ready_at or (now if alone else None),
+    )
+    return changed, ()
 
 
 def _container_ended(allocation: Allocation, container: Container, now: datetime) -> Outcome:
@@ -221,8 +230,8 @@ def _container_ended(allocation: Allocation, container: Container, now: datetime
 
 
 def _terminate(allocation: Allocation, now: datetime) -> Allocation:
-    ended = _enter(allocation, AllocationState.TERMINATED, now)
-    return replace(ended, ended_at=now, exit=_decide_exit(allocation))
+    exit_ = _decide_exit(allocation)
+    return replace(allocation, **_entered(allocation, AllocationState.TERMINATED, now), ended_at=now, exit=exit_)
 
 
 def _ask_preemption(allocation: Allocation, event: PreemptionAsked, now: datetime) -> Outcome:
@@ -350,9 +359,11 @@ def _kills(allocation: Allocation) -> tuple[Effect, ...]:
 
 
 def _with_container(allocation: Allocation, container: Container) -> Allocation:
-    return replace(
-        allocation, containers=tuple(container if c.id == container.id else c for c in allocation.containers)
-    )
+    return replace(allocation, containers=_members_with(allocation, container))
+
+
+def _members_with(allocation: Allocation, container: Container) -> tuple[Container, ...]:
+    return tuple(container if c.id == container.id else c for c in allocation.containers)
 
 
 def _advance(allocation: Allocation, state: AllocationState, now: datetime) -> Allocation:
@@ -360,9 +371,18 @@ def _advance(allocation: Allocation, state: AllocationState, now: datetime) -> A
 
 
 def _enter(allocation: Allocation, state: AllocationState, now: datetime) -> Allocation:
-    return _remember(replace(allocation, state=state), state.value, now)
+    return replace(allocation, **_entered(allocation, state, now))
+
+
+def _entered(allocation: Allocation, state: AllocationState, now: datetime) -> dict[str, Any]:
+    """What changes when it enters the state."""
+    return {"state": state, "history": _history_with(allocation, state.value, now)}
 
 
 def _remember(allocation: Allocation, what: str, now: datetime) -> Allocation:
+    return replace(allocation, history=_history_with(allocation, what, now))
+
+
+def _history_with(allocation: Allocation, what: str, now: datetime) -> tuple[str, ...]:
     history = (*allocation.history, f"{now.isoformat(timespec='milliseconds')} {what}")
-    return replace(allocation, history=history[-HISTORY_LIMIT:])
+    return history[-HISTORY_LIMIT:]
