@@ -8,7 +8,7 @@ an admission: an allocation that was placed, committed and ordered from its agen
 
 Time is virtual, so nobody waits; a commit takes `COMMIT_S` of it, so that commands gather meanwhile as they do before a disk. The
 agents are played by the benchmark: its own work is part of the figure. A second run on SQLite is in real time, its workloads
-arriving `HASTE` times as fast.
+arriving `HASTE` times as fast: more than the engine carries out, so that its inbox is full and who comes has to come again.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from typing import Any
 
 from benchmarks.report import Row, Spread, Target
 from resolute.clock import Clock, LoopClock, SystemClock
+from resolute.errors import LimitExceeded
 from resolute.ids import SeededIds
 from resolute.wire.agent_link import ContainerReport, Device, Exit
 from resolute.wire.states import ContainerState, SlotKind
 from resolute_master.domain.administration import CreateProject, CreateWorkspace
 from resolute_master.domain.change import Change
-from resolute_master.domain.commands import CreateExperiment, CreateUser, RegisterAgent, ReportContainer
+from resolute_master.domain.commands import Command, CreateExperiment, CreateUser, RegisterAgent, ReportContainer
 from resolute_master.domain.effects import StartContainer
 from resolute_master.domain.ids import AgentId, PoolName, UserId
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
-from resolute_master.engine.engine import Engine
+from resolute_master.engine.engine import FULL_INBOX_S, Engine
 from resolute_master.garbage import begin, survivors_set_aside
 from resolute_master.store.base import Store
 from resolute_master.store.memory import MemoryStore
@@ -195,7 +196,7 @@ class _Players:
         await asyncio.sleep(after_s)
         queue = number % self._load.queues
         workspace, project = self._projects[queue % WORKSPACES]
-        await self._engine.submit(
+        await self._insist(
             CreateExperiment(
                 owner=self._users[queue],
                 config=_CONFIG,
@@ -233,7 +234,16 @@ class _Players:
             at=self._clock.now(),
             exit=exit_,
         )
-        await self._engine.submit(ReportContainer(agent=order.agent, incarnation="first", report=report))
+        await self._insist(ReportContainer(agent=order.agent, incarnation="first", report=report))
+
+    async def _insist(self, command: Command) -> None:
+        """Come again, as clients and agents do, when the engine's inbox is full: in real time more comes than is carried out."""
+        while True:
+            try:
+                await self._engine.submit(command)
+                return
+            except LimitExceeded as error:
+                await asyncio.sleep((error.retry_after_s or FULL_INBOX_S) * self._random.uniform(1, 2))
 
 
 _CONFIG: dict[str, Any] = {
