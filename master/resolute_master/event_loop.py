@@ -11,8 +11,9 @@ import asyncio
 import selectors
 from collections import deque
 
-SOCKETS_A_TURN = 32
-"""What is read from one takes up to a third of a millisecond to serve, so a turn is about ten."""
+SOCKETS_A_TURN = 16
+"""What is read from one takes up to a third of a millisecond to serve, so a turn is about five, or twice that while another thread
+computes."""
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
