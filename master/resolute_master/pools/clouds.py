@@ -16,15 +16,6 @@ from resolute_master.pools.gcp import gcp_cloud
 from resolute_master.pools.machine_host import reachable_master
 from resolute_provisioner.bootstrap import AgentWheel
 from resolute_provisioner.clouds.base import Cloud
-from resolute_provisioner.clouds.local import (
-    POWER_OFF_COMMAND,
-    LocalCloud,
-    LocalCloudSettings,
-    ScriptedInterruption,
-    ScriptedRefusal,
-    machine_environment,
-)
-from resolute_provisioner.model import RefusalKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +38,10 @@ def cloud_of(pool: ResourcePool, place: CloudPlace) -> Cloud | None:
     """The cloud that the pool's machines come from; None for a pool without a provider. Raises `InvalidInput`."""
     match pool.provider:
         case LocalProvider():
-            return _local_cloud(pool.provider, place)
+            # Imported where it is used: a master without such a pool starts no processes and looks at none.
+            from resolute_master.pools.local import local_cloud
+
+            return local_cloud(pool.provider, place.directory, place.environ, place.clock)
         case AwsProvider():
             return aws_cloud(pool, pool.provider, place.wheel())
         case GcpProvider():
@@ -63,18 +57,3 @@ def check(config: MasterConfig) -> None:
         check_pool(pool)
         if isinstance(pool.provider, AwsProvider | GcpProvider):
             reachable_master(pool, pool.provider.master_url, config.host, config.port)
-
-
-def _local_cloud(provider: LocalProvider, place: CloudPlace) -> LocalCloud:
-    settings = LocalCloudSettings(
-        root=place.directory,
-        environment=machine_environment(place.environ),
-        boot_delay_s=provider.boot_delay,
-        power_off_command=POWER_OFF_COMMAND if provider.container_runtime == "docker" else (),
-        refuse=tuple(ScriptedRefusal(launch=r.launch, error=RefusalKind(r.error)) for r in provider.refuse),
-        interruptions=tuple(
-            ScriptedInterruption(instance=i.instance, after_s=i.after, after_steps=i.after_steps, notice_s=i.notice)
-            for i in provider.interruptions
-        ),
-    )
-    return LocalCloud(settings, clock=place.clock)

@@ -25,7 +25,6 @@ from resolute_master.pools.scripted_interruptions import InterruptionsBySteps
 from resolute_master.store.base import Store
 from resolute_provisioner.bootstrap import AgentWheel, MachineBoot
 from resolute_provisioner.clouds.base import Cloud
-from resolute_provisioner.clouds.local import LocalCloud
 from resolute_provisioner.reconcile import Reconciler, ReconcileSettings
 
 CLOUD_MASTER_TIMEOUT_S = 600.0
@@ -83,11 +82,14 @@ class Provisioning:
         )
         self.engine.on_commit(_waking(reconciler))
         tasks = [asyncio.create_task(reconciler.run(), name=f"reconciler of {pool.pool_name}")]
-        if isinstance(cloud, LocalCloud) and isinstance(pool.provider, LocalProvider):
-            script = InterruptionsBySteps(
-                self.engine, self.store, cloud, PoolName(pool.pool_name), pool.provider.interruptions
-            )
-            tasks.append(asyncio.create_task(script.run(), name=f"scripted interruptions of {pool.pool_name}"))
+        if isinstance(pool.provider, LocalProvider):
+            from resolute_provisioner.clouds.local import LocalCloud  # as in `clouds`: not for every master
+
+            if isinstance(cloud, LocalCloud):  # and not what is composed in its place
+                script = InterruptionsBySteps(
+                    self.engine, self.store, cloud, PoolName(pool.pool_name), pool.provider.interruptions
+                )
+                tasks.append(asyncio.create_task(script.run(), name=f"scripted interruptions of {pool.pool_name}"))
         return tasks
 
 
