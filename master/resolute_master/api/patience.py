@@ -38,10 +38,12 @@ class Patience:
         self._look_s = look_s
         self._waiting: dict[Held, tuple[web.Request, float]] = {}
         self._cut: set[Held] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Kept, for each look for the running one asks the system which process this is."""
 
     def hold(self, request: web.Request, begun: float) -> Held:
         """The request of this task is open, since `begun` on the clock, until `let_go`."""
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._loop)
         assert task is not None
         self._waiting[task] = (request, begun)
         return task
@@ -63,6 +65,7 @@ class Patience:
 
     async def running(self, _app: web.Application) -> AsyncIterator[None]:
         """For `cleanup_ctx`."""
+        self._loop = asyncio.get_running_loop()
         looking = asyncio.create_task(self._look_around(), name="patience")
         yield
         looking.cancel()

@@ -101,6 +101,8 @@ class BatchedWriter(Generic[Item, Outcome]):
         self._room.set()
         self._flushing: asyncio.Task[None] | None = None
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Kept, for each look for the running one asks the system which process this is."""
 
     @property
     def unstored(self) -> int:
@@ -146,7 +148,9 @@ class BatchedWriter(Generic[Item, Outcome]):
 
     def _enqueue(self, items: tuple[Item, ...], share: Hashable) -> _Call[Item, Outcome]:
         size = 0 if self._size_of is None else sum(map(self._size_of, items))
-        call: _Call[Item, Outcome] = _Call(items, size, share, asyncio.get_running_loop().create_future())
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        call: _Call[Item, Outcome] = _Call(items, size, share, self._loop.create_future())
         self._waiting.put(call, share)
         self._queued += len(items)
         if self._queued >= SMALL_BATCH_ITEMS:
