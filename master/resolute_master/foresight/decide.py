@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
@@ -59,8 +59,22 @@ class Sparing:
     _machines: frozenset[InstanceId] = frozenset()
     _without_work: frozenset[InstanceId] = frozenset()
     _revisit_at: datetime | None = None
+    _opening: Decision | None = None
+    """Made and applied already; the next answer."""
+
+    def opened(self, pool: VirtualPool) -> Sparing:
+        """Decides now, once for many courses that begin in the same state: each takes a copy of the pool and of the answer here,
+        whose first decision will be this one."""
+        opening = self.decide(pool)
+        return replace(self, _opening=opening)
+
+    def copy(self) -> Sparing:
+        return replace(self)
 
     def decide(self, pool: VirtualPool) -> Decision:
+        if self._opening is not None:
+            opening, self._opening = self._opening, None
+            return opening
         plan = _schedule(pool, pool.beliefs)
         pool.apply_schedule(plan.place, plan.preempt, plan.reserve)
         scale = ScalePlan()

@@ -75,11 +75,20 @@ def estimates(
     if not targets:
         return {}
     stopped, play = stoppage(_head(pool, waiting))
+    opened = play.copy()
+    decider = Sparing().opened(opened)
     joins = JoinTimes.of(pool)
     samples = []
     for number in range(courses):
         likeness = _Likeness(Random(f"{seed}/{number}"))
-        course = _course(play, run_times, joins, likeness)
+        course = Course(
+            pool=opened.copy(),
+            decider=decider.copy(),
+            market=_Likely(joins, likeness.random),
+            epoch=pool.now,
+            frictions=Frictions(),
+        )
+        _adopt(course, play, run_times, joins, likeness)
         # Where no machines are asked for, work may be too large for those that are there: a backlog says nothing of it.
         line = _Line(pool, run_times, likeness, () if stopped else waiting)
         samples.append(_play(course, line, targets, max(1, decisions // courses), breathe))
@@ -159,15 +168,8 @@ class _Line:
         return found
 
 
-def _course(pool: VirtualPool, run_times: RunTimes, joins: JoinTimes, likeness: _Likeness) -> Course:
-    random = likeness.random
-    course = Course(
-        pool=pool.copy(),
-        decider=Sparing(),
-        market=_Likely(joins, random),
-        epoch=pool.now,
-        frictions=Frictions(),
-    )
+def _adopt(course: Course, pool: VirtualPool, run_times: RunTimes, joins: JoinTimes, likeness: _Likeness) -> None:
+    """What waits, runs and boots in `pool`, with what this course draws for it."""
     for allocation in pool.snapshot.allocations.values():
         # What a job that has moved to another pool still holds here is taken to stay.
         if allocation.job_id in pool.snapshot.jobs:
@@ -175,8 +177,8 @@ def _course(pool: VirtualPool, run_times: RunTimes, joins: JoinTimes, likeness: 
     for id_, view in pool.machines.items():
         if view.joined_at is None:
             elapsed_s = (pool.now - view.requested_at).total_seconds()
-            course.expect(InstanceId(id_), max(1.0, joins.draw_s(view.offer_id, random, elapsed_s) - elapsed_s))
-    return course
+            took_s = joins.draw_s(view.offer_id, likeness.random, elapsed_s)
+            course.expect(InstanceId(id_), max(1.0, took_s - elapsed_s))
 
 
 def _work(pool: VirtualPool, run_times: RunTimes, allocation: Allocation, likeness: _Likeness) -> Work:
