@@ -152,7 +152,7 @@ class Cluster:
 def cluster(*, slots: int, db: Mapping[str, Any] | None = None, **config: Any) -> Iterator[Cluster]:
     """A cluster in a directory of its own, which goes with it."""
     with ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="resolute-bench-", dir=_disk())))
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="resolute-bench-", dir=disk())))
         running = Cluster(directory, slots=slots, db=db, **config)
         stack.callback(running.close)
         running.start()
@@ -172,7 +172,7 @@ def experiment(entrypoint: list[str], **changes: Any) -> bytes:
     return json.dumps({"config": yaml.safe_dump(config), "activate": True}).encode()
 
 
-def _disk() -> str | None:
+def disk() -> str | None:
     """Where directories are made: `RESOLUTE_BENCH_DIR`, or the system's folder for temporary files."""
     return os.environ.get("RESOLUTE_BENCH_DIR")
 

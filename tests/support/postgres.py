@@ -253,9 +253,11 @@ def _a_free_port() -> int:
 
 
 @contextmanager
-def postgres_server(*, settings: Mapping[str, str] | None = None) -> Iterator[PostgresServer]:
-    """A started server in a directory of its own, which is removed with it."""
-    with tempfile.TemporaryDirectory(prefix="resolute-postgres-") as directory:
+def postgres_server(
+    *, settings: Mapping[str, str] | None = None, parent: str | None = None
+) -> Iterator[PostgresServer]:
+    """A started server in a directory of its own, which is removed with it; under `parent`, or where temporary files are."""
+    with tempfile.TemporaryDirectory(prefix="resolute-postgres-", dir=parent) as directory:
         server = PostgresServer(Path(directory), settings=settings)
         try:
             server.start()
