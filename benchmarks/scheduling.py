@@ -40,8 +40,6 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 
 AGENTS = (125, 500, 1_000, 5_000)
 QUEUED_PER_AGENT = 10
-AGENTS_OF = {"hierarchical shares": (125, 500, 1_000)}
-"""Where settling the pool between two events takes so long that a whole curve would take an hour."""
 JUDGED = 1_000
 """The targets are given for so many agents."""
 ROUNDS = 7
@@ -139,7 +137,7 @@ def _row(curve: Curve, sort: Curve, agents: int) -> Row:
 
 def _curves(name: str, policy: PoolPolicy) -> list[Curve]:
     taken: dict[str, dict[int, tuple[float, ...]]] = {}
-    for agents in AGENTS_OF.get(name, AGENTS):
+    for agents in AGENTS:
         for subject, seconds in _measured(policy, agents).items():
             taken.setdefault(subject, {})[agents] = tuple(1000 * each for each in seconds)
     return [Curve(scheduler=name, subject=subject, ms=ms) for subject, ms in taken.items()]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import JobId
 from resolute_master.scheduler.eviction import Claim, Level
-from resolute_master.scheduler.shares import LineKey, Member, Path, Rank, Shares
+from resolute_master.scheduler.shares import USER_DEPTH, LineKey, Member, Path, Rank, Shares
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
 Importance = tuple[float, ...]
@@ -45,12 +45,13 @@ class Balance:
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self._snapshot = snapshot
         self._shares = shares_of(snapshot)
+        self._depth = USER_DEPTH if snapshot.policy.hierarchical_shares else 0
+        """Of the groups of jobs."""
         self._changes: dict[Path, int] = {}
         """Slots that were given, less those that were taken."""
         self._burdens: dict[Path, float] = {}
         """Of the snapshot, as far as it was looked at; so are these:"""
         self._smallest: dict[Path, int] = {}
-        self._smallest_of: dict[JobId, int] = {}
         self._first_ranks: dict[Path, Rank | None] = {}
         self._sharers: dict[JobId, _Sharer] = {}
         self._losers: dict[Path, dict[str, bool]] = {}
@@ -63,6 +64,8 @@ class Balance:
         """Where each of them stands there."""
         self._least: dict[Path, Importance] = {}
         """As `_least_inside`, of groups in which nothing has changed since."""
+        self._importance: dict[JobId, Importance] = {}
+        """Until something changes."""
         self._vain: dict[tuple[Path, object], float] = {}
         """By group and what is claimed: a member that would then be charged as much claims it in vain from the others."""
 
@@ -110,6 +113,7 @@ class Balance:
 
     def _change(self, member: Member, slots: int) -> None:
         path = member.path
+        self._importance.clear()
         for depth in range(1, len(path) + 1):
             group = path[:depth]
             self._changes[group] = self._changes.get(group, 0) + slots
@@ -180,13 +184,13 @@ class Balance:
         """The end of an importance, from the group's own charge on: nothing within has less."""
         known = self._least.get(group)
         if known is None:
-            charge, inside, first = -self.charge(group, 1.0), self._children(group), self._first_rank(group)
+            charge, inside = -self.charge(group, 1.0), self._children(group) if len(group) < self._depth else ()
             if inside:
                 richest = takewhile(lambda each: each[0] == inside[0][0], inside)
                 known = (charge, *min(self._least_inside(each) for _, each in richest))
             else:
-                as_it_was = first is not None and group not in self._changes
-                known = (charge, first.negative_rest if first is not None and as_it_was else -inf)
+                first = None if group in self._changes else self._first_rank(group)
+                known = (charge, -inf if first is None else first.negative_rest)
             self._least[group] = known
         return known
 
@@ -279,7 +283,8 @@ class Balance:
 
     def _first_rank(self, parents: Path) -> Rank | None:
         if parents not in self._first_ranks:
-            self._first_ranks[parents] = next(self._ranks(parents), None)
+            first = self._shares.ranks.first_key_from((parents,))
+            self._first_ranks[parents] = first if first is not None and first.parents == parents else None
         return self._first_ranks[parents]
 
     def _ranks(self, parents: Path, *least: float) -> Iterator[Rank]:
@@ -302,13 +307,17 @@ class Balance:
         return left > self.after(mine, poor.member.weight if last else 1.0, gain)
 
     def importance(self, allocation: Allocation) -> Importance:
-        member, groups = self._sharer(allocation)
-        smallest = self._smallest_of.get(member.job)
-        if smallest is None:
+        known = self._importance.get(allocation.job_id)
+        if known is None:
+            member, groups = self._sharer(allocation)
             mine = self._shares.evictable.get(member.job)
             first = None if mine is None else mine.first_key()
-            smallest = self._smallest_of[member.job] = first[0] if first else 0
-        return (*(-self.charge(group, 1.0) for group in groups[:-1]), -self.after(groups[-1], member.weight, -smallest))
+            rest = -self.after(groups[-1], member.weight, -first[0] if first else 0)
+            known = self._importance[allocation.job_id] = (
+                *[-self.after(group, 1.0, 0) for group in groups[:-1]],
+                rest,
+            )
+        return known
 
     def last_resort(self, allocation: Allocation) -> float:
         return -allocation.requested_at.timestamp()

@@ -232,6 +232,8 @@ class Evictions:
         self._evicted: dict[AllocationId, Allocation] = {}
         self._candidates: dict[object, _Candidates] = {}
         """To make room on, per kind of claim; to be emptied, per kind and size."""
+        self._usable_slots: dict[AgentId, frozenset[int]] = {}
+        """Of agents that were looked at."""
 
     def find(self, claim: Claim, kind: object, pays: Callable[[int, float], bool] | None = None) -> Eviction | None:
         """Make room for the claim, or change nothing. Claims of one `kind` need the same, the most important comes first.
@@ -419,7 +421,9 @@ class Evictions:
         return found
 
     def _usable(self, agent: AgentId, slots: tuple[int, ...]) -> int:
-        usable = {slot.index for slot in self._snapshot.agents[agent].slots if slot.enabled and not slot.draining}
+        usable = self._usable_slots.get(agent)
+        if usable is None:
+            usable = self._usable_slots[agent] = self._snapshot.agents[agent].usable_slots
         return len(usable.intersection(slots))
 
     def _may_evict(self, claim: Claim, allocation: Allocation, leavers: _Leavers) -> bool:
