@@ -1,9 +1,9 @@
 """The random numbers of one search: Mersenne Twister, seeded like NumPy's legacy `RandomState`.
 
-The whole state is (seed, draws of 32 bits so far), so it is saved as two integers. Most searches draw a few numbers only: the first
-ones follow from a part of the initial state, which is worked out as far as they need it; the twister itself is made for later ones.
+The whole state is (seed, draws of 32 bits so far), so it is saved as two integers; taking it up again draws them anew, which costs
+microseconds for the few draws that a search makes.
 
-Source: Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998: `init_genrand`, `genrand`.
+Source: Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998: `init_genrand`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ import random
 from collections.abc import Sequence
 
 WORDS = 624
-MIDDLE = 397
-EARLY = WORDS - MIDDLE
-"""So many draws follow from the initial words alone."""
 WORD = 0xFFFFFFFF
 
 
@@ -24,10 +21,8 @@ class Generator:
     def __init__(self, seed: int, draws: int = 0) -> None:
         self._seed = seed & WORD
         self._draws = draws
-        self._words = [self._seed]
-        """The initial words, as far as they were needed."""
         self._twister: random.Random | None = None
-        """Made by the first draw that is not early."""
+        """Made by the first draw: most events of a search draw nothing, and making it is a part of a millisecond."""
 
     @property
     def state(self) -> list[int]:
@@ -39,14 +34,9 @@ class Generator:
 
     def word(self) -> int:
         """32 random bits."""
-        draw = self._draws
-        self._draws += 1
-        if draw < EARLY:
-            _grow(self._words, draw + MIDDLE + 1)
-            return _early(self._words, draw)
         if self._twister is None:
-            _grow(self._words, WORDS)
-            self._twister = _twister(self._words, draw)
+            self._twister = _twister(self._seed, self._draws)
+        self._draws += 1
         return self._twister.getrandbits(32)
 
     def unit(self) -> float:
@@ -76,26 +66,17 @@ class Generator:
         return octets[:count]
 
 
-def _grow(words: list[int], count: int) -> None:
-    """To so many initial words, if they are fewer."""
-    last = words[-1]
-    for index in range(len(words), count):
-        last = (1812433253 * (last ^ (last >> 30)) + index) & WORD
-        words.append(last)
-
-
-def _early(words: Sequence[int], draw: int) -> int:
-    """One of the first `EARLY` draws, counted from 0: a word of the next state, tempered."""
-    mixed = (words[draw] & 0x80000000) | (words[draw + 1] & 0x7FFFFFFF)
-    word = words[draw + MIDDLE] ^ (mixed >> 1) ^ (0x9908B0DF if mixed & 1 else 0)
-    word ^= word >> 11
-    word ^= (word << 7) & 0x9D2C5680
-    word ^= (word << 15) & 0xEFC60000
-    return word ^ (word >> 18)
-
-
-def _twister(words: Sequence[int], draws: int) -> random.Random:
+def _twister(seed: int, draws: int) -> random.Random:
     twister = random.Random()
-    twister.setstate((3, (*words, WORDS), None))
-    twister.getrandbits(32 * draws)
+    twister.setstate((3, (*_initial_words(seed), WORDS), None))
+    if draws:
+        twister.getrandbits(32 * draws)
     return twister
+
+
+def _initial_words(seed: int) -> list[int]:
+    words = [seed]
+    for index in range(1, WORDS):
+        last = words[-1]
+        words.append((1812433253 * (last ^ (last >> 30)) + index) & WORD)
+    return words

@@ -17,22 +17,6 @@ def test_the_generator_is_the_mersenne_twister_with_numpys_legacy_seeding() -> N
     assert [generator.word() for _ in range(5)] == [3499211612, 581869302, 3890346734, 3586334585, 545404204]
 
 
-@pytest.mark.parametrize("seed", [0, 1, 5489, 2**32 - 1])
-def test_early_draws_and_later_ones_are_one_series(seed: int) -> None:
-    # `random` draws by the same twister; only the seeding is its own.
-    words = [seed]
-    for index in range(1, 624):
-        words.append((1812433253 * (words[-1] ^ (words[-1] >> 30)) + index) % 2**32)
-    twister = random.Random()
-    twister.setstate((3, (*words, 624), None))
-    expected = [twister.getrandbits(32) for _ in range(700)]
-    generator = Generator(seed)
-    assert [generator.word() for _ in expected] == expected
-    assert [Generator(seed, draws).word() for draws in (0, 226, 227, 228, 699)] == [
-        expected[draws] for draws in (0, 226, 227, 228, 699)
-    ]
-
-
 def test_a_generator_goes_on_from_its_saved_state() -> None:
     one = Generator(3)
     for _ in range(1000):
