@@ -83,11 +83,14 @@ class InstanceObserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrayFound:
-    """A machine with our cluster's tag that no row accounts for was found and ordered to end."""
+    """A machine with our cluster's tag that no row of a living machine accounts for was found and ordered to end. Where the ledger
+    knows its token from a row that is finished, it takes that row up again: the machine is paid for."""
 
     provider_id: str
     token: str
     instance_id: str
+    observed: Observed = Observed.RUNNING
+    paid_from: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,11 +109,11 @@ class InstanceLedger(Protocol):
     """The recorded instances, as far as the reconciler needs them. The master's engine stands behind it."""
 
     async def intents(self) -> Sequence[InstanceIntent]:
-        """Every recorded instance that was not reported GONE or refused, committed state only."""
+        """Every recorded instance that was not reported GONE or refused, or was found as a stray since; committed state only."""
         ...
 
     async def report(self, report: CloudReport) -> None:
-        """Returns once the report is recorded. Reports may repeat; the newest word wins, GONE is final."""
+        """Returns once the report is recorded. Reports may repeat; the newest word wins, and only a stray ends GONE."""
         ...
 
 
@@ -165,7 +168,14 @@ def compare(
     `missed` those that have been missing for long enough to count as gone when they are missing again."""
     machines, strays = _match(listing, intents)
     reports: list[CloudReport] = [
-        StrayFound(provider_id=stray.provider_id, token=stray.token, instance_id=stray.instance_id) for stray in strays
+        StrayFound(
+            provider_id=stray.provider_id,
+            token=stray.token,
+            instance_id=stray.instance_id,
+            observed=stray.observed,
+            paid_from=stray.paid_from,
+        )
+        for stray in strays
     ]
     terminate = [stray.provider_id for stray in strays]
     launch: list[InstanceIntent] = []

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from resolute_master.domain.ids import AgentId, InstanceId, PoolName
+from resolute_provisioner.model import Observed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +29,14 @@ class RecordBootFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordStray:
-    """A machine with our cluster's tag that no row accounts for was found and ended."""
+    """A machine with our cluster's tag that no row of a living machine accounts for was found and ordered to end."""
 
     pool: PoolName
     provider_id: str
     token: str
+    observed: Observed = Observed.RUNNING
+    paid_from: datetime | None = None
+    """As the cloud lists it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

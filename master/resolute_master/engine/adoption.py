@@ -1,8 +1,8 @@
-"""Ended experiments leave the memory; a command that concerns one takes it up again for its cycle."""
+"""Ended experiments and machines leave the memory; a command that concerns one takes it up again for its cycle."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from resolute_master.domain import commands as c
 from resolute_master.domain.allocation import Allocation
@@ -10,12 +10,14 @@ from resolute_master.domain.change import Entity
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, ExperimentId, TrialId, task_of
+from resolute_master.domain.instance import Instance
+from resolute_master.domain.machines import RecordStray
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.store.base import Store
 
 
-async def entities_for(store: Store, state: ClusterState, commands: Iterable[c.Command]) -> tuple[Entity, ...]:
+async def entities_for(store: Store, state: ClusterState, commands: Sequence[c.Command]) -> tuple[Entity, ...]:
     """What the commands need and the memory does not have; unknown ids are left to the rules to refuse."""
     wanted: set[ExperimentId] = set()
     for command in commands:
@@ -24,7 +26,18 @@ async def entities_for(store: Store, state: ClusterState, commands: Iterable[c.C
     for id_ in sorted(wanted):
         if state.get(Experiment, id_) is None:
             found += await store.experiment_entities(id_)
+    for command in commands:
+        if isinstance(command, RecordStray) and command.token:
+            found += await _ended_machine(store, state, command)
     return tuple(found)
+
+
+async def _ended_machine(store: Store, state: ClusterState, command: RecordStray) -> list[Entity]:
+    """The machine whose token a stray carries; rare enough to look for it among all that there were."""
+    if any(row.token == command.token for row in state.find(Instance, "instances_of_pool", command.pool)):
+        return []
+    rows = await store.instances()
+    return [row for row in rows if row.pool == command.pool and row.token == command.token]
 
 
 async def _experiments_of(store: Store, state: ClusterState, command: c.Command) -> set[ExperimentId]:

@@ -95,7 +95,13 @@ class PoolLedger:
                     refusal=report.refusal,
                 )
             case StrayFound():
-                return RecordStray(pool=PoolName(self._pool.name), provider_id=report.provider_id, token=report.token)
+                return RecordStray(
+                    pool=PoolName(self._pool.name),
+                    provider_id=report.provider_id,
+                    token=report.token,
+                    observed=report.observed,
+                    paid_from=report.paid_from,
+                )
             case CloudTrouble():
                 log.warning(
                     "cloud of pool %s: %s %s: %s", self._pool.name, report.call, report.instance_id, report.message

@@ -32,7 +32,7 @@ from resolute_master.lifecycle.step import Step
 
 
 def apply(step: Step, command: c.Command) -> Any:
-    """Raises a `ResoluteError` when the command is refused; the copy is to be thrown away then."""
+    """Raises a `ResoluteError` when the command is refused; what it has written is taken back then (`Step.attempt`)."""
     reply = _apply(step, command)
     settle(step)
     return reply
@@ -82,7 +82,7 @@ def _apply(step: Step, command: c.Command) -> Any:
         case RecordBootFailure():
             return instances.boot_failed(step, command)
         case RecordStray():
-            return instances.stray(step, command.pool, command.provider_id)
+            return instances.stray(step, command)
         case RecordPrices():
             return offers.record_prices(step, command)
         case c.UpdateJob():

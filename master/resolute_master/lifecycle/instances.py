@@ -17,7 +17,7 @@ from resolute_master.domain.commands import RecordLaunch, RecordObservation, Rec
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
-from resolute_master.domain.machines import RecordBootFailure
+from resolute_master.domain.machines import RecordBootFailure, RecordStray
 from resolute_master.lifecycle import agents, allocations, launch_errors
 from resolute_master.lifecycle.prices import belief_key, offer_price
 from resolute_master.lifecycle.step import Step
@@ -40,6 +40,9 @@ from resolute_provisioner.model import (
 
 _BY_CHOICE = (Cause.CONSOLIDATION, Cause.OTHER_MARKET)
 """Nothing but money is at stake."""
+
+FOUND_AGAIN = "and it was there all the same"
+"""Why a stray is ended."""
 
 # -------------------------------------------------------------------------------------------------- for the planner
 
@@ -301,10 +304,34 @@ def boot_failed(step: Step, command: RecordBootFailure) -> None:
     stop(step, instance, f"its boot failed ({command.stage}): {command.message}")
 
 
-def stray(step: Step, pool: PoolName, provider_id: str) -> None:
-    step.decide(
-        "stray", pool=pool, subject=provider_id, reason="a machine with our tag that nobody asked for was ended"
+def stray(step: Step, command: RecordStray) -> None:
+    """It is ended by whoever found it. Where it came of a request that counted as refused, or was taken for gone, its row is
+    taken up again, so that it is in the books and counts against the pool's maximum for as long as it is there."""
+    rows = step.find(Instance, "instances_of_pool", command.pool) if command.token else ()
+    # One whose agent had joined has told its end by other ways, too, and its work has gone elsewhere: it is only ended.
+    instance = next((row for row in rows if row.over and row.joined_at is None and row.token == command.token), None)
+    if instance is None:
+        reason = "a machine with our tag that nobody asked for was ended"
+        step.decide("stray", pool=command.pool, subject=command.provider_id, reason=reason)
+        return
+    before = f"the cloud had refused it ({instance.refused})" if instance.refused else "it was taken for gone"
+    reason = f"{before}, {FOUND_AGAIN}"
+    step.put(
+        replace(
+            instance,
+            provider_id=command.provider_id,
+            observed=min(command.observed, Observed.STOPPING, key=_order),
+            observed_at=step.now,
+            launched_at=instance.launched_at or step.now,
+            paid_from=command.paid_from or instance.paid_from,
+            paid_until=None,
+            refused="",
+            intent=Intent.STOP,
+            stop_reason=reason,
+            stopped_at=step.now,
+        )
     )
+    step.decide("stray", pool=command.pool, subject=instance.id, reason=f"{reason}: it is ended")
 
 
 # ------------------------------------------------------------------------------------------------------ its agent

@@ -16,7 +16,9 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
 from resolute_master.engine.journal import decode_commands
 from resolute_master.lifecycle.cluster import ClusterState
+from resolute_master.lifecycle.instances import FOUND_AGAIN
 from resolute_master.lifecycle.moves import EXPERIMENT_MOVES
+from resolute_provisioner.model import Intent
 from resolute_sim.diary import Diary, LiveTask
 
 LEASE_SLACK_S = 6.0
@@ -52,11 +54,12 @@ def gangs_are_whole(state: ClusterState) -> Iterator[str]:
 
 
 def pools_within_bounds(state: ClusterState, pools: Mapping[PoolName, PoolPolicy]) -> Iterator[str]:
-    """A machine under notice gives its place to its replacement."""
+    """A machine under notice gives its place to its replacement, and of a stray nobody knew when its place was given away."""
     for name, policy in sorted(pools.items()):
         if policy.scaling is None:
             continue
-        counted = [i.id for i in state.find(Instance, "instances_of_pool", name) if not i.over and i.notice is None]
+        there = [i for i in state.find(Instance, "instances_of_pool", name) if not i.over and i.notice is None]
+        counted = [i.id for i in there if FOUND_AGAIN not in i.stop_reason]
         if len(counted) > policy.scaling.max_instances:
             yield f"pool {name} may have {policy.scaling.max_instances} machine(s) and has {', '.join(counted)}"
 
@@ -118,9 +121,11 @@ class Moves:
     def _instance(self, before: Entity | None, now: Instance) -> Iterator[str]:
         if not isinstance(before, Instance):
             return
-        if now.observed.order < before.observed.order:
+        # What counted as gone and is found all the same is taken up again, to be ended and for nothing else.
+        is_stray = before.over and now.intent is Intent.STOP
+        if now.observed.order < before.observed.order and not is_stray:
             yield f"instance {now.id} went from {before.observed} to {now.observed}"
-        if before.intent is not now.intent and before.intent == "stop":
+        if before.intent is not now.intent and before.intent is Intent.STOP:
             yield f"instance {now.id} was ordered to run again after it was stopped"
 
 

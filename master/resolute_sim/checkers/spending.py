@@ -72,8 +72,8 @@ class Limits:
 
 
 def ordered(cloud: FakeCloud, rows: Iterable[Instance]) -> list[BillLine]:
-    """The bill but for strays: a request that was refused, came to something after all, and was ended when it was seen. Those
-    are in no book."""
+    """The bill but for what was never seen: a request that was refused, came to something after all, and ended before any list
+    showed it."""
     refused = {row.token for row in rows if row.refused}
     return [line for line in cloud.bill.lines if line.token not in refused]
 

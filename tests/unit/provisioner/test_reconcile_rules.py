@@ -68,9 +68,13 @@ class TestCompare:
         assert not compare([a_machine()], [known], listed_at=NOW, listing_lag_s=0.0).reports
 
     def test_a_machine_without_a_row_is_a_stray(self) -> None:
-        found = compare([a_machine("i-9")], [an_intent()], listed_at=NOW, listing_lag_s=0.0)
+        machine = replace(a_machine("i-9"), paid_from=ago(60))
+        found = compare([machine], [an_intent()], listed_at=NOW, listing_lag_s=0.0)
         assert found.terminate == ("cloud-i-9",)
-        assert StrayFound(provider_id="cloud-i-9", token="token-i-9", instance_id="i-9") in found.reports
+        stray = StrayFound(
+            provider_id="cloud-i-9", token="token-i-9", instance_id="i-9", observed=Observed.RUNNING, paid_from=ago(60)
+        )
+        assert stray in found.reports
 
     def test_a_stray_that_is_gone_is_nobodys_business(self) -> None:
         found = compare([a_machine("i-9", observed=Observed.GONE)], [], listed_at=NOW, listing_lag_s=0.0)
