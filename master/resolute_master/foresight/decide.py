@@ -50,7 +50,7 @@ class Sparing:
     A pool in which nothing is submitted any more is at rest once the planner has spoken: what it can buy is bought, and the rest
     waits for room. That changes when work comes back into the queue, when a machine has lost its last work (the planner may
     put another in its place) or is gone, and when the planner said that time alone changes it. Between those the scheduler
-    decides alone, at a tenth of the price. What is not seen: a machine on its way that is given back because its gang
+    decides alone, at a fraction of the price. What is not seen: a machine on its way that is given back because its gang
     found room before, which delays nobody.
     """
 
