@@ -253,7 +253,10 @@ def test_carrying_out_a_plan_asks_for_nothing_more(world: World) -> None:
         for index, launch in enumerate(plan.launches)
     ]
     again = plan_scale(pool, [*carried_out, *new], Demand(gangs=tuple(work)), known, NOW)
-    assert not again.launches
+    # What the pool keeps as its minimum may complete a gang that could not be bought whole, and that takes others' places.
+    minimum = [each for each in plan.launches if not each.gang_tokens]
+    unserved = {gang.token for gang in work} - {token for each in plan.launches for token in each.gang_tokens}
+    assert not again.launches or (minimum and unserved)
     later = {Cause.MAKE_ROOM}
     if pool.min_instances and plan.launches:
         later |= {Cause.UNWANTED, Cause.STRANDED}  # it was the minimum until what was launched is
