@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import yaml
 
 from resolute.testing.diary import read_diary
 from resolute.wire.rest.extensions import Instance, TrialAllocation
+from resolute_provisioner.risk import BOOT_BACKOFF_S
 from support.diary_checker import TrialRecord, check
 from support.ec2_bridge import Ec2Bridge, ec2_bridge
 from support.live import LiveCluster, record_of, until
@@ -113,11 +115,11 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 def told(cluster: LiveCluster, front: Ec2Front, bridge: Ec2Bridge) -> Story:
     # The machine is taken back in the middle, however long that takes.
     half = f"report {STEPS // 2} every 0.05s"
-    script = [half, "wait for preemption", half, "checkpoint every 30"]
+    script = [half, "checkpoint", "wait for preemption", half, "checkpoint every 50"]
     front.fail("RunInstances", Lose(carried_out=True))
     doomed = cluster.submit({"script": ["report 1"]}, resources={"slots_per_trial": 1, "resource_pool": "broken"})
     experiment = cluster.submit({"script": script, "diary": f"{cluster.diary}/"}, max_restarts=0)
-    until("it trains", lambda: trains(cluster, bridge))
+    until("it waits to be taken back", lambda: is_half_done(cluster, bridge))
     (trial,) = experiment.list_trials()
     (agent,) = trial.list_allocations()[0].instance_ids
     (first,) = [id_ for id_ in bridge.machines if agent in tags_of(front, id_).values()]
@@ -152,9 +154,9 @@ def told(cluster: LiveCluster, front: Ec2Front, bridge: Ec2Bridge) -> Story:
     )
 
 
-def trains(cluster: LiveCluster, bridge: Ec2Bridge) -> bool:
+def is_half_done(cluster: LiveCluster, bridge: Ec2Bridge) -> bool:
     bridge.check()
-    return any(event["event"] == "step" for event in read_diary(cluster.diary))
+    return any((event["event"], event["step"]) == ("save", STEPS // 2) for event in read_diary(cluster.diary))
 
 
 def tags_of(front: Ec2Front, machine_id: str) -> dict[str, str]:
@@ -242,7 +244,10 @@ def test_a_machine_that_cannot_boot_says_why_and_ends_itself(story: Story) -> No
     assert failed and all(each.joined_at is None for each in failed)
     assert all("its boot failed (startup_script)" in each.end_reason for each in failed)
     assert all("no disk" in each.end_reason for each in failed)
-    assert len(failed) <= 2, "a pool whose machines cannot boot asks less and less"
+    asked = sorted(each.requested_at for each in failed if each.requested_at is not None)
+    pauses_s = [(later - earlier).total_seconds() for earlier, later in pairwise(asked)]
+    wanted_s = [BOOT_BACKOFF_S * 2.0**number for number in range(len(pauses_s))]
+    assert all(pause >= wanted for pause, wanted in zip(pauses_s, wanted_s, strict=True)), "it asks less and less"
 
 
 def test_no_secret_is_in_what_machines_say(story: Story) -> None:
