@@ -70,8 +70,9 @@ class Rows:
 
     def __iter__(self) -> Iterator[tuple[str | None, Any]]:
         """Key (None in a list) and JSON-able form."""
-        pairs = self.of.items() if isinstance(self.of, Mapping) else ((None, row) for row in self.of)
-        return ((key, to_wire(row)) for key, row in pairs)
+        if isinstance(self.of, Mapping):
+            return ((str(key), to_wire(row)) for key, row in self.of.items())
+        return ((None, to_wire(row)) for row in self.of)
 
 
 def to_wire_in_rows(message: object) -> Iterator[tuple[str, Any]]:

@@ -24,11 +24,15 @@ from resolute_master.domain.workspace import Project, Workspace
 from resolute_master.lifecycle import workspaces
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.store.base import CheckpointQuery, ExperimentNumbers, TrialQuery
+from resolute_master.turns import made_a_few_at_a_time
 
 VALIDATION = "validation"
 
 FEW = 5
 """More experiments than this are rendered in a thread: each takes a part of a millisecond."""
+
+COUNTED_AT_ONCE = 10
+"""To count the thousand checkpoints of a search takes a part of a millisecond."""
 
 
 def job_allocations(api: ApiContext, experiment: Experiment) -> tuple[Allocation, ...]:
@@ -71,14 +75,18 @@ async def _numbers(api: ApiContext, experiments: Sequence[Experiment]) -> Mappin
     """Of those that are not over from the committed state, which holds all their trials and checkpoints: the store is asked for
     the others alone."""
     state = api.engine.state
-    held = {e.id: _counted(state, e.id) for e in experiments if state.get(Experiment, e.id) is not None}
-    over = [e.id for e in experiments if e.id not in held]
+    counted = await made_a_few_at_a_time(experiments, lambda each: _counted(state, each.id), at_once=COUNTED_AT_ONCE)
+    held = {each.id: numbers for each, numbers in zip(experiments, counted, strict=True) if numbers is not None}
+    over = [each.id for each in experiments if each.id not in held]
     return {**held, **await api.store.experiment_numbers(over)} if over else held
 
 
-def _counted(state: ClusterState, id_: ExperimentId) -> ExperimentNumbers:
-    checkpoints = state.find(Checkpoint, "checkpoints_of_experiment", id_)
-    sizes = [checkpoint.size for checkpoint in checkpoints if checkpoint.state is not CheckpointState.DELETED]
+def _counted(state: ClusterState, id_: ExperimentId) -> ExperimentNumbers | None:
+    """None for one that the memory does not hold."""
+    if state.get(Experiment, id_) is None:
+        return None
+    found = (state.get(Checkpoint, key) for key in state.keys("checkpoints_of_experiment", id_))
+    sizes = [each.size for each in found if each is not None and each.state is not CheckpointState.DELETED]
     trials = len(state.keys("trials_of_experiment", id_))
     return ExperimentNumbers(trials=trials, checkpoints=len(sizes), checkpoint_bytes=sum(sizes))
 

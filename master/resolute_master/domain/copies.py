@@ -42,7 +42,8 @@ Setter = Callable[[Any, Any], None]
 def _slots(type_: type[Any]) -> tuple[Callable[[Any], tuple[Any, ...]], dict[str, Setter]] | None:
     """All values of an instance, and by name what sets each: a frozen class has no other way to set one.
 
-    None for a class that has other fields than slots of its own, or checks them.
+    None for a class that has other fields than slots of its own, or checks them, or has one
+    alone, of which `attrgetter` gives no tuple.
     """
     names = [each.name for each in dataclasses.fields(type_) if each.init]
     slots = {name: vars(type_)[name] for name in names if hasattr(vars(type_).get(name), "__set__")}

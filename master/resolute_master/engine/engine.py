@@ -291,9 +291,8 @@ class Engine:
             decided = committed = clock.monotonic()
             if outcome.change is not None:
                 if decided - begun > DECIDE_BUDGET_S:
-                    await asyncio.sleep(
-                        0
-                    )  # to write the change down takes as long again: others have a turn between the two
+                    # To write the change down takes as long again: others have a turn between the two.
+                    await asyncio.sleep(0)
                 await self._store.commit(outcome.change)
                 committed = clock.monotonic()
                 memory.absorb(outcome.change, outcome.snapshots, outcome.digest)
@@ -325,9 +324,11 @@ class Engine:
         await a_few_at_a_time(zip(batch, outcome.replies, strict=True), lambda pair: _answer(*pair))
 
     def _adapt(self, times: CycleTimes) -> None:
-        """More at once only after as many as may be have taken little: a few that take little say nothing of many."""
-        if times.decide_s > DECIDE_BUDGET_S:
-            self._batch_limit = max(BATCH_LEAST, int(times.commands * DECIDE_BUDGET_S / times.decide_s))
+        """More at once only after as many as may be have taken little: a few that take little say nothing of many. What the passes
+        over the pools take says nothing of commands: one over a long queue takes long after a single one, or none."""
+        spent_s = times.decide_s - sum(took_s for _, took_s in times.passes_s)
+        if times.commands and spent_s > DECIDE_BUDGET_S:
+            self._batch_limit = max(BATCH_LEAST, int(times.commands * DECIDE_BUDGET_S / spent_s))
         elif times.commands >= self._batch_limit:
             self._batch_limit = min(BATCH_LIMIT, self._batch_limit + BATCH_LEAST)
 

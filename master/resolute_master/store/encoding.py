@@ -301,6 +301,7 @@ _OTHER_CONTAINERS = (
     shapes.FrozenSetType,
     shapes.NamedTupleType,
     shapes.TypedDictType,
+    shapes.CustomType,
 )
 """Nobody looks for places in these."""
 

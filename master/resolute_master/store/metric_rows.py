@@ -37,7 +37,11 @@ def rollback_group(group: str) -> str:
 
 def rolls_back(report: MetricReport) -> bool:
     """Whether such a report can archive rows of older runs at all."""
-    return report.steps_completed is not None and report.group not in SYSTEM_GROUPS
+    return report.steps_completed is not None and group_rolls_back(report.group)
+
+
+def group_rolls_back(group: str) -> bool:
+    return group not in SYSTEM_GROUPS
 
 
 def is_rolled_back(row: MetricReport, by: MetricReport) -> bool:

@@ -163,7 +163,7 @@ def _first_steps(series: Sequence[_Series]) -> dict[int, tuple[int, int]]:
     """trial -> (run, lowest step) of the reports that can archive anything."""
     first: dict[int, tuple[int, int]] = {}
     for one in series:
-        if one.group not in metric_rows.SYSTEM_GROUPS:
+        if metric_rows.group_rolls_back(one.group):
             first[one.trial] = (one.run, min(one.first, first.get(one.trial, (0, one.first))[1]))
     return first
 
@@ -174,7 +174,7 @@ def _rollbacks(series: Sequence[_Series], first: Mapping[int, tuple[int, int]]) 
         {
             (one.trial, *first[one.trial], metric_rows.rollback_group(one.group))
             for one in series
-            if one.group not in metric_rows.SYSTEM_GROUPS and one.trial in first and one.first == first[one.trial][1]
+            if metric_rows.group_rolls_back(one.group) and one.trial in first and one.first == first[one.trial][1]
         }
     )
 
