@@ -21,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -33,6 +32,7 @@ import yaml
 
 from benchmarks.cluster import disk
 from benchmarks.load_clients import Clients, start_arguments
+from benchmarks.load_phase import STALL_S, Phase
 from benchmarks.report import Row, Spread, Target, percentile
 from resolute.clock import SystemClock
 from resolute.config import experiment_defaults, load_master_config, load_yaml, parse_experiment
@@ -52,7 +52,6 @@ PASSWORD = "correct horse"
 READY_S = 300.0
 RECONNECT_WAIT_S = 60
 CYCLE_TARGET_MS = 50.0
-STALL_S = 0.05
 MEMORY_TARGET_MIB = 1024.0
 IN_FLIGHT = 200
 BURST = 1000
@@ -94,8 +93,6 @@ class Load:
 
 
 STALLS = "resolute_event_loop_stalls_total"
-STALL_IN_LOG = re.compile(r"(stood still for (\d+) ms)(.*?)(?=^\d{4}-\d\d-\d\dT|\Z)", re.DOTALL | re.MULTILINE)
-FRAME_IN_LOG = re.compile(r'File "[^"]*?(\w+)\.py", line (\d+), in (\w+)')
 
 
 class Cluster:
@@ -268,115 +265,6 @@ def _creation(owner: UserId, config: dict[str, Any], seed: int) -> CreateExperim
 
 
 # ----------------------------------------------------------------------------------------------------------- phases
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Stall:
-    """How late a tick of the event loop was, and what of it the process computed; the rest it waited for a processor."""
-
-    late_s: float
-    computed_s: float
-    """By all threads: another one holds the loop up as long as it holds the interpreter."""
-    own_s: float
-    """By the loop's own thread."""
-    waited_s: float
-    """This thread was ready so long and had no processor."""
-
-    @property
-    def starved(self) -> bool:
-        """It would have been none on a machine with a processor for it: what is left is no stall."""
-        return self.late_s - self.waited_s <= STALL_S
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
-    """What the meter saw between two moments."""
-
-    name: str
-    seconds: float
-    cycles_ms: tuple[float, ...]
-    commits_ms: tuple[float, ...]
-    busy_ms: tuple[float, ...]
-    """Of each cycle the part in which the event loop does nothing else."""
-    commands: int
-    stalls: tuple[Stall, ...]
-    """Late ticks of more than `STALL_S`."""
-    collections_ms: tuple[float, ...]
-    """Full garbage collections."""
-    said: str
-    """What the phase itself has to tell."""
-    exported_stalls: int
-    """As the master counted them."""
-    log: str
-    """What the master's log says of them."""
-    memory_mib: tuple[float, ...]
-    cpu: float
-    """Of one core."""
-
-    @classmethod
-    def of(cls, name: str, lines: list[dict[str, Any]], said: str, exported_stalls: int, log: str) -> Phase:
-        cycles = [line["cycle"] for line in lines if "cycle" in line]
-        beats = [line for line in lines if "cpu_s" in line]
-        seconds = lines[-1]["at"] - lines[0]["at"]
-        return cls(
-            name=name,
-            seconds=seconds,
-            cycles_ms=tuple(1e3 * (d + c + p) for _, d, c, p in cycles),
-            commits_ms=tuple(1e3 * c for _, _, c, _ in cycles),
-            busy_ms=tuple(1e3 * max(d, p) for _, d, _, p in cycles),
-            commands=sum(n for n, *_ in cycles),
-            stalls=tuple(
-                Stall(
-                    late_s=line["stall"],
-                    computed_s=line["computed_s"],
-                    own_s=line["own_s"],
-                    waited_s=line["waited_s"],
-                )
-                for line in lines
-                if line.get("stall", 0) > STALL_S
-            ),
-            collections_ms=tuple(1e3 * line["gc"] for line in lines if "gc" in line),
-            said=said,
-            exported_stalls=exported_stalls,
-            log=log,
-            memory_mib=tuple(line["rss"] / 2**20 for line in beats),
-            cpu=(beats[-1]["cpu_s"] - beats[0]["cpu_s"]) / (beats[-1]["at"] - beats[0]["at"]),
-        )
-
-    def text(self) -> str:
-        lines = [
-            f"{self.name}: {self.seconds:.0f} s, {len(self.cycles_ms)} cycles, {self.commands / self.seconds:.0f} commands/s, "
-            f"{self.cpu:.0%} of a core",
-            f"  cycle ms    {_spread(self.cycles_ms)}",
-            f"  commit ms   {_spread(self.commits_ms)}",
-            f"  blocking ms {_spread(self.busy_ms)}",
-            f"  full garbage collections: {len(self.collections_ms)}; ms {_spread(self.collections_ms)}",
-            f"  memory MiB  first {self.memory_mib[0]:.0f}  most {max(self.memory_mib):.0f}  last {self.memory_mib[-1]:.0f}",
-            f"  stalls of more than {1e3 * STALL_S:.0f} ms: {len(self.stalls)}, {self.exported_stalls} exported; "
-            f"{sum(stall.starved for stall in self.stalls)} for want of a processor; "
-            f"ms late (computed, by the loop's own thread, without a processor): {self._worst()}",
-            *(f"    {where}" for where in self._places()),
-        ]
-        return "\n".join(lines)
-
-    def _worst(self) -> str:
-        worst = sorted(self.stalls, reverse=True)[:8]
-        return ", ".join(
-            f"{1e3 * s.late_s:.0f} ({1e3 * s.computed_s:.0f}, {1e3 * s.own_s:.0f}, {1e3 * s.waited_s:.0f})"
-            for s in worst
-        )
-
-    def _places(self) -> list[str]:
-        """Where the loop was found, by the innermost frames of the master's own, the most frequent first."""
-        found: Counter[str] = Counter()
-        for _, milliseconds, what in STALL_IN_LOG.findall(self.log):
-            frames = [f"{name} ({file}:{line})" for file, line, name in FRAME_IN_LOG.findall(what)]
-            found[" < ".join(reversed(frames[-4:])) or what.strip()[:100]] += int(milliseconds)
-        return [f"{total} ms: {where}" for where, total in found.most_common(10)]
-
-
-def _spread(values: tuple[float, ...]) -> str:
-    return "  ".join(f"p{p:g} {percentile(values, p):.1f}" for p in (50, 90, 99, 99.9, 100)) if values else "none"
 
 
 class Campaign:

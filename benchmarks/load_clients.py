@@ -242,8 +242,7 @@ def start_arguments(given: Clients) -> list[str]:
 
 if __name__ == "__main__":
     step_back()
-    with (
-        survivors_set_aside()
-    ):  # else all agents stand still for a second at once, and come back at once, as machines never do
+    # Else all agents stand still for a second at once, and come back at once, as machines never do.
+    with survivors_set_aside():
         begin()
         asyncio.run(serve(Clients(**json.loads(sys.argv[1]))))

@@ -168,12 +168,16 @@ class AgentByHand:
 
     def restarted(self) -> AgentByHand:
         """The same agent, as a new process."""
-        again = AgentByHand(self._engine, self.id, slots=self.slots, incarnation=self.incarnation + "'", pool=self.pool)
+        again = AgentByHand(
+            self._engine,
+            self.id,
+            slots=self.slots,
+            incarnation=self.incarnation + "'",
+            pool=self.pool,
+            instance=self.instance,
+        )
         again.sequence = self.sequence
         return again
-
-
-__all__ = ["DEFAULT", "POOLS", "AgentByHand", "a_config", "a_user", "an_engine", "an_experiment", "running"]
 
 
 async def launched(engine: Engine, machine: Instance, now: datetime) -> None:
