@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import tarfile
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,90 +13,26 @@ from pathlib import Path
 import pytest
 import yaml
 
-from resolute.wire.rest.enums import LaunchWarning, LogLevel, WireCheckpointState, WireExperimentState
+from resolute.wire.rest.enums import LaunchWarning, WireCheckpointState, WireExperimentState
 from resolute.wire.rest.jobs import RBACJob
 from resolute.wire.rest.metrics import Metrics
-from resolute.wire.rest.passwords import hash_password
 from resolute.wire.rest.trials import MetricsWorkload
 from resolute.wire.rest.why import GetPoolStartsResponse, JobStart, PoolStart
 from resolute_cli.invocation import Invocation
 from resolute_cli.main import main
 from resolute_cli.render import Renderer
-from support.cli_master import FakeMaster, decoded_files, running
+from support.cli_master import FakeMaster, decoded_files
 from support.cli_messages import (
     CHECKPOINT_FILES,
-    PASSWORD,
     UUID,
     a_checkpoint,
     a_job,
     a_limited_job,
-    a_log_line,
     a_tar,
     a_trial,
     an_experiment,
 )
-
-
-class Shell:
-    """Runs commands with streams and variables of its own."""
-
-    def __init__(self, master: FakeMaster, directory: Path) -> None:
-        self.master = master
-        self.directory = directory
-        self.environ = {
-            "DET_MASTER": master.url,
-            "DET_USER": "determined",
-            "DET_PASS": PASSWORD,
-            "DET_DEBUG_CONFIG_PATH": str(directory / "config"),
-            "HOME": str(directory),
-        }
-        self.out = self.err = ""
-
-    def __call__(self, *words: str, answers: str = "") -> int:
-        out, err = io.StringIO(), io.StringIO()
-        invocation = Invocation(environ=self.environ, render=Renderer(out, err), stdin=io.StringIO(answers))
-        code = main(words, invocation)
-        self.out, self.err = out.getvalue(), err.getvalue()
-        return code
-
-    def ok(self, *words: str) -> str:
-        assert self(*words) == 0, self.err
-        return self.out
-
-    def header(self, *words: str) -> list[str]:
-        """Titles of the first table."""
-        lines = [line for line in self.ok(*words).splitlines() if "|" in line]
-        return [title.strip() for title in lines[0].split("|")]
-
-
-@pytest.fixture
-def master() -> Iterator[FakeMaster]:
-    made = FakeMaster(
-        experiments={1: an_experiment(), 2: an_experiment(2, archived=True), 3: an_experiment(3, username="ada")},
-        trials={1: a_trial()},
-        checkpoints=(a_checkpoint(),),
-        logs=(a_log_line(1, "one"), a_log_line(2, "two", LogLevel.ERROR), a_log_line(3, "three")),
-    )
-    with running(made):
-        yield made
-
-
-@pytest.fixture
-def det(master: FakeMaster, tmp_path: Path) -> Shell:
-    return Shell(master, tmp_path)
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    """A configuration beside a directory of model code."""
-    directory = tmp_path / "model"
-    directory.mkdir()
-    (directory / "train.py").write_text("print('hello')\n")
-    (directory / "secret.bin").write_text("not this")
-    (directory / ".detignore").write_text("*.bin\n")
-    (tmp_path / "const.yaml").write_text("name: digits\nsearcher: {name: single}\n")
-    return directory
-
+from support.cli_shell import Shell
 
 # -------------------------------------------------------------------------------------------------------------- columns
 
@@ -518,57 +453,6 @@ def test_the_model_definition_is_downloaded(det: Shell, tmp_path: Path) -> None:
     det.ok("e", "download-model-def", "1", "--output-dir", str(tmp_path))
     with tarfile.open(tmp_path / "experiment_1_model_def.tgz") as tar:
         assert tar.getnames() == ["train.py"]
-
-
-# --------------------------------------------------------------------------------------------------------------- logins
-
-
-def test_login_is_remembered(det: Shell, master: FakeMaster) -> None:
-    assert det.ok("user", "login", "determined") == "Logged in as user 'determined'\n"
-    del det.environ["DET_USER"], det.environ["DET_PASS"]
-    assert det.ok("user", "whoami") == "You are logged in as user 'determined'\n"
-    assert len(master.asked("POST", "/api/v1/auth/login")) == 1
-    assert master.asked("POST", "/api/v1/auth/login")[0].body["isHashed"] is True
-
-
-def test_logout_forgets(det: Shell, master: FakeMaster) -> None:
-    det.ok("user", "login", "determined")
-    assert det.ok("user", "logout") == "Logged out: determined\n"
-    assert master.tokens == {}
-    del det.environ["DET_USER"], det.environ["DET_PASS"]
-    assert det("user", "whoami") == 1
-    assert "user login" in det.err
-    assert det.ok("user", "logout") == "Nobody was logged in\n"
-
-
-def test_a_wrong_password_is_said_to_be_wrong(det: Shell) -> None:
-    det.environ["DET_PASS"] = "nonsense"
-    assert det("user", "login", "determined") == 1
-    assert "does not accept this password for user 'determined'" in det.err
-    assert det("e", "list") == 1
-    assert det.err.startswith("Failed to list experiments: invalid credentials")
-
-
-def test_an_ended_token_is_dropped_and_replaced(det: Shell, master: FakeMaster) -> None:
-    det.ok("user", "whoami")
-    master.tokens.clear()
-    det.ok("user", "whoami")
-    assert len(master.asked("POST", "/api/v1/auth/login")) == 2
-
-
-def test_nobody_is_asked_where_there_is_no_terminal(det: Shell) -> None:
-    del det.environ["DET_PASS"]
-    assert det("-u", "determined", "e", "list") == 1
-    assert "there is no terminal to ask at" in det.err
-
-
-def test_the_flag_names_the_user(det: Shell, master: FakeMaster) -> None:
-    master.passwords["ada"] = hash_password("Other1234")
-    det.environ.update(DET_USER="ada", DET_PASS="Other1234")
-    det.ok("user", "login", "ada")
-    det.environ.update(DET_USER="determined", DET_PASS=PASSWORD)
-    assert det.ok("-u", "ada", "user", "whoami") == "You are logged in as user 'ada'\n"
-    assert det.ok("user", "whoami") == "You are logged in as user 'determined'\n"
 
 
 # --------------------------------------------------------------------------------------------------------------- errors
