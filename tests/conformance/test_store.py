@@ -17,6 +17,7 @@ from resolute_master.domain.ids import (
     AllocationId,
     ContainerId,
     ExperimentId,
+    InstanceId,
     JobId,
     PoolName,
     TaskId,
@@ -510,6 +511,13 @@ async def test_instances_are_all_listed_by_request_time(store: Store) -> None:
         )
     )
     assert [instance.id for instance in await store.instances()] == ["c", "a", "b"]
+
+
+async def test_an_instance_is_read_by_its_id_also_when_it_is_over(store: Store) -> None:
+    over, living = an_instance("a", observed=Observed.GONE), an_instance("b")
+    await store.commit(a_change(1, upserts=(over, living)))
+    assert (await store.instance(over.id), await store.instance(living.id)) == (over, living)
+    assert await store.instance(InstanceId("c")) is None
 
 
 async def test_the_newest_decisions_are_listed_oldest_first(store: Store) -> None:

@@ -45,6 +45,8 @@ class Instance:
     """What the cloud said when it did not give it; nothing was paid then."""
     stop_reason: str = ""
     stopped_at: datetime | None = None
+    found_again_at: datetime | None = None
+    """When its machine was last found as a stray, after the row had counted as over: since then it ends, and nothing else."""
     draining_since: datetime | None = None
     join_token_spent_at: datetime | None = None
     """Since when its machine has a secret of its own, so that the token of its boot configuration is refused."""

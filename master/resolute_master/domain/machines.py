@@ -34,6 +34,8 @@ class RecordStray:
     pool: PoolName
     provider_id: str
     token: str
+    instance_id: InstanceId | None = None
+    """As its tag says; None where it has no such tag, and then no row is taken up again for it."""
     observed: Observed = Observed.RUNNING
     paid_from: datetime | None = None
     """As the cloud lists it."""

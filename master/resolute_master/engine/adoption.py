@@ -27,17 +27,18 @@ async def entities_for(store: Store, state: ClusterState, commands: Sequence[c.C
         if state.get(Experiment, id_) is None:
             found += await store.experiment_entities(id_)
     for command in commands:
-        if isinstance(command, RecordStray) and command.token:
+        if isinstance(command, RecordStray):
             found += await _ended_machine(store, state, command)
     return tuple(found)
 
 
 async def _ended_machine(store: Store, state: ClusterState, command: RecordStray) -> list[Entity]:
-    """The machine whose token a stray carries; rare enough to look for it among all that there were."""
-    if any(row.token == command.token for row in state.find(Instance, "instances_of_pool", command.pool)):
+    """The row that a stray's tags name. Its token must agree: tags can be written by others, too."""
+    id_ = command.instance_id
+    if id_ is None or not command.token or state.get(Instance, id_) is not None:
         return []
-    rows = await store.instances()
-    return [row for row in rows if row.pool == command.pool and row.token == command.token]
+    row = await store.instance(id_)
+    return [row] if row is not None and row.pool == command.pool and row.token == command.token else []
 
 
 async def _experiments_of(store: Store, state: ClusterState, command: c.Command) -> set[ExperimentId]:

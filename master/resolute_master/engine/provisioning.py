@@ -99,6 +99,7 @@ class PoolLedger:
                     pool=PoolName(self._pool.name),
                     provider_id=report.provider_id,
                     token=report.token,
+                    instance_id=InstanceId(report.instance_id) if report.instance_id else None,
                     observed=report.observed,
                     paid_from=report.paid_from,
                 )

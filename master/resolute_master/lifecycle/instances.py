@@ -41,9 +41,6 @@ from resolute_provisioner.model import (
 _BY_CHOICE = (Cause.CONSOLIDATION, Cause.OTHER_MARKET)
 """Nothing but money is at stake."""
 
-FOUND_AGAIN = "and it was there all the same"
-"""Why a stray is ended."""
-
 # -------------------------------------------------------------------------------------------------- for the planner
 
 
@@ -307,15 +304,13 @@ def boot_failed(step: Step, command: RecordBootFailure) -> None:
 def stray(step: Step, command: RecordStray) -> None:
     """It is ended by whoever found it. Where it came of a request that counted as refused, or was taken for gone, its row is
     taken up again, so that it is in the books and counts against the pool's maximum for as long as it is there."""
-    rows = step.find(Instance, "instances_of_pool", command.pool) if command.token else ()
+    instance = _named_by_tags(step, command)
     # One whose agent had joined has told its end by other ways, too, and its work has gone elsewhere: it is only ended.
-    instance = next((row for row in rows if row.over and row.joined_at is None and row.token == command.token), None)
-    if instance is None:
-        reason = "a machine with our tag that nobody asked for was ended"
-        step.decide("stray", pool=command.pool, subject=command.provider_id, reason=reason)
+    if instance is None or not instance.over or instance.joined_at is not None:
+        step.decide("stray", pool=command.pool, subject=command.provider_id, reason=_why_only_ended(instance))
         return
     before = f"the cloud had refused it ({instance.refused})" if instance.refused else "it was taken for gone"
-    reason = f"{before}, {FOUND_AGAIN}"
+    reason = f"{before}, and it was there all the same"
     step.put(
         replace(
             instance,
@@ -329,9 +324,25 @@ def stray(step: Step, command: RecordStray) -> None:
             intent=Intent.STOP,
             stop_reason=reason,
             stopped_at=step.now,
+            found_again_at=step.now,
         )
     )
     step.decide("stray", pool=command.pool, subject=instance.id, reason=f"{reason}: it is ended")
+
+
+def _named_by_tags(step: Step, command: RecordStray) -> Instance | None:
+    """The row that a stray came of: both its tags agree with it."""
+    id_ = command.instance_id
+    found = step.get(Instance, id_) if id_ is not None and command.token else None
+    return found if found is not None and (found.pool, found.token) == (command.pool, command.token) else None
+
+
+def _why_only_ended(instance: Instance | None) -> str:
+    if instance is None:
+        return "a machine with our tag that nobody asked for was ended"
+    if not instance.over:
+        return f"a second machine for the request of {instance.id} was ended"
+    return f"the machine of {instance.id}, whose agent had joined, counted as gone and was there all the same: it was ended"
 
 
 # ------------------------------------------------------------------------------------------------------ its agent

@@ -137,9 +137,14 @@ def _book_machine(step: Step, before: Instance | None, after: Instance) -> None:
     unheard = _billed(after, step.now) - (0.0 if before is None else _billed(before, step.now))
     if not more and not unheard:
         return
-    since = after.paid_from if before is None or before.paid_from is None else after.paid_until
+    since = after.paid_from if before is None or before.paid_from is None else _first_end(before, after)
     account = _account(step, account_id(Owner.POOL, after.pool))
     step.put(account.corrected(unheard, since or step.now, step.now).paying(more, step.now))
+
+
+def _first_end(before: Instance, after: Instance) -> datetime | None:
+    """Up to there both bills agree; one that is open again has no end of its own."""
+    return min((each.paid_until for each in (before, after) if each.paid_until is not None), default=None)
 
 
 def _rate_of_machine(instance: Instance) -> float:

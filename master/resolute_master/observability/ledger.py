@@ -33,8 +33,15 @@ SHARE = 20
 SETTLED_AFTER_S = 600.0
 """So long after a machine's end its booking is taken as final: by then the next run has told what had to be done again."""
 
+MOST_SETTLED = 10_000
+"""Machines whose final booking is remembered, so that it can be taken back should one that counted as gone be found again."""
+
 MOST_SAVING = 20_000
 """Allocations whose last mark is remembered."""
+
+
+Amounts = dict[tuple[str, str], tuple[float, float]]
+"""(pool, account) -> slot-seconds and price."""
 
 
 class LedgerMetrics:
@@ -47,8 +54,10 @@ class LedgerMetrics:
         self._store = store
         self._clock = clock
         self._machines: dict[InstanceId, Instance] = {i.id: i for i in engine.state.all(Instance)}
-        self._settled: dict[tuple[str, str], tuple[float, float]] = {}
-        """(pool, account) -> slot-seconds and price of machines whose booking is final."""
+        self._settled: Amounts = {}
+        """Of machines whose booking is final, all together."""
+        self._settled_of: OrderedDict[InstanceId, Amounts] = OrderedDict()
+        """Of the latest of them, each."""
         self._seconds = Gauge(
             "resolute_ledger_slot_seconds",
             "Paid slot-seconds since the master started, by what they were spent on",
@@ -65,7 +74,13 @@ class LedgerMetrics:
 
     def committed(self, change: Change) -> None:
         for entity in change.upserts:
-            if isinstance(entity, Instance) and (not entity.over or entity.id in self._machines):
+            if not isinstance(entity, Instance):
+                continue
+            final = self._settled_of.pop(entity.id, None)
+            if final is not None:
+                # It was found again, and is booked from its beginning once more.
+                _add(self._settled, final, -1.0)
+            if not entity.over or final is not None or entity.id in self._machines:
                 self._machines[entity.id] = entity
 
     async def run(self) -> None:
@@ -84,13 +99,17 @@ class LedgerMetrics:
         runs = await runs_on(self._store, paid) if paid else ()
         totals, books = dict(self._settled), Books(runs)
         for machine in paid:
-            booking = books.book(machine, now)
-            _add(totals, machine, booking)
-            if _settled(machine, now):
-                _add(self._settled, machine, booking)
+            amounts = _amounts(machine, books.book(machine, now))
+            _add(totals, amounts)
+            # Not one that has changed while the books were read: it may have been found again.
+            if _settled(machine, now) and self._machines.get(machine.id) is machine:
+                _add(self._settled, amounts)
+                self._settled_of[machine.id] = amounts
         for id_, machine in list(self._machines.items()):
-            if _settled(machine, now):
+            if _settled(machine, now) and (machine.paid_from is None or id_ in self._settled_of):
                 del self._machines[id_]
+        while len(self._settled_of) > MOST_SETTLED:
+            self._settled_of.popitem(last=False)
         for labels, (seconds, price) in totals.items():
             self._seconds.labels(*labels).set(seconds)
             self._price.labels(*labels).set(price)
@@ -101,12 +120,15 @@ def _settled(machine: Instance, now: datetime) -> bool:
     return machine.over and now - ended > timedelta(seconds=SETTLED_AFTER_S)
 
 
-def _add(totals: dict[tuple[str, str], tuple[float, float]], machine: Instance, booking: Booking) -> None:
+def _amounts(machine: Instance, booking: Booking) -> Amounts:
     costs = line_of(booking, price_per_slot_s(machine)).costs
-    for account in ACCOUNTS:
-        seconds, price = totals.get((machine.pool, account), (0.0, 0.0))
-        more: float = getattr(booking, f"{account}_s")
-        totals[(machine.pool, account)] = (seconds + more, price + costs[account])
+    return {(machine.pool, account): (getattr(booking, f"{account}_s"), costs[account]) for account in ACCOUNTS}
+
+
+def _add(totals: Amounts, amounts: Amounts, sign: float = 1.0) -> None:
+    for key, (more_s, more_price) in amounts.items():
+        seconds, price = totals.get(key, (0.0, 0.0))
+        totals[key] = (seconds + sign * more_s, price + sign * more_price)
 
 
 class SaveMetrics:

@@ -16,7 +16,6 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
 from resolute_master.engine.journal import decode_commands
 from resolute_master.lifecycle.cluster import ClusterState
-from resolute_master.lifecycle.instances import FOUND_AGAIN
 from resolute_master.lifecycle.moves import EXPERIMENT_MOVES
 from resolute_provisioner.model import Intent
 from resolute_sim.diary import Diary, LiveTask
@@ -59,7 +58,7 @@ def pools_within_bounds(state: ClusterState, pools: Mapping[PoolName, PoolPolicy
         if policy.scaling is None:
             continue
         there = [i for i in state.find(Instance, "instances_of_pool", name) if not i.over and i.notice is None]
-        counted = [i.id for i in there if FOUND_AGAIN not in i.stop_reason]
+        counted = [i.id for i in there if i.found_again_at is None]
         if len(counted) > policy.scaling.max_instances:
             yield f"pool {name} may have {policy.scaling.max_instances} machine(s) and has {', '.join(counted)}"
 
@@ -122,7 +121,7 @@ class Moves:
         if not isinstance(before, Instance):
             return
         # What counted as gone and is found all the same is taken up again, to be ended and for nothing else.
-        is_stray = before.over and now.intent is Intent.STOP
+        is_stray = now.found_again_at not in (None, before.found_again_at) and now.intent is Intent.STOP
         if now.observed.order < before.observed.order and not is_stray:
             yield f"instance {now.id} went from {before.observed} to {now.observed}"
         if before.intent is not now.intent and before.intent is Intent.STOP:

@@ -12,6 +12,7 @@ from resolute_master.domain.change import Change, JournalEntry
 from resolute_master.domain.ids import AllocationId, InstanceId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.metrics import StepMark
+from resolute_master.lifecycle.cost import ACCOUNTS
 from resolute_master.observability.ledger import SETTLED_AFTER_S, LedgerMetrics, SaveMetrics
 from resolute_master.store.memory import MemoryStore
 from resolute_provisioner.model import Observed
@@ -63,6 +64,38 @@ async def test_machines_are_booked_while_they_live_and_kept_when_they_are_over()
     ledger.committed(a_change(4, a_machine("n", paid_from=at(9_990), joined_at=at(10_000))))
     await ledger.look()
     assert (seconds("starting"), seconds("idle")) == (40.0, 200.0)
+
+
+async def test_a_machine_that_counted_as_gone_and_is_found_again_is_booked_once() -> None:
+    store, clock, registry = MemoryStore(), FixedClock(at(0)), CollectorRegistry()
+    engine = an_engine(store, clock=clock)
+    await engine.start()
+    ledger = LedgerMetrics(registry, engine, store, clock)
+
+    def seconds() -> float:
+        labels = [{"pool": DEFAULT, "account": account} for account in ACCOUNTS]
+        found = (registry.get_sample_value("resolute_ledger_slot_seconds", each) for each in labels)
+        return sum(each or 0.0 for each in found)
+
+    running, other = a_machine(joined_at=None), a_machine("n", joined_at=None)
+    gone = replace(running, paid_until=at(100), observed=Observed.GONE)
+    ledger.committed(a_change(2, running, other))
+    ledger.committed(a_change(3, gone, replace(other, paid_until=at(50), observed=Observed.GONE)))
+    clock.set(at(1000))
+    await ledger.look()
+    assert seconds() == 2 * (100 + 50)
+    ledger.committed(a_change(4, running))
+    await ledger.look()
+    assert seconds() == 2 * (1000 + 50)
+    ledger.committed(a_change(5, replace(gone, paid_until=at(1200))))
+    for later_s in (1300, 1200 + SETTLED_AFTER_S + 1, 10_000):
+        clock.set(at(0) + timedelta(seconds=later_s))
+        await ledger.look()
+        assert seconds() == 2 * (1200 + 50)
+    # Found and gone between two commits.
+    ledger.committed(a_change(6, replace(gone, paid_until=at(1250))))
+    await ledger.look()
+    assert seconds() == 2 * (1250 + 50)
 
 
 def test_a_save_is_what_lies_between_two_marks() -> None:
