@@ -18,7 +18,6 @@ from random import Random
 
 from benchmarks.report import Row, Spread, Target
 from benchmarks.traces import jobs_between, trace_name, trace_pool
-from resolute_master.api.starts import COURSES, DECISIONS
 from resolute_master.domain.ids import AllocationId
 from resolute_master.foresight.course import EPOCH, Course, Frictions, Work
 from resolute_master.foresight.decide import Production
@@ -84,7 +83,7 @@ class Oracle:
 
     def _tell(self, pool: VirtualPool, id_: AllocationId) -> Estimate:
         begun = time.process_time()
-        found = estimates(pool, self.run_times, seed=len(self.told), of=(id_,), courses=COURSES, decisions=DECISIONS)
+        found = estimates(pool, self.run_times, seed=len(self.told), of=(id_,))
         self.costs_s.append(time.process_time() - begun)
         return found[id_]
 

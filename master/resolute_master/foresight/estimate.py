@@ -26,13 +26,13 @@ from resolute_master.foresight.market import Given, MarketMove, Refused
 from resolute_master.foresight.pool import VirtualPool
 from resolute_master.foresight.run_times import LEAST, Basis, RunTimes
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
-from resolute_provisioner import launch_errors
+from resolute_provisioner import risk
 from resolute_provisioner.model import OfferBelief
 from resolute_provisioner.planning.notes import why_blocked
 
-COURSES = 39
+COURSES = 19
 """Between the k-th of n samples from below and the k-th from above another one lies with a probability of (n + 1 - 2k)/(n + 1)
-(order statistics of equally distributed values): 90 % between the second and the last but one of 39, or the extremes of 19."""
+(order statistics of equally distributed values): 90 % between the extremes of 19."""
 DECISIONS = 6_000
 """That all courses together may take, in equal parts: each is about a millisecond of processor time."""
 HEAD = 1_000
@@ -68,7 +68,8 @@ def estimates(
     breathe: Callable[[], None] = lambda: None,
 ) -> dict[AllocationId, Estimate]:
     """Of everything that waits in `pool`, which is not changed, or of those in `of` that do: a course ends as soon as all of them
-    have started. The same arguments give the same estimates. `breathe` is called between decisions."""
+    have started. The same arguments give the same estimates. `breathe` is called between decisions, and for each that is drawn
+    or reckoned: in long queues that takes longer than the decisions."""
     jobs = pool.snapshot.jobs
     waiting = [each.id for each in pool.snapshot.pending() if each.job_id in jobs]
     targets = waiting if of is None else [id_ for id_ in waiting if id_ in of]
@@ -88,14 +89,15 @@ def estimates(
             epoch=pool.now,
             frictions=Frictions(),
         )
-        _adopt(course, play, run_times, joins, likeness)
+        _adopt(course, play, run_times, joins, likeness, breathe)
         # Where no machines are asked for, work may be too large for those that are there: a backlog says nothing of it.
         line = _Line(pool, run_times, likeness, () if stopped else waiting)
         samples.append(_play(course, line, targets, max(1, decisions // courses), breathe))
-    return {
-        id_: _estimate(pool, run_times, id_, sorted(starts), stopped)
-        for id_, starts in zip(targets, zip(*samples, strict=True), strict=True)
-    }
+    found = {}
+    for id_, starts in zip(targets, zip(*samples, strict=True), strict=True):
+        breathe()
+        found[id_] = _estimate(pool, run_times, id_, sorted(starts), stopped)
+    return found
 
 
 def _head(pool: VirtualPool, waiting: Sequence[AllocationId]) -> VirtualPool:
@@ -133,7 +135,7 @@ def _play(
 
     course.run(over, strict=False)
     cut_off = not all_played or course.decisions >= decisions
-    backlog_s = line.backlogs_s(works, course) if cut_off else {}
+    backlog_s = line.backlogs_s(works, course, breathe) if cut_off else {}
     starts = []
     for id_ in targets:
         at_s = works[id_].first_start_s if id_ in works else None
@@ -150,7 +152,9 @@ class _Line:
     ) -> None:
         self._pool, self._run_times, self._likeness, self._waiting = pool, run_times, likeness, waiting
 
-    def backlogs_s(self, works: Mapping[AllocationId, Work], course: Course) -> dict[AllocationId, float]:
+    def backlogs_s(
+        self, works: Mapping[AllocationId, Work], course: Course, breathe: Callable[[], None]
+    ) -> dict[AllocationId, float]:
         """When each that has not started by now in the course will have no work before it, by its own."""
         in_use = sum(work.slots for work in course.works.values() if work.started_s is not None)
         if not in_use:
@@ -158,6 +162,7 @@ class _Line:
         found: dict[AllocationId, float] = {}
         at_s = course.now_s
         for id_ in self._waiting:
+            breathe()
             work = works.get(id_)
             if work is not None and work.first_start_s is not None:
                 continue
@@ -168,9 +173,17 @@ class _Line:
         return found
 
 
-def _adopt(course: Course, pool: VirtualPool, run_times: RunTimes, joins: JoinTimes, likeness: _Likeness) -> None:
+def _adopt(
+    course: Course,
+    pool: VirtualPool,
+    run_times: RunTimes,
+    joins: JoinTimes,
+    likeness: _Likeness,
+    breathe: Callable[[], None],
+) -> None:
     """What waits, runs and boots in `pool`, with what this course draws for it."""
     for allocation in pool.snapshot.allocations.values():
+        breathe()
         # What a job that has moved to another pool still holds here is taken to stay.
         if allocation.job_id in pool.snapshot.jobs:
             course.adopt(_work(pool, run_times, allocation, likeness))
@@ -233,12 +246,13 @@ def _why_unknown(run_times: RunTimes, known: Basis | None, courses: int, stopped
 
 def stoppage(pool: VirtualPool) -> tuple[str, VirtualPool]:
     """Why the pool asks for no machines until a person acts, empty where some offer can be asked for; and the pool in which the
-    offers that wait for a person (or for a quota, which is one) are not asked for again. Lack of capacity passes and is none."""
+    offers that wait for a person (or for a quota, which is one) are not asked for again. What passes by itself is none, and is
+    waited for in the play: lack of capacity, machines that did not join, a pool that gave up for a while."""
     scaling = pool.policy.scaling
     if scaling is None:
         return "", pool
-    patient = {id_: replace(each, backoff_until=None) for id_, each in pool.beliefs.items()}
-    blocks = launch_errors.blocks(scaling, patient, pool.now)
+    patient = {id_: replace(each, backoff_until=None, boot_backoff_until=None) for id_, each in pool.beliefs.items()}
+    blocks = risk.blocks(scaling.offers, patient, pool.now)
     if not blocks:
         return "", pool
     found = pool.copy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
@@ -38,9 +39,9 @@ class JoinTimes:
         """From the request to the join of one machine, of which `elapsed_s` have passed: one of those seen that took longer, else
         what is usual with `SPREAD`. Between those seen it is drawn evenly, so that few do not stand for all."""
         seen = self.seen.get(offer_id, ())
-        longer = [each for each in seen if each > elapsed_s]
-        if len(longer) >= LEAST // 2:
-            place = random.random() * (len(longer) - 1)
+        first, last = bisect_right(seen, elapsed_s), len(seen) - 1
+        if len(seen) - first >= LEAST // 2:
+            place = first + random.random() * (last - first)
             below = int(place)
-            return longer[below] + (place - below) * (longer[min(below + 1, len(longer) - 1)] - longer[below])
+            return seen[below] + (place - below) * (seen[min(below + 1, last)] - seen[below])
         return self.usual_s.get(offer_id, DEFAULT_JOIN_TIME_S) * random.lognormvariate(0.0, SPREAD)
