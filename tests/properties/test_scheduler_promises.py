@@ -16,7 +16,7 @@ from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.supply import Supply
 from support.pool_promises import check_all, returned, standing
 from support.pools import applied, gone
-from support.random_pools import World, worlds
+from support.random_pools import World, crowded_worlds, worlds
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -27,8 +27,16 @@ def test_every_plan_keeps_the_promises(world: World) -> None:
     check_all(snapshot, plan)
 
 
+@settings(max_examples=400, deadline=None)
+@given(crowded_worlds())
+def test_every_plan_of_a_crowded_pool_keeps_the_promises(world: World) -> None:
+    snapshot = world.snapshot()
+    plan = schedule(snapshot)
+    check_all(snapshot, plan)
+
+
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(worlds(), st.integers(0, 1000))
+@given(worlds() | crowded_worlds(), st.integers(0, 1000))
 def test_the_same_pool_in_any_order_gives_the_same_plan(world: World, seed: int) -> None:
     plan = schedule(world.snapshot())
     assert schedule(world.snapshot()) == plan
@@ -36,7 +44,7 @@ def test_the_same_pool_in_any_order_gives_the_same_plan(world: World, seed: int)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(worlds())
+@given(worlds() | crowded_worlds())
 def test_preemption_settles_and_is_never_in_vain(world: World) -> None:
     """Victims leave and come back until nothing changes any more; whoever others left for starts at once."""
     snapshot = replace(world, supply=Supply()).snapshot()

@@ -13,9 +13,9 @@ from resolute_master.scheduler.balance import Balance, shares_of
 from resolute_master.scheduler.eviction import Claim
 from resolute_master.scheduler.shares import Path
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
-from support.random_pools import World, worlds
+from support.random_pools import World, crowded_worlds, worlds
 
-SHARED = worlds().filter(lambda world: world.policy.scheduler is SchedulerKind.FAIR_SHARE)
+SHARED = worlds().filter(lambda world: world.policy.scheduler is SchedulerKind.FAIR_SHARE) | crowded_worlds()
 SETTINGS = settings(
     max_examples=150,
     deadline=None,

@@ -96,7 +96,6 @@ def standing(snapshot: PoolSnapshot, allocation: Allocation) -> tuple[int, float
 
 def check_placements(snapshot: PoolSnapshot, plan: Plan) -> None:
     before, taken = Pool(snapshot, replace(plan, place=(), preempt=())), Counter[tuple[AgentId, int]]()
-    assert len({p.allocation for p in plan.place}) == len(plan.place)
     for placement in plan.place:
         allocation = snapshot.allocations[placement.allocation]
         assert waits(allocation)
@@ -166,7 +165,6 @@ def check_shares(snapshot: PoolSnapshot, plan: Plan) -> None:
 
 def check_preemptions(snapshot: PoolSnapshot, plan: Plan) -> None:
     assert preempts(snapshot) or not plan.preempt
-    assert len({p.allocation for p in plan.preempt}) == len(plan.preempt)
     for preemption in plan.preempt:
         victim, winner = snapshot.allocations[preemption.allocation], snapshot.allocations[preemption.for_allocation]
         assert victim.preemptible and not victim.leaving and victim.held_slots
@@ -222,7 +220,15 @@ def check_work_conservation(snapshot: PoolSnapshot, plan: Plan) -> None:
             assert not pool.fits_now(allocation), "it waits beside room that no rule keeps from it"
 
 
+def check_nothing_twice(plan: Plan) -> None:
+    """Each allocation is in a plan for one thing, and once."""
+    waiting = Counter([*(p.allocation for p in plan.place), *(h.allocation for h in plan.holds)])
+    for named in (waiting, Counter(p.allocation for p in plan.preempt), Counter(g.token for g in plan.demand.gangs)):
+        assert not [each for each, times in named.items() if times > 1], "what a plan does, it does once"
+
+
 def check_all(snapshot: PoolSnapshot, plan: Plan) -> None:
+    check_nothing_twice(plan)
     check_placements(snapshot, plan)
     check_caps(snapshot, plan)
     check_preemptions(snapshot, plan)

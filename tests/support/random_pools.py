@@ -16,7 +16,7 @@ from resolute_master.domain.usage import GRAIN, Usage
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
-from support.pools import NOW, POOL, a_job, a_policy, an_agent, applied, elastic, leaving, waiting
+from support.pools import NOW, POOL, a_job, a_policy, an_agent, applied, elastic, leaving, on, waiting
 
 SIZES = st.sampled_from([1, 2, 2, 4, 4, 4, 8])
 MAX_AUX = 2
@@ -79,11 +79,45 @@ def some_jobs(draw: st.DrawFn) -> tuple[Job, ...]:
             second=draw(st.integers(0, 3)),
             max_slots=draw(st.sampled_from([None, None, None, 4])),
             weight=draw(st.sampled_from([1.0, 1.0, 2.0, 0.5])),
-            owner=UserId(1 + number % 3),
-            workspace_id=1 + number % 2,
+            owner=UserId(draw(st.integers(1, 3))),
+            workspace_id=draw(st.integers(1, 2)),
         )
         for number in range(6)
     )
+
+
+@st.composite
+def crowded_worlds(draw: st.DrawFn) -> World:
+    """A pool divided by workspaces and users, where one user with several jobs holds nearly all: gangs of others come, which
+    fit nowhere, and more of his own, which differs in nothing but the job and its weight. More than half of the plans make somebody leave."""
+    sizes, weights = st.sampled_from([3, 4, 4]), st.sampled_from([1.0, 1.0, 2.0, 0.5])
+    agents = tuple(
+        an_agent(f"a{number}", size) for number, size in enumerate(draw(st.lists(sizes, min_size=2, max_size=5)))
+    )
+    mine = [a_job(f"j{number}", weight=draw(weights)) for number in range(3)]
+    others = [
+        a_job(
+            f"j{number}",
+            weight=draw(weights),
+            owner=UserId(draw(st.integers(1, 3))),
+            workspace_id=draw(st.integers(1, 2)),
+        )
+        for number in range(3, 5)
+    ]
+
+    def tasks(prefix: str, jobs: list[Job], slots: list[int], most: int) -> list[Allocation]:
+        drawn = draw(st.lists(st.tuples(st.sampled_from(jobs), st.sampled_from(slots)), min_size=1, max_size=most))
+        return [waiting(f"{prefix}{number}", job.id, size, second=number) for number, (job, size) in enumerate(drawn)]
+
+    running: list[Allocation] = []
+    for agent in agents:
+        # Some slots stay free, but rarely a whole agent.
+        for slot in range(draw(st.integers(1, len(agent.slots)))):
+            job = draw(st.sampled_from([*mine, mine[0], mine[0], *others[:1]]))
+            running.append(on(waiting(f"{agent.id}-{slot}", job.id), {agent.id: (slot,)}))
+    fresh = [*tasks("mine", mine, [1, 1, 1, 2], 6), *tasks("gang", others, [2, 3, 4, 4], 4)]
+    policy = a_policy(scheduler=SchedulerKind.FAIR_SHARE, hierarchical_shares=True)
+    return World(policy, agents, (*mine, *others), (*running, *fresh), Supply(), draw(some_usage()))
 
 
 @st.composite

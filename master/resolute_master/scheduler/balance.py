@@ -54,8 +54,8 @@ class Balance:
         self._smallest: dict[Path, int] = {}
         self._first_ranks: dict[Path, Rank | None] = {}
         self._sharers: dict[JobId, _Sharer] = {}
-        self._losers: dict[Path, dict[str, bool]] = {}
-        """Groups of which something must leave, or jobs, by the group that they are in."""
+        self._losers: dict[Path, dict[str, Member]] = {}
+        """By group, the groups or jobs within of which something must leave, each with the job that lost it last."""
         self._have_lost: list[Member] = []
         self._richest = _Richest(self)
         self._ranked: dict[Path, list[tuple[float, Path]]] = {}
@@ -97,14 +97,14 @@ class Balance:
         for victim in victims:
             member = self._sharer(victim).member
             for depth, name in enumerate(member.path):
-                self._losers.setdefault(member.path[:depth], {})[name] = True
+                self._losers.setdefault(member.path[:depth], {})[name] = member
             self._have_lost.append(member)
             self._change(member, -victim.slots_held)
         self._vain.clear()
 
-    def losers(self, parents: Path) -> list[str]:
-        """Groups in the group, or jobs, of which something must leave."""
-        return list(self._losers.get(parents, ()))
+    def losers(self, parents: Path) -> Mapping[str, Member]:
+        """By name, the groups or jobs within the group of which something must leave, each with the job that lost it last."""
+        return self._losers.get(parents, {})
 
     def have_lost(self) -> list[Member]:
         """Jobs of which something must leave, as decided since this was asked last; a job may be there more than once."""

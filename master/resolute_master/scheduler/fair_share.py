@@ -67,8 +67,8 @@ class _Sharers:
         self._next: dict[JobId, QueueKey] = {}
         self.over = False
         """Nothing can be done for any of them."""
-        for job in balance.losers(key.parents):
-            self.poorer(JobId(job))
+        for member in balance.losers(key.parents).values():
+            self.poorer(member)
 
     def member(self, job: JobId) -> Member:
         return Member(job, self.key.parents, self.key.weight)
@@ -89,10 +89,12 @@ class _Sharers:
     def poorest(self) -> _Sharers | None:
         return self
 
-    def poorer(self, job: JobId) -> None:
-        """Something of the job must leave; it may wait in another line."""
-        waits = self._shares.waiting.get(job)
-        if waits is not None and self.key.shape in waits and self._turns.get(job, True) is not None:
+    def poorer(self, member: Member) -> None:
+        """Something of a job of the same group must leave; it may wait in another line: one of its weight, and of another shape."""
+        job, waits = member.job, self._shares.waiting.get(member.job)
+        if member.weight != self.key.weight or waits is None or self.key.shape not in waits:
+            return
+        if self._turns.get(job, True) is not None:
             self._put(Turn(self._charge(job), self.first(job).requested_at, job))
 
     def _charge(self, job: JobId) -> float:
@@ -194,7 +196,7 @@ class _Groups:
                 key = LineKey(member.parents, member.weight, shape)
                 line = self._members.get(key)
                 if isinstance(line, _Sharers):
-                    line.poorer(member.job)
+                    line.poorer(member)
                     self._put(key)
             return
         name = member.parents[depth]

@@ -186,3 +186,14 @@ def test_who_has_just_lost_something_has_the_next_turn_so_that_one_newcomer_make
     (rest,) = [hold for hold in plan.holds if hold.kind is HoldKind.VACATING]
     loser = come.jobs[come.allocations[victim.allocation].job_id].owner
     assert come.jobs[come.allocations[rest.allocation].job_id].owner == loser
+
+
+def test_who_has_lost_something_waits_in_the_line_of_his_weight_alone() -> None:
+    """Two jobs of one user wait with the same, and differ in weight: what the one waits with is offered once."""
+    jobs = [a_job("j"), a_job("k", weight=2.0), a_job("poor", owner=UserId(2))]
+    running = [on(task, {f"a{n // 4}": (n % 4,)}) for n, task in enumerate(tasks("j", 12))]
+    work = [*running, waiting("jw", "j", second=20), waiting("kw", "k", second=21), waiting("gang", "poor", 4)]
+    pool = a_pool(4, jobs, work, agents=3, hierarchical_shares=True).after(an_agent("a3", 3))
+    plan = schedule(pool)
+    assert len(plan.preempt) == 4 and {p.for_allocation for p in plan.preempt} == {"gang.1"}
+    assert sorted(p.allocation for p in plan.place) == ["jw.1", "kw.1"]
