@@ -89,7 +89,9 @@ def some_jobs(draw: st.DrawFn) -> tuple[Job, ...]:
 @st.composite
 def crowded_worlds(draw: st.DrawFn) -> World:
     """A pool divided by workspaces and users, where one user with several jobs holds nearly all: gangs of others come, which
-    fit nowhere, and more of his own, which differs in nothing but the job and its weight. More than half of the plans make somebody leave."""
+    fit nowhere, and more of his own, which differs in nothing but the job and its weight.
+
+    More than half of the plans make somebody leave."""
     sizes, weights = st.sampled_from([3, 4, 4]), st.sampled_from([1.0, 1.0, 2.0, 0.5])
     agents = tuple(
         an_agent(f"a{number}", size) for number, size in enumerate(draw(st.lists(sizes, min_size=2, max_size=5)))
