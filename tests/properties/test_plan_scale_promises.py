@@ -24,7 +24,7 @@ from resolute_provisioner.model import (
     PoolScaling,
     Termination,
 )
-from resolute_provisioner.planning.ending import REPLACEMENT_PREFIX
+from resolute_provisioner.planning.markets import REPLACEMENT_PREFIX
 from resolute_provisioner.planning.plan import plan_scale
 from support.provisioner import NOW, ago, an_offer
 

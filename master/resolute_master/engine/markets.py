@@ -38,10 +38,9 @@ from resolute_provisioner.planning.markets import (
     Waiting,
     choices,
     course_of_running,
-    course_of_waiting,
+    course_of_start,
     held_back,
     plan_markets,
-    rather_than_wait,
     there,
     where_there_is_room,
 )
@@ -123,8 +122,8 @@ def course_of(
     gang = _gang_of(allocation)
     among = choices(pool, beliefs).holding(gang)
     if allocation.assigned_at is None:
-        course = course_of_waiting(pool, among, _waiting(reading, pool, allocation, beliefs), now)
-        course = rather_than_wait(course, among, gang, ToBeHad(pool, beliefs, now))
+        waiting, to_be_had = _waiting(reading, pool, allocation, beliefs), ToBeHad(pool, machines, beliefs, now)
+        course = course_of_start(pool, among, gang, waiting, to_be_had, now)
         return where_there_is_room(course, among, gang, there(pool, machines))
     found = (each for each in _running(reading, pool, machines, beliefs, now) if each.gang.token == allocation.id)
     running = next(found, None)

@@ -19,7 +19,7 @@ waiting use the rest. `benchmarks.spot` measures the rule beside the paper's lin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from resolute_provisioner.model import Market
@@ -96,6 +96,16 @@ def while_waiting(work: Work, now: datetime) -> Course:
     reason = f"it is {_duration(ahead_s)} ahead of its line to the deadline {_at(work)}: spot only"
     at_the_line = now + timedelta(seconds=ahead_s)
     return Course(markets=SPOT, reason=reason, ahead_s=ahead_s, revisit_at=_later(at_the_line, now))
+
+
+def while_coming(work: Work, now: datetime) -> Course:
+    """Where it may be started while a machine on spot is on its way for it: there, as if it ran there already. To give that
+    machine up for another one would cost the time that it has been starting for."""
+    course = while_running(work, Market.SPOT, now)
+    if work.remaining_s is None or Market.SPOT not in course.markets:
+        return course
+    moves_at = now + timedelta(seconds=_spare_s(work, work.remaining_s, now))
+    return replace(course, revisit_at=_later(moves_at, now))
 
 
 def while_running(work: Work, on: Market, now: datetime) -> Course:

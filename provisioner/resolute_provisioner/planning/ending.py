@@ -13,13 +13,10 @@ from datetime import datetime, timedelta
 from resolute_provisioner.model import Cause, Gang, Observed, PoolScaling, Termination
 from resolute_provisioner.planning import keep_warm
 from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines
-from resolute_provisioner.planning.markets import MOVE_PREFIX
+from resolute_provisioner.planning.markets import MOVE_PREFIX, REPLACEMENT_PREFIX
 from resolute_provisioner.planning.packing import Unserved
 from resolute_provisioner.planning.standing import NOTICE_GRACE_S, Standing, seconds_between
 from resolute_provisioner.risk import Block
-
-REPLACEMENT_PREFIX = "replacement-of-"
-"""A machine under notice that still works stands in the demand under this name, until its work waits itself."""
 
 _STAND_INS = (REPLACEMENT_PREFIX, MOVE_PREFIX)
 """Between the end of what they stand for and its waiting, neither of the two may be in the demand."""

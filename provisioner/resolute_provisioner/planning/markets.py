@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from resolute_provisioner import launch_errors, risk
+from resolute_provisioner import risk
 from resolute_provisioner.model import (
     Cause,
     Demand,
@@ -29,7 +29,7 @@ from resolute_provisioner.model import (
     Termination,
 )
 from resolute_provisioner.offers import priced
-from resolute_provisioner.planning import deadline, disruption
+from resolute_provisioner.planning import deadline, disruption, probing
 from resolute_provisioner.planning.deadline import ANY, ON_DEMAND, SPOT, Course, Work
 from resolute_provisioner.planning.disruption import Leave
 from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines
@@ -38,6 +38,8 @@ from resolute_provisioner.risk import Block
 MOVE_PREFIX = "move-of-"
 """Work that is to move stands in the demand under this name, followed by its token, until it waits itself."""
 
+REPLACEMENT_PREFIX = "replacement-of-"
+"""A machine under notice that still works stands in the demand under this name, until its work waits itself."""
 
 SETTLE_S = 600.0
 """What was placed on demand is left there for so long: work that was moved and comes to stand on demand again, because a
@@ -157,18 +159,41 @@ def where_there_is_room(course: Course, among: Choices, gang: Gang, there: Count
 
 
 class ToBeHad:
-    """The offers that may be asked for now; looked at only when it matters."""
+    """The offers that may be asked for now, and the machines that come for a gang; looked at only when it matters."""
 
-    def __init__(self, pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> None:
-        self._pool, self._beliefs, self._now = pool, beliefs, now
+    def __init__(
+        self,
+        pool: PoolScaling,
+        instances: Sequence[InstanceView],
+        beliefs: Mapping[str, OfferBelief],
+        now: datetime,
+    ) -> None:
+        self._pool, self._instances, self._beliefs, self._now = pool, instances, beliefs, now
 
     @cached_property
     def _blocks(self) -> Mapping[str, Block]:
-        return launch_errors.blocks(self._pool, self._beliefs, self._now)
+        asked = probing.asked(self._instances, self._beliefs)
+        return probing.blocks(self._pool, asked, self._beliefs, self._now)
 
     @cached_property
     def _gang_blocks(self) -> Mapping[str, Block]:
         return risk.gang_blocks(self._pool.offers, self._beliefs, self._now)
+
+    @cached_property
+    def _coming(self) -> Mapping[tuple[str, Market | None], Sequence[InstanceView]]:
+        """By what they were asked for, and by market."""
+        market_of = {offer.offer_id: offer.market for offer in self._pool.offers}
+        found: dict[tuple[str, Market | None], list[InstanceView]] = {}
+        for each in self._instances:
+            if _stays(each) and not each.disabled:
+                for token in each.reserved_for:
+                    found.setdefault((token, market_of.get(each.offer_id)), []).append(each)
+        return found
+
+    def comes(self, token: str, market: Market, slots: int, *, one_machine: bool) -> bool:
+        """Whether machines of the market with so many free slots were asked for under this token."""
+        free = [each.slots - each.slots_in_use for each in self._coming.get((token, market), ())]
+        return any(each >= slots for each in free) or (not one_machine and sum(free) >= slots)
 
     def holds(self, gang: Gang, market: Market) -> bool:
         return any(not self._obstacles(offer.offer_id, count) for offer, count in self._ways(gang, market))
@@ -193,11 +218,34 @@ class ToBeHad:
         return [each for each in found if each is not None]
 
 
-def rather_than_wait(course: Course, among: Choices, gang: Gang, to_be_had: ToBeHad) -> Course:
-    """The same course, or any market where it asks for machines on demand and none may be asked for now: work on spot is progress,
-    and moves to a machine on demand as soon as there is one."""
+def course_of_start(
+    pool: PoolScaling,
+    among: Choices,
+    gang: Gang,
+    waiting: Waiting,
+    to_be_had: ToBeHad,
+    now: datetime,
+    *,
+    part: int | None = None,
+) -> Course:
+    """Where a gang may be started, with what is to be had now and what comes for it already under the token of `waiting`.
+    `part`: so many slots of it are asked for, on one machine; None asks for all."""
+    course = course_of_waiting(pool, among, waiting, now)
     if course.markets != ON_DEMAND or Market.SPOT not in among.markets:
         return course
+    slots, one_machine = (gang.slots, gang.single_machine) if part is None else (part, True)
+    if waiting.work is not None and to_be_had.comes(waiting.token, Market.SPOT, slots, one_machine=one_machine):
+        with_it = deadline.while_coming(waiting.work, now)
+        if Market.SPOT in with_it.markets:
+            reason = f"{course.reason}; but a machine on spot is on its way for it"
+            return replace(course, markets=ANY, reason=reason, revisit_at=with_it.revisit_at)
+    return _rather_than_wait(course, gang, to_be_had)
+
+
+def _rather_than_wait(course: Course, gang: Gang, to_be_had: ToBeHad) -> Course:
+    """The same course, or any market where it asks for machines on demand and none may be asked for now: work on spot is
+    progress. From there it moves to a machine on demand when an interruption would cost the deadline (`deadline.while_running`);
+    while its length is not known it stays."""
     if to_be_had.holds(gang, Market.ON_DEMAND) or not to_be_had.holds(gang, Market.SPOT):
         return course
     moments = [at for at in (course.revisit_at, to_be_had.asked_again_at(gang, Market.ON_DEMAND)) if at is not None]
@@ -262,14 +310,15 @@ def plan_markets(
     `waiting` is keyed by token; what it does not know may use any market. What is moved has to be asked for in the
     demand that `plan_scale` is given next: the gangs added here come last in it.
     """
-    among, staying, to_be_had = choices(pool, beliefs), there(pool, instances), ToBeHad(pool, beliefs, now)
+    among, staying = choices(pool, beliefs), there(pool, instances)
+    to_be_had = ToBeHad(pool, instances, beliefs, now)
     gangs: list[Gang] = []
     moments: list[datetime | None] = []
     for gang in demand.gangs:
         known = waiting.get(gang.token)
         if known is not None:
             able = among.holding(gang)
-            course = rather_than_wait(course_of_waiting(pool, able, known, now), able, gang, to_be_had)
+            course = course_of_start(pool, able, gang, known, to_be_had, now)
             course = where_there_is_room(course, able, gang, staying)
             gang = replace(gang, markets=course.markets)
             moments.append(course.revisit_at)
@@ -314,9 +363,10 @@ def _with_successors(
     for view in instances:
         each = occupant.get(view.instance_id)
         if view.notice is not None and each is not None:
-            soon = Waiting(token=each.gang.token, since=now, work=each.work)
+            # Under the name that its replacement is asked for by.
+            soon = Waiting(token=REPLACEMENT_PREFIX + view.instance_id, since=now, work=each.work)
             able = among.holding(each.gang)
-            course = rather_than_wait(course_of_waiting(pool, able, soon, now), able, each.gang, to_be_had)
+            course = course_of_start(pool, able, each.gang, soon, to_be_had, now, part=view.slots_in_use)
             view = replace(view, successor_markets=course.markets)
         found.append(view)
     return tuple(found)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from datetime import datetime, timedelta
 
-from resolute_provisioner import launch_errors, risk
+from resolute_provisioner import risk
 from resolute_provisioner.model import (
     Demand,
     Gang,
@@ -26,7 +26,6 @@ from resolute_provisioner.model import (
 from resolute_provisioner.planning import disruption, keep_warm, notes, probing
 from resolute_provisioner.planning.consolidation import Move, consolidate
 from resolute_provisioner.planning.ending import (
-    REPLACEMENT_PREFIX,
     held_until,
     idle_ones,
     must_go,
@@ -35,6 +34,7 @@ from resolute_provisioner.planning.ending import (
     room_is_coming,
 )
 from resolute_provisioner.planning.gangs import in_order
+from resolute_provisioner.planning.markets import REPLACEMENT_PREFIX
 from resolute_provisioner.planning.packing import Packing, pack
 from resolute_provisioner.planning.probing import one_at_a_time
 from resolute_provisioner.planning.shelves import Machine
@@ -112,7 +112,7 @@ class _Market:
         """To move work that runs."""
         self.asked = probing.asked(alive, beliefs)
         """The offers whose one request has no answer yet."""
-        self.blocks = {**probing.slow(self.asked, now), **launch_errors.blocks(pool, beliefs, now)}
+        self.blocks = probing.blocks(pool, self.asked, beliefs, now)
         self.gang_blocks = risk.gang_blocks(pool.offers, beliefs, now)
         """Of offers that may be asked for one machine and not for several of a gang."""
         offers = outlooks(pool, beliefs, now)

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from resolute_provisioner.model import InstanceView, Launch, Note, Observed, OfferBelief
+from resolute_provisioner import launch_errors
+from resolute_provisioner.model import InstanceView, Launch, Note, Observed, OfferBelief, PoolScaling
 from resolute_provisioner.risk import Block, on_probation
 
 PATIENCE_S = 10.0
@@ -27,6 +28,14 @@ def asked(alive: Iterable[InstanceView], beliefs: Mapping[str, OfferBelief]) -> 
         if unanswered and on_probation(beliefs.get(each.offer_id)):
             found[each.offer_id] = min(each.requested_at, found.get(each.offer_id, each.requested_at))
     return found
+
+
+def blocks(
+    pool: PoolScaling, asked: Mapping[str, datetime], beliefs: Mapping[str, OfferBelief], now: datetime
+) -> dict[str, Block]:
+    """All that keeps offers from being asked for one machine now, by offer id: whoever decides where work may wait, and whoever
+    buys, must agree on it."""
+    return {**slow(asked, now), **launch_errors.blocks(pool, beliefs, now)}
 
 
 def slow(asked: Mapping[str, datetime], now: datetime) -> dict[str, Block]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from resolute.wire.states import NoticeKind
 from resolute_provisioner.model import Cause, InstanceView, Intent, Termination
-from resolute_provisioner.planning.ending import REPLACEMENT_PREFIX
+from resolute_provisioner.planning.markets import REPLACEMENT_PREFIX
 
 
 def drains(instances: Sequence[InstanceView]) -> tuple[Termination, ...]:

@@ -13,17 +13,27 @@ from resolute_provisioner.model import (
     Disruption,
     Gang,
     InstanceView,
+    Intent,
     Market,
+    Observed,
     Offer,
     OfferBelief,
     PoolScaling,
     SpotFallback,
     Window,
 )
-from resolute_provisioner.planning.deadline import ANY, ON_DEMAND, SPOT, Work
-from resolute_provisioner.planning.markets import MOVE_PREFIX, SETTLE_S, MarketPlan, Running, Waiting, plan_markets
+from resolute_provisioner.planning.deadline import ANY, MARGIN_S, MARGIN_SHARE, ON_DEMAND, SPOT, Work
+from resolute_provisioner.planning.markets import (
+    MOVE_PREFIX,
+    REPLACEMENT_PREFIX,
+    SETTLE_S,
+    MarketPlan,
+    Running,
+    Waiting,
+    plan_markets,
+)
 from resolute_provisioner.planning.plan import plan_scale
-from support.provisioner import NOW, a_pool, after, ago, an_offer, joined
+from support.provisioner import NOW, a_pool, after, ago, an_offer, joined, starting
 
 HOUR = 3600.0
 
@@ -85,6 +95,86 @@ def test_work_that_must_be_on_demand_takes_spot_rather_than_wait_for_on_demand_t
     assert markets_of(refused) == ANY and refused.revisit_at == after(30)
     neither = {each: backing_off(each, 30) for each in ("firm", "spot")}
     assert markets_of(plan(pool(), waiting=near, beliefs=neither)) == ON_DEMAND
+
+
+def asked_of(offer: str, *, asked_s: float, name: str = "m", reserved_for: tuple[str, ...] = ("a",)) -> InstanceView:
+    """A machine that was asked for, and of which the cloud has said nothing yet."""
+    view = starting(name, asked_s=asked_s, reserved_for=reserved_for)
+    return replace(view, offer_id=offer, observed=Observed.UNKNOWN)
+
+
+@pytest.mark.parametrize(("asked_s", "bought"), [(60.0, ["spot"]), (5.0, [])])
+def test_an_offer_that_lets_its_one_request_wait_is_not_waited_for(asked_s: float, bought: list[str]) -> None:
+    """What the choice of a market counts as to be had is what may be bought."""
+    near = Waiting(token="b", since=NOW, work=relaxed(remaining_s=19.9 * HOUR))
+    refused = {"firm": OfferBelief(offer_id="firm", consecutive_refusals=1, backoff_until=ago(61))}
+    probe = (asked_of("firm", asked_s=asked_s),)
+    work = Demand(gangs=(gang("a"), gang("b")))
+    found = plan_markets(pool(), probe, work, {"b": near}, (), refused, NOW)
+    scale = plan_scale(pool(), found.instances, found.demand, refused, NOW)
+    assert [each.offer_id for each in scale.launches] == bought
+    assert markets_of(found, "b") == (ANY if bought else ON_DEMAND)
+
+
+@pytest.mark.parametrize("spare_s", [-100.0, 100.0, None])
+def test_the_machine_on_its_way_is_kept_to_unless_an_interruption_would_cost_the_deadline(
+    spare_s: float | None,
+) -> None:
+    """Spot was taken while nothing on demand could be asked for; then that may be asked again."""
+    hours = 10 * HOUR
+    remaining_s = None if spare_s is None else hours
+    left_s = hours + max(MARGIN_S, MARGIN_SHARE * hours) + 200.0 + (spare_s or 0.0)
+    work = replace(relaxed(), remaining_s=remaining_s, deadline=after(left_s))
+    near, coming = Waiting(token="a", since=NOW, work=work), (asked_of("spot", asked_s=3.0),)
+    assert markets_of(plan(pool(), waiting=near)) == ON_DEMAND
+    found = plan(pool(), waiting=near, instances=coming)
+    scale = plan_scale(pool(), found.instances, found.demand, {}, NOW)
+    if spare_s is not None and spare_s < 0:
+        assert markets_of(found) == ON_DEMAND and [each.offer_id for each in scale.launches] == ["firm"]
+    else:
+        assert markets_of(found) == ANY and scale.launches == ()
+        assert found.revisit_at == (None if spare_s is None else after(spare_s))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"reserved_for": ("b",)},
+        {"slots": 1},
+        {"slots_in_use": 1},
+        {"disabled": True},
+        {"intent": Intent.STOP},
+        {"offer_id": "gone"},
+        {"observed": Observed.GONE},
+    ],
+    ids=str,
+)
+def test_a_machine_that_does_not_come_for_the_work_keeps_it_from_nothing(change: dict[str, object]) -> None:
+    near = Waiting(token="a", since=NOW, work=relaxed(remaining_s=None))
+    unfit = replace(asked_of("spot", asked_s=3.0), **change)  # type: ignore[arg-type]
+    assert markets_of(plan(pool(), waiting=near, instances=(unfit,))) == ON_DEMAND
+
+
+@pytest.mark.parametrize("machines", [1, 2])
+def test_a_gang_is_kept_to_its_machines_on_spot_when_all_of_them_come(machines: int) -> None:
+    near = Waiting(token="a", since=NOW, work=relaxed(remaining_s=None))
+    wide = Demand(gangs=(Gang(token="a", slots=4, submitted_at=ago(10)),))
+    coming = tuple(asked_of("spot", asked_s=3.0, name=f"m{number}") for number in range(machines))
+    found = plan_markets(pool(), coming, wide, {"a": near}, (), {}, NOW)
+    assert markets_of(found) == (ANY if machines == 2 else ON_DEMAND)
+
+
+@pytest.mark.parametrize("of", ["i-1", "i-2"])
+def test_a_replacement_on_its_way_is_not_bought_again_on_demand(of: str) -> None:
+    """One machine of a gang of two."""
+    noticed = joined("i-1", used=2, notice_s=100, occupants=("a",), offer="spot")
+    wide = Gang(token="a", slots=4, submitted_at=ago(10))
+    work = relaxed(remaining_s=None)
+    both = Running(gang=wide, machines=("i-0", "i-1"), market=Market.SPOT, since=ago(HOUR), work=work, leaving=True)
+    coming = asked_of("spot", asked_s=3.0, reserved_for=(REPLACEMENT_PREFIX + of,))
+    found = plan(pool(), running=(both,), instances=(noticed, coming))
+    markets = {each.instance_id: each.successor_markets for each in found.instances}
+    assert markets["i-1"] == (ANY if of == "i-1" else ON_DEMAND)
 
 
 def test_several_machines_are_asked_of_spot_where_on_demand_gives_only_some_of_a_gang() -> None:

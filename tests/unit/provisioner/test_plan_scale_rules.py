@@ -15,7 +15,7 @@ from resolute_provisioner.model import (
     RefusalKind,
     ScalePlan,
 )
-from resolute_provisioner.planning.ending import REPLACEMENT_PREFIX
+from resolute_provisioner.planning.markets import REPLACEMENT_PREFIX
 from resolute_provisioner.planning.plan import plan_scale
 from resolute_provisioner.planning.standing import MASS_LOSS_PATIENCE_S
 from support.provisioner import NOW, a_gang, a_pool, after, ago, an_offer, demand, joined, starting

@@ -8,7 +8,7 @@ import pytest
 
 from resolute.wire.states import NoticeKind
 from resolute_provisioner.model import Cause, Demand, InstanceNotice, InstanceView, Intent
-from resolute_provisioner.planning.ending import REPLACEMENT_PREFIX
+from resolute_provisioner.planning.markets import REPLACEMENT_PREFIX
 from resolute_provisioner.planning.plan import plan_scale
 from resolute_provisioner.planning.rebalance import drains
 from support.provisioner import NOW, a_pool, joined, starting
