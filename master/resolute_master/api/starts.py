@@ -1,19 +1,25 @@
 """When what waits will start, for those who ask: computed beside the engine, in a thread that leaves it room.
 
-Who asks about one job waits for its estimate. A list gets the newest answer of its pool at once, whatever its age, and has it
+Who asks about one job waits for its estimate; those who ask while another is made are answered together by the next one, so that
+nobody waits for more than a few, however many ask. A list gets the newest answer of its pool at once, whatever its age, and has it
 refreshed: with ten thousand jobs in the queue an answer takes the master many seconds.
+
+When a job starts decorates other answers. A failure of the estimate is logged, and told in place of the start.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import inf
 
 from resolute.clock import Clock
+from resolute.errors import ResoluteError
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.ids import AllocationId, JobId, PoolName
@@ -25,18 +31,17 @@ from resolute_master.foresight.pool import VirtualPool
 from resolute_master.foresight.run_times import MOST, RunTimes
 from resolute_master.store.base import Store
 
-COURSES = 19
-"""The extremes of so many hold 90 % (`foresight.estimate.COURSES`)."""
-DECISIONS = 6_000
-"""That all courses together may take, about a millisecond each."""
+log = logging.getLogger(__name__)
+
 FRESH_S = 30.0
 """An answer of the same cycle is given again for so long: meanwhile time has passed, and what was expected may not have come."""
 PATIENCE_S = 1.0
-"""A list waits so long for a newer answer."""
+"""A list waits so long for the first answer of its pool."""
 RESTS = 4.0
 """Lists have a pool foreseen again after so many times as long as it took: a fifth of a processor at most, however many ask."""
 WORKS_S, BREATHES_S = 0.005, 0.003
 """The thread gives the interpreter away for `BREATHES_S` after each `WORKS_S`: the event loop need not wrest it away."""
+FAILED = Estimate(basis="the master failed to foresee it, and its log has the details")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,64 +51,137 @@ class Foreseen:
     cycle: int
     at: datetime
     starts: Mapping[AllocationId, Estimate]
-    took_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """Of one allocation; `start` is None when it did not wait."""
+
+    cycle: int
+    at: datetime
+    start: Estimate | None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Batch:
+    """Allocations that are asked about one by one and answered by one computation, which has begun after cycle `cycle`, or None."""
+
+    of: set[AllocationId]
+    task: asyncio.Task[Mapping[AllocationId, Estimate | None]]
+    cycle: int | None = None
 
 
 @dataclass(slots=True)
-class _Of:
-    """What is known of one pool."""
-
+class _KnownOfPool:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One computation at a time."""
     newest: Foreseen | None = None
     refresh: asyncio.Task[None] | None = None
+    failed: bool = False
+    """The last refresh."""
+    rests_until_s: float = -inf
+    """Of the monotonic clock: no refresh begins before."""
+    answers: dict[AllocationId, _Answer] = field(default_factory=dict)
+    """To those who asked about one job, in the newest cycle that somebody asked in."""
+    gathering: _Batch | None = None
+    """Waits for its turn; who asks joins it."""
+    begun: _Batch | None = None
 
 
 class Starts:
     """Remembers the newest answer for each pool."""
 
     def __init__(self, *, patience_s: float = PATIENCE_S) -> None:
-        self._pools: dict[PoolName, _Of] = {}
+        self._pools: dict[PoolName, _KnownOfPool] = {}
         self._patience_s = patience_s
 
     async def of_one(self, engine: Engine, store: Store, allocation: Allocation, clock: Clock) -> Estimate | None:
-        """None when it does not wait, any more."""
-        known = self._pools.setdefault(allocation.pool, _Of())
-        async with known.turn:
-            newest, now = known.newest, clock.now()
-            if newest is not None and _current(newest, engine, now):
-                return newest.starts.get(allocation.id)
-            return (await _foresee(engine, store, allocation.pool, now, of=(allocation.id,))).get(allocation.id)
+        """None when it does not wait, any more. Never of an older cycle than the one it is asked in."""
+        known, id_ = self._pools.setdefault(allocation.pool, _KnownOfPool()), allocation.id
+        found = _remembered(known, id_, engine, clock.now())
+        if found is not None:
+            return found.start
+        batch = known.begun
+        if batch is None or batch.cycle != engine.memory.sequence or id_ not in batch.of:
+            batch = known.gathering
+            if batch is None or batch.task.done():
+                task = asyncio.create_task(_answer_together(known, engine, store, allocation.pool, clock))
+                batch = known.gathering = _Batch(of=set(), task=task)
+            batch.of.add(id_)
+        # Who gives up waiting does not take the answer from the others.
+        return (await asyncio.shield(batch.task)).get(id_)
 
     async def of_all(self, engine: Engine, store: Store, pool: PoolName, clock: Clock) -> Foreseen | None:
-        """The newest answer; None while there is none. Computed anew if that takes no longer than `PATIENCE_S`, else for those who
-        ask later."""
-        known = self._pools.setdefault(pool, _Of())
+        """The newest answer, whatever its age, which is made anew for those who ask later; None while there is none: the first
+        one of a pool is waited for, `PATIENCE_S` at most. Raises `ResoluteError` when all attempts so far have failed."""
+        known = self._pools.setdefault(pool, _KnownOfPool())
         if known.refresh is not None and known.refresh.done():
-            known.refresh = None  # nobody waited for it any more
-        if known.refresh is None and (known.newest is None or _stale(known.newest, engine, clock.now())):
+            known.refresh = None
+        if known.refresh is None and _stale(known, engine, clock):
             known.refresh = asyncio.create_task(_refresh(known, engine, store, pool, clock))
-        refresh = known.refresh
-        if refresh is not None:
-            done, _ = await asyncio.wait((refresh,), timeout=self._patience_s)
-            if done:
-                refresh.result()  # its error is the answer
+        if known.newest is None and known.refresh is not None:
+            await asyncio.wait((known.refresh,), timeout=self._patience_s)
+        if known.newest is None and known.failed:
+            raise ResoluteError(
+                f"the master failed to foresee when the jobs of pool {pool} start, and its log has the details"
+            )
         return known.newest
 
 
-async def _refresh(known: _Of, engine: Engine, store: Store, pool: PoolName, clock: Clock) -> None:
+async def _answer_together(
+    known: _KnownOfPool, engine: Engine, store: Store, pool: PoolName, clock: Clock
+) -> Mapping[AllocationId, Estimate | None]:
+    """What is asked by the batch that gathers, once the pool has a turn for it."""
     async with known.turn:
+        batch, known.gathering = known.gathering, None
+        assert batch is not None, "a batch gathers until its task has a turn"
         cycle, now = engine.memory.sequence, clock.now()
-        starts = await _foresee(engine, store, pool, now)
-        known.newest = Foreseen(cycle=cycle, at=now, starts=starts, took_s=(clock.now() - now).total_seconds())
+        known.begun, batch.cycle = batch, cycle
+        known.answers = {id_: each for id_, each in known.answers.items() if _current(each, engine, now)}
+        found = {id_: _remembered(known, id_, engine, now) for id_ in batch.of}
+        told = {id_: each.start for id_, each in found.items() if each is not None}
+        unknown = sorted(batch.of - told.keys())
+        try:
+            starts = await _foresee(engine, store, pool, now, of=unknown) if unknown else {}
+            known.answers |= {id_: _Answer(cycle=cycle, at=now, start=starts.get(id_)) for id_ in unknown}
+            return {**told, **{id_: starts.get(id_) for id_ in unknown}}
+        except Exception:
+            log.exception("the starts of %d allocation(s) in pool %s could not be foreseen", len(unknown), pool)
+            return {**told, **dict.fromkeys(unknown, FAILED)}
+        finally:
+            known.begun = None
 
 
-def _current(newest: Foreseen, engine: Engine, now: datetime) -> bool:
-    return newest.cycle == engine.memory.sequence and (now - newest.at).total_seconds() <= FRESH_S
+async def _refresh(known: _KnownOfPool, engine: Engine, store: Store, pool: PoolName, clock: Clock) -> None:
+    async with known.turn:
+        cycle, now, begun_s = engine.memory.sequence, clock.now(), clock.monotonic()
+        try:
+            starts = await _foresee(engine, store, pool, now)
+            known.newest, known.failed = Foreseen(cycle=cycle, at=now, starts=starts), False
+        except Exception:
+            known.failed = True
+            log.exception("the starts in pool %s could not be foreseen", pool)
+        ended_s = clock.monotonic()
+        known.rests_until_s = ended_s + RESTS * (ended_s - begun_s)
 
 
-def _stale(newest: Foreseen, engine: Engine, now: datetime) -> bool:
-    return not _current(newest, engine, now) and (now - newest.at).total_seconds() >= newest.took_s * (1.0 + RESTS)
+def _remembered(known: _KnownOfPool, id_: AllocationId, engine: Engine, now: datetime) -> _Answer | None:
+    """The present answer about one; None: it is to be foreseen."""
+    newest, alone = known.newest, known.answers.get(id_)
+    if newest is not None and _current(newest, engine, now):
+        return _Answer(cycle=newest.cycle, at=newest.at, start=newest.starts.get(id_))
+    return alone if alone is not None and _current(alone, engine, now) else None
+
+
+def _current(found: Foreseen | _Answer, engine: Engine, now: datetime) -> bool:
+    return found.cycle == engine.memory.sequence and (now - found.at).total_seconds() <= FRESH_S
+
+
+def _stale(known: _KnownOfPool, engine: Engine, clock: Clock) -> bool:
+    """Whether lists are due a newer answer."""
+    if clock.monotonic() < known.rests_until_s:
+        return False
+    return known.newest is None or not _current(known.newest, engine, clock.now())
 
 
 class _Abandoned(Exception):
@@ -134,9 +212,7 @@ async def _foresee(
     runs = await run_times(store, pool)
     breath = _Breath()
     try:
-        return await asyncio.to_thread(
-            estimates, state, runs, seed=seed, of=of, courses=COURSES, decisions=DECISIONS, breathe=breath
-        )
+        return await asyncio.to_thread(estimates, state, runs, seed=seed, of=of, breathe=breath)
     except asyncio.CancelledError:
         breath.abandoned.set()
         raise
