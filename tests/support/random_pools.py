@@ -118,7 +118,11 @@ def crowded_worlds(draw: st.DrawFn) -> World:
             job = draw(st.sampled_from([*mine, mine[0], mine[0], *others[:1]]))
             running.append(on(waiting(f"{agent.id}-{slot}", job.id), {agent.id: (slot,)}))
     fresh = [*tasks("mine", mine, [1, 1, 1, 2], 6), *tasks("gang", others, [2, 3, 4, 4], 4)]
-    policy = a_policy(scheduler=SchedulerKind.FAIR_SHARE, hierarchical_shares=True)
+    policy = a_policy(
+        scheduler=SchedulerKind.FAIR_SHARE,
+        hierarchical_shares=True,
+        usage_half_life_s=draw(st.sampled_from([None, None, 3600.0])),
+    )
     return World(policy, agents, (*mine, *others), (*running, *fresh), Supply(), draw(some_usage()))
 
 

@@ -64,6 +64,14 @@ class Rank(NamedTuple):
     job: JobId
 
 
+class Poor(NamedTuple):
+    """Jobs in groups that wait for slots: the poorest first."""
+
+    parents: Path
+    charge: float
+    job: JobId
+
+
 class Wealth(NamedTuple):
     """Groups of jobs within which something may be preempted: first whose charge stays the greatest when they lose the least they
     can."""
@@ -90,9 +98,10 @@ class Shares:
     """`held`: slots by group. `used`: what workspaces and users are charged for their past, in slots. `lines`: who waits,
     by the group of jobs.
     `waiting`: what each job waits with. `evictable`: what of each job may be preempted, with its slots, the smallest first.
-    `ranks`: the jobs of `evictable` in order. `sizes`: how many of `evictable` have so many slots, by group of jobs,
-    and `wealth`: these groups in order. `needs`: the groups inside which somebody waits for slots, in order. `uneven`: the
-    groups inside which somebody might have to leave for another; inside all others nobody has to."""
+    `ranks`: the jobs of `evictable` in order. `poor`: the jobs of `lines` that are in groups, in order.
+    `sizes`: how many of `evictable` have so many slots, by group of jobs, and `wealth`: these groups in order.
+    `needs`: the groups inside which somebody waits for slots, in order. `uneven`: the groups inside which somebody might have
+    to leave for another; inside all others nobody has to."""
 
     held: SortedMap[Path, int]
     used: SortedMap[Path, float]
@@ -100,6 +109,7 @@ class Shares:
     waiting: SortedMap[JobId, Waiting]
     evictable: SortedMap[JobId, SortedMap[tuple[int, AllocationId], bool]]
     ranks: SortedMap[Rank, bool]
+    poor: SortedMap[Poor, bool]
     sizes: SortedMap[tuple[Path, int], int]
     wealth: SortedMap[Wealth, bool]
     needs: SortedMap[Need, bool]
@@ -115,6 +125,7 @@ class Shares:
             waiting=SortedMap(meter=meter),
             evictable=SortedMap(meter=meter),
             ranks=SortedMap(meter=meter),
+            poor=SortedMap(meter=meter),
             sizes=SortedMap(meter=meter),
             wealth=SortedMap(meter=meter),
             needs=SortedMap(meter=meter),
@@ -168,11 +179,9 @@ class Shares:
             need, rich = self.needs.first_key_from((group,)), self.wealth.first_key_from((group,))
             found = need is not None and rich is not None and need.parents == rich.parents == group
             return found and need is not None and rich is not None and -rich.negative_rest > need.burden + 1
-        rank = self.ranks.first_key_from((group,))
-        if rank is None or rank.parents != group:
-            return False
-        lines = self.lines.get(group)
-        return lines is not None and any(-rank.negative_rest > _poorest(line).charge for line in lines.values())
+        rank, poorest = self.ranks.first_key_from((group,)), self.poor.first_key_from((group,))
+        found = rank is not None and poorest is not None and rank.parents == poorest.parents == group
+        return found and rank is not None and poorest is not None and -rank.negative_rest > poorest.charge
 
     def _grade(self, parents: Path, before: Shares) -> None:
         """Put the groups that a job is in where the orders say now; `before` is where they stand there still. Only for shares that
@@ -263,7 +272,8 @@ class Shares:
             evictable=self.evictable if evictable is None else evictable,
             sizes=self.sizes if sizes is None else sizes,
         )
-        lines, ranks = self._lines_with(member, changed), self.ranks
+        before, after = self._turns(member), changed._turns(member)
+        lines, poor, ranks = self._lines_with(member, before, after), self._poor_with(member, before, after), self.ranks
         if held is not None:  # only what is held and may be preempted decides the rank
             old, new = self._rank(member), changed._rank(member)
             if old != new:
@@ -271,13 +281,24 @@ class Shares:
                 ranks = ranks if new is None else ranks.set(new, True)
         if held is None and lines is self.lines:
             return changed
-        changed._set(lines=lines, ranks=ranks)
+        changed._set(lines=lines, poor=poor, ranks=ranks)
         changed._grade(member.parents, self)
         return changed
 
-    def _lines_with(self, member: Member, changed: Shares) -> SortedMap[Path, Lines]:
+    def _poor_with(
+        self, member: Member, before: dict[LineKey, Turn], after: dict[LineKey, Turn]
+    ) -> SortedMap[Poor, bool]:
+        """The job where its turns say now, which all have its charge. Where all jobs are in one group nobody asks."""
+        old, new = (next((turn.charge for turn in turns.values()), None) for turns in (before, after))
+        if old == new or not member.parents:
+            return self.poor
+        poor = self.poor if old is None else self.poor.discard(Poor(member.parents, old, member.job))
+        return poor if new is None else poor.set(Poor(member.parents, new, member.job), True)
+
+    def _lines_with(
+        self, member: Member, before: dict[LineKey, Turn], after: dict[LineKey, Turn]
+    ) -> SortedMap[Path, Lines]:
         """The job where the order says now."""
-        before, after = self._turns(member), changed._turns(member)
         if before == after:
             return self.lines
         mine: Lines = self.lines.get(member.parents) or SortedMap(meter=self.meter)
@@ -311,9 +332,3 @@ class Shares:
             return None
         rest = ((self.held.get(member.path) or 0) - smallest[0] + 1) / member.weight
         return Rank(member.parents, -rest, smallest[0], member.job)
-
-
-def _poorest(line: SortedMap[Turn, bool]) -> Turn:
-    first = line.first_key()
-    assert first is not None, "a line without anybody is dropped"
-    return first

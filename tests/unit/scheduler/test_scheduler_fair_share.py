@@ -16,6 +16,7 @@ from resolute_master.scheduler.explain import explain
 from resolute_master.scheduler.plan import HoldKind
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_master.scheduler.sorted_map import Meter
 from resolute_master.scheduler.supply import AvailableOffer, Supply
 from support.pools import NOW, a_job, a_policy, an_agent, at_rest, elastic, gone, on, waiting
 
@@ -197,3 +198,22 @@ def test_who_has_lost_something_waits_in_the_line_of_his_weight_alone() -> None:
     plan = schedule(pool)
     assert len(plan.preempt) == 4 and {p.for_allocation for p in plan.preempt} == {"gang.1"}
     assert sorted(p.allocation for p in plan.place) == ["jw.1", "kw.1"]
+
+
+def test_an_event_touches_hardly_more_beside_many_jobs_of_the_same_user_that_are_capped() -> None:
+    """Each of them waits in a line of its own."""
+
+    def touched(count: int) -> list[int]:
+        meter, touched = Meter(), list[int]()
+        jobs = [a_job("runs"), *(a_job(f"j{n:04}", max_slots=2) for n in range(count))]
+        work = [on(waiting("runs", "runs"), {"a0": (0,)}), *(waiting(f"w{n:04}", f"j{n:04}") for n in range(count))]
+        policy = a_policy(scheduler=SchedulerKind.FAIR_SHARE, hierarchical_shares=True)
+        snapshot = PoolSnapshot.build(policy, [an_agent("a0")], jobs, work, now=NOW, meter=meter)
+        for event in (waiting("new", "j0002", 2), on(work[8], {"a0": (1,)}), gone(work[8])):
+            meter.touched = 0
+            snapshot.after(event)
+            touched.append(meter.touched)
+        return touched
+
+    for few, many in zip(touched(100), touched(1600), strict=True):
+        assert 0 < many <= 2 * few + 64
