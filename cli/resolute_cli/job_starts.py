@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
+from resolute.client.errors import MasterUnreachable
 from resolute.client.queue import Queue
-from resolute.errors import NotFound
+from resolute.client.session import NO_RETRY
+from resolute.errors import NotFound, ResoluteError
 from resolute.wire.rest.enums import JobState
 from resolute.wire.rest.jobs import Job, LimitedJob
 from resolute.wire.rest.why import GetPoolStartsResponse, JobStart
@@ -15,16 +18,42 @@ NAMED = 100
 """Of more jobs than that all of their pool are asked for: an address has room for so many."""
 
 
-def pool_starts(queue: Queue, jobs: Sequence[Job | LimitedJob | None]) -> dict[str, GetPoolStartsResponse]:
-    """The answers for the pools in which some of `jobs` wait. A master that foresees nothing is taken to have no answer."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starts:
+    """By pool: what was answered, and of those that failed what is to be told."""
+
+    answers: dict[str, GetPoolStartsResponse] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+def pool_starts(queue: Queue, jobs: Sequence[Job | LimitedJob | None], *, needed: bool) -> Starts:
+    """For the pools in which some of `jobs` wait. A master that foresees nothing is taken to have no answer.
+
+    `needed`: a failure is raised. Else every pool is asked once, and none after one at which the master did not answer at all:
+    what decorates a list must not hold it up.
+    """
     waiting: dict[str, list[str]] = {}
     for job in jobs:
         if job is not None and job.summary is not None and job.summary.state is JobState.QUEUED:
             waiting.setdefault(job.resource_pool, []).append(job.job_id)
-    try:
-        return {pool: queue.starts(pool, *(ids if len(ids) <= NAMED else ())) for pool, ids in waiting.items()}
-    except NotFound:
-        return {}
+    found = Starts()
+    for pool, ids in waiting.items():
+        try:
+            asked = ids if len(ids) <= NAMED else ()
+            found.answers[pool] = queue.starts(pool, *asked, retry=None if needed else NO_RETRY)
+        except NotFound:
+            continue
+        except ResoluteError as error:
+            if needed:
+                raise
+            found.failures[pool] = str(error)
+            if isinstance(error, MasterUnreachable):
+                break
+    return found
+
+
+def failure_note(pool: str, failure: str) -> str:
+    return f"When the jobs of pool {pool} start is left out: {failure}. The list is complete otherwise."
 
 
 def starts_note(pool: str, answer: GetPoolStartsResponse) -> str:

@@ -115,6 +115,8 @@ class FakeMaster:
     warnings: tuple[LaunchWarning, ...] = ()
     jobs: tuple[RBACJob, ...] = field(default_factory=lambda: (RBACJob(full=a_job()),))
     starts: GetPoolStartsResponse | None = None
+    starts_errors: dict[str, ResoluteError] = field(default_factory=dict)
+    """By pool, instead of `starts`."""
     failures: list[int] = field(default_factory=list)
     """Statuses to answer the next API requests with, first come first served."""
     requests: list[Request] = field(default_factory=list)
@@ -431,6 +433,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def starts(self, pool: str) -> None:
         """As from a master of before, unless there is something to answer."""
+        if pool in self.master.starts_errors:
+            raise self.master.starts_errors[pool]
         if self.master.starts is None:
             raise NotFound("route", self.path)
         self._json(self.master.starts)

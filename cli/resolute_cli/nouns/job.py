@@ -12,7 +12,7 @@ from resolute_cli.command import Command, Group, UsageError, paging
 from resolute_cli.invocation import Invocation
 from resolute_cli.job_explain import explain
 from resolute_cli.job_snapshot import schedule, schedule_arguments, snapshot, snapshot_arguments
-from resolute_cli.job_starts import pool_starts, start_cells, starts_note
+from resolute_cli.job_starts import Starts, failure_note, pool_starts, start_cells, starts_note
 
 OPERATIONS = ("priority", "weight", "resource-pool", "ahead-of", "behind-of")
 """Of `det job update-batch`."""
@@ -34,7 +34,11 @@ def list_jobs(cli: Invocation, args: argparse.Namespace) -> None:
     rows = [_row(job, weighs=weighs) for job in jobs]
     shown = [entry.full or entry.limited for entry in jobs]
     # Programs get what they always got, unless they ask for more.
-    answers = pool_starts(queue, shown) if args.starts or cli.render.format in (None, "table") else {}
+    wanted = args.starts or cli.render.format in (None, "table")
+    found = pool_starts(queue, shown, needed=args.starts) if wanted else Starts()
+    for name, failure in sorted(found.failures.items()):
+        cli.render.warning(failure_note(name, failure))
+    answers = found.answers
     if not answers and not args.starts:
         cli.render.table(columns, rows, jobs)
         return

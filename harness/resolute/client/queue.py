@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from resolute.client.paging import all_pages, segment
-from resolute.client.session import Session
+from resolute.client.session import Retry, Session
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.jobs import GetJobsQuery, GetJobsV2Response, QueueControl, RBACJob, UpdateJobQueueRequest
 from resolute.wire.rest.offers import GetPoolOffersResponse
@@ -49,10 +49,10 @@ class Queue:
         """Why the job is where it is."""
         return self.session.get(f"api/v1/jobs/{segment(job_id)}/explain", ExplainJobResponse)
 
-    def starts(self, pool: str, *job_ids: str) -> GetPoolStartsResponse:
+    def starts(self, pool: str, *job_ids: str, retry: Retry | None = None) -> GetPoolStartsResponse:
         """When the jobs of the pool that wait are expected to start; with `job_ids` of these alone."""
-        query = GetPoolStartsQuery(job_ids=job_ids)
-        return self.session.get(f"api/v1/resource-pools/{segment(pool)}/starts", GetPoolStartsResponse, query)
+        path, query = f"api/v1/resource-pools/{segment(pool)}/starts", GetPoolStartsQuery(job_ids=job_ids)
+        return self.session.get(path, GetPoolStartsResponse, query, retry=retry)
 
     def snapshot(self, pool: str) -> dict[str, Any]:
         """What the scheduler sees of a pool, as the JSON object of a snapshot file."""

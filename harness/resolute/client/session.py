@@ -111,8 +111,8 @@ class Session:
 
     # ------------------------------------------------------------------------------------------------- single answers
 
-    def get(self, path: str, answer: type[T], query: object = None) -> T:
-        return self._decode(answer, self.request("GET", path, query=query))
+    def get(self, path: str, answer: type[T], query: object = None, *, retry: Retry | None = None) -> T:
+        return self._decode(answer, self.request("GET", path, query=query, retry=retry))
 
     def post(self, path: str, answer: type[T], body: object = None, progress: Progress | None = None) -> T:
         return self._decode(answer, self.request("POST", path, body=body, progress=progress))

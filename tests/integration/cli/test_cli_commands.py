@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from resolute.errors import NotFound, ResoluteError
 from resolute.wire.rest.enums import LaunchWarning, WireCheckpointState, WireExperimentState
 from resolute.wire.rest.jobs import RBACJob
 from resolute.wire.rest.metrics import Metrics
@@ -171,6 +172,26 @@ def test_the_list_of_jobs_tells_people_when_those_that_wait_will_start(det: Shel
         assert "2026-01-01 12:00" not in det.ok("job", "list", format_)
     told_json = json.loads(det.ok("job", "list", "--starts", "--json"))
     assert told_json["starts"]["job-2"]["basis"] == "19 courses" and len(told_json["jobs"]) == 2
+
+
+def test_the_list_of_jobs_is_shown_although_starts_are_not_known(det: Shell, master: FakeMaster) -> None:
+    pools = ("broken", "gone", "known")
+    master.jobs = tuple(RBACJob(limited=replace(a_limited_job(), job_id=f"in-{p}", resource_pool=p)) for p in pools)
+    at = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+    start = JobStart(expected_at=at, earliest=at, latest=at, basis="19 courses")
+    master.starts = GetPoolStartsResponse(
+        starts=(PoolStart(job_id="in-known", allocation_id="1.1", start=start),), computed_at=at
+    )
+    master.starts_errors = {"broken": ResoluteError("it failed"), "gone": NotFound("resource pool", "gone")}
+    shown = det.ok("job", "list")
+    assert all(f"in-{pool}" in shown for pool in pools) and "2026-01-01 12:00:00+0000" in shown
+    assert "jobs of pool broken start is left out: it failed" in det.err and "gone" not in det.err
+    # Whoever asks for starts is told that they are not to be had.
+    assert det("job", "list", "--starts") == 1 and "it failed" in det.err
+    master.starts_errors = dict.fromkeys(pools, ResoluteError("it failed"))
+    shown = det.ok("job", "list")
+    assert all(f"in-{pool}" in shown for pool in pools) and "Expected Start" not in shown
+    assert all(f"jobs of pool {pool} start" in det.err for pool in pools)
 
 
 def test_slots_say_what_runs_in_them(det: Shell) -> None:

@@ -10,14 +10,21 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import httpx
 import pytest
 
+from resolute.client.errors import MasterUnreachable
+from resolute.client.queue import Queue
+from resolute.client.session import Session
+from resolute.wire.rest.enums import JobState
+from resolute.wire.rest.jobs import JobSummary
 from resolute.wire.rest.why import BlockingAgent, BlockingWork, ExplainJobResponse, JobBlockers, JobStart, JobWhatIf
 from resolute_cli.invocation import Invocation
 from resolute_cli.job_explain import explanation_lines
-from resolute_cli.job_starts import start_cells
+from resolute_cli.job_starts import pool_starts, start_cells
 from resolute_cli.main import main
 from resolute_cli.render import Renderer
+from support.cli_messages import a_job
 
 SNAPSHOT = {
     "policy": {"preemption": True},
@@ -156,3 +163,27 @@ def test_the_expected_start_is_told_with_its_range_and_what_it_rests_on() -> Non
     unknown = replace(answer, start=JobStart(basis="only 3 run(s) have ended"))
     assert "When it will start cannot be said: only 3 run(s) have ended." in list(explanation_lines(unknown))
     assert start_cells(unknown.start) == ("unknown", "only 3 run(s) have ended") and start_cells(None) == ("", "")
+
+
+def test_a_list_is_not_held_up_by_a_master_that_does_not_tell_starts() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path.split("/")[-2])
+        if asked[-1] == "busy":
+            return httpx.Response(503, json={"error": {"code": 14, "reason": "Unavailable", "error": "busy"}})
+        if asked[-1] == "slow":
+            raise httpx.ReadTimeout("too slow", request=request)
+        return httpx.Response(200, json={"starts": []})
+
+    session = Session("http://master", transport=httpx.MockTransport(answer), pause=lambda _: None)
+    waits = JobSummary(jobs_ahead=0, state=JobState.QUEUED)
+    jobs = [replace(a_job(), resource_pool=pool, summary=waits) for pool in ("busy", "fine", "slow", "later")]
+    found = pool_starts(Queue(session), jobs, needed=False)
+    # Each once, and nobody after the one that took so long.
+    assert asked == ["busy", "fine", "slow"]
+    assert set(found.answers) == {"fine"} and found.failures["busy"] == "busy" and "too slow" in found.failures["slow"]
+    asked.clear()
+    with pytest.raises(MasterUnreachable):
+        pool_starts(Queue(session), jobs[1:], needed=True)
+    assert asked[0] == "fine" and asked[1:] == ["slow"] * 6
