@@ -355,7 +355,8 @@ def joined(step: Step, instance: Instance, agent: Agent) -> None:
         instance = replace(instance, joined_at=step.now, agent_id=agent.id, idle_since=step.now)
         step.put(instance)
     elif instance.unreachable_since is not None:
-        instance = replace(instance, unreachable_since=None, idle_since=step.now)
+        # What had no work before has had none meanwhile: it has been idle since then.
+        instance = replace(instance, unreachable_since=None)
         step.put(instance)
     if instance.intent is Intent.STOP or instance.draining_since is not None:
         _stop_placing(step, instance)

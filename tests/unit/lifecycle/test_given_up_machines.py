@@ -39,6 +39,17 @@ def test_an_agent_that_comes_back_ends_that() -> None:
     assert view.agent_connected and view.disconnected_since is None
 
 
+def test_who_had_no_work_before_is_idle_since_then() -> None:
+    step = a_step(85)
+    step.put(replace(step.need(Instance, "instance-1"), idle_since=at(20)))
+    agents.lose(step, AgentId("agent-1"), "agent agent-1 has been out of contact for 35 s")
+    back = an_agent(instance_id=InstanceId("instance-1"), connected_at=at(85))
+    step.put(back)
+    instances.joined(step, step.need(Instance, "instance-1"), back)
+    instances.refresh_idle(step, [step.need(Instance, "instance-1")])
+    assert step.need(Instance, "instance-1").idle_since == at(20)
+
+
 def test_nothing_changes_for_a_machine_that_is_gone() -> None:
     step = a_step(85)
     gone = replace(step.need(Instance, "instance-1"), observed=Observed.GONE)
