@@ -7,7 +7,7 @@
 2. A waiting allocation makes others leave when they are richer even afterwards: of the two groups in which the jobs differ
    first, the victim's charge without what leaves is greater than what the other will then hold over its weight. So the slots
    settle where weighted max-min fairness puts them, within the size of a gang, and nobody who had to leave can take back what
-   he left.
+   he left, unless his group has lost more to a third since.
    Who was asked to leave counts for nobody from then on, in this pass as in the next: what he leaves beyond what he was made to
    leave for goes to those who lost it, when they are the poorest now, before somebody else has to move for them.
 3. The first for which nothing can be done gets a reservation that binds everybody who comes later: a gang that is larger than
