@@ -26,15 +26,20 @@ def pairs() -> Iterator[list[tuple[socket.socket, socket.socket]]]:
         yield made
 
 
+def all_speak(selector: FewAtATime, pairs: list[tuple[socket.socket, socket.socket]]) -> None:
+    """Each pair is read from under its number, and has something to read."""
+    for number, (ours, theirs) in enumerate(pairs):
+        selector.register(ours, selectors.EVENT_READ, number)
+        theirs.send(b"x")
+
+
 def numbers(found: list[tuple[selectors.SelectorKey, int]]) -> list[int]:
     return [key.data for key, _ in found]
 
 
 def test_all_that_are_ready_are_told_a_few_at_a_time(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
     with FewAtATime() as selector:
-        for number, (ours, theirs) in enumerate(pairs):
-            selector.register(ours, selectors.EVENT_READ, number)
-            theirs.send(b"x")
+        all_speak(selector, pairs)
         told: list[int] = []
         while len(told) < MANY:
             few = numbers(selector.select(0))
@@ -50,9 +55,7 @@ def test_who_speaks_again_waits_for_those_who_have_not_been_heard(
     pairs: list[tuple[socket.socket, socket.socket]],
 ) -> None:
     with FewAtATime() as selector:
-        for number, (ours, theirs) in enumerate(pairs):
-            selector.register(ours, selectors.EVENT_READ, number)
-            theirs.send(b"x")
+        all_speak(selector, pairs)
         told: list[int] = []
         while len(told) < MANY:  # nobody is read: all stay ready
             told += numbers(selector.select(0))
@@ -63,9 +66,7 @@ def test_who_left_or_asked_for_something_else_is_not_told_of_before(
     pairs: list[tuple[socket.socket, socket.socket]],
 ) -> None:
     with FewAtATime() as selector:
-        for number, (ours, theirs) in enumerate(pairs):
-            selector.register(ours, selectors.EVENT_READ, number)
-            theirs.send(b"x")
+        all_speak(selector, pairs)
         first = numbers(selector.select(0))
         gone, changed = [number for number in range(MANY) if number not in first][:2]
         selector.unregister(pairs[gone][0])

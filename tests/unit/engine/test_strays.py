@@ -48,6 +48,12 @@ def spent(engine: Engine, clock: FixedClock) -> float:
     return 0.0 if account is None else account.until(clock.now()).in_all
 
 
+def no_answer(machine: Instance) -> LaunchRefused:
+    return LaunchRefused(
+        instance_id=machine.id, offer_id=OFFER.offer_id, kind=RefusalKind.TRANSIENT, message="no answer"
+    )
+
+
 async def one_request(engine: Engine) -> Instance:
     await an_experiment(engine, await a_user(engine))
     (machine,) = engine.state.all(Instance)
@@ -59,10 +65,7 @@ async def test_a_machine_that_came_of_a_refused_request_is_booked_until_it_is_go
     async with running(an_elastic_engine(store, clock)) as engine:
         ledger = PoolLedger(engine, engine.pools[DEFAULT], cluster="c", boot=a_boot)
         machine = await one_request(engine)
-        refusal = LaunchRefused(
-            instance_id=machine.id, offer_id=OFFER.offer_id, kind=RefusalKind.TRANSIENT, message="no answer"
-        )
-        await ledger.report(refusal)
+        await ledger.report(no_answer(machine))
         assert await ledger.intents() == []
         clock.advance(3600)
         found = StrayFound(provider_id="cloud-1", token=machine.token, instance_id=machine.id, paid_from=T0)
@@ -139,10 +142,7 @@ async def test_the_row_of_a_stray_is_read_by_the_id_in_its_tag() -> None:
     async with running(an_elastic_engine(store, clock)) as engine:
         ledger = PoolLedger(engine, engine.pools[DEFAULT], cluster="c", boot=a_boot)
         machine = await one_request(engine)
-        refusal = LaunchRefused(
-            instance_id=machine.id, offer_id=OFFER.offer_id, kind=RefusalKind.TRANSIENT, message="no answer"
-        )
-        await ledger.report(refusal)
+        await ledger.report(no_answer(machine))
         for id_, token in (("", machine.token), (machine.id, ""), (machine.id, "another"), ("another", machine.token)):
             await ledger.report(StrayFound(provider_id="cloud-1", token=token, instance_id=id_, paid_from=T0))
             row = await store.instance(machine.id)
