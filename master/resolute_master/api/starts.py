@@ -143,8 +143,9 @@ async def _answer_together(
         unknown = sorted(batch.of - told.keys())
         try:
             starts = await _foresee(engine, store, pool, now, of=unknown) if unknown else {}
-            known.answers |= {id_: _Answer(cycle=cycle, at=now, start=starts.get(id_)) for id_ in unknown}
-            return {**told, **{id_: starts.get(id_) for id_ in unknown}}
+            foreseen = {id_: starts.get(id_) for id_ in unknown}
+            known.answers |= {id_: _Answer(cycle=cycle, at=now, start=start) for id_, start in foreseen.items()}
+            return {**told, **foreseen}
         except Exception:
             log.exception("the starts of %d allocation(s) in pool %s could not be foreseen", len(unknown), pool)
             return {**told, **dict.fromkeys(unknown, FAILED)}
