@@ -57,8 +57,7 @@ def offers_of(pool: ResourcePool, at: Location = (), catalogue: Catalogue | None
         case None:
             return ()
         case LocalProvider():
-            price = float(provider.price_per_hour)
-            return (replace(LOCAL_OFFER, slots=provider.slots_per_instance, price_per_hour=price),)
+            return tuple(_local_offers(provider))
         case AwsProvider():
             lines = tuple(_aws_lines(provider, here))
         case GcpProvider():
@@ -77,6 +76,14 @@ def offers_of(pool: ResourcePool, at: Location = (), catalogue: Catalogue | None
     if problems:
         raise InvalidConfig(f"the provider of resource pool '{pool.pool_name}'", problems)
     return offers
+
+
+def _local_offers(provider: LocalProvider) -> Iterator[Offer]:
+    firm = replace(LOCAL_OFFER, slots=provider.slots_per_instance, price_per_hour=float(provider.price_per_hour))
+    yield firm
+    if provider.spot_price_per_hour is not None:
+        price = float(provider.spot_price_per_hour)
+        yield replace(firm, offer_id="local/spot", market=Market.SPOT, price_per_hour=price)
 
 
 def _aws_lines(provider: AwsProvider, here: Location) -> Iterator[_Line]:

@@ -97,6 +97,12 @@ def test_a_local_pool_has_one_offer_at_its_own_price() -> None:
     assert (offer.offer_id, offer.slots, offer.price_per_hour) == ("local", 3, 1.5)
 
 
+def test_a_local_pool_with_a_spot_price_has_both_markets() -> None:
+    firm, spot = offers(type="local", slots_per_instance=3, price_per_hour=1.5, spot_price_per_hour=0.5)
+    assert (firm.offer_id, firm.market, firm.slots, firm.price_per_hour) == ("local", Market.ON_DEMAND, 3, 1.5)
+    assert (spot.offer_id, spot.market, spot.slots, spot.price_per_hour) == ("local/spot", Market.SPOT, 3, 0.5)
+
+
 # ------------------------------------------------------------------------------------------------------- offers
 
 

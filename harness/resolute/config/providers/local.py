@@ -50,6 +50,8 @@ class LocalProvider(ProviderBase):
     """How long a machine takes to start."""
     price_per_hour: Annotated[Number, Field(ge=0)] = 0.0
     """What the ledger books for a machine's hour."""
+    spot_price_per_hour: Annotated[Number, Field(ge=0)] | None = None
+    """With a price, the same machines are to be had on a spot market, too; null has them on demand only."""
     master_timeout: PositiveDuration = 600.0
     """How long a machine may be without its master before it ends itself."""
     container_runtime: Literal["process", "docker"] = "process"
