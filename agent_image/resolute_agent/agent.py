@@ -174,9 +174,8 @@ class Agent:
         for event in events:
             self._state, more = core.step(self._state, event, self._clock.now())
             effects += more
-        saves = [effect for effect in effects if isinstance(effect, core.Save)]
-        if saves:
-            self._memory.save(saves[-1].durable)
+        if core.Save() in effects:
+            self._memory.save(self._state.durable())
         for effect in effects:
             self._carry_out(effect)
 

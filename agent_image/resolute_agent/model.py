@@ -217,7 +217,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Save:
-    durable: Durable
+    """Put the durable part of the state after this step on the disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

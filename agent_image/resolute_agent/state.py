@@ -107,8 +107,9 @@ __all__ = [
     "step",
 ]
 
-REMEMBERED_ENDS = 256
-"""Acknowledged ends kept to answer late repetitions. A master repeats itself for seconds, not for hundreds of tasks."""
+REMEMBERED_ENDS = 64
+"""Acknowledged ends kept to answer late repetitions. A master repeats itself for seconds, not for dozens of tasks, and every save
+writes them all."""
 
 EXIT_MACHINE_ENDS = 64
 """Exit code of an agent whose machine is to end itself: it must not be started again."""
@@ -141,9 +142,14 @@ def step(state: AgentState, event: Event, now: datetime) -> Step:
     if after.ending is not None and not after.over and not any(r.living for r in after.containers.values()):
         after = replace(after, over=True)
         effects += (End(reason=after.ending or ""),)
-    if after.durable() != state.durable():
-        effects = (Save(durable=after.durable()), *effects)
+    if _outliving(after) != _outliving(state):
+        effects = (Save(), *effects)
     return after, effects
+
+
+def _outliving(state: AgentState) -> tuple[object, ...]:
+    """What must survive a restart. An acknowledgement that changes nothing else need not: its report is sent again then."""
+    return state.sequence, state.credential, state.containers, state.ended
 
 
 def _apply(state: AgentState, event: Event, now: datetime) -> Step:
@@ -387,8 +393,9 @@ def _why_not(state: AgentState, spec: ContainerSpec) -> str:
         return f"agent {state.identity.agent_id} has no slot {missing}; it has {sorted(here)}"
     if len(set(spec.slots)) != len(spec.slots):
         return f"slots {list(spec.slots)} name one slot twice"
+    wanted = set(spec.slots)
     for record in _sorted(state):
-        shared = sorted(set(record.slots) & set(spec.slots))
+        shared = sorted(wanted.intersection(record.slots))
         if shared and _holds(record) and not record.killing:
             return f"slots {shared} of agent {state.identity.agent_id} are taken by container {record.container_id}"
     return ""
@@ -401,7 +408,8 @@ def _holds(record: ContainerRecord) -> bool:
 def _slots_held(state: AgentState, record: ContainerRecord) -> bool:
     """Whether another container has some of its slots still."""
     others = (r for r in state.containers.values() if r.container_id != record.container_id and _holds(r))
-    return any(set(other.slots) & set(record.slots) for other in others)
+    slots = set(record.slots)
+    return not all(slots.isdisjoint(other.slots) for other in others)
 
 
 def _start_waiting(state: AgentState, now: datetime) -> Step:
