@@ -8,6 +8,7 @@ changed values, effects for the outbox and words for people come out. Must not k
 - `allocation`   one allocation by itself: (allocation, event) -> (allocation, effects)
 - `queue`        a place in a line of jobs that is given by hand
 - `capacity`     whether a pool can ever hold what is asked of it
+- `successors`   machines that come for work that has to go on elsewhere are for its next run
 - `allocations`, `trials`, `log_policies`, `experiments`, `jobs`, `workspaces`, `agents`,
   `instances`, `reports`, `users`   what a change of one means for the others
 - `apply`        command -> function

@@ -38,6 +38,11 @@ def _pool_of_deadline(entity: Entity) -> tuple[IndexValue, ...]:
     return (entity.pool,) if entity.deadline is not None and not entity.ended else ()
 
 
+def _gangs_of_machine(entity: Entity) -> tuple[IndexValue, ...]:
+    assert isinstance(entity, Instance)
+    return () if entity.over else entity.gangs
+
+
 def line_of(job: Job) -> IndexValue:
     """The jobs among which it has its place: those of its pool and priority that have not ended."""
     return None if job.ended else f"{job.priority} {job.pool}"
@@ -57,6 +62,7 @@ INDEXES: Mapping[str, tuple[str, Callable[[Entity], tuple[IndexValue, ...]]]] = 
     "agent_of_instance": ("agent", lambda e: (cast(Agent, e).instance_id,)),
     "agents_of_pool": ("agent", lambda e: (cast(Agent, e).pool,)),
     "instances_of_pool": ("instance", lambda e: (cast(Instance, e).pool,)),
+    "machines_for_gang": ("instance", _gangs_of_machine),
     "user_by_name": ("user", lambda e: (cast(User, e).username,)),
     "sessions_of_user": ("session", lambda e: (cast(Session, e).user_id,)),
     "usage_of_pool": ("usage", lambda e: (cast(Usage, e).pool,)),

@@ -27,7 +27,7 @@ from resolute_master.domain.ids import AllocationId, TrialId, allocation_id
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
-from resolute_master.lifecycle import allocations, unmanaged
+from resolute_master.lifecycle import allocations, successors, unmanaged
 from resolute_master.lifecycle.capacity import shortage
 from resolute_master.lifecycle.moves import SEVERITY
 from resolute_master.lifecycle.step import Step
@@ -101,6 +101,7 @@ def ask(step: Step, trial: Trial) -> None:
             history=(f"{step.now.isoformat(timespec='milliseconds')} PENDING",),
         )
     )
+    successors.inherit(step, allocation_id(trial.task_id, trial.run_id), allocation_id(trial.task_id, run_id))
     resume = f", to go on from step {start.steps_completed}" if start else ""
     step.log(
         trial.task_id,

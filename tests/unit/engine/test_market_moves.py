@@ -249,6 +249,48 @@ async def test_a_sure_end_asks_for_a_save_with_its_deadline_and_for_a_replacemen
     assert [(i.offer_id, i.requested_at) for i in replacements] == [("spot", cloud.clock.now())]
 
 
+async def test_work_that_restarts_while_its_replacement_boots_waits_for_that_and_buys_no_second_machine(
+    cloud: Cloud,
+) -> None:
+    """Spot was taken both times because nothing on demand could be asked for; when the work waits again, it could."""
+    await submit(cloud, a_deadline(100, estimate=None))
+    await cloud.refuse("firm")
+    ending = await cloud.boot("spot")
+    (container,) = ending.containers()
+    await ending.report(container, ContainerState.RUNNING)
+    deadline = cloud.clock.now() + timedelta(minutes=2)
+    await cloud.engine.submit(
+        ReportNotice(
+            agent=ending.id, incarnation="first", kind=NoticeKind.INTERRUPTION, deadline=deadline, reason="reclaimed"
+        )
+    )
+    replacement = cloud.asked()["spot"]  # the newest that was asked for
+    assert replacement.id != ending.id
+    await cloud.later(60)
+    before = allocation(cloud).id
+    await cloud.engine.submit(AcknowledgePreemption(allocation=before))
+    await ending.report(container, ContainerState.TERMINATED, Exit(code=0))
+    await cloud.later(1)
+    assert allocation(cloud).id != before and allocation(cloud).assigned_at is None
+    assert cloud.asked() == {"spot": replace(replacement, gangs=(*replacement.gangs, allocation(cloud).id))}
+    assert "a machine on spot is on its way for it" in cloud.why()
+
+
+async def test_work_that_fails_while_its_way_to_another_market_boots_keeps_to_it(cloud: Cloud) -> None:
+    await submit(cloud, a_deadline(3) | {"max_restarts": 1})
+    spot = await cloud.boot("spot")
+    (container,) = spot.containers()
+    await spot.report(container, ContainerState.RUNNING)
+    await cloud.trains(1)
+    await cloud.later(1100)
+    await cloud.trains(60)
+    await cloud.later(1)
+    coming, before = cloud.asked()["firm"], allocation(cloud).id
+    assert coming.gangs == (MOVE_PREFIX + before,)
+    await spot.report(container, ContainerState.TERMINATED, Exit(code=1))
+    assert cloud.asked()["firm"].gangs == (MOVE_PREFIX + before, allocation(cloud).id)
+
+
 def allocation(cloud: Cloud) -> Allocation:
     (found,) = cloud.engine.state.all(Allocation)
     return found
