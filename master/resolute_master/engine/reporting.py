@@ -33,8 +33,9 @@ LOG_ROW_BYTES = 200
 """About what a log line takes besides its text."""
 
 
-TOLD_TOGETHER = 1000
-"""Reports of which the rules hear at once while batches follow each other: a cycle and its commit cost as much as 200 rows."""
+TOLD_TOGETHER = 2
+"""Batches of reports of which the rules hear at once while they follow each other: a cycle and its commit cost as much as 200
+rows."""
 
 FULL_INBOX_S = 0.5
 """What log policies found is told again after so long when the engine's inbox is full."""

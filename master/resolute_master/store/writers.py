@@ -60,8 +60,10 @@ class _Stored(Generic[Item, Outcome]):
     items: list[Item]
     outcomes: list[Outcome] | None
     """None when the stream has none."""
+    batches: int = 1
 
     def add(self, later: _Stored[Item, Outcome]) -> None:
+        self.batches += later.batches
         self.calls += later.calls
         self.items += later.items
         if later.outcomes is not None:
@@ -81,10 +83,10 @@ class BatchedWriter(Generic[Item, Outcome]):
         *,
         size_of: Callable[[Item], int] | None = None,
         publish: Publish[Item, Outcome] | None = None,
-        known_together: int = 0,
+        known_together: int = 1,
     ) -> None:
-        """`write` is a store's method; `size_of` is about how many bytes an item takes (not counted when None). While large
-        batches follow each other, those that are stored wait until they are `known_together` items, and become known at once."""
+        """`write` is a store's method; `size_of` is about how many bytes an item takes (not counted when None). While batches
+        follow each other, so many of them become known at once; the first then waits for the others to be stored."""
         self._write = write
         self._publish = publish
         self._known_together = known_together
@@ -120,10 +122,10 @@ class BatchedWriter(Generic[Item, Outcome]):
         """
         if not items:
             return ()
-        if self._is_new(share):
+        if self._is_new(share) or (self._room.is_set() and not self._admission.locked()):
             self._refuse_when_closed()
             return await self._enqueue(tuple(items), share).done
-        async with self._admission:  # first come, first served, also when there is no room
+        async with self._admission:  # first come, first served when there is no room
             self._refuse_when_closed()
             await self._room.wait()
             self._refuse_when_closed()
@@ -219,9 +221,9 @@ class BatchedWriter(Generic[Item, Outcome]):
             self._stored.add(stored)
 
     async def _make_known(self) -> None:
-        """What is stored, unless it is few items and the next large batch is there to become known with them."""
+        """What is stored, unless the next batch is there to become known with it."""
         stored = self._stored
-        if stored is None or (len(stored.items) < self._known_together and self._queued >= SMALL_BATCH_ITEMS):
+        if stored is None or (self._waiting and stored.batches < self._known_together):
             return
         self._stored = None
         if self._publish is None:

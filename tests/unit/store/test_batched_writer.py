@@ -338,9 +338,28 @@ async def busy_with_large(
     return [call for name in names for call in await busy_with(writer, large(name) * 5)]
 
 
+async def test_small_batches_that_follow_each_other_are_made_known_by_two_and_one_alone_at_once() -> None:
+    disk, rules = OneByOne(), Rules()
+    rules.gate.set()
+    writer = BatchedWriter(disk.write, publish=rules.tell, known_together=2)
+    calls = await busy_with(writer, ["a"])
+    for waiting in "bcd":
+        calls += await busy_with(writer, [waiting])
+        disk.turns.release()
+        await settle()
+    assert disk.batches == [["a"], ["b"], ["c"]] and rules.told == [["a", "b"]]
+    assert [call.done() for call in calls] == [True, True, False, False]
+    disk.turns.release()
+    assert await asyncio.gather(*calls) == [("A",), ("B",), ("C",), ("D",)]
+    assert rules.told == [["a", "b"], ["c", "d"]]
+    disk.turns.release()
+    assert await writer.append(["e"]) == ("E",)
+    assert rules.told[-1] == ["e"]
+
+
 async def test_large_batches_that_follow_each_other_are_made_known_together_and_the_last_at_once() -> None:
     disk, rules = Disk(), Rules()
-    writer = BatchedWriter(disk.write, publish=rules.tell, known_together=2 * writers.MAX_BATCH_ITEMS)
+    writer = BatchedWriter(disk.write, publish=rules.tell, known_together=2)
     calls = await busy_with_large(writer, disk, "abc")
     rules.gate.set()
     disk.gate.set()
@@ -352,7 +371,7 @@ async def test_large_batches_that_follow_each_other_are_made_known_together_and_
 
 async def test_a_stored_batch_is_made_known_although_the_next_one_fails() -> None:
     disk, rules = Disk(), Rules()
-    writer = BatchedWriter(disk.write, publish=rules.tell, known_together=2 * writers.MAX_BATCH_ITEMS)
+    writer = BatchedWriter(disk.write, publish=rules.tell, known_together=2)
     calls = await busy_with_large(writer, disk, "ab")
     disk.fail_on = "b"
     rules.gate.set()
@@ -376,7 +395,7 @@ class OneByOne(Disk):
 
 async def test_what_is_stored_and_not_known_is_answered_to_nobody_when_the_writer_is_cancelled() -> None:
     disk, rules = OneByOne(), Rules()
-    writer = BatchedWriter(disk.write, publish=rules.tell, known_together=2 * writers.MAX_BATCH_ITEMS)
+    writer = BatchedWriter(disk.write, publish=rules.tell, known_together=2)
     calls = [call for name in "ab" for call in await busy_with(writer, large(name) * 5)]
     disk.turns.release()
     await settle()

@@ -48,6 +48,7 @@ def _converter(column: Column[Any]) -> Callable[[Any], Any] | None:
     return None
 
 
+@cache
 def columns_of(table: Table) -> tuple[Column[Any], ...]:
     """Those that we give; the database numbers the rest."""
     return tuple(column for column in table.columns if column.autoincrement is not True)
