@@ -137,18 +137,27 @@ def _place(error: yaml.YAMLError) -> str:
 
 def as_json(value: object, *, what: str = "the configuration") -> Any:
     """A fresh copy of `value` made of JSON values only. Raises InvalidInput for what JSON cannot hold."""
-    budget = [MAX_VALUES]
+    return _Copying(what).copy(value, ())
 
-    def convert(one: object, path: tuple[str | int, ...]) -> Any:
-        budget[0] -= 1
-        if budget[0] < 0:
+
+class _Copying:
+    """A class, for a function that calls itself from within another refers to itself, and only garbage collection frees it."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._values_left = MAX_VALUES
+
+    def copy(self, one: object, path: tuple[str | int, ...]) -> Any:
+        what = self._what
+        self._values_left -= 1
+        if self._values_left < 0:
             raise InvalidInput(f"{what} is too large: more than {MAX_VALUES} values (are aliases nested?)")
         if len(path) > MAX_DEPTH:
             raise InvalidInput(f"{what} is nested too deeply: at most {MAX_DEPTH} levels are allowed")
         if isinstance(one, Mapping):
-            return {_text(_key(key), path, what): convert(inner, (*path, _key(key))) for key, inner in one.items()}
+            return {_text(_key(key), path, what): self.copy(inner, (*path, _key(key))) for key, inner in one.items()}
         if isinstance(one, (list, tuple)):
-            return [convert(inner, (*path, index)) for index, inner in enumerate(one)]
+            return [self.copy(inner, (*path, index)) for index, inner in enumerate(one)]
         if isinstance(one, str):
             return _text(one, path, what)
         if one is None or isinstance(one, (bool, int)):
@@ -158,8 +167,6 @@ def as_json(value: object, *, what: str = "the configuration") -> Any:
                 return one
             raise InvalidInput(f"{what}: {render_path(path)}: must be a finite number (value {one})")
         raise InvalidInput(f"{what}: {render_path(path)}: a {type(one).__name__} is not a value of JSON or YAML")
-
-    return convert(value, ())
 
 
 def _text(text: str, path: tuple[str | int, ...], what: str) -> str:

@@ -103,7 +103,8 @@ class Watch:
     def __init__(self, watchers: dict[Any, set[Watch]], keys: Sequence[Any]) -> None:
         self._watchers = watchers
         self._keys = tuple(keys)
-        self._event = asyncio.Event()
+        self._woken = False
+        self._waiting: asyncio.Future[None] | None = None
 
     def __enter__(self) -> Watch:
         for key in self._keys:
@@ -118,17 +119,27 @@ class Watch:
                 self._watchers.pop(key, None)
 
     def wake(self) -> None:
-        self._event.set()
+        self._woken = True
+        if self._waiting is not None:
+            _end(self._waiting)
 
     async def changed(self, timeout_s: float | None = None) -> bool:
-        """True after a change since the last call (or since the watch began), False when the time is up."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._event.wait()
-        except TimeoutError:
-            return False
-        self._event.clear()
-        return True
+        """True after a change since the last call (or since the watch began), False when the time is up. For one caller at a time.
+
+        Without `asyncio.timeout`: ten thousand polls are held and look up now and then, and an exception costs more than all else.
+        """
+        if not self._woken:
+            loop = asyncio.get_running_loop()
+            self._waiting = loop.create_future()
+            timer = None if timeout_s is None else loop.call_later(timeout_s, _end, self._waiting)
+            try:
+                await self._waiting
+            finally:
+                self._waiting = None
+                if timer is not None:
+                    timer.cancel()
+        woken, self._woken = self._woken, False
+        return woken
 
 
 class Engine:
@@ -360,6 +371,11 @@ class Engine:
         self._stopped = reason
         while not self._inbox.empty():
             _answer(self._inbox.get_nowait(), reason)
+
+
+def _end(wait: asyncio.Future[None]) -> None:
+    if not wait.done():
+        wait.set_result(None)
 
 
 def _answer(waiting: _Waiting, reply: Any | ResoluteError) -> None:
