@@ -36,7 +36,7 @@ from resolute_master.domain.effects import StartContainer
 from resolute_master.domain.ids import AgentId, PoolName, UserId
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
 from resolute_master.engine.engine import FULL_INBOX_S, Engine
-from resolute_master.garbage import begin, survivors_set_aside
+from resolute_master.garbage import collecting, survivors_set_aside
 from resolute_master.store.base import Store
 from resolute_master.store.memory import MemoryStore
 from resolute_master.store.sql import open_store, sqlite_url
@@ -124,10 +124,9 @@ async def _run(store: Store, clock: Clock, load: Load, within_s: float) -> Admit
     engine = Engine(store=store, clock=clock, ids=SeededIds(SEED), pools={POOL: policy}, version="bench")
     with survivors_set_aside():
         await engine.start()
-        serving = asyncio.create_task(engine.run())
+        serving, collector = asyncio.create_task(engine.run()), asyncio.create_task(collecting())
         players = _Players(engine, clock, load)
         await players.prepare()
-        begin()
         cycles, wall, processor = engine.cycles, time.perf_counter(), time.process_time()
         await players.play(within_s)
         found = Admitted(
@@ -137,7 +136,8 @@ async def _run(store: Store, clock: Clock, load: Load, within_s: float) -> Admit
             processor_s=time.process_time() - processor,
         )
         serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
+        collector.cancel()
+        await asyncio.gather(serving, collector, return_exceptions=True)
     gc.collect()
     assert found.allocations == load.workloads, "every workload is admitted once"
     return found

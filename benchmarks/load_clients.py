@@ -32,7 +32,7 @@ from resolute_agent.agent import Agent, AgentSetup
 from resolute_agent.memory import HeldMemory
 from resolute_agent.runtimes.scripted import ScriptedRuntime, ScriptedTask
 from resolute_agent.websocket import WebSocketConnector
-from resolute_master.garbage import begin, survivors_set_aside
+from resolute_master.garbage import collecting, survivors_set_aside
 
 RETRY_S = 1.0
 LONGEST_RETRY_S = 16.0
@@ -96,6 +96,7 @@ class World:
                 group.create_task(self._submit())
             group.create_task(self._look())
             group.create_task(self._tell())
+            group.create_task(collecting())
 
     def _agent(self, number: int) -> Agent:
         given = self.given
@@ -244,5 +245,4 @@ if __name__ == "__main__":
     step_back()
     # Else all agents stand still for a second at once, and come back at once, as machines never do.
     with survivors_set_aside():
-        begin()
         asyncio.run(serve(Clients(**json.loads(sys.argv[1]))))

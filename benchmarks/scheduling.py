@@ -34,7 +34,7 @@ from benchmarks.timing import interleaved
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import JobId
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
-from resolute_master.garbage import begin, survivors_set_aside
+from resolute_master.garbage import survivors_set_aside
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
@@ -157,7 +157,6 @@ def _measured(policy: PoolPolicy, agents: int) -> dict[str, Sequence[float]]:
         full.quietly(next(source))
     for each in (full.idle_arrival, full.served_arrival, full.exit):
         gc.collect()
-        begin()
         for _ in range(EVENTS):
             each(next(source))
     return found | full.seconds

@@ -19,7 +19,7 @@ from resolute.clock import Clock
 from resolute.config import MasterConfig, PostgresDatabase
 from resolute.errors import InvalidInput, Unavailable
 from resolute.ids import IdSource
-from resolute_master import bootstrap, garbage
+from resolute_master import bootstrap
 from resolute_master.agents.booting import add_boot_doors
 from resolute_master.agents.container_spec import SpecRenderer, container_defaults, task_user
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
@@ -280,7 +280,6 @@ async def _serving(
         await doors.open(context, hub)
         sweep = asyncio.create_task(_sweep(context), name="sweep of uploads")
         stack.push_async_callback(_cancel, [sweep])
-        garbage.begin()
         stack.push_async_callback(doors.close)
         stack.push_async_callback(hub.close)
         services += [asyncio.create_task(watch.run(), name=f"prices of {watch.pool}") for watch in watches]

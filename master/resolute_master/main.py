@@ -21,7 +21,7 @@ from resolute.ids import SystemIds
 from resolute_master.api.log_ring import LogRing
 from resolute_master.app import MasterSettings, OpenStore, run_master
 from resolute_master.event_loop import new_event_loop
-from resolute_master.garbage import look_at_everything, survivors_set_aside
+from resolute_master.garbage import collecting, survivors_set_aside
 from resolute_master.pools.clouds import OpenCloud, cloud_of
 
 USAGE_ERROR = 2
@@ -83,12 +83,12 @@ async def _run(config: MasterConfig, open_store: OpenStore | None, open_cloud: O
         open_cloud=open_cloud,
     )
     with survivors_set_aside():
-        collecting = asyncio.create_task(look_at_everything(), name="full garbage collection")
+        collector = asyncio.create_task(collecting(), name="garbage collection")
         try:
             await run_master(settings, stop)
         except ResoluteError as error:
             print(f"resolute_master: {error}", file=sys.stderr)
             return FAILED
         finally:
-            collecting.cancel()
+            collector.cancel()
     return 0

@@ -32,6 +32,7 @@ from resolute_master.api.render.agents import agent as render_agent
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import SetAgentEnabled, SetSlotEnabled
+from resolute_master.event_loop import giving_way
 from resolute_master.turns import made_a_few_at_a_time
 
 
@@ -52,7 +53,7 @@ async def list_agents(call: Call, _: None) -> web.Response:
     )
 
     def show() -> GetAgentsResponse:
-        shown = tuple(_without(render_agent(agent, allocations), query) for agent, allocations in found)
+        shown = tuple(_without(render_agent(agent, allocations), query) for agent, allocations in giving_way(found))
         return GetAgentsResponse(agents=shown, pagination=pages)
 
     return await rendered(show)

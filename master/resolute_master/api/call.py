@@ -14,13 +14,13 @@ from resolute import logs
 from resolute.errors import InvalidInput, PermissionDenied, Unauthenticated
 from resolute.wire.codec import Rows, from_query, from_wire, to_wire, to_wire_in_rows
 from resolute.wire.rest.empty import Empty
-from resolute_master import garbage
 from resolute_master.api.auth import Caller, authenticate
 from resolute_master.api.authorise import Action, can
 from resolute_master.api.bodies import LARGEST, check_values, parse_json, read_body
 from resolute_master.api.context import ApiContext
 from resolute_master.api.limits import MAX_BODY_BYTES, MAX_PUBLIC_BODY_BYTES
 from resolute_master.api.opening import OPENING
+from resolute_master.event_loop import giving_way
 
 T = TypeVar("T")
 
@@ -150,22 +150,17 @@ def json_response(message: object) -> web.Response:
 
 async def rendered(make: Callable[[], object]) -> web.Response:
     """Made and rendered in a thread: for lists of all that a large cluster has. `make` reads only values that never change."""
-    return await asyncio.to_thread(_made_in_pieces, make)
+    return await asyncio.to_thread(lambda: _in_pieces(make()))
 
 
 async def large_response(message: object) -> web.Response:
     """The same of a message that is there: for answers that may hold a whole archive."""
-    return await asyncio.to_thread(_made_in_pieces, lambda: message)
-
-
-def _made_in_pieces(make: Callable[[], object]) -> web.Response:
-    with garbage.put_off():
-        return _in_pieces(make())
+    return await asyncio.to_thread(_in_pieces, message)
 
 
 def _in_pieces(message: object) -> web.Response:
-    """As `json_response`, for a thread: a row at a time. While one call encodes or frees ten thousand rows, the event loop waits
-    for the interpreter."""
+    """As `json_response`, for a thread: a row at a time, giving way to the event loop between two. While one call encodes or frees
+    ten thousand rows, the loop waits for the interpreter."""
     parts: list[bytes] = []
     for key, value in to_wire_in_rows(message):
         parts += (b",", msgspec.json.encode(key), b":")
@@ -176,7 +171,7 @@ def _in_pieces(message: object) -> web.Response:
 def _rows(rows: Rows) -> Iterator[bytes]:
     keyed = isinstance(rows.of, Mapping)
     yield b"{" if keyed else b"["
-    for number, (key, row) in enumerate(rows):
+    for number, (key, row) in enumerate(giving_way(rows)):
         if number:
             yield b","
         if keyed:

@@ -22,7 +22,6 @@ from resolute.wire.rest.jobs import (
 from resolute.wire.rest.jobs import Job as WireJob
 from resolute.wire.rest.paging import Pagination
 from resolute.wire.states import ExperimentState
-from resolute_master import garbage
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, nothing
 from resolute_master.api.context import ApiContext
@@ -33,6 +32,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId, JobId, PoolName, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.user import User
+from resolute_master.event_loop import giving_way
 from resolute_master.scheduler.job_states import JobStanding, job_states
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
@@ -67,22 +67,18 @@ async def _queue(call: Call) -> tuple[tuple[WireJob, ...], Pagination]:
         users={user.id: user for user in engine.state.listed(User)},
     )
 
-    def page() -> tuple[tuple[WireJob, ...], Pagination]:
-        with garbage.put_off():
-            return _page(seen, query)
-
-    return await asyncio.to_thread(page)
+    return await asyncio.to_thread(_page, seen, query)
 
 
 def _page(seen: _Seen, query: GetJobsQuery) -> tuple[tuple[WireJob, ...], Pagination]:
     experiments = {experiment.id: experiment for experiment in seen.experiments}
-    standings = {pool: job_states(snapshot) for pool, snapshot in seen.snapshots.items()}
+    standings = {pool: job_states(snapshot, walk=giving_way) for pool, snapshot in seen.snapshots.items()}
     wanted = [state for state in query.states if state is not JobState.UNSPECIFIED]
     rows: list[tuple[Job, JobStanding | None]] = []
     # In the order of the queues, nearly that of the answer: to sort ten thousand at random holds everybody up.
     known = {job.id: job for job in seen.jobs}
     queued = [job for pool in sorted(standings) for id_ in standings[pool] if (job := known.pop(id_, None)) is not None]
-    for job in (*queued, *known.values()):
+    for job in giving_way((*queued, *known.values())):
         if job.pool not in standings:
             continue
         standing = standings[job.pool].get(job.id)

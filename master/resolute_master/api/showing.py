@@ -21,6 +21,7 @@ from resolute_master.domain.metrics import MetricReport
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
 from resolute_master.domain.workspace import Project, Workspace
+from resolute_master.event_loop import giving_way
 from resolute_master.lifecycle import workspaces
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.store.base import CheckpointQuery, ExperimentNumbers, TrialQuery
@@ -68,7 +69,7 @@ async def show_experiments(
         )
         for experiment in experiments
     ]
-    return await asyncio.to_thread(_rendered, found) if len(found) > FEW else _rendered(found)
+    return await asyncio.to_thread(lambda: _rendered(giving_way(found))) if len(found) > FEW else _rendered(found)
 
 
 async def _numbers(api: ApiContext, experiments: Sequence[Experiment]) -> Mapping[ExperimentId, ExperimentNumbers]:
@@ -92,7 +93,7 @@ def _counted(state: ClusterState, id_: ExperimentId) -> ExperimentNumbers | None
 
 
 def _rendered(
-    found: Sequence[tuple[Experiment, render_experiments.Surroundings]],
+    found: Iterable[tuple[Experiment, render_experiments.Surroundings]],
 ) -> tuple[WireExperiment, ...]:
     return tuple(render_experiments.experiment(experiment, surroundings) for experiment, surroundings in found)
 

@@ -20,6 +20,7 @@ from resolute_master.domain.ids import ExperimentId, PoolName, TaskId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
+from resolute_master.event_loop import giving_way
 from resolute_master.store.base import TrialQuery
 
 
@@ -38,7 +39,7 @@ def _tasks(
 ) -> GetTasksResponse:
     agent_of, job_of = {str(agent.id): agent for agent in agents}, {job.id: job for job in jobs}
     summaries = {}
-    for allocation in sorted(allocations, key=lambda a: a.id):
+    for allocation in giving_way(sorted(allocations, key=lambda a: a.id)):
         if allocation.ended:
             continue
         job, policy = job_of.get(allocation.job_id), pools.get(allocation.pool)

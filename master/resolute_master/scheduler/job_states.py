@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from heapq import nsmallest
 from itertools import chain
+from typing import Protocol, TypeVar
 
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import JobId
@@ -39,18 +40,27 @@ class JobStanding:
     allocated_slots: int
 
 
-def job_states(snapshot: PoolSnapshot) -> dict[JobId, JobStanding]:
+T = TypeVar("T")
+
+
+class Walk(Protocol):
+    """The same items: who computes beside others may rest between two of them."""
+
+    def __call__(self, items: Iterable[T], /) -> Iterator[T]: ...
+
+
+def job_states(snapshot: PoolSnapshot, *, walk: Walk = iter) -> dict[JobId, JobStanding]:
     """Every job of which something waits or runs, in the pool's order (fair share: what holds least for its weight first)."""
     head = first_waiting(snapshot) if snapshot.shares is None else None
-    order = _in_order([_rank(snapshot, job) for job in _present(snapshot)])
+    order = _in_order([_rank(snapshot, job) for job in walk(_present(snapshot))])
     of_job: dict[JobId, list[Allocation]] = {id_: [] for _, _, id_ in order}
-    for allocation in snapshot.allocations.values():
+    for allocation in walk(snapshot.allocations.values()):
         if (mine := of_job.get(allocation.job_id)) is not None:
             mine.append(allocation)
     held = dict(snapshot.job_slots.items())
     return {
         id_: _standing(snapshot, id_, of_job[id_], held.get(id_, 0), ahead, head)
-        for ahead, (_, _, id_) in enumerate(order)
+        for ahead, (_, _, id_) in walk(enumerate(order))
     }
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import selectors
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 
-from resolute_master.event_loop import SOCKETS_A_TURN, FewAtATime, new_event_loop
+from resolute_master.event_loop import SOCKETS_A_TURN, FewAtATime, giving_way, new_event_loop, resting
 
 MANY = 3 * SOCKETS_A_TURN + 5
 
@@ -101,3 +102,44 @@ def test_a_loop_gives_others_a_turn_between_the_few(pairs: list[tuple[socket.soc
         runner.run(asyncio.wait_for(run(), 30))
     assert sorted(heard) == list(range(MANY))
     assert most <= SOCKETS_A_TURN
+
+
+class Rest(threading.Event):
+    """Counts how often it was waited for."""
+
+    waits = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None, "a loop that never rests must not hold a list up for ever"
+        self.waits += 1
+        return super().wait(0.0)
+
+
+def test_a_thread_gives_way_while_the_loop_computes() -> None:
+    rest = Rest()
+    assert list(giving_way(range(10), loop_rests=rest, piece_s=0.0)) == list(range(10))
+    assert rest.waits == 10, "after each piece"
+
+
+def test_a_thread_goes_on_while_the_loop_waits_for_events() -> None:
+    rest = Rest()
+    rest.set()
+    assert list(giving_way(range(10), loop_rests=rest, piece_s=0.0)) == list(range(10))
+    assert rest.waits == 0
+
+
+def test_a_short_piece_is_done_at_one_go() -> None:
+    rest = Rest()
+    assert list(giving_way(range(10), loop_rests=rest, piece_s=1e9)) == list(range(10))
+    assert rest.waits == 0
+
+
+def test_a_loop_says_when_it_rests() -> None:
+    async def run() -> None:
+        assert not resting.is_set(), "this is a turn"
+        assert await asyncio.to_thread(resting.wait, 20), "while nothing is ready"
+        assert not resting.is_set()
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(run())
+    assert resting.is_set(), "there is no loop any more"

@@ -1,16 +1,17 @@
-"""What survives a full collection is looked at no more, and dead cycles among it are found all the same, later."""
+"""What survives a look is looked at no more, and dead cycles among it are found all the same, later."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-import pytest
+from resolute_master.garbage import collecting, survivors_set_aside
 
-from resolute_master import garbage
-from resolute_master.garbage import begin, look_at_everything, put_off, survivors_set_aside
+NEVER = 10**9
 
 
 @dataclass(eq=False)
@@ -24,80 +25,74 @@ def a_knot() -> Knot:
     return knot
 
 
-def test_survivors_are_set_aside_and_given_back_at_the_end() -> None:
-    gc.unfreeze()
-    kept, lost = a_knot(), a_knot()
+def a_dead_one() -> weakref.ref[Knot]:
+    return weakref.ref(a_knot())
+
+
+@contextmanager
+def collector(*, young: int = 0, many: int = NEVER, everything_s: float = NEVER) -> Iterator[None]:
+    """Looks whenever it can."""
     with survivors_set_aside():
-        gone = weakref.ref(lost)
-        del lost
-        gc.collect(1)
-        assert gone() is None, "a dead cycle that is young is collected"
-        assert gc.get_freeze_count() > 0
+        gc.collect()
+        task = asyncio.create_task(collecting(look_s=0.0, young=young, many=many, everything_s=everything_s))
+        try:
+            yield
+        finally:
+            task.cancel()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+
+
+async def some_looks() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_the_young_are_collected_and_survivors_set_aside() -> None:
+    with collector():
+        kept, dead, before = a_knot(), a_dead_one(), gc.get_freeze_count()
+        await until(lambda: dead() is None)
+        assert gc.get_freeze_count() > before
         late = weakref.ref(kept)
         del kept
+        await some_looks()
         gc.collect()
         assert late() is not None, "it was set aside"
-    assert gc.get_freeze_count() == 0
+    assert gc.isenabled() and gc.get_freeze_count() == 0
     gc.collect()
     assert late() is None
 
 
-async def test_what_died_late_is_found_when_everything_is_looked_at() -> None:
-    with survivors_set_aside():
-        knot = a_knot()
+async def test_few_young_objects_are_left_alone() -> None:
+    with collector(young=NEVER):
+        dead = a_dead_one()
+        await some_looks()
+        assert dead() is not None and gc.get_freeze_count() == 0
+
+
+async def test_many_young_objects_are_set_aside_without_a_look() -> None:
+    with collector(many=0):
+        dead = a_dead_one()
+        await until(lambda: gc.get_freeze_count() > 0)
         gc.collect()
-        found = asyncio.Event()
-        watch = weakref.finalize(knot, found.set)
-        del knot
-        looking = asyncio.create_task(look_at_everything(0.001))
-        await asyncio.wait_for(found.wait(), 10)
-        looking.cancel()
-        assert not watch.alive
+        assert dead() is not None
+    gc.collect()
+    assert dead() is None
 
 
-def test_nothing_is_collected_until_the_start_is_over() -> None:
+async def test_what_died_late_is_found_when_everything_is_looked_at() -> None:
+    with collector(everything_s=0.0):
+        late = a_dead_one()
+        gc.freeze()
+        await until(lambda: late() is None)
+        assert gc.get_freeze_count() > 0, "what lives is set aside again"
+
+
+def test_outside_python_collects_by_itself() -> None:
     with survivors_set_aside():
         assert not gc.isenabled()
-        loaded = [a_knot() for _ in range(10)]
-        begin()
-        assert gc.isenabled() and gc.get_freeze_count() > len(loaded)
-        count = gc.get_freeze_count()
-        begin()
-        assert gc.get_freeze_count() <= count, "it begins once"
-    assert gc.isenabled() and gc.get_freeze_count() == 0
-
-
-def test_collections_that_are_put_off_begin_again_when_the_last_is_done() -> None:
-    gc.enable()
-    with put_off():
-        assert not gc.isenabled()
-        with put_off():
-            assert not gc.isenabled()
-        assert not gc.isenabled(), "one is not done"
-    assert gc.isenabled()
-
-
-def test_before_collections_have_begun_nobody_makes_them_begin() -> None:
-    with survivors_set_aside():
-        with put_off():
-            pass
-        assert not gc.isenabled()
-
-
-def test_collections_are_not_put_off_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    gc.enable()
-    now = 0.0
-    monkeypatch.setattr(garbage.time, "monotonic", lambda: now)
-    first, second = put_off(), put_off()
-    with second:
-        with first:
-            now += 2 * garbage.LONGEST_PUT_OFF_S
-        late = put_off()
-        with late:
-            pass
-        assert not gc.isenabled(), "the one who came in time is not done"
-        late = put_off()
-        late.__enter__()
-    assert gc.isenabled(), "who came late puts nothing off"
-    late.__exit__(None, None, None)
     assert gc.isenabled()

@@ -18,6 +18,7 @@ from resolute_master.domain.ids import ExperimentId, JobId, TaskId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
+from resolute_master.event_loop import giving_way
 from resolute_master.store.base import CheckpointQuery, ExperimentNumbers, ExperimentQuery, Page, TrialQuery
 from resolute_master.store.encoding import decode
 from resolute_master.store.listing import EXPERIMENT_SORTS, TRIAL_SORTS, check_sort, page_bounds
@@ -49,7 +50,7 @@ def _page(
     if first == after:
         return Page(rows=(), offset=first, total=total)
     bodies = connection.execute(found.order_by(*order).offset(first).limit(after - first)).scalars()
-    return Page(rows=tuple(decode(type_, body) for body in bodies), offset=first, total=total)
+    return Page(rows=tuple(decode(type_, body) for body in giving_way(bodies)), offset=first, total=total)
 
 
 def _order(column: Any, tie: ColumnElement[Any], descending: bool) -> tuple[Any, ...]:
@@ -259,11 +260,13 @@ def decisions(connection: Connection, limit: int) -> tuple[Decision, ...]:
         return ()
     column = tables.decisions.c
     wanted = select(column.at, column.pool, column.kind, column.subject, column.reason)
-    newest = connection.execute(wanted.order_by(column.id.desc()).limit(limit)).all()
-    return tuple(
+    newest = [
         Decision(at=at, pool=pool, kind=kind, subject=subject, reason=reason)
-        for at, pool, kind, subject, reason in reversed(newest)
-    )
+        for at, pool, kind, subject, reason in giving_way(
+            connection.execute(wanted.order_by(column.id.desc()).limit(limit))
+        )
+    ]
+    return tuple(reversed(newest))
 
 
 def _decoded(connection: Connection, type_: type[Noun], found: Select[Any]) -> tuple[Noun, ...]:
