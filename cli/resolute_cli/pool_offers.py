@@ -134,7 +134,7 @@ def _remarks(pool: GetPoolOffersResponse, *, live: bool) -> Iterator[str]:
     if pool.left_to_master:
         yield (
             f"Left to the machine that the master runs on: {', '.join(pool.left_to_master)}. A master that is not in that "
-            "cloud may refuse to start without."
+            "cloud may refuse to start: name them."
         )
     watch = pool.prices
     if watch is not None and watch.error:

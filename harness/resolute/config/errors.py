@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,8 +52,8 @@ _SENTENCES: Mapping[str, str] = {
     "less_than": "must be less than {lt}",
     "less_than_equal": "must be at most {le}",
     "string_too_short": "must not be empty",
-    "too_short": "must have at least {min_length} entries",
-    "too_long": "must have at most {max_length} entries",
+    "too_short": "must have {min_length} or more entries",
+    "too_long": "must have {max_length} or fewer entries",
     "none_required": "must be left out",
 }
 
@@ -125,8 +125,14 @@ def problems_of(
 
     Without `missing`, keys that are absent are no problem.
     """
-    leaves = error.errors(include_url=False)
+    leaves = [leaf for leaf in error.errors(include_url=False) if not _is_consequence(leaf)]
     return tuple(_problem(leaf, sources or {}) for leaf in leaves if missing or not _is_missing(leaf))
+
+
+def _is_consequence(details: ErrorDetails) -> bool:
+    """A list that is long enough, and was counted without its entries that are wrong: these are named anyway."""
+    given, context = details["input"], details.get("ctx") or {}
+    return details["type"] == "too_short" and isinstance(given, Sized) and len(given) >= context["min_length"]
 
 
 def _is_missing(details: ErrorDetails) -> bool:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import AwsProvider, GcpProvider
 from resolute_master.pools.aws import aws_settings
-from resolute_master.pools.gcp import gcp_settings, zones_of
+from resolute_master.pools.gcp import check_base_config, gcp_settings, zones_of
 from resolute_provisioner.bootstrap import AgentWheel
 from resolute_provisioner.clouds import aws_metadata, gcp_metadata
 
@@ -22,6 +22,7 @@ def check_pool(pool: ResourcePool) -> None:
             aws_settings(pool, pool.provider, _WHEEL)
         case GcpProvider():
             gcp_settings(pool, pool.provider, _WHEEL)
+            check_base_config(pool, pool.provider)
         case _:
             pass
 

@@ -101,6 +101,27 @@ def gcp_settings(pool: ResourcePool, provider: GcpProvider, wheel: AgentWheel) -
         raise InvalidInput(f"resource_pools: pool '{pool.pool_name}': {error}") from error
 
 
+def check_base_config(pool: ResourcePool, provider: GcpProvider) -> None:
+    """Google's own library knows its keys. Raises `InvalidInput`, also when that is not installed."""
+    if not provider.base_config:
+        return
+    try:
+        from resolute_provisioner.clouds.gcp_calls import parsed
+    except ImportError as error:
+        raise _not_installed(pool, "provider.base_config", error) from error
+    try:
+        parsed(provider.base_config, what="provider.base_config")
+    except InvalidInput as error:
+        raise InvalidInput(f"resource_pools: pool '{pool.pool_name}': {error}") from error
+
+
+def _not_installed(pool: ResourcePool, key: str, error: ImportError) -> InvalidInput:
+    return InvalidInput(
+        f"resource_pools: {key} of pool '{pool.pool_name}' needs a package that is not installed ({error.name}); "
+        "run pip install 'resolute[gcp]'"
+    )
+
+
 def gcp_cloud(
     pool: ResourcePool,
     provider: GcpProvider,
@@ -118,8 +139,5 @@ def gcp_cloud(
     try:
         from resolute_provisioner.clouds.gcp import GcpCloud
     except ImportError as error:
-        raise InvalidInput(
-            f"resource_pools: provider.type gcp of pool '{pool.pool_name}' needs a package that is not installed "
-            f"({error.name}); run pip install 'resolute[gcp]'"
-        ) from error
+        raise _not_installed(pool, "provider.type gcp", error) from error
     return GcpCloud(settings, clock=clock, zones=zones_of(provider), endpoint=endpoint, credentials=credentials)

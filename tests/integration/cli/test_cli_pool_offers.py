@@ -163,6 +163,14 @@ GOOGLE = {
             {"pool_name": "default", "provider": {**GOOGLE, "boot_disk_source_image": "i", "labels": {"Not": "x"}}},
             "provider.labels: 'Not' is no key of a label",
         ),
+        (
+            {
+                "pool_name": "default",
+                "provider": {**GOOGLE, "boot_disk_source_image": "i", "base_config": {"nonsense": 1}},
+            },
+            "pool 'default': provider.base_config: Message type \"google.cloud.compute.v1.Instance\" has no field named "
+            '"nonsense"',
+        ),
     ],
 )
 async def test_what_a_starting_master_would_refuse_is_refused_in_a_file(

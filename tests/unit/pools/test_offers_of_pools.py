@@ -209,7 +209,27 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
             "spot: has no effect beside offers (value true); say it in the offers and remove it",
         ],
     ),
-    ({**AWS, **entry(instance_types=[])}, ["offers[0].instance_types: must have at least 1 entries (value [])"]),
+    ({**AWS, **entry(instance_types=[])}, ["offers[0].instance_types: must have 1 or more entries (value [])"]),
+    (
+        {**AWS, "region": "us-east-1a"},
+        [
+            'region: is a zone (value "us-east-1a"); write its region us-east-1 here, and zones in '
+            "network_interface.subnets"
+        ],
+    ),
+    (
+        {
+            **AWS,
+            "custom_tags": [
+                {"key": key, "value": "v"} for key in ("team", "team", "managed_by", "resolute:token", "cost")
+            ],
+        },
+        [
+            'custom_tags[1].key: is there twice (value "team"); remove one',
+            'custom_tags[2].key: is the tag_key of the pool (value "managed_by"); set tag_value in its place',
+            'custom_tags[3].key: is the master\'s own (value "resolute:token"); choose another key',
+        ],
+    ),
     (
         {**AWS, **entry(instance_slots=4)},
         ["offers[0].instance_slots: is not what g5.xlarge has, which is 1 (value 4); remove it"],
@@ -313,6 +333,26 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
             "instance_type.machine_type: must be a machine type such as n1-standard-8, a2-highgpu-1g or n2-custom-4-8192 "
             '(value "N1_big")'
         ],
+    ),
+    (
+        {"type": "gcp", "offers": [{"instance_types": ["G2", "g2-standard-4"], "zones": ["us-central1"]}]},
+        [
+            "offers[0].instance_types[0]: must be a machine type such as n1-standard-8, a2-highgpu-1g or n2-custom-4-8192 "
+            '(value "G2")',
+            'offers[0].zones[0]: is a region (value "us-central1"); name a zone of it, such as us-central1-a',
+        ],
+    ),
+    (
+        {"type": "gcp", "offers": [{"instance_types": ["G2"]}], "zone": "europe-west4"},
+        [
+            "offers[0].instance_types[0]: must be a machine type such as n1-standard-8, a2-highgpu-1g or n2-custom-4-8192 "
+            '(value "G2")',
+            'zone: is a region (value "europe-west4"); name a zone of it, such as europe-west4-a',
+        ],
+    ),
+    (
+        {"type": "gcp", "offers": [{"instance_types": ["n1-standard-4"], "gpu_num": 2}]},
+        ["offers[0].gpu_num: does not say of which kind the GPUs are (value 2); name it in gpu_type, or remove it"],
     ),
     (
         {"type": "gcp", "instance_type": {"machine_type": "n1-standart-4"}},

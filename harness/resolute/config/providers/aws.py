@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from resolute.config.base import ConfigModel, Count, Flag, NonEmptyText, Text, broken_at
+from resolute.config.base import ConfigModel, Count, Flag, NonEmptyText, Text, broken_at, broken_rule
 from resolute.config.durations import Duration
 from resolute.config.providers.common import (
     MIN_DISK_GB,
@@ -58,6 +59,13 @@ class AwsNetworkInterface(ConfigModel):
         return self
 
 
+def _region(name: str) -> str:
+    zone = re.fullmatch(r"([a-z]+(?:-[a-z]+)+-[0-9]+)[a-z]", name)
+    if zone is not None:
+        raise broken_rule(f"is a zone; write its region {zone[1]} here, and zones in network_interface.subnets")
+    return name
+
+
 def _refresh(value: object) -> object:
     return {True: PRICE_REFRESH_S, False: 0.0}[value] if isinstance(value, bool) else value
 
@@ -67,7 +75,7 @@ class AwsProvider(CloudProvider):
 
     type: Literal["aws"] = "aws"
     """Tag of the provider."""
-    region: Text | None = None
+    region: Annotated[Text, AfterValidator(_region)] | None = None
     """Region; null takes the master's own, or AWS_DEFAULT_REGION."""
     image_id: Text | None = None
     """Machine image; null takes the release's image of the region."""
@@ -114,6 +122,7 @@ class AwsProvider(CloudProvider):
             found += set_beside_offers(self, single)
         types = [type_ for offer in self.offers for type_ in offer.instance_types] or [self.instance_type]
         found += prices_of_no_type(self.prices, types)
+        found += self._wrong_tags()
         for index, offer in enumerate(self.offers):
             found += [(("offers", index, *path), text, value) for path, text, value in self._wrong_zones(offer)]
         for zone in (zone for zone in self.network_interface.subnets if not self._is_here(zone)):
@@ -122,6 +131,19 @@ class AwsProvider(CloudProvider):
         if found:
             raise broken_at(*found)
         return self
+
+    def _wrong_tags(self) -> Problems:
+        found: Problems = []
+        keys = [tag.key for tag in self.custom_tags]
+        for place, key in enumerate(keys):
+            path = ("custom_tags", place, "key")
+            if key in keys[:place]:
+                found.append((path, "is there twice; remove one", key))
+            elif key == self.tag_key:
+                found.append((path, "is the tag_key of the pool; set tag_value in its place", key))
+            elif key.startswith("resolute:"):
+                found.append((path, "is the master's own; choose another key", key))
+        return found
 
     def _is_here(self, zone: str) -> bool:
         return self.region is None or (zone.startswith(self.region) and zone != self.region)

@@ -82,7 +82,14 @@ def _machine_type(text: str) -> str:
     return text
 
 
+def _zone(name: str) -> str:
+    if re.fullmatch(r"[a-z]+(-[a-z]+)+[0-9]+", name):
+        raise broken_rule(f"is a region; name a zone of it, such as {name}-a")
+    return name
+
+
 MachineType = Annotated[NonEmptyText, AfterValidator(_machine_type)]
+Zone = Annotated[NonEmptyText, AfterValidator(_zone)]
 
 
 def _takes_gpus(machine_type: str) -> bool:
@@ -94,6 +101,8 @@ def _gpu_problems(machine_types: tuple[str, ...], gpu_type: str, gpu_num: int) -
     if counts is None:
         text = f"is not a known GPU; use one of: {', '.join(sorted(name for name in _GPU_COUNTS if name))}"
         return [(("gpu_type",), text, gpu_type)]
+    if gpu_num and not gpu_type:
+        return [(("gpu_num",), "does not say of which kind the GPUs are; name it in gpu_type, or remove it", gpu_num)]
     if gpu_num not in counts:
         allowed = ", ".join(str(count) for count in counts)
         return [(("gpu_num",), f"must be one of {allowed} for the GPU '{gpu_type}'", gpu_num)]
@@ -142,6 +151,8 @@ class GcpOffer(CloudOffer):
 
     instance_types: Annotated[tuple[MachineType, ...], Field(min_length=1)]
     """Machine types."""
+    zones: Annotated[tuple[Zone, ...], Field(min_length=1)] | None = None
+    """Where; null takes all zones of the provider."""
     gpu_type: Text = ""
     """Kind of GPU to attach to n1 machines; other types have what is built into them."""
     gpu_num: Count = 0
@@ -170,9 +181,9 @@ class GcpProvider(CloudProvider):
     """Raw properties of the machine, under the keys below."""
     project: Text | None = None
     """Project; null takes the master's own."""
-    zone: Text | None = None
+    zone: Annotated[Text, AfterValidator(_zone)] | None = None
     """Zone; null takes the master's own."""
-    zones: Annotated[tuple[NonEmptyText, ...], Field(min_length=1)] | None = None
+    zones: Annotated[tuple[Zone, ...], Field(min_length=1)] | None = None
     """Several zones, instead of zone."""
     boot_disk_size: Annotated[Count, Field(ge=MIN_DISK_GB)] = 200
     """Disk in GB."""
