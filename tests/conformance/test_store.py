@@ -418,7 +418,9 @@ async def test_allocations_on_agents_include_ended_ones_and_agents_of_the_past(s
     assert await store.allocations_on_agents([]) == ()
 
 
-async def test_the_newest_ended_allocations_come_first_and_those_that_never_had_slots_do_not(store: Store) -> None:
+async def test_the_newest_ended_allocations_of_a_pool_come_first_and_those_that_never_had_slots_do_not(
+    store: Store,
+) -> None:
     over = {"state": AllocationState.TERMINATED, "agents": ("agent-1",)}
     await store.commit(
         a_change(
@@ -429,11 +431,15 @@ async def test_the_newest_ended_allocations_come_first_and_those_that_never_had_
                 an_allocation("1.r.3", assigned_at=moment(2), ended_at=moment(20), **over),
                 an_allocation("1.r.4", state=AllocationState.TERMINATED, ended_at=moment(40)),
                 an_allocation("1.r.5", agents=("agent-1",), assigned_at=moment(3)),
+                an_allocation("1.b.1", pool=PoolName("busy"), assigned_at=moment(1), ended_at=moment(50), **over),
             ),
         )
     )
-    assert [a.id for a in await store.ended_allocations(10)] == ["1.r.2", "1.r.3", "1.r.1"]
-    assert [a.id for a in await store.ended_allocations(2)] == ["1.r.2", "1.r.3"]
+    pool = PoolName("default")
+    assert [a.id for a in await store.ended_allocations(pool, 10)] == ["1.r.2", "1.r.3", "1.r.1"]
+    assert [a.id for a in await store.ended_allocations(pool, 2)] == ["1.r.2", "1.r.3"]
+    assert [a.id for a in await store.ended_allocations(PoolName("busy"), 2)] == ["1.b.1"]
+    assert await store.ended_allocations(PoolName("elsewhere"), 2) == ()
 
 
 async def test_allocations_on_agents_can_be_asked_for_between_two_moments(store: Store) -> None:

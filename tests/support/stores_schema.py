@@ -12,7 +12,7 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from resolute.wire.states import AllocationState
-from resolute_master.domain.ids import TaskId, TrialId
+from resolute_master.domain.ids import PoolName, TaskId, TrialId
 from resolute_master.store.base import LogQuery, Store
 from resolute_master.store.encoding import encode_entity
 from resolute_master.store.sql import schema
@@ -30,7 +30,8 @@ def filled_at(url: str, version: str) -> None:
         config.set_main_option("script_location", str(schema.MIGRATIONS))
         config.attributes["connection"] = connection
         command.upgrade(config, version)
-        for statement in _ROWS:
+        columns = (statement for since, statement in _COLUMNS if version >= since)
+        for statement in (*_ROWS, *columns):
             connection.exec_driver_sql(statement)
 
     if not url.startswith("postgresql"):
@@ -71,6 +72,12 @@ _ROWS = (
     f"INSERT INTO instances (id, over, requested_at, body) VALUES ('i', true, 0, '{encode_entity(GONE).decode()}')",
 )
 
+_COLUMNS = (
+    ("0006", f"UPDATE allocations SET ended_at = {moment(10).timestamp() * 1_000_000:.0f}"),
+    ("0006", f"UPDATE instances SET paid_until = {moment(10).timestamp() * 1_000_000:.0f}"),
+)
+"""Since which version the rows have a column more, and how that was filled."""
+
 
 def first_version_rows() -> dict[str, Any]:
     """What `migrated_rows` finds after an upgrade of what `filled_at` has stored."""
@@ -80,6 +87,7 @@ def first_version_rows() -> dict[str, Any]:
         "logs": ["a line"],
         "id": "an id",
         "ended": ["1.r.1", None],
+        "of_pool": ["1.r.1"],
         "gone": ["i", None],
     }
 
@@ -95,5 +103,6 @@ async def migrated_rows(store: Store) -> dict[str, Any]:
             next((each.id for each in await store.allocations_on_agents(["agent-1"], since=moment(at))), None)
             for at in (9, 10)
         ],
+        "of_pool": [each.id for each in await store.ended_allocations(PoolName("default"), 9)],
         "gone": [next((each.id for each in await store.instances(since=moment(at))), None) for at in (9, 10)],
     }

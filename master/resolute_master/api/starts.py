@@ -235,7 +235,7 @@ def _virtual(engine: Engine, pool: PoolName, now: datetime) -> VirtualPool:
 
 async def run_times(store: Store, pool: PoolName) -> RunTimes:
     """Of the newest runs of the pool that came to their own end, well or in failure."""
-    ended = [each for each in await store.ended_allocations(MOST) if each.pool == pool and _by_itself(each)]
+    ended = [each for each in await store.ended_allocations(pool, MOST) if _by_itself(each)]
     jobs = {job.id: job for job in await store.jobs(sorted({each.job_id for each in ended}))}
     return await asyncio.to_thread(_run_times, ended, jobs)
 

@@ -20,7 +20,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Change, Decision, Entity, JournalEntry, Stored
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import AllocationId, ExperimentId, InstanceId, JobId, TaskId, TrialId
+from resolute_master.domain.ids import AllocationId, ExperimentId, InstanceId, JobId, PoolName, TaskId, TrialId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
@@ -238,8 +238,8 @@ class Store(Protocol):
         """
         ...
 
-    async def ended_allocations(self, limit: int) -> tuple[Allocation, ...]:
-        """The newest `limit` that had slots or places and have ended, the newest end first."""
+    async def ended_allocations(self, pool: PoolName, limit: int) -> tuple[Allocation, ...]:
+        """The newest `limit` of the pool that had slots or places and have ended, the newest end first."""
         ...
 
     async def instance(self, id_: InstanceId) -> Instance | None:

@@ -28,7 +28,7 @@ from resolute_master.domain.change import (
 )
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import AllocationId, ExperimentId, InstanceId, JobId, TaskId, TrialId
+from resolute_master.domain.ids import AllocationId, ExperimentId, InstanceId, JobId, PoolName, TaskId, TrialId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
@@ -331,8 +331,9 @@ class MemoryStore:
         ]
         return tuple(_sorted(found, lambda a: a.assigned_at, descending=False))
 
-    async def ended_allocations(self, limit: int) -> tuple[Allocation, ...]:
-        over = [a for a in self._all(Allocation) if a.ended and a.assigned_at is not None and a.ended_at is not None]
+    async def ended_allocations(self, pool: PoolName, limit: int) -> tuple[Allocation, ...]:
+        of_pool = [a for a in self._all(Allocation) if a.pool == pool]
+        over = [a for a in of_pool if a.ended and a.assigned_at is not None and a.ended_at is not None]
         return tuple(_sorted(over, lambda a: a.ended_at, descending=True)[:limit])
 
     async def instance(self, id_: InstanceId) -> Instance | None:

@@ -34,14 +34,14 @@ class PastByHand(MemoryStore):
         self.takes_s = 0.0
         self.error: Exception | None = None
 
-    async def ended_allocations(self, limit: int) -> tuple[Allocation, ...]:
+    async def ended_allocations(self, pool: PoolName, limit: int) -> tuple[Allocation, ...]:
         self.reads += 1
         self._begun.put_nowait(None)
         await self.open.wait()
         self.clock.advance(self.takes_s)
         if self.error is not None:
             raise self.error
-        return await super().ended_allocations(limit)
+        return await super().ended_allocations(pool, limit)
 
     async def next_read(self) -> None:
         """Waits until an estimate that was not waited for here before has come as far as it may."""

@@ -14,7 +14,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import KIND_OF, Decision, EntityKey
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import ExperimentId, JobId, TaskId
+from resolute_master.domain.ids import ExperimentId, JobId, PoolName, TaskId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
@@ -227,10 +227,11 @@ def allocations_on_agents(
     return _decoded(connection, Allocation, found.order_by(column.assigned_at.nulls_last(), column.id))
 
 
-def ended_allocations(connection: Connection, limit: int) -> tuple[Allocation, ...]:
+def ended_allocations(connection: Connection, pool: PoolName, limit: int) -> tuple[Allocation, ...]:
     """The newest end first."""
     column = tables.allocations.c
-    over = select(column.body).where(column.ended, column.assigned_at.is_not(None), column.ended_at.is_not(None))
+    of_pool = select(column.body).where(column.pool == pool)
+    over = of_pool.where(column.ended, column.assigned_at.is_not(None), column.ended_at.is_not(None))
     return _decoded(connection, Allocation, over.order_by(column.ended_at.desc(), column.id.desc()).limit(limit))
 
 

@@ -15,7 +15,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Change, Decision, Entity, JournalEntry, Stored
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import AllocationId, ExperimentId, InstanceId, JobId, TaskId, TrialId
+from resolute_master.domain.ids import AllocationId, ExperimentId, InstanceId, JobId, PoolName, TaskId, TrialId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
@@ -129,8 +129,8 @@ class SqlStore:
             lambda connection: queries.allocations_on_agents(connection, agents, since=since, until=until)
         )
 
-    async def ended_allocations(self, limit: int) -> tuple[Allocation, ...]:
-        return await self._database.read(lambda connection: queries.ended_allocations(connection, limit))
+    async def ended_allocations(self, pool: PoolName, limit: int) -> tuple[Allocation, ...]:
+        return await self._database.read(lambda connection: queries.ended_allocations(connection, pool, limit))
 
     async def instance(self, id_: InstanceId) -> Instance | None:
         return await self._database.read(lambda connection: queries.one(connection, Instance, id_))

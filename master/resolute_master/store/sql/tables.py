@@ -138,7 +138,9 @@ allocations = Table(
     Column("ended", Boolean, nullable=False, index=True),
     Column("assigned_at", Moment),
     Column("ended_at", Moment, index=True),
+    Column("pool", NameText),
     Column("body", StoredText, nullable=False),
+    Index("ix_allocations_pool_ended_at", "pool", "ended_at"),
 )
 
 allocation_agents = Table(
@@ -454,6 +456,7 @@ def _allocation(a: Allocation) -> dict[str, Any]:
         "ended": a.ended,
         "assigned_at": a.assigned_at,
         "ended_at": a.ended_at,
+        "pool": a.pool,
     }
 
 
