@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, insert, or_, select
+from sqlalchemy import Column, ColumnElement, Connection, Delete, and_, bindparam, delete, func, insert, or_, select
 
 from resolute.errors import Conflict
 from resolute.wire.states import ExperimentState
@@ -29,6 +30,10 @@ _HELD_STATES = [state.value for state in ExperimentState if not state.gone or st
 
 # ------------------------------------------------------------------------------------------------------------ commit
 
+# Made once: to make a statement, and the key under which its text is known, takes as long as SQLite takes to carry it out.
+_LAST_SEQUENCE = select(func.max(tables.journal.c.sequence))
+_INTO_JOURNAL, _INTO_DECISIONS, _INTO_LABELS = map(insert, (tables.journal, tables.decisions, tables.experiment_labels))
+
 
 def commit(connection: Connection, change: Change) -> None:
     """Raises `Conflict` when the change does not follow the last one stored."""
@@ -38,16 +43,14 @@ def commit(connection: Connection, change: Change) -> None:
     _upsert_entities(connection, change)
     _delete_entities(connection, change.deletes)
     if change.outbox_removed:
-        box = tables.outbox
-        statement = delete(box).where(box.c.key == bindparam("effect_key"))
-        connection.execute(statement, [{"effect_key": key} for key in change.outbox_removed])
+        _delete_by(connection, tables.outbox.c.key, change.outbox_removed)
     if change.outbox_added:
         rows = [{"key": effect.key, "body": encode_effect(effect).decode()} for effect in change.outbox_added]
         connection.execute(dialect.insert_new(connection, tables.outbox, "key"), rows)
     insert_logs(connection, change.logs)
     if change.decisions:
         connection.execute(
-            insert(tables.decisions),
+            _INTO_DECISIONS,
             [
                 {"at": d.at, "pool": d.pool, "kind": d.kind, "subject": d.subject, "reason": d.reason}
                 for d in change.decisions
@@ -55,7 +58,7 @@ def commit(connection: Connection, change: Change) -> None:
         )
     entry = change.journal
     connection.execute(
-        insert(tables.journal),
+        _INTO_JOURNAL,
         {
             "sequence": entry.sequence,
             "at": entry.at,
@@ -69,7 +72,7 @@ def commit(connection: Connection, change: Change) -> None:
 
 def last_sequence(connection: Connection) -> int:
     """0 in an empty store. Pruning never removes the last entry."""
-    return connection.execute(select(func.max(tables.journal.c.sequence))).scalar() or 0
+    return connection.execute(_LAST_SEQUENCE).scalar() or 0
 
 
 def _upsert_entities(connection: Connection, change: Change) -> None:
@@ -89,7 +92,7 @@ def _store_labels(connection: Connection, experiments: Sequence[Experiment]) -> 
     _delete_by(connection, tables.experiment_labels.c.experiment_id, labels)
     rows = [{"experiment_id": id_, "label": label} for id_, names in labels.items() for label in dict.fromkeys(names)]
     if rows:
-        connection.execute(insert(tables.experiment_labels), rows)
+        connection.execute(_INTO_LABELS, rows)
 
 
 def _store_agents(connection: Connection, allocations: Sequence[Allocation]) -> None:
@@ -124,11 +127,14 @@ def _delete_streams_of_trials(connection: Connection, trials: Sequence[int]) -> 
     connection.execute(statement, [{"forgotten": trial} for trial in trials])
 
 
-def _delete_by(connection: Connection, column: ColumnElement[Any], values: Iterable[Any]) -> None:
+def _delete_by(connection: Connection, column: Column[Any], values: Iterable[Any]) -> None:
     """One statement, executed for each value: no limit on how many."""
-    table = column.table
-    statement = delete(table).where(column == bindparam("forgotten"))
-    connection.execute(statement, [{"forgotten": value} for value in values])
+    connection.execute(_deleting(column), [{"forgotten": value} for value in values])
+
+
+@cache
+def _deleting(column: Column[Any]) -> Delete:
+    return delete(column.table).where(column == bindparam("forgotten"))
 
 
 # -------------------------------------------------------------------------------------------------------------- load
