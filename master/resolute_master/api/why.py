@@ -103,10 +103,11 @@ async def pool_starts(call: Call, pool: PoolName) -> GetPoolStartsResponse:
     newest = await api.starts.of_all(api.engine, api.store, pool, api.clock)
     if newest is None:
         return GetPoolStartsResponse(starts=())
-    return await asyncio.to_thread(_pool_starts, snapshot, newest, asked)
+    return await asyncio.to_thread(_pool_starts, snapshot, newest, asked, hold_of_pool(api.engine.state, pool))
 
 
-def _pool_starts(snapshot: PoolSnapshot, newest: Foreseen, asked: Set[str]) -> GetPoolStartsResponse:
+def _pool_starts(snapshot: PoolSnapshot, newest: Foreseen, asked: Set[str], closed: str) -> GetPoolStartsResponse:
+    """`closed`: the budget that nothing of the pool may start for, or empty. The estimate knows of no money."""
     found = newest.starts
     first: dict[JobId, AllocationId] = {}
     for id_ in sorted(found, key=lambda id_: (found[id_].expected_at is None, found[id_].expected_at, id_)):
@@ -116,10 +117,15 @@ def _pool_starts(snapshot: PoolSnapshot, newest: Foreseen, asked: Set[str]) -> G
             first.setdefault(allocation.job_id, id_)
     return GetPoolStartsResponse(
         starts=tuple(
-            PoolStart(job_id=job, allocation_id=id_, start=_shown(found[id_])) for job, id_ in sorted(first.items())
+            PoolStart(job_id=job, allocation_id=id_, start=_unless_held(found[id_], closed or snapshot.jobs[job].hold))
+            for job, id_ in sorted(first.items())
         ),
         computed_at=newest.at,
     )
+
+
+def _unless_held(found: Estimate, hold: str) -> JobStart:
+    return JobStart(basis=f"it waits for money: {hold}") if hold else _shown(found)
 
 
 ROUTES = (

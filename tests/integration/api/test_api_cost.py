@@ -183,6 +183,10 @@ async def test_budgets_are_for_administrators_and_shown_to_all(tmp_path: Path) -
             "It waits for money: the budget of pool default is used up: 0.9500 of 1 spent today"
         )
         assert "was asked to save and end" in str(await world.get(f"/api/v1/jobs/{job}/explain"))
+        starts = (await world.get("/api/v1/resource-pools/default/starts"))["starts"]
+        told = {each["jobId"]: each["start"] for each in starts}[other]
+        assert told["expectedAt"] is None
+        assert told["basis"].startswith("it waits for money: the budget of pool default is used up: 0.9500 of 1")
 
 
 async def test_a_limit_that_could_not_be_kept_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
