@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import gc
 import time
-from dataclasses import replace
 
 from benchmarks import scheduling_pools
 from benchmarks.report import Row, Spread, Target
 from benchmarks.scheduling_pools import NOW, SLOTS, applied, arrival, with_arrival
+from resolute_master.domain.copies import replace
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
 from resolute_master.scheduler.plan import Plan
 from resolute_master.scheduler.schedule import schedule

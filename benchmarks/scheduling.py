@@ -12,7 +12,7 @@ import heapq
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -32,6 +32,7 @@ from benchmarks.scheduling_pools import (
 )
 from benchmarks.timing import interleaved
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import JobId
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
 from resolute_master.garbage import survivors_set_aside

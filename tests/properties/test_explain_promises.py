@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId, JobId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.scheduler.blockers import Blockers, parts_of

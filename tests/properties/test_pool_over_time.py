@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 from hypothesis import event, settings, target
 from hypothesis import strategies as st
@@ -11,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, JobId, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind

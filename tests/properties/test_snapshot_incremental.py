@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from hypothesis import settings
@@ -12,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from resolute.wire.states import ContainerState, NoticeKind
 from resolute_master.domain.agent import Agent, MachineNotice
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId, InstanceId, JobId, PoolName, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind

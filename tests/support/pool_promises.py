@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from itertools import combinations, groupby
 
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId
 from resolute_master.scheduler.plan import HoldKind, Plan
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits

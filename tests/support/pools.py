@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +10,7 @@ from resolute.wire.agent_link import Device, Exit
 from resolute.wire.states import AllocationState, ContainerState, SlotKind, TaskType
 from resolute_master.domain.agent import Agent, Slot
 from resolute_master.domain.allocation import Allocation, Container, PreemptRequest
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, InstanceId, JobId, PoolName, TaskId, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy

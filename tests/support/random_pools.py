@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 
 from hypothesis import strategies as st
 
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, InstanceId, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind

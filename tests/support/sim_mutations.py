@@ -6,7 +6,7 @@ Each replaces one function object for the length of a test; nothing else is chan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.commands import RecordObservation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.effects import Effect
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.trial import Trial

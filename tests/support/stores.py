@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from resolute_master.domain.agent import Agent, Slot
 from resolute_master.domain.allocation import Allocation, Container
 from resolute_master.domain.change import Change, Counter, JournalEntry, PoolBelief
 from resolute_master.domain.checkpoint import Checkpoint
+from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import (
     AgentId,

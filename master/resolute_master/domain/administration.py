@@ -6,17 +6,17 @@ Asked of the engine like all others; `domain.commands` names them all.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from resolute_master.domain.ids import ExperimentId, PoolName, UserId
 
 # ------------------------------------------------------------------------------------------------------- templates
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PutTemplate:
+class PutTemplate(Struct, frozen=True, kw_only=True, gc=False):
     """`replace` None creates or replaces, False only creates, True only replaces."""
 
     name: str
@@ -25,22 +25,19 @@ class PutTemplate:
     replace: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenameTemplate:
+class RenameTemplate(Struct, frozen=True, kw_only=True, gc=False):
     name: str
     new_name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTemplate:
+class DeleteTemplate(Struct, frozen=True, kw_only=True, gc=False):
     name: str
 
 
 # ------------------------------------------------------------------------------------------------------ workspaces
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateWorkspace:
+class CreateWorkspace(Struct, frozen=True, kw_only=True, gc=False):
     """Replies with its id. Without a default pool of its own it has the cluster's."""
 
     name: str
@@ -49,8 +46,7 @@ class CreateWorkspace:
     default_aux_pool: PoolName | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PatchWorkspace:
+class PatchWorkspace(Struct, frozen=True, kw_only=True, gc=False):
     """None leaves a field as it is; an empty pool takes the cluster's default."""
 
     workspace: int
@@ -59,8 +55,7 @@ class PatchWorkspace:
     default_aux_pool: PoolName | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateProject:
+class CreateProject(Struct, frozen=True, kw_only=True, gc=False):
     """Replies with its id. `key` None makes one from the name."""
 
     workspace: int
@@ -70,8 +65,7 @@ class CreateProject:
     key: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetBudget:
+class SetBudget(Struct, frozen=True, kw_only=True, gc=False):
     """What a pool's machines, or the work of a workspace, may cost in a day and in a month; None is no limit.
 
     `owner` is pool or workspace, `name` the pool's name or the workspace's id.
@@ -83,8 +77,7 @@ class SetBudget:
     per_month: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetMaxCost:
+class SetMaxCost(Struct, frozen=True, kw_only=True, gc=False):
     """What an experiment may cost in all; None is no limit."""
 
     experiment: ExperimentId
@@ -97,8 +90,7 @@ class BindingChange(StrEnum):
     REPLACE = "replace"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BindPool:
+class BindPool(Struct, frozen=True, kw_only=True, gc=False):
     """Change which workspaces the pool is for."""
 
     pool: PoolName

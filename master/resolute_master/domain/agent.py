@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from resolute.wire.agent_link import Device
 from resolute.wire.states import NoticeKind
 from resolute_master.domain.ids import AgentId, InstanceId, PoolName
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class SlotRef:
+class SlotRef(Struct, frozen=True, kw_only=True, order=True, gc=False):
     """One slot of the cluster."""
 
     agent: AgentId
     index: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class Slot(Struct, frozen=True, kw_only=True, gc=False):
     """One device, or the CPU slot. Whether it is used is derived from the allocations, never stored."""
 
     device: Device
@@ -31,8 +30,7 @@ class Slot:
         return self.device.index
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineNotice:
+class MachineNotice(Struct, frozen=True, kw_only=True, gc=False):
     """The machine said that it will go away."""
 
     kind: NoticeKind
@@ -41,8 +39,7 @@ class MachineNotice:
     received_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
+class Agent(Struct, frozen=True, kw_only=True, gc=False):
     """A registered agent.
 
     `incarnation` changes with every start of the agent process; what an older one reports is fenced.

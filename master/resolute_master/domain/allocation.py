@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+
+from msgspec import Struct, field
 
 from resolute.wire.agent_link import Exit
 from resolute.wire.states import AllocationState, ContainerState, FailureKind, NoticeKind, TaskType
@@ -12,8 +13,7 @@ from resolute_master.domain.agent import SlotRef
 from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, JobId, PoolName, TaskId, TrialId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
+class Container(Struct, frozen=True, kw_only=True, gc=False):
     """One member of the gang: all slots that the allocation has on one agent. Rank 0 is the chief."""
 
     id: ContainerId
@@ -32,8 +32,7 @@ class Container:
         return self.state is ContainerState.TERMINATED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreemptRequest:
+class PreemptRequest(Struct, frozen=True, kw_only=True, gc=False):
     """The allocation was asked to save and end. `deadline` is when it is killed; a notice's deadline comes from its machine."""
 
     reason: str
@@ -43,8 +42,7 @@ class PreemptRequest:
     acknowledged_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllocationExit:
+class AllocationExit(Struct, frozen=True, kw_only=True, gc=False):
     """How the allocation ended, decided once.
 
     `failure` None means that it ended well: preempted, killed on request, or by its own decision (`finished`).
@@ -56,8 +54,7 @@ class AllocationExit:
     finished: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allocation:
+class Allocation(Struct, frozen=True, kw_only=True, gc=False):
     """What was asked for (`slots_needed`, ...), what was decided (`containers`), and what happened.
 
     States only move forward. `history` keeps the last transitions for errors and people.

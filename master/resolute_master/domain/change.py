@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
 
 from resolute_master.domain.account import Account
 from resolute_master.domain.agent import Agent
@@ -25,16 +26,14 @@ from resolute_master.domain.workspace import PoolBinding, Project, Workspace
 from resolute_provisioner.model import OfferBelief
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counter:
+class Counter(Struct, frozen=True, kw_only=True, gc=False):
     """The last number given out for a kind of id (`experiment`, `trial`, `user`)."""
 
     id: str
     value: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolBelief:
+class PoolBelief(Struct, frozen=True, kw_only=True, gc=False):
     """What launches have taught us about one offer of one pool. `id` is `<pool>/<offer id>`."""
 
     id: str
@@ -42,8 +41,7 @@ class PoolBelief:
     belief: OfferBelief
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExternalExperiment:
+class ExternalExperiment(Struct, frozen=True, kw_only=True, gc=False):
     """The unmanaged experiment that its owner calls `id`."""
 
     id: str
@@ -124,8 +122,7 @@ def key_of(entity: Entity) -> EntityKey:
     return entity.uuid if isinstance(entity, Checkpoint) else entity.id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True, gc=False):
     """One decision in words, for people: what was done to whom and why."""
 
     at: datetime
@@ -136,8 +133,7 @@ class Decision:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalEntry:
+class JournalEntry(Struct, frozen=True, kw_only=True, gc=False):
     """A cycle, so that it can be run again: its commands and everything that they could not derive.
 
     `commands` and `adopted` are JSON; `entropy` seeds the cycle's ids; `digest` chains over the plans and changes of
@@ -152,8 +148,7 @@ class JournalEntry:
     digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True, gc=False):
     """All or nothing. `journal.sequence` is one more than that of the change before."""
 
     journal: JournalEntry
@@ -168,11 +163,10 @@ class Change:
     decisions: tuple[Decision, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class Stored(Struct, frozen=True, kw_only=True, gc=False):
     """What the engine wakes up with: everything that is not over, and where the journal stands."""
 
     sequence: int
     digest: str
     entities: tuple[Entity, ...] = ()
-    outbox: tuple[Effect, ...] = field(default=())
+    outbox: tuple[Effect, ...] = ()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from resolute.wire.states import CheckpointState
 from resolute_master.domain.ids import AllocationId, ExperimentId, TaskId, TrialId
@@ -19,16 +20,14 @@ class CheckpointPurpose(StrEnum):
     FINE_TUNING = "FINE_TUNING"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointUse:
+class CheckpointUse(Struct, frozen=True, kw_only=True, gc=False):
     """A trial that said that it works with the checkpoint."""
 
     trial_id: TrialId
     purpose: CheckpointPurpose
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True, kw_only=True, gc=False):
     """`resources` maps each file's relative path to its size in bytes; directories end with a slash and have size 0."""
 
     uuid: str

@@ -7,9 +7,10 @@ are stored by their hash first).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
 
 from resolute.wire.agent_link import ContainerReport, Device
 from resolute.wire.states import ExperimentState, LogPolicyAction, NoticeKind
@@ -43,23 +44,20 @@ from resolute_provisioner.model import Observed, RefusalKind
 # ---------------------------------------------------------------------------------------------------------- master
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MasterStarted:
+class MasterStarted(Struct, frozen=True, kw_only=True, gc=False):
     """First command of every master process: no link survives a restart, so every agent is disconnected now."""
 
     version: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reconsider:
+class Reconsider(Struct, frozen=True, kw_only=True, gc=False):
     """The slow safety pass: look at every pool again, although nothing is known to have changed."""
 
 
 # ----------------------------------------------------------------------------------------------------------- users
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateUser:
+class CreateUser(Struct, frozen=True, kw_only=True, gc=False):
     """Replies with the `UserId`."""
 
     username: str
@@ -69,8 +67,7 @@ class CreateUser:
     display_name: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeUser:
+class ChangeUser(Struct, frozen=True, kw_only=True, gc=False):
     """None leaves a field as it is."""
 
     user: UserId
@@ -81,23 +78,20 @@ class ChangeUser:
     display_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartSession:
+class StartSession(Struct, frozen=True, kw_only=True, gc=False):
     session: SessionId
     user: UserId
     expires_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndSession:
+class EndSession(Struct, frozen=True, kw_only=True, gc=False):
     session: SessionId
 
 
 # ----------------------------------------------------------------------------------------------------- experiments
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateExperiment:
+class CreateExperiment(Struct, frozen=True, kw_only=True, gc=False):
     """Replies with the `ExperimentId`. `config` is complete, defaulted and validated.
 
     An unmanaged experiment is never scheduled: its trials run elsewhere and report. `external_id` is its owner's own name
@@ -121,39 +115,32 @@ class CreateExperiment:
     external_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActivateExperiment:
+class ActivateExperiment(Struct, frozen=True, kw_only=True, gc=False):
     experiment: ExperimentId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PauseExperiment:
+class PauseExperiment(Struct, frozen=True, kw_only=True, gc=False):
     experiment: ExperimentId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelExperiment:
+class CancelExperiment(Struct, frozen=True, kw_only=True, gc=False):
     experiment: ExperimentId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KillExperiment:
+class KillExperiment(Struct, frozen=True, kw_only=True, gc=False):
     experiment: ExperimentId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveExperiment:
+class ArchiveExperiment(Struct, frozen=True, kw_only=True, gc=False):
     experiment: ExperimentId
     archived: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteExperiment:
+class DeleteExperiment(Struct, frozen=True, kw_only=True, gc=False):
     experiment: ExperimentId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PatchExperiment:
+class PatchExperiment(Struct, frozen=True, kw_only=True, gc=False):
     """None leaves a field as it is."""
 
     experiment: ExperimentId
@@ -163,16 +150,14 @@ class PatchExperiment:
     labels: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoveExperiment:
+class MoveExperiment(Struct, frozen=True, kw_only=True, gc=False):
     """To a project, which may be of another workspace."""
 
     experiment: ExperimentId
     project_id: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetCheckpointPolicy:
+class SetCheckpointPolicy(Struct, frozen=True, kw_only=True, gc=False):
     """How many checkpoints to keep from now on; the others are removed at once.
 
     `metrics` holds the searcher's metric of every checkpoint that has one, and None for the others. A checkpoint that it does
@@ -186,34 +171,29 @@ class SetCheckpointPolicy:
     metrics: Mapping[str, float | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveTensorboards:
+class RemoveTensorboards(Struct, frozen=True, kw_only=True, gc=False):
     """Remove the TensorBoard files of all trials."""
 
     experiment: ExperimentId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetExperimentLogRetention:
+class SetExperimentLogRetention(Struct, frozen=True, kw_only=True, gc=False):
     """Of all its trials, in days after their end; -1 keeps the logs for ever."""
 
     experiment: ExperimentId
     days: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetTrialLogRetention:
+class SetTrialLogRetention(Struct, frozen=True, kw_only=True, gc=False):
     trial: TrialId
     days: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KillTrial:
+class KillTrial(Struct, frozen=True, kw_only=True, gc=False):
     trial: TrialId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateJob:
+class UpdateJob(Struct, frozen=True, kw_only=True, gc=False):
     """None leaves a field as it is. Moving to another pool preempts what runs, so that it moves.
 
     `ahead_of` or `behind_of` names the job beside which it is to stand in the queue, with that one's priority.
@@ -231,8 +211,7 @@ class UpdateJob:
 # ------------------------------------------------------------------------------------------------- unmanaged trials
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateUnmanagedTrial:
+class CreateUnmanagedTrial(Struct, frozen=True, kw_only=True, gc=False):
     """Replies with the `TrialId`; of a trial that the experiment has under this external id already, with that one's."""
 
     experiment: ExperimentId
@@ -240,16 +219,14 @@ class CreateUnmanagedTrial:
     external_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartUnmanagedRun:
+class StartUnmanagedRun(Struct, frozen=True, kw_only=True, gc=False):
     """A process begins to report for the trial; replies with the number of its run. `resume` False wants the first run."""
 
     trial: TrialId
     resume: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HearUnmanagedTrial:
+class HearUnmanagedTrial(Struct, frozen=True, kw_only=True, gc=False):
     """A sign of life; with a state, what has become of the trial."""
 
     trial: TrialId
@@ -259,69 +236,58 @@ class HearUnmanagedTrial:
 # ------------------------------------------------------------------------------------------------ from inside tasks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinRendezvous:
+class JoinRendezvous(Struct, frozen=True, kw_only=True, gc=False):
     allocation: AllocationId
     container: ContainerId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcknowledgePreemption:
+class AcknowledgePreemption(Struct, frozen=True, kw_only=True, gc=False):
     allocation: AllocationId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestPreemption:
+class RequestPreemption(Struct, frozen=True, kw_only=True, gc=False):
     """The task asks to be preempted, because something outside told it to stop."""
 
     allocation: AllocationId
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkWaiting:
+class MarkWaiting(Struct, frozen=True, kw_only=True, gc=False):
     """The task is up, and waits for something to work on."""
 
     allocation: AllocationId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkReady:
+class MarkReady(Struct, frozen=True, kw_only=True, gc=False):
     allocation: AllocationId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkDaemon:
+class MarkDaemon(Struct, frozen=True, kw_only=True, gc=False):
     allocation: AllocationId
     container: ContainerId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportEarlyExit:
+class ReportEarlyExit(Struct, frozen=True, kw_only=True, gc=False):
     trial: TrialId
     invalid_hparams: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportProgress:
+class ReportProgress(Struct, frozen=True, kw_only=True, gc=False):
     trial: TrialId
     progress: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportRunnerState:
+class ReportRunnerState(Struct, frozen=True, kw_only=True, gc=False):
     trial: TrialId
     state: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetRunMetadata:
+class SetRunMetadata(Struct, frozen=True, kw_only=True, gc=False):
     trial: TrialId
     metadata: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredReport:
+class StoredReport(Struct, frozen=True, kw_only=True, gc=False):
     """What one durable metric report means for its trial."""
 
     trial: TrialId
@@ -332,15 +298,13 @@ class StoredReport:
     reported_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordReports:
+class RecordReports(Struct, frozen=True, kw_only=True, gc=False):
     """Metric reports that are durable already."""
 
     reports: tuple[StoredReport, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatchedLine:
+class MatchedLine(Struct, frozen=True, kw_only=True, gc=False):
     """A stored line of a trial's log in which the pattern of one of its log policies was found."""
 
     trial: TrialId
@@ -353,15 +317,13 @@ class MatchedLine:
     line: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordLogMatches:
+class RecordLogMatches(Struct, frozen=True, kw_only=True, gc=False):
     """Lines that are durable already; again is without effect."""
 
     matches: tuple[MatchedLine, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportCheckpoint:
+class ReportCheckpoint(Struct, frozen=True, kw_only=True, gc=False):
     """A checkpoint that is complete in its storage. Keyed by uuid, fenced by the allocation."""
 
     uuid: str
@@ -372,14 +334,12 @@ class ReportCheckpoint:
     storage_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetCheckpointMetadata:
+class SetCheckpointMetadata(Struct, frozen=True, kw_only=True, gc=False):
     uuid: str
     metadata: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetCheckpointResources:
+class SetCheckpointResources(Struct, frozen=True, kw_only=True, gc=False):
     """What is left of a checkpoint's files: nothing means DELETED, less than before PARTIALLY_DELETED.
 
     `obeyed` is the key of the order that this answers, if it answers one.
@@ -390,21 +350,18 @@ class SetCheckpointResources:
     obeyed: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteCheckpoints:
+class DeleteCheckpoints(Struct, frozen=True, kw_only=True, gc=False):
     uuids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveCheckpointFiles:
+class RemoveCheckpointFiles(Struct, frozen=True, kw_only=True, gc=False):
     """Remove the files that match a pattern; without patterns, only look again at what is there."""
 
     uuids: tuple[str, ...]
     globs: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UseCheckpoint:
+class UseCheckpoint(Struct, frozen=True, kw_only=True, gc=False):
     """The trial works with a checkpoint of another one."""
 
     trial: TrialId
@@ -412,8 +369,7 @@ class UseCheckpoint:
     purpose: CheckpointPurpose
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordRemovedTensorboards:
+class RecordRemovedTensorboards(Struct, frozen=True, kw_only=True, gc=False):
     """The TensorBoard files of the experiment are gone."""
 
     removed_from: ExperimentId
@@ -422,8 +378,7 @@ class RecordRemovedTensorboards:
 # ---------------------------------------------------------------------------------------------------------- agents
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterAgent:
+class RegisterAgent(Struct, frozen=True, kw_only=True, gc=False):
     """A new link. Replies with the ids of the containers that are expected on the agent."""
 
     agent: AgentId
@@ -436,21 +391,18 @@ class RegisterAgent:
     reports: tuple[ContainerReport, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoseAgentLink:
+class LoseAgentLink(Struct, frozen=True, kw_only=True, gc=False):
     agent: AgentId
     incarnation: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportContainer:
+class ReportContainer(Struct, frozen=True, kw_only=True, gc=False):
     agent: AgentId
     incarnation: str
     report: ContainerReport
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportNotice:
+class ReportNotice(Struct, frozen=True, kw_only=True, gc=False):
     agent: AgentId
     incarnation: str
     kind: NoticeKind
@@ -458,8 +410,7 @@ class ReportNotice:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetAgentEnabled:
+class SetAgentEnabled(Struct, frozen=True, kw_only=True, gc=False):
     """Disabling without drain ends what runs there; draining lets it finish; enabling clears both."""
 
     agent: AgentId
@@ -467,8 +418,7 @@ class SetAgentEnabled:
     draining: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetSlotEnabled:
+class SetSlotEnabled(Struct, frozen=True, kw_only=True, gc=False):
     agent: AgentId
     index: int
     enabled: bool
@@ -478,8 +428,7 @@ class SetSlotEnabled:
 # ------------------------------------------------------------------------------------------------------- instances
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordLaunch:
+class RecordLaunch(Struct, frozen=True, kw_only=True, gc=False):
     """The cloud confirmed the machine."""
 
     instance: InstanceId
@@ -488,8 +437,7 @@ class RecordLaunch:
     paid_from: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordRefusal:
+class RecordRefusal(Struct, frozen=True, kw_only=True, gc=False):
     """The cloud gave no machine for this instance: its row is over, a new try is a new row."""
 
     instance: InstanceId
@@ -497,8 +445,7 @@ class RecordRefusal:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordObservation:
+class RecordObservation(Struct, frozen=True, kw_only=True, gc=False):
     """The cloud's word about a machine has changed. GONE is final."""
 
     instance: InstanceId

@@ -12,6 +12,8 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, structs
+
 if TYPE_CHECKING:
     # Type checkers know its arguments for each class.
     from dataclasses import replace as replace
@@ -19,6 +21,8 @@ else:
 
     def replace(entity: Any, /, **changes: Any) -> Any:
         """A copy with other values in some fields. Raises `TypeError` for a field that the class does not have."""
+        if isinstance(entity, Struct):
+            return structs.replace(entity, **changes)
         type_ = type(entity)
         slots = _slots(type_)
         if slots is None:

@@ -10,14 +10,14 @@ Machines need no rows here: an `Instance` that is to run or to stop is its own o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, ExperimentId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartContainer:
+class StartContainer(Struct, frozen=True, kw_only=True, gc=False):
     """Tell the agent to start it. Obeyed when the agent reports any state of the container."""
 
     container: ContainerId
@@ -29,8 +29,7 @@ class StartContainer:
         return f"start:{self.container}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KillContainer:
+class KillContainer(Struct, frozen=True, kw_only=True, gc=False):
     """Tell the agent to end it now. Obeyed when the container is TERMINATED."""
 
     container: ContainerId
@@ -43,8 +42,7 @@ class KillContainer:
         return f"kill:{self.container}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveCheckpoint:
+class RemoveCheckpoint(Struct, frozen=True, kw_only=True, gc=False):
     """Remove the checkpoint's files from its storage. Obeyed when the checkpoint is DELETED."""
 
     uuid: str
@@ -55,8 +53,7 @@ class RemoveCheckpoint:
         return f"remove-checkpoint:{self.uuid}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveFiles:
+class RemoveFiles(Struct, frozen=True, kw_only=True, gc=False):
     """Remove the files of a checkpoint that match one of `globs` and tell what is left; without globs only tell.
 
     `order` tells orders about one checkpoint apart. Obeyed when what is left has been recorded under the key.
@@ -72,8 +69,7 @@ class RemoveFiles:
         return f"remove-files:{self.uuid}:{self.order}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveTensorboardFiles:
+class RemoveTensorboardFiles(Struct, frozen=True, kw_only=True, gc=False):
     """Remove what the experiment's trials wrote for TensorBoard.
 
     `storage` is the experiment's own checkpoint storage: the experiment may be forgotten before its files are.

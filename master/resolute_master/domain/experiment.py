@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
 
 from resolute.config.durations import parse_duration
 from resolute.wire.states import ExperimentState
@@ -15,8 +16,7 @@ DEFAULT_PREEMPTION_TIMEOUT_S = 3600.0
 """How long a task may take to save and end when nothing else is said."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experiment:
+class Experiment(Struct, frozen=True, kw_only=True, gc=False):
     """`config` is the complete defaulted configuration; `original_config` is the text that the user sent.
 
     `context_hash` names the uploaded model definition (sha256 of its archive), which is stored beside the state.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import ExperimentId, JobId, PoolName, UserId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Struct, frozen=True, kw_only=True, gc=False):
     """Who asks, where, and how important it is. Priority 1 is the most important, 99 the least.
 
     `queue_position` orders jobs of one priority; smaller is earlier. It starts as the submission time in seconds since 1970,

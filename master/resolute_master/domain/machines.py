@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from resolute_master.domain.ids import AgentId, InstanceId, PoolName
 from resolute_provisioner.model import Observed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpendJoinToken:
+class SpendJoinToken(Struct, frozen=True, kw_only=True, gc=False):
     """The machine of this agent has kept a secret of its own."""
 
     agent: AgentId
     incarnation: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordBootFailure:
+class RecordBootFailure(Struct, frozen=True, kw_only=True, gc=False):
     """A machine says that it cannot start its agent, and ends itself."""
 
     instance: InstanceId
@@ -27,8 +26,7 @@ class RecordBootFailure:
     """The last lines of its log."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordStray:
+class RecordStray(Struct, frozen=True, kw_only=True, gc=False):
     """A machine with our cluster's tag that no row of a living machine accounts for was found and ordered to end."""
 
     pool: PoolName
@@ -41,8 +39,7 @@ class RecordStray:
     """As the cloud lists it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriceWord:
+class PriceWord(Struct, frozen=True, kw_only=True, gc=False):
     """One offer's price of the moment, an hour, and since when it holds."""
 
     offer_id: str
@@ -50,8 +47,7 @@ class PriceWord:
     as_of: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordPrices:
+class RecordPrices(Struct, frozen=True, kw_only=True, gc=False):
     """The cloud of a pool has told prices. Words that are known already, or of offers that the pool no longer has, change
     nothing."""
 

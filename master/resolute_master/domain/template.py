@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Template:
+
+class Template(Struct, frozen=True, kw_only=True, gc=False):
     """`id` is its name; `config` is part of an experiment's configuration."""
 
     id: str

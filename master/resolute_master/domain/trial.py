@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct, field
 
 from resolute.wire.states import ExperimentState, LogPolicyAction
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, ExperimentId, JobId, TaskId, TrialId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointRef:
+class CheckpointRef(Struct, frozen=True, kw_only=True, gc=False):
     """The checkpoint that the next run starts from."""
 
     uuid: str
     steps_completed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Validation:
+class Validation(Struct, frozen=True, kw_only=True, gc=False):
     """One validation that holds the searcher's metric."""
 
     steps_completed: int
@@ -30,8 +29,7 @@ class Validation:
     metrics: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Pace(Struct, frozen=True, kw_only=True, gc=False):
     """How fast it trains, from the reports of one run: saving and validating included, starts and restarts not."""
 
     run_id: int
@@ -61,8 +59,7 @@ class Pace:
         return replace(self, steps=steps, at=at, interval_s=(at - self.at).total_seconds())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogMatch:
+class LogMatch(Struct, frozen=True, kw_only=True, gc=False):
     """What follows from a line of the log in which a policy's pattern was found: kept once an action, pattern and agent."""
 
     action: LogPolicyAction
@@ -73,8 +70,7 @@ class LogMatch:
     """Where the line was written; of `exclude_node` only."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class Trial(Struct, frozen=True, kw_only=True, gc=False):
     """`run_id` counts allocations: +1 with each new one; reports of older runs are refused.
 
     `steps_completed` is the largest step count that the newest reporting run has told. `restarts` counts failures only.

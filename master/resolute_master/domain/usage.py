@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName, UserId
@@ -28,8 +29,7 @@ def interval(half_life_s: float) -> timedelta:
     return timedelta(seconds=max(LEAST_INTERVAL_S, half_life_s / MEASUREMENTS_A_HALF_LIFE))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(Struct, frozen=True, kw_only=True, gc=False):
     """One user's past in one workspace and one pool; what a workspace has used is the sum over its users.
 
     `average` is of the slots held until `at`, where what was held one half-life ago counts half: whoever holds k slots for ever

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from resolute_master.domain.ids import SessionId, UserId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class User:
+class User(Struct, frozen=True, kw_only=True, gc=False):
     """`password_hash` is a salted scrypt hash of the client's transformed password; never the password."""
 
     id: UserId
@@ -22,8 +22,7 @@ class User:
     last_login_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class Session(Struct, frozen=True, kw_only=True, gc=False):
     """A login. The signed token names it; ending the session makes the token worthless."""
 
     id: SessionId

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from resolute_master.domain.ids import PoolName, UserId
 
@@ -12,8 +12,7 @@ UNCATEGORIZED = "Uncategorized"
 UNCATEGORIZED_ID = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workspace:
+class Workspace(Struct, frozen=True, kw_only=True, gc=False):
     """The default pools are for work that names no pool; None takes the cluster's."""
 
     id: int
@@ -27,8 +26,7 @@ class Workspace:
         return self.id == UNCATEGORIZED_ID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Project:
+class Project(Struct, frozen=True, kw_only=True, gc=False):
     """A part of a workspace; `key` is its short name, unique in the cluster."""
 
     id: int
@@ -43,8 +41,7 @@ class Project:
         return self.id == UNCATEGORIZED_ID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolBinding:
+class PoolBinding(Struct, frozen=True, kw_only=True, gc=False):
     """The pool `id` is for these workspaces only. A pool without a binding is for everybody."""
 
     id: PoolName

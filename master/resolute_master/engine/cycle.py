@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +19,7 @@ from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import KINDS, Change, Entity, EntityKey, JournalEntry, kind_name
 from resolute_master.domain.commands import Command, MasterStarted, Reconsider
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job

@@ -8,7 +8,7 @@ back to its last periodic checkpoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from heapq import heappop, heappush
@@ -16,6 +16,7 @@ from typing import Any
 
 from resolute.wire.states import AllocationState
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, InstanceId, allocation_id
 from resolute_master.domain.job import Job
 from resolute_master.foresight.decide import Decider

@@ -6,13 +6,14 @@ Whoever drives it says what happened; a decider reads it and its decisions are a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from resolute.wire.agent_link import Device
 from resolute.wire.states import AllocationState, ContainerState, NoticeKind, SlotKind
 from resolute_master.domain.agent import Agent, MachineNotice, Slot
 from resolute_master.domain.allocation import Allocation, Container, PreemptRequest
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, InstanceId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy

@@ -15,9 +15,10 @@ Repeated and late reports are normal and change nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+
+from msgspec import Struct
 
 from resolute.wire.agent_link import Exit
 from resolute.wire.states import AllocationState, ContainerState, FailureKind, NoticeKind
@@ -49,14 +50,12 @@ class InvalidTransition(Exception):
 # ---------------------------------------------------------------------------------------------------------- events
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assigned:
+class Assigned(Struct, frozen=True, kw_only=True, gc=False):
     containers: tuple[Container, ...]
     ports: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerMoved:
+class ContainerMoved(Struct, frozen=True, kw_only=True, gc=False):
     """An agent's report, or the news that the container is lost with its agent."""
 
     container: ContainerId
@@ -65,52 +64,43 @@ class ContainerMoved:
     exit: Exit | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreemptionAsked:
+class PreemptionAsked(Struct, frozen=True, kw_only=True, gc=False):
     reason: str
     deadline: datetime | None = None
     notice: NoticeKind | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreemptionAcknowledged:
+class PreemptionAcknowledged(Struct, frozen=True, kw_only=True, gc=False):
     pass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KillAsked:
+class KillAsked(Struct, frozen=True, kw_only=True, gc=False):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchGivenUp:
+class LaunchGivenUp(Struct, frozen=True, kw_only=True, gc=False):
     """The machines that it waits for cannot be launched."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
+class Joined(Struct, frozen=True, kw_only=True, gc=False):
     container: ContainerId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class Ready(Struct, frozen=True, kw_only=True, gc=False):
     pass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class Saved(Struct, frozen=True, kw_only=True, gc=False):
     """It has reported a checkpoint from which its work goes on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waits:
+class Waits(Struct, frozen=True, kw_only=True, gc=False):
     """It is up, and has nothing to work on yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaemonMarked:
+class DaemonMarked(Struct, frozen=True, kw_only=True, gc=False):
     container: ContainerId
 
 

@@ -9,10 +9,11 @@ comes before it then. At last everything that turns out not to be needed is take
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId
 from resolute_master.scheduler.fitting import divide
 from resolute_master.scheduler.outcome import Outcome

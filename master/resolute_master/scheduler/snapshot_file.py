@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from resolute.wire.agent_link import Device
 from resolute.wire.states import AllocationState, ContainerState, NoticeKind, SlotKind, TaskType
 from resolute_master.domain.agent import Agent, MachineNotice, Slot
 from resolute_master.domain.allocation import Allocation, Container
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, InstanceId, JobId, PoolName, TaskId, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy

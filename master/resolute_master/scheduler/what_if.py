@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from resolute.wire.agent_link import Device
 from resolute.wire.states import SlotKind
 from resolute_master.domain.agent import Agent, Slot
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.scheduler.blockers import opened

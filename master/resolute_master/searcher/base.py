@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from resolute_master.searcher.generator import Generator
 from resolute_master.searcher.hyperparameters import Space, sample
@@ -31,8 +32,7 @@ class ExitReason(StrEnum):
     INVALID_HPARAMS = "INVALID_HP"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValidationCompleted:
+class ValidationCompleted(Struct, frozen=True, kw_only=True, gc=False):
     """One validation of a trial; never told twice for one step count."""
 
     request_id: str
@@ -40,16 +40,14 @@ class ValidationCompleted:
     steps_completed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgressReported:
+class ProgressReported(Struct, frozen=True, kw_only=True, gc=False):
     """`progress` is the trial's own fraction, 0 to 1."""
 
     request_id: str
     progress: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialExited:
+class TrialExited(Struct, frozen=True, kw_only=True, gc=False):
     """`reason` None: it completed."""
 
     request_id: str
@@ -59,22 +57,19 @@ class TrialExited:
 SearchEvent = ValidationCompleted | ProgressReported | TrialExited
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Create:
+class Create(Struct, frozen=True, kw_only=True, gc=False):
     request_id: str
     hparams: Mapping[str, Any]
     seed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class Stop(Struct, frozen=True, kw_only=True, gc=False):
     """The search needs no more of this trial."""
 
     request_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shutdown:
+class Shutdown(Struct, frozen=True, kw_only=True, gc=False):
     """The search is over. `failure`: all that trained failed; `cancel`: all were canceled. With neither it is complete.
 
     A trial with invalid hyperparameters never trained and counts for neither.

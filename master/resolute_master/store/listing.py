@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec import structs
 
@@ -95,16 +94,10 @@ def all_storable(columns: Iterable[Sequence[str]]) -> bool:
 
 def storable(record: Flat) -> Flat:
     """A flat row with `storable_text` applied to all its texts."""
-    if isinstance(record, LogRecord):
-        changed = _changed_texts(record, record.__struct_fields__)
-        return structs.replace(record, **changed) if changed else record
-    changed = _changed_texts(record, [field.name for field in dataclasses.fields(record)])
-    return dataclasses.replace(record, **changed) if changed else record
-
-
-def _changed_texts(record: object, names: Iterable[str]) -> dict[str, Any]:
-    texts = {name: value for name in names if isinstance(value := getattr(record, name), str)}
-    return {name: stored for name, text in texts.items() if (stored := storable_text(text)) != text}
+    texts = [name for name in record.__struct_fields__ if isinstance(getattr(record, name), str)]
+    if all_storable([[getattr(record, name) for name in texts]]):
+        return record
+    return structs.replace(record, **{name: storable_text(getattr(record, name)) for name in texts})
 
 
 def sequence_conflict(sequence: int, last: int) -> str:

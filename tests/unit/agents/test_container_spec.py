@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from resolute_master.agents.container_spec import (
 )
 from resolute_master.domain.agent import Agent, Slot
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ContainerId, ExperimentId, JobId, PoolName, TaskId, TrialId, UserId
 from resolute_master.domain.trial import Trial

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from resolute_master.domain.commands import (
     SetCheckpointResources,
     StoredReport,
 )
+from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AgentId, AllocationId, ExperimentId, TrialId
 from resolute_master.domain.job import Job

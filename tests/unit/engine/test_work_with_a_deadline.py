@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from resolute.wire.states import ExperimentState, TaskType
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, ExperimentId, JobId, PoolName, TaskId, TrialId, UserId
 from resolute_master.domain.trial import CheckpointRef, Pace, Trial

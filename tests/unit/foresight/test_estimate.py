@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
 
+import pytest
+
 from resolute.wire.states import TaskType
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, InstanceId, JobId, PoolName, TaskId, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
-from resolute_master.foresight.decide import Production
+from resolute_master.foresight.course import CourseStuck
+from resolute_master.foresight.decide import Production, Sparing
 from resolute_master.foresight.estimate import HEAD, estimates, stoppage
 from resolute_master.foresight.join_times import LEAST as LEAST_JOINED
 from resolute_master.foresight.join_times import JoinTimes
-from resolute_master.foresight.pool import VirtualPool, virtual_agent
+from resolute_master.foresight.pool import Decision, VirtualPool, virtual_agent
 from resolute_master.foresight.run_times import LEAST, MOST, RunTimes
+from resolute_master.scheduler.plan import Preemption
 from resolute_provisioner.model import Market, Offer, OfferBelief, PoolLaunch, PoolScaling
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -98,6 +103,44 @@ def test_nothing_is_said_before_enough_has_ended() -> None:
     found = estimates(pool, _past(*[60.0] * (LEAST - 1)), seed=1)[waits]
     assert found.expected_at is None and found.earliest is None and found.latest is None
     assert found.basis == f"only {LEAST - 1} run(s) of the pool have ended, and {LEAST} are needed"
+
+
+@dataclass(slots=True)
+class Restless(Sparing):
+    """Of the courses that it decides for, every so many-th asks the first of what runs to leave, over and over."""
+
+    every: int = 1
+    courses: int = 0
+    restless: bool = False
+
+    def copy(self) -> Restless:
+        self.courses += 1
+        return replace(self, restless=self.courses % self.every == 0)
+
+    def decide(self, pool: VirtualPool) -> Decision:
+        decision = super(Restless, self).decide(pool)
+        if not self.restless:
+            return decision
+        victim = Preemption(
+            allocation=AllocationId("running0.1"), for_allocation=AllocationId("next.1"), reason="again"
+        )
+        return replace(decision, preempt=(victim,))
+
+
+@pytest.mark.parametrize(("every", "left"), [(19, 18), (2, 10)])
+def test_a_course_that_never_comes_to_rest_is_left_out_and_the_answer_says_so(every: int, left: int) -> None:
+    pool = _busy()
+    waits = _submit(pool, "next")
+    found = estimates(pool, _past(*[7200.0] * LEAST), seed=1, decider=Restless(every=every))[waits]
+    assert found.expected_at == NOW + timedelta(hours=1)
+    assert found.basis.startswith(f"{left} of 19 courses (the others came to no rest) of the present queue, with ")
+
+
+def test_nothing_is_said_when_too_few_courses_come_to_rest() -> None:
+    pool = _busy()
+    _submit(pool, "next")
+    with pytest.raises(CourseStuck, match="19 of 19 courses: the decider does not come to rest at 0 s"):
+        estimates(pool, _past(*[7200.0] * LEAST), seed=1, decider=Restless(every=1))
 
 
 def test_a_machine_that_is_coming_needs_no_past() -> None:

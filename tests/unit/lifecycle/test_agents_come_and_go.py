@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -24,6 +23,7 @@ from resolute_master.domain.commands import (
     SetAgentEnabled,
     SetSlotEnabled,
 )
+from resolute_master.domain.copies import replace
 from resolute_master.domain.effects import KillContainer, StartContainer
 from resolute_master.domain.ids import AgentId, ContainerId, InstanceId, PoolName, TaskId, TrialId
 from resolute_master.domain.instance import Instance

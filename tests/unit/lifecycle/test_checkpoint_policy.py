@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from resolute.wire.states import CheckpointState, ExperimentState
 from resolute_master.domain.checkpoint import Checkpoint, CheckpointPurpose, CheckpointUse
 from resolute_master.domain.commands import SetCheckpointPolicy
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, ExperimentId, JobId, TaskId, TrialId
 from resolute_master.domain.trial import CheckpointRef, Trial
 from resolute_master.lifecycle.checkpoints import kept, removable

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from resolute_master.domain import copies
-from resolute_master.domain.allocation import AllocationExit
-from support.stores import a_trial, an_agent, an_allocation, an_experiment
+from support.stores import a_trial, an_allocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +29,17 @@ class Loose:
     other: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    number: int
+    other: int = 0
+
+
 @pytest.mark.parametrize(
     ("value", "changes"),
     [
-        (an_allocation(agents=("a", "b")), {"run_id": 7, "history": ("x",)}),
-        (an_allocation(), {}),
-        (a_trial(), {"state": "COMPLETED", "hparams": {}}),
-        (an_experiment(), {"name": "other"}),
-        (an_agent(), {"slots": ()}),
-        (AllocationExit(reason="lost"), {"code": 3}),
+        (Slotted(1), {}),
+        (Slotted(1), {"number": 2, "other": 3}),
         (Positive(1), {"number": 2}),
         (Loose(1), {"other": 2}),
     ],
@@ -51,7 +53,24 @@ def test_a_copy_is_that_of_dataclasses(value: Any, changes: dict[str, Any]) -> N
     assert value == before
 
 
-@pytest.mark.parametrize("value", [an_allocation(), Loose(1)], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    ("value", "changes"),
+    [
+        (an_allocation(agents=("a", "b")), {"run_id": 7, "history": ("x",)}),
+        (an_allocation(), {}),
+        (a_trial(), {"state": "COMPLETED", "hparams": {}}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_so_is_that_of_an_entity(value: Any, changes: dict[str, Any]) -> None:
+    before = structs.asdict(value)
+    copy = copies.replace(value, **changes)
+    assert structs.asdict(copy) == before | changes
+    assert type(copy) is type(value) and copy is not value
+    assert structs.asdict(value) == before
+
+
+@pytest.mark.parametrize("value", [an_allocation(), Slotted(1), Loose(1)], ids=lambda value: type(value).__name__)
 def test_a_field_that_is_not_there_is_refused(value: Any) -> None:
     with pytest.raises(TypeError):
         copies.replace(value, no_such_field=1)

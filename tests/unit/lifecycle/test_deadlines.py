@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from resolute.wire.states import NoticeKind
 from resolute_master.domain.allocation import PreemptRequest
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.lifecycle.allocation import KILL_AGAIN_S

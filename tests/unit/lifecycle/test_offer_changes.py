@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from resolute.ids import SeededIds
+from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.commands import MasterStarted
-from resolute_master.domain.ids import PoolName
-from resolute_master.domain.instance import Instance
-from resolute_master.domain.machines import PriceWord, RecordPrices
+from resolute_master.domain.copies import replace
+from resolute_master.domain.ids import AgentId, InstanceId, PoolName
+from resolute_master.domain.instance import EarlierPrice, Instance
+from resolute_master.domain.machines import PriceWord, RecordPrices, RecordStray
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.lifecycle import instances, prices
 from resolute_master.lifecycle.apply import apply
 from resolute_master.lifecycle.cluster import ClusterState
+from resolute_master.lifecycle.cost import line_of_machine
+from resolute_master.lifecycle.ledger import Books
 from resolute_master.lifecycle.step import Step
 from resolute_master.pools.policies import found_again
-from resolute_provisioner.model import Intent, Launch, Market, Observed, Offer, PoolScaling, ScalePlan
-from support.cluster import T0, an_instance
+from resolute_provisioner.model import Intent, Launch, Market, Observed, Offer, OfferBelief, PoolScaling, ScalePlan
+from support.cluster import T0, a_running_allocation, an_agent, an_instance, at
 
 POOL = PoolName("default")
 
@@ -41,10 +44,10 @@ def an_offer(offer_id: str, **changes: Any) -> Offer:
 OLD, NEW = an_offer("aws/z/old/spot"), an_offer("aws/z/new/spot")
 
 
-def a_step(*entities: Any, offers: tuple[Offer, ...] = (NEW,)) -> Step:
+def a_step(*entities: Any, offers: tuple[Offer, ...] = (NEW,), later_s: float = 0.0) -> Step:
     scaling = PoolScaling(pool=POOL, offers=offers)
     pools = {POOL: PoolPolicy(name=POOL, scaling=scaling)}
-    return Step(ClusterState(entities), now=T0, ids=SeededIds(1), sequence=1, pools=pools)
+    return Step(ClusterState(entities), now=at(later_s), ids=SeededIds(1), sequence=1, pools=pools)
 
 
 def told(step: Step, price: float, *, offer: Offer = NEW, after_s: float = 0.0) -> None:
@@ -100,6 +103,90 @@ def test_a_machine_is_booked_at_the_price_of_the_moment_and_remembers_its_offer(
     instances.apply_plan(step, scaling, plan)
     (machine,) = step.all(Instance)
     assert (machine.price_per_hour, machine.offer) == (0.4, NEW)
+
+
+# ------------------------------------------------------------------------------------ machines that follow the market
+
+
+def a_machine(name: str = "m", **changes: Any) -> Instance:
+    given = {"offer_id": NEW.offer_id, "offer": NEW, "price_per_hour": 0.4, "paid_from": T0, "launched_at": T0}
+    return an_instance(name, **{**given, **changes})
+
+
+def test_what_lives_on_the_market_costs_what_the_market_asks_from_then_on() -> None:
+    step = a_step(a_machine(), later_s=600)
+    told(step, 0.6)
+    (machine,) = step.all(Instance)
+    assert machine.price_per_hour == 0.6
+    assert machine.earlier_prices == (EarlierPrice(per_hour=0.4, until=at(600)),)
+    assert machine.cost(T0, at(1200)) == pytest.approx((0.4 + 0.6) / 6)
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        a_machine(offer=replace(NEW, price_is_fixed=True)),
+        a_machine(offer=replace(NEW, market=Market.ON_DEMAND)),
+        a_machine(offer=None),
+        a_machine(offer=OLD, offer_id=OLD.offer_id),
+        a_machine(pool=PoolName("other")),
+        a_machine(observed=Observed.GONE, paid_until=at(60)),
+        a_machine(observed=Observed.GONE, paid_from=None, refused="no capacity"),
+        a_machine(price_per_hour=0.6),
+    ],
+    ids=["fixed", "on demand", "before offers were kept", "another offer", "another pool", "gone", "refused", "known"],
+)
+def test_what_has_a_price_of_its_own_keeps_it(machine: Instance) -> None:
+    step = a_step(machine, later_s=600)
+    told(step, 0.6)
+    assert step.all(Instance) == (machine,)
+
+
+def test_an_offer_whose_price_the_operator_has_fixed_meanwhile_moves_nothing() -> None:
+    step = a_step(a_machine(), offers=(replace(NEW, price_per_hour=0.1, price_is_fixed=True),), later_s=600)
+    told(step, 0.6)
+    assert step.need(Instance, InstanceId("m")) == a_machine()
+
+
+def test_a_price_that_becomes_known_counts_from_then_on() -> None:
+    step = a_step(a_machine(price_per_hour=None), later_s=600)
+    told(step, 0.6)
+    machine = step.need(Instance, InstanceId("m"))
+    line = line_of_machine(machine, Books(()), now=at(1200))
+    assert (line.cost, line.cost_unknown_s) == (pytest.approx(0.1), 600.0)
+
+
+def test_what_holds_slots_of_it_pays_the_new_price() -> None:
+    machine = a_machine(slots=4, agent_id=AgentId("agent-1"))
+    held = replace(a_running_allocation(), price_per_hour=0.1)
+    agent = replace(an_agent("agent-1"), instance_id=machine.id)
+    step = a_step(machine, agent, held, later_s=600)
+    told(step, 0.8)
+    assert step.need(Allocation, held.id).price_per_hour == pytest.approx(0.8 / 4 * len(prices.slots_of(held)))
+
+
+def test_a_machine_that_is_found_again_costs_what_the_market_asks_since_then() -> None:
+    over = a_machine(observed=Observed.GONE, paid_until=at(60), token="t")
+    step = a_step(over, later_s=600)
+    told(step, 0.6)
+    apply(
+        step,
+        RecordStray(pool=POOL, provider_id="vm", token="t", instance_id=InstanceId("m"), paid_from=T0),
+    )
+    machine = step.need(Instance, InstanceId("m"))
+    assert (machine.price_per_hour, machine.earlier_prices[-1].until) == (0.6, at(600))
+
+
+def test_a_master_that_starts_lets_machines_follow_what_it_knew_already() -> None:
+    """One from before machines followed the market; and one whose configured price is another now."""
+    belief = OfferBelief(offer_id=NEW.offer_id, price_per_hour=0.6, price_as_of=T0)
+    known = PoolBelief(id=prices.belief_key(POOL, NEW.offer_id), pool=POOL, belief=belief)
+    step = a_step(a_machine(), known, later_s=600)
+    apply(step, MasterStarted(version="1"))
+    assert step.need(Instance, InstanceId("m")).price_per_hour == 0.6
+    again = Step(ClusterState(step.all(Instance)), now=at(700), ids=SeededIds(1), sequence=2, pools=a_step().pools)
+    apply(again, MasterStarted(version="1"))
+    assert again.need(Instance, InstanceId("m")).price_per_hour == 0.6, "a price that is not known any more stays"
 
 
 # --------------------------------------------------------------------------------------------- offers that left

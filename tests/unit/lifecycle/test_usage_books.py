@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime
 
 import pytest
 
 from resolute.ids import SeededIds
 from resolute_master.domain.change import Entity
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName, UserId
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
 from resolute_master.domain.usage import Usage, interval, usage_id

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from resolute.wire.states import NoticeKind
 from resolute_master.domain.agent import Agent, MachineNotice
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, InstanceId, JobId
 from resolute_master.domain.job import Job
 from resolute_master.scheduler.explain import Explanation, explain

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId, JobId, PoolName, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import SchedulerKind

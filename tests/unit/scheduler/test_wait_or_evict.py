@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import InstanceId
 from resolute_master.scheduler.plan import Plan
 from resolute_master.scheduler.schedule import schedule
