@@ -19,7 +19,7 @@ from random import Random
 
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, InstanceId
-from resolute_master.foresight.course import Course, Frictions, Work
+from resolute_master.foresight.course import Course, CourseStuck, Frictions, Work
 from resolute_master.foresight.decide import Sparing
 from resolute_master.foresight.join_times import JoinTimes
 from resolute_master.foresight.market import Given, MarketMove, Refused
@@ -39,6 +39,8 @@ HEAD = 1_000
 """Of a queue so many are played."""
 HORIZON_S = 14 * 86_400.0
 """Nothing is foreseen beyond."""
+MOST_STUCK = 0.5
+"""Of all courses so many may come to no end. The extremes of the ten of 19 that are left then hold a start with 82 %."""
 OUTSIDE = 0.1
 """Of all jobs so many start outside of their range."""
 ALIKE = 0.8
@@ -65,11 +67,13 @@ def estimates(
     of: Collection[AllocationId] | None = None,
     courses: int = COURSES,
     decisions: int = DECISIONS,
+    decider: Sparing | None = None,
     breathe: Callable[[], None] = lambda: None,
 ) -> dict[AllocationId, Estimate]:
     """Of everything that waits in `pool`, which is not changed, or of those in `of` that do: a course ends as soon as all of them
     have started. The same arguments give the same estimates. `breathe` is called between decisions, and for each that is drawn
-    or reckoned: in long queues that takes longer than the decisions."""
+    or reckoned: in long queues that takes longer than the decisions. A course that does not come to rest is left out, and the
+    estimates say on how many they rest; raises `CourseStuck` when these are too few."""
     jobs = pool.snapshot.jobs
     waiting = [each.id for each in pool.snapshot.pending() if each.job_id in jobs]
     targets = waiting if of is None else [id_ for id_ in waiting if id_ in of]
@@ -77,14 +81,15 @@ def estimates(
         return {}
     stopped, play = stoppage(_head(pool, waiting))
     opened = play.copy()
-    decider = Sparing().opened(opened)
+    opening = (decider or Sparing()).opened(opened)
     joins = JoinTimes.of(pool)
-    samples = []
+    samples: list[list[float]] = []
+    stuck: list[CourseStuck] = []
     for number in range(courses):
         likeness = _Likeness(Random(f"{seed}/{number}"))
         course = Course(
             pool=opened.copy(),
-            decider=decider.copy(),
+            decider=opening.copy(),
             market=_Likely(joins, likeness.random),
             epoch=pool.now,
             frictions=Frictions(),
@@ -92,11 +97,17 @@ def estimates(
         _adopt(course, play, run_times, joins, likeness, breathe)
         # Where no machines are asked for, work may be too large for those that are there: a backlog says nothing of it.
         line = _Line(pool, run_times, likeness, () if stopped else waiting)
-        samples.append(_play(course, line, targets, max(1, decisions // courses), breathe))
+        try:
+            samples.append(_play(course, line, targets, max(1, decisions // courses), breathe))
+        except CourseStuck as error:
+            stuck.append(error)
+    if len(stuck) > MOST_STUCK * courses:
+        raise CourseStuck(f"{len(stuck)} of {courses} courses: {stuck[0]}")
+    played = f"{len(samples)} of {courses} courses (the others came to no rest)" if stuck else f"{courses} courses"
     found = {}
     for id_, starts in zip(targets, zip(*samples, strict=True), strict=True):
         breathe()
-        found[id_] = _estimate(pool, run_times, id_, sorted(starts), stopped)
+        found[id_] = _estimate(pool, run_times, id_, sorted(starts), played, stopped)
     return found
 
 
@@ -212,15 +223,16 @@ def _work(pool: VirtualPool, run_times: RunTimes, allocation: Allocation, likene
 
 
 def _estimate(
-    pool: VirtualPool, run_times: RunTimes, id_: AllocationId, ordered: Sequence[float], stopped: str
+    pool: VirtualPool, run_times: RunTimes, id_: AllocationId, ordered: Sequence[float], played: str, stopped: str
 ) -> Estimate:
-    """`ordered`: its start in each course, the earliest first; `stopped`: why the pool asks for no machines, or empty."""
+    """`ordered`: its start in each course, the earliest first; `played`: which courses, for people; `stopped`: why the pool asks
+    for no machines, or empty."""
     allocation = pool.snapshot.allocations[id_]
     job = pool.snapshot.jobs[allocation.job_id]
     known = run_times.basis(int(job.owner), allocation.slots_needed)
     middle_s = ordered[len(ordered) // 2]
     if middle_s == inf:
-        return Estimate(basis=_why_unknown(run_times, known, len(ordered), stopped))
+        return Estimate(basis=_why_unknown(run_times, known, played, stopped))
     past = (
         "machines that are there or coming"
         if known is None
@@ -232,16 +244,16 @@ def _estimate(
         expected_at=pool.now + timedelta(seconds=middle_s),
         earliest=pool.now + timedelta(seconds=low_s),
         latest=None if high_s == inf else pool.now + timedelta(seconds=high_s),
-        basis=f"{len(ordered)} courses of the present queue, with {past}",
+        basis=f"{played} of the present queue, with {past}",
     )
 
 
-def _why_unknown(run_times: RunTimes, known: Basis | None, courses: int, stopped: str) -> str:
+def _why_unknown(run_times: RunTimes, known: Basis | None, played: str, stopped: str) -> str:
     if stopped:
         return f"the machines that are there do not suffice, and the pool asks for no others: {stopped}"
     if known is None:
         return f"only {len(run_times)} run(s) of the pool have ended, and {LEAST} are needed"
-    return f"it did not start within {HORIZON_S / 86_400:.0f} days in most of {courses} courses"
+    return f"it did not start within {HORIZON_S / 86_400:.0f} days in most of {played}"
 
 
 def stoppage(pool: VirtualPool) -> tuple[str, VirtualPool]:
