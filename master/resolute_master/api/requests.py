@@ -102,8 +102,8 @@ class Surroundings:
 
     def middleware(self, patience: Patience) -> Middleware:
         @web.middleware
-        async def surround(request: web.Request, handler: Handler) -> web.StreamResponse:
-            return await self._serve(request, handler, patience)
+        def surround(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
+            return self._serve(request, handler, patience)
 
         return surround
 

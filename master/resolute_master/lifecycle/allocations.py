@@ -73,13 +73,8 @@ def assign(step: Step, id_: AllocationId, slots: Sequence[SlotRef], agents: Sequ
 
 
 def _free_ports(step: Step, agents: Sequence[AgentId]) -> dict[str, int]:
-    used = {
-        port
-        for agent in agents
-        for other in step.find(Allocation, "allocations_on_agent", agent)
-        if not other.ended
-        for port in other.ports.values()
-    }
+    others = (other for agent in agents for other in step.find(Allocation, "allocations_on_agent", agent))
+    used = set[int]().union(*(other.ports.values() for other in others if not other.ended))
     chosen: dict[str, int] = {}
     for name, base in PORT_BASES.items():
         port = base

@@ -30,13 +30,14 @@ class CycleMetrics:
     """How long the parts of a cycle take, and what waits for the next one."""
 
     def __init__(self, registry: CollectorRegistry, engine: Engine) -> None:
-        self._parts = Histogram(
+        parts = Histogram(
             "resolute_engine_cycle_part_seconds",
             "Parts of a cycle: decide (rules, scheduler, planner), commit (the store), publish (answers and listeners)",
             ["part"],
             buckets=SHORT,
             registry=registry,
         )
+        self._decide, self._commit, self._publish = map(parts.labels, ("decide", "commit", "publish"))
         self._whole = Histogram(
             "resolute_engine_cycle_seconds", "A whole cycle of the engine", buckets=SHORT, registry=registry
         )
@@ -60,10 +61,10 @@ class CycleMetrics:
 
     def _cycle(self, times: CycleTimes) -> None:
         self._whole.observe(times.total_s)
-        self._parts.labels("decide").observe(times.decide_s)
+        self._decide.observe(times.decide_s)
         if times.stored:
-            self._parts.labels("commit").observe(times.commit_s)
-        self._parts.labels("publish").observe(times.publish_s)
+            self._commit.observe(times.commit_s)
+        self._publish.observe(times.publish_s)
         self._batch.observe(times.commands)
         for pool, seconds in times.passes_s:
             self._passes.labels(pool).observe(seconds)
