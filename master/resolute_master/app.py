@@ -23,7 +23,7 @@ from resolute_master import bootstrap
 from resolute_master.agents.booting import add_boot_doors
 from resolute_master.agents.container_spec import SpecRenderer, container_defaults, task_user
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
-from resolute_master.agents.websocket import add_agent_link
+from resolute_master.agents.websocket import LINK_PATH, add_agent_link
 from resolute_master.agents.wheel import WheelShelf
 from resolute_master.api.app import build_doors
 from resolute_master.api.auth import Passwords, Tokens
@@ -31,7 +31,7 @@ from resolute_master.api.connections import Listening, allow_open_files, runner_
 from resolute_master.api.context import ApiContext
 from resolute_master.api.log_ring import LogRing
 from resolute_master.api.opening import Opening
-from resolute_master.api.requests import Surroundings
+from resolute_master.api.requests import PROBES, Surroundings
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
@@ -197,15 +197,15 @@ class _Doors:
 
     async def serve(self) -> None:
         await self._runner.setup()
-        self._listening = Listening(self._runner, limit=allow_open_files())
-        await self._listening.begin(self._listener, queue=WAITING_CONNECTIONS)
+        self._listening = Listening(self._runner, limit=allow_open_files(), first=(*PROBES, LINK_PATH))
+        self._listening.begin(self._listener, queue=WAITING_CONNECTIONS)
 
-    async def open(self, context: ApiContext, hub: AgentHub) -> None:
+    def open(self, context: ApiContext, hub: AgentHub) -> None:
         """The master has started."""
         assert self._listening is not None
         self._hub.set_result(hub)
         self.opening.open(context)
-        await self._listening.open(self._listener, queue=WAITING_CONNECTIONS)
+        self._listening.open()
 
     async def close(self) -> None:
         """Again is harmless."""
@@ -277,7 +277,7 @@ async def _serving(
         context = _context(
             settings, store, engine, reporting, identity, tokens, passwords, recent_code, observation, watches
         )
-        await doors.open(context, hub)
+        doors.open(context, hub)
         sweep = asyncio.create_task(_sweep(context), name="sweep of uploads")
         stack.push_async_callback(_cancel, [sweep])
         stack.push_async_callback(doors.close)

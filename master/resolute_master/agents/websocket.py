@@ -12,6 +12,8 @@ from resolute.wire.agent_link import AGENT_MESSAGES, MAX_FRAME_BYTES, AgentMessa
 from resolute_master.agents.hub import AgentHub
 from resolute_master.agents.session import Closed, Transport
 
+LINK_PATH = "/agents/link"
+
 SEND_TIMEOUT_S = 30.0
 """An agent that takes nothing for so long is treated as gone."""
 
@@ -79,4 +81,4 @@ def add_agent_link(
         await taking.serve(watched(WebSocketTransport(socket)))
         return socket
 
-    app.router.add_get("/agents/link", link)
+    app.router.add_get(LINK_PATH, link)

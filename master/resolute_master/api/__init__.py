@@ -10,6 +10,7 @@ change something it submits a command to the engine, to show something it reads 
 - `errors`       the error tree as answers
 - `streaming`    lines of JSON, sent as they come
 - `opening`      what requests wait for while the master starts; `health` what probes are told at any time
+- `connections`  the door below HTTP; `porch` who goes in first through it after a start
 - `requests`     what surrounds each request: its id, its log lines; `monitoring` what Prometheus reads
 - `render`       domain values as messages
 """

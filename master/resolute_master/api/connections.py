@@ -11,7 +11,7 @@ import logging
 import math
 import resource
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -29,6 +29,7 @@ from resolute_master.api.limits import (
     SWEEP_S,
     UNREAD_S,
 )
+from resolute_master.api.porch import Porch
 from resolute_master.turns import a_few_at_a_time
 
 log = logging.getLogger(__name__)
@@ -38,12 +39,6 @@ _END_OF_HEAD = b"\r\n\r\n"
 TAKEN_AT_ONCE = 4
 """Connections that are taken in one turn of the event loop. Each costs a part of a millisecond, and as much again for its first
 request: after a restart, when thousands come in one moment, an agent's way in is a dozen turns."""
-
-FIRST_PAUSE_S = 0.004
-"""Between two connections while the master starts. Whoever comes then has to wait anyway, and the state is loaded faster when
-nobody is let in meanwhile; but probes are to be answered, whatever stands before them in the queue."""
-
-FAILED_PAUSE_S = 0.5
 
 LOOKED_AT_AT_ONCE = 500
 """Connections whose patience is looked at in one turn: a millisecond. There may be ten for each machine."""
@@ -195,56 +190,50 @@ class _Refusing(asyncio.Protocol):
 
 
 class Listening:
-    """The runner's server behind `Connections`, on one socket: slowly while the master starts, then as fast as it can."""
+    """The runner's server behind `Connections`, on one socket: from a porch while the master starts, then as fast as it can."""
 
-    def __init__(self, runner: web.AppRunner, *, limit: int, patience: Patience | None = None) -> None:
-        """`runner` has been set up."""
+    def __init__(
+        self, runner: web.AppRunner, *, limit: int, first: Sequence[str] = (), patience: Patience | None = None
+    ) -> None:
+        """`runner` has been set up. `first` are beginnings of the paths that are served while the master starts."""
         assert runner.server is not None
         self.connections = Connections(runner.server, limit=limit, patience=patience)
+        self._limit = limit
+        self._first = first
         self._server: asyncio.Server | None = None
-        self._slowly = False
+        self._porch: Porch | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def begin(self, listener: socket.socket, *, queue: int = 100) -> None:
-        """Take connections one by one with pauses. `queue` of them wait in the kernel until they are taken."""
+    def begin(self, listener: socket.socket, *, queue: int = 100) -> None:
+        """Let in those whose path is among the first. `queue` connections wait in the kernel until they are taken."""
         listener.setblocking(False)
         listener.listen(queue)
-        self._slowly = True
-        work = {"first connections": self._take_slowly(listener), "connections": self.connections.sweep()}
+        self._porch = Porch(listener, self.connections, first=self._first, room=self._room)
+        work = {
+            "first connections": self._receive(self._porch, listener, queue),
+            "connections": self.connections.sweep(),
+        }
         self._tasks = [asyncio.create_task(each, name=name) for name, each in work.items()]
 
-    async def open(self, listener: socket.socket, *, queue: int = 100) -> None:
-        """Take every connection as it comes."""
-        await self._end_slowly()
+    def open(self) -> None:
+        """Let everybody in: first those on the porch, then every connection as it comes."""
+        assert self._porch is not None
+        self._porch.open()
+
+    def _room(self) -> int:
+        return max(0, self._limit - self.connections.count)
+
+    async def _receive(self, porch: Porch, listener: socket.socket, queue: int) -> None:
+        await porch.run()
         loop = asyncio.get_running_loop()
         # For asyncio, `backlog` is also how many connections it takes in one turn.
         self._server = await loop.create_server(self.connections, sock=listener, backlog=TAKEN_AT_ONCE)
         listener.listen(queue)
 
-    async def _take_slowly(self, listener: socket.socket) -> None:
-        """Ends by itself: a connection that is being taken must not be lost."""
-        loop = asyncio.get_running_loop()
-        while self._slowly:
-            try:
-                taken, _ = listener.accept()
-                await loop.connect_accepted_socket(self.connections, taken)
-            except BlockingIOError:
-                pass  # nobody is there
-            except OSError as error:  # no file descriptor is left, or who called has gone already
-                log.warning("a connection cannot be taken: %s", error)
-                await asyncio.sleep(FAILED_PAUSE_S)
-            await asyncio.sleep(FIRST_PAUSE_S)
-
-    async def _end_slowly(self) -> None:
-        if self._slowly:
-            self._slowly = False
-            await self._tasks[0]
-
     async def end(self) -> None:
         """Take no further connection; those that are open are the runner's to end."""
-        await self._end_slowly()
-        if self._server is not None:
-            self._server.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._server is not None:
+            self._server.close()

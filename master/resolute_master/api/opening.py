@@ -1,9 +1,9 @@
 """Before the master has started: the doors are there, and requests wait before them.
 
 The socket is open from the first moment, so that probes get an answer at any time. Everything else waits until the state is loaded,
-and is told to come again when that takes too long. Then those who have waited come in a few in each turn of the event loop, and
-whoever comes meanwhile stands behind them: after a restart every task of the cluster is at the doors, and the links of the agents,
-without which nothing can be scheduled, are not to wait for all of them.
+most of it as bare sockets on the porch (`porch`), and here who has waited there for long, or comes on a connection that is in. Who
+waits too long is told to come again. Then those who have waited come in a few in each turn of the event loop, and whoever comes
+meanwhile stands behind them: the links of the agents, without which nothing can be scheduled, are not to wait for all of them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from aiohttp import web
 from resolute.errors import Unavailable
 from resolute_master.api.context import ApiContext
 
-WAIT_S = 30.0
-"""A request that comes during the start waits for so long: a start takes seconds, and callers try again."""
+WAIT_S = 20.0
+"""A request that comes during the start waits for so long, after the porch's ten seconds: a start takes seconds, and callers try
+again."""
 
 LET_IN_AT_ONCE = 1
 """Requests in one turn of the event loop, of those that have waited: each takes the better part of a millisecond."""

@@ -250,6 +250,7 @@ class Engine:
             await self._snapshots.written()
         boot = _Waiting(MasterStarted(version=self._version), asyncio.get_running_loop().create_future())
         await self._cycle([boot])
+        self._batch_limit = BATCH_LIMIT  # it looks at everything, and says nothing of how long commands take
 
     async def run(self) -> None:
         """Cycles until cancelled, or until the store fails."""

@@ -48,8 +48,8 @@ async def test_calls_and_closed_connections_leave_no_dead_cycles(world: World, p
     listening = Listening(runner, limit=100)
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
-    await listening.begin(listener)
-    await listening.open(listener)
+    listening.begin(listener)
+    listening.open()
     try:
         assert await asyncio.to_thread(call, port, path, world.token) == status  # what is made once is made now
         with collection_by_hand():

@@ -41,8 +41,8 @@ async def a_server(handler: Any, *, limit: int = 100, **patience: float) -> Asyn
     await runner.setup()
     listener = socket.create_server(("127.0.0.1", 0))
     listening = Listening(runner, limit=limit, patience=Patience(sweep_s=0.05, **patience))
-    await listening.begin(listener)
-    await listening.open(listener)
+    listening.begin(listener)
+    listening.open()
     try:
         yield listening, listener.getsockname()[1]
     finally:
@@ -62,32 +62,6 @@ async def a_caller(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, async
     finally:
         writer.transport.abort()
         await asyncio.gather(writer.wait_closed(), return_exceptions=True)
-
-
-async def test_while_the_master_starts_connections_are_taken_all_the_same_and_none_is_lost_when_it_has() -> None:
-    app = web.Application()
-    app.router.add_get("/", hello)
-    runner = runner_of(app, stop_grace_s=0.1)
-    await runner.setup()
-    listening = Listening(runner, limit=100)
-    listener = socket.create_server(("127.0.0.1", 0))
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    await listening.begin(listener)
-    try:
-        async with ClientSession() as http:
-
-            async def asked() -> str:
-                async with http.get(url) as answer:
-                    return await answer.text()
-
-            assert await asked() == "hello"
-            crowd = [asyncio.create_task(asked()) for _ in range(30)]
-            await until(lambda: listening.connections.count > 1)
-            await listening.open(listener)
-            assert await asyncio.gather(*crowd) == ["hello"] * 30
-    finally:
-        await listening.end()
-        await runner.cleanup()
 
 
 async def test_one_connection_more_than_may_be_is_told_to_come_again() -> None:
