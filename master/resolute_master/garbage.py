@@ -23,9 +23,9 @@ from contextlib import contextmanager
 LOOK_S = 0.05
 """So often it is asked whether there is something to look at."""
 
-YOUNG, MANY_YOUNG = 1000, 5000
+YOUNG, MANY_YOUNG = 500, 1500
 """The young objects are looked at when so many more were made than let go of, and set aside unseen when they are so many: each
-takes a microsecond or two. So many at once are a list of everything, which goes as it came, or work that begins, which stays."""
+takes some microseconds. Many at once are a list of everything, which goes as it came, or work that begins, which stays."""
 
 EVERYTHING_S = 6 * 3600.0
 """So often everything is looked at: one pause of some tenths of a second, against cycles that died late."""

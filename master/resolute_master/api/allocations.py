@@ -38,8 +38,8 @@ log = logging.getLogger(__name__)
 MAX_POLL_S = 600
 """The longest that one preemption poll is held, whatever was asked for."""
 
-CHECK_S = 10.0
-"""A held call looks so often whether anybody still waits for its answer."""
+CHECK_S = 30.0
+"""A held call looks so often whether anybody still waits for its answer: ten thousand tasks hold one each."""
 
 
 async def get_allocation(call: Call, allocation: Allocation) -> GetAllocationResponse:

@@ -6,6 +6,7 @@ import hashlib
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from operator import itemgetter
 
 import msgspec
 
@@ -54,7 +55,7 @@ def decode_entities(body: bytes) -> tuple[Entity, ...]:
 
 
 class StateWriter:
-    """The whole memory of the engine as the body of a snapshot, one entity or effect a step of the iteration.
+    """The whole memory of the engine as the body of a snapshot, at most one entity or effect a step of the iteration.
 
     The state of the moment in which it was made, whatever is done to the state afterwards. Deflated: configurations are much alike.
     """
@@ -69,7 +70,12 @@ class StateWriter:
         self._put(b'{"entities":[')
         first = True
         for kind, entities in self._tables:
-            for entity in sorted(entities, key=lambda e: sortable(key_of(e))):
+            keyed: list[tuple[tuple[int, str], Entity]] = []
+            for entity in entities:
+                keyed.append((sortable(key_of(entity)), entity))
+                yield
+            keyed.sort(key=itemgetter(0))
+            for _, entity in keyed:
                 self._put(b'%s["%s",%s]' % (b"" if first else b",", kind.encode(), encode_entity(entity)))
                 first = False
                 yield
