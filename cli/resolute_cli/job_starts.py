@@ -25,6 +25,19 @@ class Starts:
     answers: dict[str, GetPoolStartsResponse] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
+    def by_job(self) -> dict[str, JobStart]:
+        return {each.job_id: each.start for answer in self.answers.values() for each in answer.starts}
+
+    def cells(self, jobs: Sequence[Job | LimitedJob | None]) -> list[tuple[str, str]]:
+        """The expected start of each and its range; both empty for what does not wait, and where no answer was had."""
+        starts = self.by_job()
+        return [
+            ("", "")
+            if job is None or job.resource_pool not in self.answers or not _waits(job)
+            else start_cells(starts.get(job.job_id))
+            for job in jobs
+        ]
+
 
 def pool_starts(queue: Queue, jobs: Sequence[Job | LimitedJob | None], *, needed: bool) -> Starts:
     """For the pools in which some of `jobs` wait. A master that foresees nothing is taken to have no answer.
@@ -34,7 +47,7 @@ def pool_starts(queue: Queue, jobs: Sequence[Job | LimitedJob | None], *, needed
     """
     waiting: dict[str, list[str]] = {}
     for job in jobs:
-        if job is not None and job.summary is not None and job.summary.state is JobState.QUEUED:
+        if job is not None and _waits(job):
             waiting.setdefault(job.resource_pool, []).append(job.job_id)
     found = Starts()
     for pool, ids in waiting.items():
@@ -52,6 +65,10 @@ def pool_starts(queue: Queue, jobs: Sequence[Job | LimitedJob | None], *, needed
     return found
 
 
+def _waits(job: Job | LimitedJob) -> bool:
+    return job.summary is not None and job.summary.state is JobState.QUEUED
+
+
 def failure_note(pool: str, failure: str) -> str:
     return f"When the jobs of pool {pool} start is left out: {failure}. The list is complete otherwise."
 
@@ -65,9 +82,9 @@ def starts_note(pool: str, answer: GetPoolStartsResponse) -> str:
 
 
 def start_cells(start: JobStart | None) -> tuple[str, str]:
-    """The expected start, and its range; empty for what does not wait."""
+    """Of a job that waits; None: it came after the answer was made."""
     if start is None:
-        return "", ""
+        return "not foreseen yet", "ask again in a few seconds"
     if start.expected_at is None:
         return "unknown", start.basis
     latest = "later" if start.latest is None else time_text(start.latest)

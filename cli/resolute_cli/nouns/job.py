@@ -12,7 +12,7 @@ from resolute_cli.command import Command, Group, UsageError, paging
 from resolute_cli.invocation import Invocation
 from resolute_cli.job_explain import explain
 from resolute_cli.job_snapshot import schedule, schedule_arguments, snapshot, snapshot_arguments
-from resolute_cli.job_starts import Starts, failure_note, pool_starts, start_cells, starts_note
+from resolute_cli.job_starts import Starts, failure_note, pool_starts, starts_note
 
 OPERATIONS = ("priority", "weight", "resource-pool", "ahead-of", "behind-of")
 """Of `det job update-batch`."""
@@ -42,10 +42,8 @@ def list_jobs(cli: Invocation, args: argparse.Namespace) -> None:
     if not answers and not args.starts:
         cli.render.table(columns, rows, jobs)
         return
-    starts = {each.job_id: each.start for answer in answers.values() for each in answer.starts}
-    told = [None if job is None else starts.get(job.job_id) for job in shown]
-    rows = [(*row, *start_cells(start)) for row, start in zip(rows, told, strict=True)]
-    cli.render.table((*columns, "Expected Start", "With 90 %"), rows, {"jobs": jobs, "starts": starts})
+    rows = [(*row, *cells) for row, cells in zip(rows, found.cells(shown), strict=True)]
+    cli.render.table((*columns, "Expected Start", "With 90 %"), rows, {"jobs": jobs, "starts": found.by_job()})
     for name, answer in sorted(answers.items()):
         cli.render.note(starts_note(name, answer))
 

@@ -2,7 +2,8 @@
 
 Who asks about one job waits for its estimate; those who ask while another is made are answered together by the next one, so that
 nobody waits for more than a few, however many ask. A list gets the newest answer of its pool at once, whatever its age, and has it
-refreshed: with ten thousand jobs in the queue an answer takes the master many seconds.
+refreshed: with ten thousand jobs in the queue an answer takes the master many seconds. Where something waits that the newest answer
+does not know, the list gives the next one a moment.
 
 When a job starts decorates other answers. A failure of the estimate is logged, and told in place of the start.
 """
@@ -36,7 +37,7 @@ log = logging.getLogger(__name__)
 FRESH_S = 30.0
 """An answer of the same cycle is given again for so long: meanwhile time has passed, and what was expected may not have come."""
 PATIENCE_S = 1.0
-"""A list waits so long for the first answer of its pool."""
+"""A list waits so long for an answer that knows all that waits in its pool."""
 RESTS = 4.0
 """Lists have a pool foreseen again after so many times as long as it took: a fifth of a processor at most, however many ask."""
 WORKS_S, BREATHES_S = 0.005, 0.003
@@ -112,14 +113,15 @@ class Starts:
         return (await asyncio.shield(batch.task)).get(id_)
 
     async def of_all(self, engine: Engine, store: Store, pool: PoolName, clock: Clock) -> Foreseen | None:
-        """The newest answer, whatever its age, which is made anew for those who ask later; None while there is none: the first
-        one of a pool is waited for, `PATIENCE_S` at most. Raises `ResoluteError` when all attempts so far have failed."""
+        """The newest answer, whatever its age, which is made anew for those who ask later; None while there is none. One that lacks
+        something which waits is made anew at once, and that is waited for, `PATIENCE_S` at most. Raises `ResoluteError` when
+        all attempts so far have failed."""
         known = self._pools.setdefault(pool, _KnownOfPool())
         if known.refresh is not None and known.refresh.done():
             known.refresh = None
         if known.refresh is None and _stale(known, engine, clock):
             known.refresh = asyncio.create_task(_refresh(known, engine, store, pool, clock))
-        if known.newest is None and known.refresh is not None:
+        if known.refresh is not None and _lacks(known.newest, engine, pool):
             await asyncio.wait((known.refresh,), timeout=self._patience_s)
         if known.newest is None and known.failed:
             raise ResoluteError(
@@ -183,6 +185,14 @@ def _stale(known: _KnownOfPool, engine: Engine, clock: Clock) -> bool:
     if clock.monotonic() < known.rests_until_s:
         return False
     return known.newest is None or not _current(known.newest, engine, clock.now())
+
+
+def _lacks(newest: Foreseen | None, engine: Engine, pool: PoolName) -> bool:
+    """Whether something waits that the answer says nothing of."""
+    if newest is None or newest.cycle == engine.memory.sequence:
+        return newest is None
+    snapshot = engine.snapshot(pool)
+    return any(each.id not in newest.starts and each.job_id in snapshot.jobs for each in snapshot.pending())
 
 
 class _Abandoned(Exception):

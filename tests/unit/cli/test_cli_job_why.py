@@ -18,10 +18,19 @@ from resolute.client.queue import Queue
 from resolute.client.session import Session
 from resolute.wire.rest.enums import JobState
 from resolute.wire.rest.jobs import JobSummary
-from resolute.wire.rest.why import BlockingAgent, BlockingWork, ExplainJobResponse, JobBlockers, JobStart, JobWhatIf
+from resolute.wire.rest.why import (
+    BlockingAgent,
+    BlockingWork,
+    ExplainJobResponse,
+    GetPoolStartsResponse,
+    JobBlockers,
+    JobStart,
+    JobWhatIf,
+    PoolStart,
+)
 from resolute_cli.invocation import Invocation
 from resolute_cli.job_explain import explanation_lines
-from resolute_cli.job_starts import pool_starts, start_cells
+from resolute_cli.job_starts import Starts, pool_starts, start_cells
 from resolute_cli.main import main
 from resolute_cli.render import Renderer
 from support.cli_messages import a_job
@@ -162,7 +171,22 @@ def test_the_expected_start_is_told_with_its_range_and_what_it_rests_on() -> Non
     assert start_cells(open_end)[1].endswith("to later")
     unknown = replace(answer, start=JobStart(basis="only 3 run(s) have ended"))
     assert "When it will start cannot be said: only 3 run(s) have ended." in list(explanation_lines(unknown))
-    assert start_cells(unknown.start) == ("unknown", "only 3 run(s) have ended") and start_cells(None) == ("", "")
+    assert start_cells(unknown.start) == ("unknown", "only 3 run(s) have ended")
+
+
+def test_a_job_that_came_after_its_pool_was_foreseen_is_told_so() -> None:
+    waits = JobSummary(jobs_ahead=0, state=JobState.QUEUED)
+    known, late, elsewhere = (replace(a_job(), job_id=id_, summary=waits) for id_ in ("known", "late", "elsewhere"))
+    runs = replace(late, summary=replace(waits, state=JobState.SCHEDULED))
+    start = PoolStart(job_id="known", allocation_id="k.1", start=JobStart(basis="only 3 run(s) have ended"))
+    found = Starts(answers={late.resource_pool: GetPoolStartsResponse(starts=(start,))})
+    assert found.cells([known, late, runs, replace(elsewhere, resource_pool="failed"), None]) == [
+        ("unknown", "only 3 run(s) have ended"),
+        ("not foreseen yet", "ask again in a few seconds"),
+        ("", ""),
+        ("", ""),
+        ("", ""),
+    ]
 
 
 def test_a_list_is_not_held_up_by_a_master_that_does_not_tell_starts() -> None:

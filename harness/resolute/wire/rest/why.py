@@ -95,7 +95,8 @@ class GetPoolStartsQuery:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetPoolStartsResponse:
     """When the jobs of a pool that wait will start, by job id, as foreseen at `computed_at`; what came into the queue since then is
-    not among them. None: the first answer for this pool is still being computed; ask again in a few seconds."""
+    not among them, where a newer answer takes longer than a second. `computed_at` None: the first answer for this pool is still
+    being computed. In both cases, ask again in a few seconds."""
 
     starts: tuple[PoolStart, ...]
     computed_at: datetime | None = None
