@@ -20,12 +20,14 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.checkpoint_files import CheckpointRemoval
 from resolute_master.engine.cycle import RuleFault
 from resolute_master.engine.engine import Engine
+from resolute_master.engine.price_watch import PriceWatch
 from resolute_master.engine.provisioning import PoolLedger, about_machines
 from resolute_master.engine.reporting import Reporting
 from resolute_master.store.memory import CommitHook, MemoryStore, MemoryTables
 from resolute_provisioner.bootstrap import MachineBoot
 from resolute_provisioner.clouds.base import Cloud, CloudCapabilities, CloudInstance, Launched, LaunchRequest
 from resolute_provisioner.clouds.fake import Range
+from resolute_provisioner.prices import PriceSource
 from resolute_provisioner.reconcile import Reconciler
 
 Result = TypeVar("Result")
@@ -128,7 +130,10 @@ class SimulatedMaster:
         heartbeat_s: float,
         commit_s: Range,
         observer: Observer,
+        prices: PriceSource,
+        prices_asked_every_s: float | None,
     ) -> None:
+        """`prices_asked_every_s` None: nobody asks for prices."""
         self.store = LatentStore(tables, hook=hook, rng=random.Random(seed + 1), commit_s=commit_s)
         self.engine = WatchedEngine(
             observer=observer,
@@ -145,7 +150,10 @@ class SimulatedMaster:
         self._cloud = cloud
         self._heartbeat_s = heartbeat_s
         self._observer = observer
+        self._prices = prices
+        self._prices_asked_every_s = prices_asked_every_s
         self._rng = random.Random(seed)
+        self._rng_of_prices = random.Random(seed + 2)
         self._services: list[asyncio.Task[Any]] = []
         self._connections: dict[asyncio.Task[None], None] = {}
         self.reporting: Reporting
@@ -189,6 +197,18 @@ class SimulatedMaster:
         )
         self.engine.on_commit(lambda change: reconciler.wake() if about_machines(change) else None)
         self._services.append(asyncio.create_task(reconciler.run(), name=f"reconciler of {name}"))
+
+        if self._prices_asked_every_s is not None and policy.scaling is not None:
+            watch = PriceWatch(
+                self.engine,
+                name,
+                self._prices,
+                offers=policy.scaling.offers,
+                period_s=self._prices_asked_every_s,
+                clock=self._clock,
+                rng=random.Random(self._rng_of_prices.getrandbits(64)),
+            )
+            self._services.append(asyncio.create_task(watch.run(), name=f"prices of {name}"))
 
     def _boot(self, instance: Instance) -> MachineBoot:
         return MachineBoot(

@@ -13,6 +13,7 @@ from multiprocessing import get_context
 
 from resolute_master.store.memory import MemoryStore
 from resolute_sim.loop import run_virtually
+from resolute_sim.market import move_prices, with_moving_prices
 from resolute_sim.mischief import Mischief, restore_order
 from resolute_sim.money import relent, with_money
 from resolute_sim.verdict import Violation
@@ -68,6 +69,7 @@ def simulate(
     rng = random.Random(f"world {seed}")
     chosen_weather = draw_weather(rng)
     chosen_workload = with_money(rng, draw_workload(rng, within_s=chosen_weather.turbulence_s))
+    chosen_weather = with_moving_prices(rng, chosen_weather)
     with quiet():
         return run_virtually(
             _lead(seed, workload or chosen_workload, weather or chosen_weather, tell, with_replay, snapshot_every)
@@ -99,6 +101,7 @@ async def _live(world: World) -> None:
     submitting = [asyncio.create_task(_submit(world, each)) for each in world.workload.submissions]
     mischief = Mischief(world)
     faults = [asyncio.create_task(mischief.run(fault)) for fault in sorted(world.weather.gaps)]
+    faults.append(asyncio.create_task(move_prices(world)))
     await _pass(world, world.weather.turbulence_s)
     for task in faults:
         task.cancel()

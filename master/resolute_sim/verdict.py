@@ -19,6 +19,7 @@ from resolute_master.lifecycle.ledger import Books
 from resolute_master.store.base import ExperimentQuery, Store, TrialQuery
 from resolute_provisioner.clouds.fake import FakeCloud
 from resolute_sim.checkers import economy, liveness, reference, resume, safety, spending
+from resolute_sim.checkers.prices import ToldPrices, work_pays_what_its_machines_cost
 from resolute_sim.diary import Diary, LiveTask
 
 ENOUGH = 20
@@ -49,6 +50,7 @@ class Verdict:
         checkpoints: Mapping[str, int],
         pools: Mapping[PoolName, PoolPolicy],
         snapshot_every: int = 1,
+        prices_asked_every_s: float = 0.0,
     ) -> None:
         self.violations: list[Violation] = []
         self.commits = 0
@@ -62,7 +64,8 @@ class Verdict:
         self._incarnations = safety.Incarnations()
         self._ownership = safety.Ownership(diary, {p.name: p.agent_reconnect_wait_s for p in pools.values()})
         self._lingering = economy.Lingering(pools)
-        self._limits = spending.Limits(cloud, diary)
+        self._told = ToldPrices(cloud, prices_asked_every_s)
+        self._limits = spending.Limits(cloud, diary, self._told)
 
     @property
     def broken(self) -> bool:
@@ -81,6 +84,7 @@ class Verdict:
     def stored(self, change: Change) -> None:
         """Every change that is durable, also one after which its master died at once."""
         self._ownership.note(change)
+        self._told.note(change)
         self._found("safety: states move forward", self._moves.check(change))
         self._found("safety: outdated agents are not believed", self._incarnations.check(change))
         self._found("reference: orders are in the outbox", reference.starts_are_ordered(change))
@@ -98,6 +102,7 @@ class Verdict:
         self._found("reference: agents have instances", reference.agents_have_instances(state))
         self._found("reference: orders are in the outbox", reference.orders_are_in_the_outbox(state))
         self._found("economy: launches are needed", economy.launches_are_needed(state, change, self._pools))
+        self._found("reference: work pays what its machines cost", work_pays_what_its_machines_cost(state))
         self._found("reference: usage is what is held", reference.usage_is_what_is_held(memory))
         if self.commits % self._snapshot_every == 0:
             self._found("reference: the snapshot equals its source", reference.snapshots_equal_scratch(memory))
@@ -116,6 +121,8 @@ class Verdict:
     def unreachable(self, machine: str | None, since: datetime) -> None:
         """From then until now no order could reach the machine, None: any."""
         self._limits.unreachable(machine, since, self._clock.now())
+        if machine is None:
+            self._told.away(since, self._clock.now())
 
     def froze(self, machine: str) -> None:
         self._lingering.froze(machine)
@@ -149,10 +156,10 @@ class Verdict:
         booked = economy.accounts_are_booked(memory.state, rows, self._clock.now())
         self._found("economy: accounts are booked", booked)
         bill, now = spending.ordered(self._cloud, rows), self._clock.now()
-        equal = spending.accounts_equal_the_bill(self._cloud, bill, memory.state, now)
-        self._found("economy: accounts equal the bill", equal)
-        equal = spending.books_equal_the_bill(bill, await _books(store, rows, now), now)
-        self._found("economy: the books equal the bill", equal)
+        asked = spending.Asked(self._cloud, self._told, bill, rows, now)
+        self._found("economy: accounts equal the bill", asked.of_accounts(memory.state))
+        self._found("economy: the books equal the bill", asked.of_books(await _books(store, rows, now)))
+        self._found("economy: the market is followed", self._told.late(now))
         self._found("economy: nothing is left", economy.nothing_is_left(self._cloud, self._diary, memory.state))
         lingering = self._lingering.check(self._cloud, self._diary, self._clock.now())
         self._found("economy: machines are given back", lingering)

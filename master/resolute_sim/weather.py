@@ -56,6 +56,15 @@ CALM_CLOUD = FakeBehaviour(launch_latency_s=(0.2, 1.0), pending_s=(3.0, 10.0), b
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PriceMoves:
+    """`mean_gap_s` lies between two moves of the spot market, on the average."""
+
+    mean_gap_s: float
+    asked_every_s: float
+    """The period of the master's question for prices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Weather:
     """`gaps` holds the kinds of fault that this world knows, with their mean time between two."""
 
@@ -70,6 +79,8 @@ class Weather:
     """How long one commit takes."""
     outage_s: Range
     """How long the master is away after it died."""
+    prices: PriceMoves | None = None
+    """None: the market stands still, and nobody asks for its prices."""
 
 
 CALM = Weather(

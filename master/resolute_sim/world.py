@@ -85,7 +85,9 @@ class World:
             checkpoints=self.storage.checkpoints,
             pools=self.pools,
             snapshot_every=snapshot_every,
+            prices_asked_every_s=weather.prices.asked_every_s if weather.prices is not None else 0.0,
         )
+        self._prices_asked_every_s = weather.prices.asked_every_s if weather.prices is not None else None
         self.fate: Callable[[Change], None] | None = None
         """What befalls the next commit before it is stored."""
         self.fate_after: Callable[[Change], None] | None = None
@@ -143,6 +145,8 @@ class World:
                 heartbeat_s=HEARTBEAT_S,
                 commit_s=self.weather.commit_s,
                 observer=self,
+                prices=self.cloud,
+                prices_asked_every_s=self._prices_asked_every_s,
             )
             try:
                 await master.start()

@@ -92,6 +92,11 @@ class Offer:
     vcpus: int | None = None
     memory_gib: float | None = None
 
+    @property
+    def price_moves(self) -> bool:
+        """Its machines pay what the market asks at each moment."""
+        return self.market is Market.SPOT and not self.price_is_fixed
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:

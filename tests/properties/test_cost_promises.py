@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import defaultdict
+from datetime import datetime
 from itertools import pairwise
+from math import ceil, floor
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resolute.wire.states import AllocationState, FailureKind
 from resolute_master.domain.allocation import Allocation, AllocationExit, Container
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import (
     AgentId,
     ContainerId,
@@ -39,18 +42,43 @@ def machines(draw: st.DrawFn) -> list[Instance]:
         paid_from, life_s = draw(st.integers(0, 500)), draw(st.integers(0, 600))
         joined_s = draw(st.one_of(st.none(), st.integers(0, 100)))
         found.append(
-            an_instance(
-                f"machine-{number}",
-                pool=PoolName(draw(st.sampled_from(("a", "b")))),
-                slots=draw(st.integers(1, 3)),
-                price_per_hour=draw(st.one_of(st.none(), st.sampled_from((0.0, 1.0, 3.6, 40.0)))),
-                paid_from=at(paid_from),
-                paid_until=draw(st.sampled_from((None, at(paid_from + life_s)))),
-                joined_at=None if joined_s is None else at(paid_from + joined_s),
-                agent_id=AgentId(f"agent-{number}"),
+            draw(
+                moved(
+                    an_instance(
+                        f"machine-{number}",
+                        pool=PoolName(draw(st.sampled_from(("a", "b")))),
+                        slots=draw(st.integers(1, 3)),
+                        price_per_hour=draw(st.one_of(st.none(), st.sampled_from((0.0, 1.0, 3.6, 40.0)))),
+                        paid_from=at(paid_from),
+                        paid_until=draw(st.sampled_from((None, at(paid_from + life_s)))),
+                        joined_at=None if joined_s is None else at(paid_from + joined_s),
+                        agent_id=AgentId(f"agent-{number}"),
+                    )
+                )
             )
         )
     return found
+
+
+@st.composite
+def moved(draw: st.DrawFn, machine: Instance) -> Instance:
+    """With a price that the market has moved, also before the machine was paid for and after its end."""
+    moments = sorted(draw(st.lists(st.integers(0, 1000), max_size=5)))
+    for moment in moments:
+        machine = machine.at_price(draw(st.sampled_from((0.0, 0.4, 3.6, 7.2))), at(moment))
+    return machine
+
+
+def price_at(machine: Instance, second: int) -> float | None:
+    """As the row says it, looked up from the beginning."""
+    return next((e.per_hour for e in machine.earlier_prices if at(second) < e.until), machine.price_per_hour)
+
+
+def asked_for(machine: Instance, begin: datetime, end: datetime) -> float:
+    """What the machine costs in this time, second by second: moves are at whole ones."""
+    first, last = (begin - at(0)).total_seconds(), (end - at(0)).total_seconds()
+    parts = ((s, min(s + 1.0, last) - max(float(s), first)) for s in range(floor(first), ceil(last)))
+    return sum((price_at(machine, second) or 0.0) / 3600.0 * part for second, part in parts)
 
 
 @st.composite
@@ -124,30 +152,64 @@ def known_jobs() -> dict[JobId, Job]:
 def bill(machines: list[Instance]) -> float:
     """As the cloud writes it: from the paid start to the end, for the whole machine."""
     return sum(
-        (machine.price_per_hour or 0.0)
-        / 3600
-        * max(0.0, ((machine.paid_until or NOW) - machine.paid_from).total_seconds())
-        for machine in machines
-        if machine.paid_from is not None
+        asked_for(each, each.paid_from, each.paid_until or NOW) for each in machines if each.paid_from is not None
     )
 
 
 def seconds(machines: list[Instance], *, unpriced: bool = False) -> float:
+    """Of slots; `unpriced`: at a price that is not known."""
     return sum(
-        machine.slots * max(0.0, ((machine.paid_until or NOW) - machine.paid_from).total_seconds())
+        machine.slots
         for machine in machines
-        if machine.paid_from is not None and not (unpriced and machine.price_per_hour is not None)
+        if machine.paid_from is not None
+        for second in range(_second(machine.paid_from), _second(machine.paid_until or NOW))
+        if not unpriced or price_at(machine, second) is None
     )
 
 
+def _second(moment: datetime) -> int:
+    return int((moment - at(0)).total_seconds())
+
+
+@given(moves=st.lists(st.tuples(st.integers(-50, 1000), st.sampled_from((0.4, 3.6, 7.2))), max_size=8))
+def test_a_machine_has_the_price_of_its_last_move(moves: list[tuple[int, float]]) -> None:
+    """Told in the order of time, or by a clock that goes back."""
+    machine, clock, series = an_instance(requested_at=at(0)), 0, [(0, 3.6)]
+    for moment, price in moves:
+        machine = machine.at_price(price, at(moment))
+        if price != series[-1][1]:
+            clock = max(clock, moment)
+            series.append((clock, price))
+    for second in range(0, 1100, 7):
+        assert [price for _, _, price in machine.prices(at(second), at(second + 0.5))] == [
+            [price for begin, price in series if begin <= second][-1]
+        ]
+    assert len(machine.earlier_prices) <= len(moves)
+
+
 @given(history=histories())
+@settings(deadline=None)
 def test_the_lines_of_every_grouping_sum_to_the_bill(history: tuple[list[Instance], tuple[Run, ...]]) -> None:
     there, found = history
+    amount, paid_s, unpriced_s = bill(there), seconds(there), seconds(there, unpriced=True)
     for grouping in Grouping:
         summed = total(cost_by(grouping, there, Books(found), known_jobs(), now=NOW).values())
-        assert summed.booking.paid_s == pytest.approx(seconds(there), abs=1e-6)
-        assert summed.cost == pytest.approx(bill(there), abs=1e-9)
-        assert summed.cost_unknown_s == pytest.approx(seconds(there, unpriced=True), abs=1e-6)
+        assert summed.booking.paid_s == pytest.approx(paid_s, abs=1e-6)
+        assert summed.cost == pytest.approx(amount, abs=1e-9)
+        assert summed.cost_unknown_s == pytest.approx(unpriced_s, abs=1e-6)
+
+
+@given(history=histories())
+@settings(deadline=None, max_examples=25)
+def test_a_job_costs_what_its_slots_cost_at_each_second(history: tuple[list[Instance], tuple[Run, ...]]) -> None:
+    there, found = history
+    expected: defaultdict[str, float] = defaultdict(float)
+    for machine in there:
+        for span in Books(found).spans(machine, NOW):
+            if span.allocation is not None:
+                expected[span.allocation.job_id] += asked_for(machine, span.begin, span.end) / machine.slots
+    lines = cost_by(Grouping.JOB, there, Books(found), known_jobs(), now=NOW)
+    assert {key: line.cost for key, line in lines.items() if key} == pytest.approx(dict(expected), abs=1e-9)
 
 
 @given(history=histories(), cuts=st.lists(st.integers(0, 1000), min_size=1, max_size=4))

@@ -9,15 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resolute.wire.states import ExperimentState
-from resolute_master.domain.account import Limits
+from resolute_master.domain.account import RISE, Limits
 from resolute_master.domain.ids import ExperimentId
+from resolute_provisioner.model import Market
 from support.paid_cluster import Habits, PaidCluster, a_paid_pool
 
 HORIZON_S = 3000.0
 
 
-def a_life(seed: int, *, budget: Limits | None = None) -> tuple[PaidCluster, dict[ExperimentId, float]]:
-    """Several experiments with limits, on machines that are lost, under a master that is killed; and their limits."""
+def a_life(
+    seed: int, *, budget: Limits | None = None, market: Market = Market.ON_DEMAND
+) -> tuple[PaidCluster, dict[ExperimentId, float]]:
+    """Several experiments with limits, on machines that are lost, under a master that is killed; and their limits. On spot the
+    price moves, and may double while something saves."""
     rng = Random(seed)
     habits = Habits(
         boot_s=rng.uniform(0, 60),
@@ -26,10 +30,9 @@ def a_life(seed: int, *, budget: Limits | None = None) -> tuple[PaidCluster, dic
         kill_s=rng.uniform(0, 9),
         stop_s=rng.uniform(0, 60),
     )
-    slots = rng.randint(1, 4)
-    cluster = PaidCluster(
-        a_paid_pool(price=rng.choice((0.5, 3.6, 40.0)), slots=slots, machines=rng.randint(1, 4), budget=budget), habits
-    )
+    slots, price, machines = rng.randint(1, 4), rng.choice((0.5, 3.6, 40.0)), rng.randint(1, 4)
+    pool = a_paid_pool(price=price, slots=slots, machines=machines, budget=budget, market=market)
+    cluster = PaidCluster(pool, habits)
     limits: dict[ExperimentId, float] = {}
     for _ in range(rng.randint(1, 4)):
         limit = rng.choice((0.01, rng.uniform(0.05, 5.0), rng.uniform(1.0, 40.0)))
@@ -43,25 +46,28 @@ def a_life(seed: int, *, budget: Limits | None = None) -> tuple[PaidCluster, dic
                 cluster.lose_machine(rng.randint(0, 9))
             case 1:
                 cluster.restart_master()
+            case _ if market is Market.SPOT:
+                price = price * rng.uniform(0.3, RISE) if rng.random() < 0.8 else price
+                cluster.move_market(price)
             case _:
                 pass
     return cluster, limits
 
 
-@given(seed=st.integers(0, 2**32))
+@given(seed=st.integers(0, 2**32), market=st.sampled_from(Market))
 @settings(max_examples=20, deadline=None)
-def test_no_experiment_costs_more_than_it_may(seed: int) -> None:
-    cluster, limits = a_life(seed)
+def test_no_experiment_costs_more_than_it_may(seed: int, market: Market) -> None:
+    cluster, limits = a_life(seed, market=market)
     for id_, limit in limits.items():
         assert cluster.spent_by(id_) <= limit + 1e-6
         if cluster.experiment(id_).state is ExperimentState.PAUSED:
             assert not [paid for (owner, _), paid in cluster.tasks.items() if owner == id_ and paid.until is None]
 
 
-@given(seed=st.integers(0, 2**32))
-@settings(max_examples=8, deadline=None)
-def test_the_accounts_are_the_bill(seed: int) -> None:
-    cluster, limits = a_life(seed)
+@given(seed=st.integers(0, 2**32), market=st.sampled_from(Market))
+@settings(max_examples=16, deadline=None)
+def test_the_accounts_are_the_bill(seed: int, market: Market) -> None:
+    cluster, limits = a_life(seed, market=market)
     assert cluster.account("pool/default").in_all == pytest.approx(cluster.bill(), abs=1e-6)
     held = sum(cluster.spent_by(id_) for id_ in limits)
     if held:

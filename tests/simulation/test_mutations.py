@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from resolute_sim.simulation import Outcome, simulate
-from support.sim_mutations import BRIEF_MACHINES, CRASHES, LATE_WORDS, LOST_REPLIES, MUTATIONS, Mutation
+from support.sim_mutations import (
+    BRIEF_MACHINES,
+    CRASHES,
+    LATE_WORDS,
+    LOST_REPLIES,
+    MUTATIONS,
+    RESTLESS_MARKET,
+    Mutation,
+)
 
 
 def first_caught(mutation: Mutation) -> Outcome | None:
@@ -28,8 +36,8 @@ def test_a_mutation_is_caught(mutation: Mutation, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     "weather",
-    [CRASHES, LOST_REPLIES, LATE_WORDS, BRIEF_MACHINES],
-    ids=["crashes", "lost replies", "late words", "brief machines"],
+    [CRASHES, LOST_REPLIES, LATE_WORDS, BRIEF_MACHINES, RESTLESS_MARKET],
+    ids=["crashes", "lost replies", "late words", "brief machines", "a restless market"],
 )
 def test_the_weather_that_provokes_a_mutation_breaks_nothing_by_itself(weather: object) -> None:
     for seed in range(6):

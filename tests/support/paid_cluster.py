@@ -32,6 +32,7 @@ from resolute_master.domain.commands import (
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, ExperimentId, InstanceId, PoolName, UserId
 from resolute_master.domain.instance import Instance
+from resolute_master.domain.machines import PriceWord, RecordPrices
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.cycle import Cycle
 from resolute_master.engine.memory import Memory
@@ -44,27 +45,46 @@ POOL = PoolName("default")
 
 
 def a_paid_pool(
-    *, price: float | None = 3.6, slots: int = 1, machines: int = 3, idle_s: float = 60.0, budget: Limits | None = None
+    *,
+    price: float | None = 3.6,
+    slots: int = 1,
+    machines: int = 3,
+    idle_s: float = 60.0,
+    budget: Limits | None = None,
+    market: Market = Market.ON_DEMAND,
 ) -> dict[PoolName, PoolPolicy]:
     """One offer; 3.6 an hour is a thousandth a second."""
-    offer = Offer(
-        offer_id="paid", instance_type="paid", zone="z", market=Market.ON_DEMAND, slots=slots, price_per_hour=price
-    )
+    offer = Offer(offer_id="paid", instance_type="paid", zone="z", market=market, slots=slots, price_per_hour=price)
     scaling = PoolScaling(pool=POOL, offers=(offer,), max_instances=machines, idle_timeout_s=idle_s)
     return {POOL: PoolPolicy(name=POOL, scaling=scaling, budget=budget or Limits())}
 
 
 @dataclass(slots=True, kw_only=True)
 class Paid:
-    """A line of the bill: so much an hour from one moment to another; `until` None goes on."""
+    """A line of the bill; `prices` say since when it was so much an hour, and `until` None goes on."""
 
-    price_per_hour: float
-    since: datetime
+    prices: list[tuple[datetime, float]]
     until: datetime | None = None
 
     def cost(self, now: datetime, since: datetime = T0) -> float:
-        seconds = ((self.until or now) - max(self.since, since)).total_seconds()
-        return self.price_per_hour * max(0.0, seconds) / 3600.0
+        ends = [*(begin for begin, _ in self.prices[1:]), self.until or now]
+        return sum(
+            price / 3600.0 * max(0.0, (min(end, now) - max(begin, since)).total_seconds())
+            for (begin, price), end in zip(self.prices, ends, strict=True)
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Held:
+    """A part of a machine that a task has, from one moment to another."""
+
+    machine: Paid
+    share: float
+    since: datetime
+    until: datetime | None = None
+
+    def cost(self, now: datetime) -> float:
+        return self.share * self.machine.cost(self.until or now, self.since)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,9 +108,11 @@ class PaidCluster:
     habits: Habits = field(default_factory=Habits)
     now: datetime = T0
     machines: dict[InstanceId, Paid] = field(default_factory=dict)
-    tasks: dict[tuple[ExperimentId, ContainerId], Paid] = field(default_factory=dict)
+    tasks: dict[tuple[ExperimentId, ContainerId], Held] = field(default_factory=dict)
     decisions: list[str] = field(default_factory=list)
     memory: Memory = field(init=False)
+    market_price: float | None = None
+    """Since the market moved for the first time."""
     _coming: list[tuple[datetime, int, Callable[[], None]]] = field(default_factory=list)
     _known: set[object] = field(default_factory=set)
     _number: int = 0
@@ -170,6 +192,15 @@ class PaidCluster:
             self._ends(living[number % len(living)])
             self._settle()
 
+    def move_market(self, price_per_hour: float) -> None:
+        """What lives costs so much from now on, and the master is told at once."""
+        self.market_price = price_per_hour
+        for paid in self.machines.values():
+            if paid.until is None:
+                paid.prices.append((self.now, price_per_hour))
+        word = PriceWord(offer_id="paid", per_hour=price_per_hour, as_of=self.now)
+        self.act(RecordPrices(pool=POOL, source="the market", prices=(word,)))
+
     def restart_master(self) -> None:
         """A new process over what was stored; agents come back at once and tell what they run."""
         state = self.memory.state
@@ -231,7 +262,8 @@ class PaidCluster:
         return lambda: what(subject)
 
     def _launch(self, instance: Instance) -> None:
-        self.machines[instance.id] = Paid(price_per_hour=instance.price_per_hour or 0.0, since=self.now)
+        price = instance.price_per_hour if self.market_price is None else self.market_price
+        self.machines[instance.id] = Paid(prices=[(self.now, price or 0.0)])
         self._cycle(
             RecordLaunch(instance=instance.id, provider_id=instance.id, observed=Observed.RUNNING, paid_from=self.now)
         )
@@ -311,8 +343,8 @@ class PaidCluster:
         machine = self.memory.state.get(Instance, agent)
         trial_owner = ExperimentId(int(allocation.task_id.partition(".")[0]))
         assert machine is not None
-        price = self.machines[InstanceId(agent)].price_per_hour / machine.slots * slots
-        self.tasks[(trial_owner, container)] = Paid(price_per_hour=price, since=self.now)
+        paid = self.machines[InstanceId(agent)]
+        self.tasks[(trial_owner, container)] = Held(machine=paid, share=slots / machine.slots, since=self.now)
 
     def _release(self, container: ContainerId) -> None:
         for (_, id_), paid in self.tasks.items():

@@ -13,22 +13,25 @@ from typing import Any
 import pytest
 
 from resolute_master.domain.agent import Agent
+from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import RecordObservation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.effects import Effect
+from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.trial import Trial
+from resolute_master.engine.price_watch import PriceWatch
 from resolute_master.engine.reporting import Reporting
-from resolute_master.lifecycle import agents, deadlines, instances, ledger, spending, trials
+from resolute_master.lifecycle import agents, deadlines, instances, ledger, prices, spending, trials
 from resolute_master.lifecycle import allocation as machine
 from resolute_master.lifecycle.step import Step
 from resolute_master.scheduler import snapshot
 from resolute_provisioner.clouds.base import LaunchRequest
-from resolute_provisioner.model import InstanceView, Observed, PoolScaling
+from resolute_provisioner.model import InstanceView, Observed, Offer, PoolScaling
 from resolute_provisioner.planning import keep_warm, plan
 from resolute_provisioner.planning.standing import Standing
 from resolute_provisioner.reconcile import InstanceLaunched, LaunchRefused, Reconciler
-from resolute_sim.weather import CALM, CALM_CLOUD, Fault, Weather
+from resolute_sim.weather import CALM, CALM_CLOUD, Fault, PriceMoves, Weather
 
 Patch = pytest.MonkeyPatch
 
@@ -144,7 +147,7 @@ def leak_a_gang_member(patch: Patch) -> None:
 
 def pay_from_when_it_is_heard_of(patch: Patch) -> None:
     """What a machine cost before the cloud's word came is forgotten."""
-    patch.setattr(spending, "_billed", lambda instance, now: 0.0)
+    patch.setattr(spending, "_billed", lambda instance, since, now: 0.0)
 
 
 def count_half_of_what_work_costs(patch: Patch) -> None:
@@ -184,6 +187,27 @@ def keep_machines_warm_for_longer_than_they_may_cost(patch: Patch) -> None:
     )
 
 
+def book_machines_at_the_price_of_their_launch(patch: Patch) -> None:
+    patch.setattr(prices, "follow_the_market", lambda step, pool, offers: None)
+
+
+def let_work_pay_the_price_of_its_start(patch: Patch) -> None:
+    """Machines and pools follow the market; experiments and workspaces do not."""
+    follow = prices.follow_the_market
+
+    def machines_alone(step: Step, pool: PoolName, offers: Iterable[Offer]) -> None:
+        before = step.all(Allocation)
+        follow(step, pool, offers)
+        for allocation in before:
+            step.put(allocation)
+
+    patch.setattr(prices, "follow_the_market", machines_alone)
+
+
+def ask_for_prices_once(patch: Patch) -> None:
+    patch.setattr(PriceWatch, "wait_s", lambda self: 1e9)
+
+
 def accept_reports_of_older_runs(patch: Patch) -> None:
     patch.setattr(Reporting, "check_run", lambda self, report: None)
 
@@ -202,6 +226,8 @@ BRIEF_MACHINES = replace(CALM, turbulence_s=900.0, cloud=replace(CALM_CLOUD, los
 """Many are gone before a list has shown them."""
 
 LATE_WORDS = replace(CALM, turbulence_s=3600.0, gaps={Fault.USER: 60.0, Fault.INTERRUPT: 400.0}, late_repeat_rate=0.5)
+
+RESTLESS_MARKET = replace(CALM, turbulence_s=1800.0, prices=PriceMoves(mean_gap_s=60.0, asked_every_s=20.0))
 
 MUTATIONS = (
     Mutation(
@@ -284,6 +310,24 @@ MUTATIONS = (
         name="leave idle time out of the books",
         apply=leave_idle_time_out_of_the_books,
         caught_by=("economy: the books equal the bill",),
+    ),
+    Mutation(
+        name="book machines at the price of their launch",
+        apply=book_machines_at_the_price_of_their_launch,
+        caught_by=("economy: accounts equal the bill",),
+        weather=RESTLESS_MARKET,
+    ),
+    Mutation(
+        name="let work pay the price of its start",
+        apply=let_work_pay_the_price_of_its_start,
+        caught_by=("reference: work pays what its machines cost",),
+        weather=RESTLESS_MARKET,
+    ),
+    Mutation(
+        name="ask for prices once",
+        apply=ask_for_prices_once,
+        caught_by=("economy: the market is followed",),
+        weather=RESTLESS_MARKET,
     ),
     Mutation(
         name="accept reports of older runs",

@@ -13,7 +13,7 @@ from resolute_master.domain.ids import AgentId, AllocationId, TaskId, TrialId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.metrics import StepMark
 from resolute_master.lifecycle import ledger as books
-from resolute_master.lifecycle.cost import Line, line_of, price_per_slot_s, total
+from resolute_master.lifecycle.cost import Line, line_of_machine, total
 from resolute_master.store.base import Store
 
 TRAINING = "training"
@@ -26,9 +26,9 @@ async def get_ledger(call: Call, _: None) -> GetLedgerResponse:
     instances = await api.store.instances()
     runs = await runs_on(api.store, instances)
     booked = books.Books(runs)
-    bookings = [(i, booked.book(i, now)) for i in instances if i.paid_from is not None]
-    rows = tuple(_instance_row(instance, booking) for instance, booking in bookings)
-    summed = total(line_of(booking, price_per_slot_s(instance)) for instance, booking in bookings)
+    lines = [(each, line_of_machine(each, booked, now=now)) for each in instances if each.paid_from is not None]
+    rows = tuple(_instance_row(instance, line) for instance, line in lines)
+    summed = total(line for _, line in lines)
     interruptions = tuple(_interruption(i, instances) for i in books.interruptions(runs))
     lost = sum(run.steps_done - run.steps_kept for run in runs)
     return GetLedgerResponse(instances=rows, totals=shown(summed, lost), interruptions=interruptions)
@@ -89,7 +89,7 @@ async def _saved_steps(store: Store, attempts: Sequence[Allocation]) -> dict[Tri
 # ----------------------------------------------------------------------------------------------------------- rows
 
 
-def _instance_row(instance: Instance, booking: books.Booking) -> InstanceLedger:
+def _instance_row(instance: Instance, line: Line) -> InstanceLedger:
     return InstanceLedger(
         instance_id=instance.id,
         pool=instance.pool,
@@ -97,7 +97,7 @@ def _instance_row(instance: Instance, booking: books.Booking) -> InstanceLedger:
         price_per_hour=instance.price_per_hour or 0.0,
         paid_from=instance.paid_from,
         paid_until=instance.paid_until,
-        row=shown(line_of(booking, price_per_slot_s(instance))),
+        row=shown(line),
     )
 
 

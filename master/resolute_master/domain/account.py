@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -19,6 +20,10 @@ SAVE_MARGIN = 1.5
 
 LEAST_SAVE_S = 5.0
 """However quick the measured ones were: the request has to reach the task, and its end the master."""
+
+RISE = 2.0
+"""A price of the market may come to so many times itself while work saves and ends, and limits are kept all the same: so much is
+held back. No cloud bounds the rise itself."""
 
 LIGHTER = 1 / 4
 """How much a quicker save counts against the slower ones before it; a slower one counts whole at once."""
@@ -77,6 +82,8 @@ class Account:
     configured: Limits = NO_LIMITS
     save_s: float | None = None
     landing: Landing | None = None
+    price_moves: bool = False
+    """Something that it has paid for was on a market: what it pays may rise."""
 
     @property
     def owner(self) -> Owner:
@@ -91,6 +98,11 @@ class Account:
     def landing_s(self) -> float:
         """How long before the limit work is asked to save and end."""
         return DEFAULT_SAVE_S if self.save_s is None else max(LEAST_SAVE_S, SAVE_MARGIN * self.save_s)
+
+    @property
+    def rise(self) -> float:
+        """How many times its rate work that saves and ends may come to cost."""
+        return RISE if self.price_moves else 1.0
 
     def until(self, now: datetime) -> Account:
         """With what was spent since `at`. A clock that goes back spends nothing."""
@@ -108,19 +120,21 @@ class Account:
     def _costing(self, since: datetime, until: datetime) -> float:
         return self.rate_per_hour * (until - since).total_seconds() / 3600.0
 
-    def paying(self, more_per_hour: float, now: datetime) -> Account:
-        """It spends so much more, or less, from now on."""
+    def paying(self, more_per_hour: float, now: datetime, *, moves: bool = False) -> Account:
+        """It spends so much more, or less, from now on; `moves` if that is at a price of the market."""
         rate = self.rate_per_hour + more_per_hour
-        return replace(self.until(now), rate_per_hour=rate if rate > LEAST_RATE else 0.0)
+        rate = rate if rate > LEAST_RATE else 0.0
+        return replace(self.until(now), rate_per_hour=rate, price_moves=self.price_moves or moves)
 
-    def corrected(self, amount: float, since: datetime, now: datetime) -> Account:
-        """What began, or ended, before we knew: so much more, or less, was spent since that moment. Sums never fall below 0."""
+    def corrected(self, more: Callable[[datetime | None], float], now: datetime) -> Account:
+        """What began, or ended, before we knew: `more` says how much more, or less, was spent since a moment, since ever where
+        that is None. Sums never fall below 0."""
         current = self.until(now)
         return replace(
             current,
-            in_all=max(0.0, current.in_all + amount),
-            in_day=max(0.0, current.in_day + amount * _part(since, day_of(now), now)),
-            in_month=max(0.0, current.in_month + amount * _part(since, month_of(now), now)),
+            in_all=max(0.0, current.in_all + more(None)),
+            in_day=max(0.0, current.in_day + more(day_of(now))),
+            in_month=max(0.0, current.in_month + more(month_of(now))),
         )
 
     def having_saved(self, took_s: float) -> Account:
@@ -149,9 +163,3 @@ def next_day(at: datetime) -> datetime:
 
 def next_month(at: datetime) -> datetime:
     return month_of(month_of(at) + timedelta(days=32))
-
-
-def _part(since: datetime, begin: datetime, now: datetime) -> float:
-    """How much of the time from `since` to `now` lies after `begin`."""
-    whole = (now - since).total_seconds()
-    return 1.0 if whole <= 0 or since >= begin else (now - begin).total_seconds() / whole

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
 from resolute_master.domain.agent import MachineNotice
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, InstanceId, PoolName
 from resolute_provisioner.model import Intent, Observed, Offer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierPrice:
+    """What a machine cost an hour until the market moved; None was not known."""
+
+    per_hour: float | None
+    until: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +35,7 @@ class Instance:
     offer_id: str
     slots: int
     price_per_hour: float | None
+    """In force since the last of `earlier_prices` ended, as far as the price is known; None when it never was."""
     requested_at: datetime
     reason: str = ""
     gangs: tuple[str, ...] = ()
@@ -53,8 +65,39 @@ class Instance:
     offer: Offer | None = None
     """As it was when the machine was asked for: a repeated request is the same request, whatever the configuration has
     become. None for machines from before it was kept."""
+    earlier_prices: tuple[EarlierPrice, ...] = ()
+    """By their ends, the first one in force from the beginning: of a machine whose price moves."""
 
     @property
     def over(self) -> bool:
         """Nothing is left of it and nothing will be paid any more."""
         return self.observed is Observed.GONE
+
+    @property
+    def price_moves(self) -> bool:
+        """It pays what the market asks at the moment, and not what it was launched at."""
+        return self.offer is not None and self.offer.price_moves
+
+    def at_price(self, per_hour: float, now: datetime) -> Instance:
+        """It costs so much from now on. Equal to itself at the price that it has; a clock that goes back takes nothing back."""
+        if per_hour == self.price_per_hour:
+            return self
+        since = self.earlier_prices[-1].until if self.earlier_prices else self.requested_at
+        past = (EarlierPrice(per_hour=self.price_per_hour, until=now),) if since < now else ()
+        return replace(self, price_per_hour=per_hour, earlier_prices=(*self.earlier_prices, *past))
+
+    def prices(self, begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime, float | None]]:
+        """The stretches of this time and what an hour of each cost, in order and without gaps."""
+        first = bisect_right(self.earlier_prices, begin, key=lambda each: each.until)
+        for each in self.earlier_prices[first:]:
+            if begin >= end:
+                return
+            yield begin, min(each.until, end), each.per_hour
+            begin = each.until
+        if begin < end:
+            yield begin, end, self.price_per_hour
+
+    def cost(self, begin: datetime, end: datetime) -> float:
+        """Of this time; what was in force without being known counts nothing."""
+        stretches = self.prices(begin, end)
+        return sum((price or 0.0) * (until - since).total_seconds() / 3600.0 for since, until, price in stretches)

@@ -14,7 +14,7 @@ from resolute.wire.rest.offers import PriceWatchStatus
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.machines import PriceWord, RecordPrices
 from resolute_master.engine.engine import Engine
-from resolute_provisioner.model import Market, Offer
+from resolute_provisioner.model import Offer
 from resolute_provisioner.prices import LivePrice, PriceSource
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class PriceWatch:
         self._engine = engine
         self.pool = pool
         self._source = source
-        self._offers = tuple(o for o in offers if o.market is Market.SPOT and not o.price_is_fixed)
+        self._offers = tuple(offer for offer in offers if offer.price_moves)
         self._clock = clock
         self._rng = rng
         self.status = PriceWatchStatus(source=source.name, period_s=period_s)

@@ -52,6 +52,7 @@ def _apply(step: Step, command: c.Command) -> Any:
         case c.MasterStarted():
             instances.trust_configuration_again(step)
             offers.retire(step)
+            offers.catch_up(step)
             return agents.disconnect_all(step)
         case c.Reconsider():
             return None

@@ -1,6 +1,7 @@
 """When a limit is reached, and what follows from one that was: pure, from an account's own value.
 
-A limit is reached when what was spent plus a save and the end after it, at the present rate, come to it. From then on nothing new
+A limit is reached when what was spent plus a save and the end after it, at the present rate, come to it; where the price moves,
+at the rate that it may rise to meanwhile. From then on nothing new
 is begun and what runs is asked to save and end (the landing): so the limit is kept, the save included. A limit per day or month
 lets go on when the next one begins, in UTC; one of an experiment as a whole only when it is raised.
 """
@@ -56,7 +57,8 @@ def reached(account: Account, now: datetime, *, more_per_hour: float = 0.0, at_l
     """The limit that would be reached if so much more were spent from now on, for a save or at least for so long; the one that
     holds longest."""
     current = account.until(now)
-    reserve = (current.rate_per_hour + more_per_hour) * max(current.landing_s, at_least_s) / 3600.0
+    rate = (current.rate_per_hour + more_per_hour) * current.rise
+    reserve = rate * max(current.landing_s, at_least_s) / 3600.0
     for each in _limits(current):
         if each.spent + reserve >= each.limit - ROUNDING:
             return each
@@ -79,7 +81,7 @@ def due(account: Account) -> datetime | None:
     ahead_s = account.landing_s if landing is None else END_S
     moments = []
     for each in _limits(account):
-        left = each.limit - each.spent - rate * ahead_s / 3600.0
+        left = each.limit - each.spent - rate * account.rise * ahead_s / 3600.0
         seconds = max(0.0, left) / rate * 3600.0
         comes = account.at + timedelta(seconds=seconds) + LATER if seconds < FAR_S else None
         moments += [moment for moment in (comes, each.until) if moment is not None]
@@ -101,7 +103,11 @@ def _limits(account: Account) -> Iterator[Reached]:
 
 def reason(account: Account, found: Reached, called: str) -> str:
     """What people are told; `called` is what they call the owner."""
-    spent = f"{found.spent:.4f} of {found.limit:g} spent{found.words}, with up to {account.landing_s:.0f} s for a save to be paid"
+    rise = f" at up to {account.rise:g} times the price of now" if account.price_moves else ""
+    spent = (
+        f"{found.spent:.4f} of {found.limit:g} spent{found.words}, with up to {account.landing_s:.0f} s for a save{rise} "
+        "to be paid"
+    )
     whose = f"{account.owner.value} {called}"
     match account.owner:
         case Owner.EXPERIMENT:

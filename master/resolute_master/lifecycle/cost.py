@@ -1,13 +1,13 @@
 """Who and what the paid time was for: the books by pool, machine, user, workspace, experiment or job, between two moments.
 
-A slot's time costs the price of its machine at its launch, spread evenly over its slots. Time with a task is that of the task's
+A slot's time costs the price that its machine had then, spread evenly over its slots. Time with a task is that of the task's
 job; boots and idle time are nobody's but the pool's and the machine's, and stand under an empty key when asked for by anybody
 else. So the lines of each grouping sum to the same total, which is what was paid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -16,7 +16,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import JobId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
-from resolute_master.lifecycle.ledger import Booking, Books
+from resolute_master.lifecycle.ledger import Booking, Books, Span
 
 ACCOUNTS = ("useful", "starting", "checkpointing", "lost", "idle")
 
@@ -59,21 +59,33 @@ class Line:
 NOTHING = Line(booking=Booking(), costs=dict.fromkeys(ACCOUNTS, 0.0))
 
 
-def line_of(booking: Booking, price_per_slot_s: float | None) -> Line:
-    """The booking at one price; None is not known."""
-    price = price_per_slot_s or 0.0
+def line_of_machine(instance: Instance, books: Books, *, now: datetime) -> Line:
+    """All of its paid time until now."""
+    booked: dict[float | None, Booking] = {}
+    for _, part, price in _priced(instance, books, now, None, None):
+        booked[price] = booked.get(price, Booking()) + part
+    return total(_line(instance, booking, price) for price, booking in booked.items())
+
+
+def _line(instance: Instance, booking: Booking, price_per_hour: float | None) -> Line:
+    """The booking at one price of the whole machine; None is not known."""
+    price = (price_per_hour or 0.0) / 3600.0 / max(1, instance.slots)
     return Line(
         booking=booking,
         costs={account: getattr(booking, f"{account}_s") * price for account in ACCOUNTS},
-        cost_unknown_s=booking.paid_s if price_per_slot_s is None else 0.0,
+        cost_unknown_s=booking.paid_s if price_per_hour is None else 0.0,
     )
 
 
-def price_per_slot_s(instance: Instance) -> float | None:
-    """What one slot of the machine costs a second; None when its price is not known."""
-    if instance.price_per_hour is None:
-        return None
-    return instance.price_per_hour / 3600.0 / max(1, instance.slots)
+def _priced(
+    instance: Instance, books: Books, now: datetime, since: datetime | None, until: datetime | None
+) -> Iterator[tuple[Span, Booking, float | None]]:
+    """What of each span lies between two moments, in parts that the whole machine had one price in."""
+    for span in books.spans(instance, now):
+        begin = span.begin if since is None else max(span.begin, since)
+        end = span.end if until is None else min(span.end, until)
+        for from_, to, price in instance.prices(begin, end):
+            yield span, span.within(from_, to), price
 
 
 def cost_by(
@@ -89,14 +101,12 @@ def cost_by(
     """Lines by key, sorted; each key is an id in words. Nobody's time stands under "", and that of a job that is not known."""
     lines: dict[str, Line] = {}
     for instance in instances:
-        booked: dict[str, Booking] = {}
-        for span in books.spans(instance, now):
-            part = span.within(since, until)
-            if part.paid_s:
-                key = _key(grouping, instance, span.allocation, jobs)
-                booked[key] = booked.get(key, Booking()) + part
-        for key, booking in booked.items():
-            lines[key] = lines.get(key, NOTHING) + line_of(booking, price_per_slot_s(instance))
+        booked: dict[tuple[str, float | None], Booking] = {}
+        for span, part, price in _priced(instance, books, now, since, until):
+            key = (_key(grouping, instance, span.allocation, jobs), price)
+            booked[key] = booked.get(key, Booking()) + part
+        for (name, price), booking in booked.items():
+            lines[name] = lines.get(name, NOTHING) + _line(instance, booking, price)
     return dict(sorted(lines.items()))
 
 

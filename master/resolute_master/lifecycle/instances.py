@@ -309,11 +309,12 @@ def stray(step: Step, command: RecordStray) -> None:
     if instance is None or not instance.over or instance.joined_at is not None:
         step.decide("stray", pool=command.pool, subject=command.provider_id, reason=_why_only_ended(instance))
         return
+    price = _price_now(step, instance)
     before = f"the cloud had refused it ({instance.refused})" if instance.refused else "it was taken for gone"
     reason = f"{before}, and it was there all the same"
     step.put(
         replace(
-            instance,
+            instance if price is None else instance.at_price(price, step.now),
             provider_id=command.provider_id,
             observed=min(command.observed, Observed.STOPPING, key=_order),
             observed_at=step.now,
@@ -328,6 +329,11 @@ def stray(step: Step, command: RecordStray) -> None:
         )
     )
     step.decide("stray", pool=command.pool, subject=instance.id, reason=f"{reason}: it is ended")
+
+
+def _price_now(step: Step, instance: Instance) -> float | None:
+    """Of a machine whose price moves, and has moved while nobody followed it."""
+    return offer_price(step, instance.pool, instance.offer) if instance.offer and instance.price_moves else None
 
 
 def _named_by_tags(step: Step, command: RecordStray) -> Instance | None:

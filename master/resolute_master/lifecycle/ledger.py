@@ -179,15 +179,9 @@ class Books:
         for held in self._on.values():
             held.sort(key=lambda run: (run.allocation.assigned_at, run.allocation.id))
 
-    def book(self, instance: Instance, now: datetime) -> Booking:
-        """The machine's paid time until `now`, over all of its slots."""
-        total = Booking()
-        for span in self.spans(instance, now):
-            total = total + span.booking
-        return total
-
     def spans(self, instance: Instance, now: datetime) -> Iterator[Span]:
-        """The same, slot by slot in the order of time, without gaps. Nothing was paid for a machine that was refused."""
+        """The machine's paid time until `now`, slot by slot in the order of time, without gaps. Nothing was paid for a machine
+        that was refused."""
         if instance.paid_from is None:
             return
         start = instance.paid_from

@@ -13,7 +13,8 @@ from resolute_provisioner.model import Offer, OfferBelief
 
 
 def record_prices(step: Step, command: RecordPrices) -> None:
-    offers = {offer.offer_id for offer in _offers(step, command.pool)}
+    """Machines on the market that live follow it."""
+    offers = {offer.offer_id: offer for offer in _offers(step, command.pool)}
     for word in command.prices:
         if word.offer_id not in offers:
             continue
@@ -23,6 +24,14 @@ def record_prices(step: Step, command: RecordPrices) -> None:
         told = risk.repriced(belief, word.per_hour, source=command.source, as_of=word.as_of)
         if told != belief:
             step.put(PoolBelief(id=key, pool=command.pool, belief=told))
+    told_of = {word.offer_id for word in command.prices}
+    prices.follow_the_market(step, command.pool, [offer for id_, offer in offers.items() if id_ in told_of])
+
+
+def catch_up(step: Step) -> None:
+    """A master that starts may know prices that machines which live do not follow yet: of before it did, or as configured now."""
+    for name in sorted(step.pools):
+        prices.follow_the_market(step, name, _offers(step, name))
 
 
 def retire(step: Step) -> None:

@@ -1,13 +1,15 @@
-"""What an offer costs now, and what slots cost at the price that their machines had when they were launched."""
+"""What an offer costs now, what slots cost now, and what a move of the market changes for machines that live."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from resolute_master.domain.agent import Agent, SlotRef
+from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import PoolBelief
-from resolute_master.domain.ids import PoolName
+from resolute_master.domain.copies import replace
+from resolute_master.domain.ids import AgentId, AllocationId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.step import Step
@@ -32,11 +34,49 @@ def price_per_hour(step: Step, slots: Sequence[SlotRef]) -> float | None:
     """Of these slots together; None when the price of one is not known. Machines that nobody launched cost nothing."""
     total = 0.0
     for agent_id, count in sorted(Counter(slot.agent for slot in slots).items()):
-        agent = step.get(Agent, agent_id)
-        instance = step.get(Instance, agent.instance_id) if agent is not None and agent.instance_id else None
+        instance = _instance_of(step, agent_id)
         if instance is None:
             continue
         if instance.price_per_hour is None:
             return None
         total += instance.price_per_hour / max(1, instance.slots) * count
     return total
+
+
+def slots_of(allocation: Allocation) -> tuple[SlotRef, ...]:
+    """All that it was given: it pays for them until its end, whichever of its containers end before."""
+    return tuple(SlotRef(agent=each.agent, index=index) for each in allocation.containers for index in each.slots)
+
+
+def price_moves(step: Step, slots: Sequence[SlotRef]) -> bool:
+    """Whether what these slots cost may change while they are held."""
+    instances = (_instance_of(step, agent_id) for agent_id in {slot.agent for slot in slots})
+    return any(instance is not None and instance.price_moves for instance in instances)
+
+
+def _instance_of(step: Step, agent_id: AgentId) -> Instance | None:
+    agent = step.get(Agent, agent_id)
+    return step.get(Instance, agent.instance_id) if agent is not None and agent.instance_id else None
+
+
+def follow_the_market(step: Step, pool: PoolName, offers: Iterable[Offer]) -> None:
+    """From now on the pool's machines of these offers cost what the offers cost now, and so does what holds their slots. What
+    has a price of its own keeps it, and where none is known the last one stays in force."""
+    new = {offer.offer_id: offer_price(step, pool, offer) for offer in offers if offer.price_moves}
+    holders: set[AllocationId] = set()
+    for instance in step.find(Instance, "instances_of_pool", pool) if new else ():
+        price = new.get(instance.offer_id)
+        paid_no_more = instance.over or instance.paid_until is not None
+        if price is None or paid_no_more or not instance.price_moves:
+            continue
+        moved = instance.at_price(price, step.now)
+        if moved == instance:
+            continue
+        step.put(moved)
+        for agent in step.find(Agent, "agent_of_instance", instance.id):
+            holders.update(
+                each.id for each in step.find(Allocation, "allocations_on_agent", agent.id) if not each.ended
+            )
+    for id_ in sorted(holders):
+        allocation = step.need(Allocation, id_)
+        step.put(replace(allocation, price_per_hour=price_per_hour(step, slots_of(allocation))))

@@ -1,8 +1,9 @@
 """Who spends how much: booked with each change of what is held and paid for, and ended softly where a limit is reached.
 
-An experiment and a workspace spend on the slots that their work holds, from the assignment to the end, at the price of their
-machines; a pool spends on its machines, from the paid start to the end of the bill, boots and idle time included. A booking is in
-the same commit as what it books: a master that is killed goes on with exact figures, those of the time it was away included.
+An experiment and a workspace spend on the slots that their work holds, from the assignment to the end, at the price that their
+machines have at each moment; a pool spends on its machines, from the paid start to the end of the bill, boots and idle time
+included. A booking is in the same commit as what it books: a master that is killed goes on with exact figures, those of the time
+it was away included.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle import allocations, budget, experiments, workspaces
 from resolute_master.lifecycle.cluster import ClusterState
-from resolute_master.lifecycle.prices import offer_price, price_per_hour
+from resolute_master.lifecycle.prices import offer_price, price_moves, price_per_hour, slots_of
 from resolute_master.lifecycle.step import Step
 from resolute_provisioner.model import Launch, PoolScaling, ScalePlan
 
@@ -37,16 +38,20 @@ State = Step | ClusterState
 def book(step: Step, before: ClusterState) -> None:
     """What the step has changed about who spends what, since the state that it began with: at the price of the changes."""
     rates: defaultdict[str, float] = defaultdict(float)
+    moving: set[str] = set()
     written = step.written()
     for touched in _touched(step, before, written):
         for state, sign in ((before, -1), (step, 1)):
             allocation = state.get(Allocation, touched)
             if allocation is not None and (rate := _rate(allocation)):
-                for owner in _owners(state, allocation):
+                owners = _owners(state, allocation)
+                for owner in owners:
                     rates[owner] += sign * rate
+                if state is step and price_moves(step, slots_of(allocation)):
+                    moving.update(owners)
     for account, more in sorted(rates.items()):
         if more:
-            step.put(_account(step, account).paying(more, step.now))
+            step.put(_account(step, account).paying(more, step.now, moves=account in moving))
     for entity in written:
         match entity:
             case Instance():
@@ -63,20 +68,27 @@ def book(step: Step, before: ClusterState) -> None:
 def count_anew(step: Step) -> None:
     """At a start: pools may be configured otherwise than before, and rates are counted from what is held and paid for."""
     rates: defaultdict[str, float] = defaultdict(float)
+    moving: set[str] = set()
     for allocation in step.all(Allocation):
         if rate := _rate(allocation):
-            for owner in _owners(step, allocation):
+            owners = _owners(step, allocation)
+            for owner in owners:
                 rates[owner] += rate
+            if price_moves(step, slots_of(allocation)):
+                moving.update(owners)
     for instance in step.all(Instance):
         if rate := _rate_of_machine(instance):
-            rates[account_id(Owner.POOL, instance.pool)] += rate
+            owner = account_id(Owner.POOL, instance.pool)
+            rates[owner] += rate
+            if instance.price_moves:
+                moving.add(owner)
     for name, policy in step.pools.items():
         if policy.budget:
             rates[account_id(Owner.POOL, name)] += 0.0
     known = {account.id for account in step.all(Account)}
     for id_ in sorted(known | rates.keys()):
         account = _configured(step, _account(step, id_))
-        step.put(account.paying(rates[id_] - account.rate_per_hour, step.now))
+        step.put(account.paying(rates[id_] - account.rate_per_hour, step.now, moves=id_ in moving))
 
 
 def _configured(step: Step, account: Account) -> Account:
@@ -134,17 +146,14 @@ def _owners(state: State, allocation: Allocation) -> tuple[str, ...]:
 def _book_machine(step: Step, before: Instance | None, after: Instance) -> None:
     """From the paid start to the end of the bill, both of which are heard of later than they were."""
     more = _rate_of_machine(after) - (0.0 if before is None else _rate_of_machine(before))
-    unheard = _billed(after, step.now) - (0.0 if before is None else _billed(before, step.now))
-    if not more and not unheard:
+
+    def unheard(since: datetime | None) -> float:
+        return _billed(after, since, step.now) - (0.0 if before is None else _billed(before, since, step.now))
+
+    if not more and not unheard(None):
         return
-    since = after.paid_from if before is None or before.paid_from is None else _first_end(before, after)
     account = _account(step, account_id(Owner.POOL, after.pool))
-    step.put(account.corrected(unheard, since or step.now, step.now).paying(more, step.now))
-
-
-def _first_end(before: Instance, after: Instance) -> datetime | None:
-    """Up to there both bills agree; one that is open again has no end of its own."""
-    return min((each.paid_until for each in (before, after) if each.paid_until is not None), default=None)
+    step.put(account.corrected(unheard, step.now).paying(more, step.now, moves=after.price_moves))
 
 
 def _rate_of_machine(instance: Instance) -> float:
@@ -152,12 +161,12 @@ def _rate_of_machine(instance: Instance) -> float:
     return instance.price_per_hour or 0.0 if paying else 0.0
 
 
-def _billed(instance: Instance, now: datetime) -> float:
-    """What the cloud asks for it until now."""
+def _billed(instance: Instance, since: datetime | None, now: datetime) -> float:
+    """What the cloud asks for it from a moment, None: from its beginning, until now."""
     if instance.paid_from is None:
         return 0.0
-    seconds = (min(instance.paid_until or now, now) - instance.paid_from).total_seconds()
-    return (instance.price_per_hour or 0.0) * max(0.0, seconds) / 3600.0
+    begin = instance.paid_from if since is None else max(instance.paid_from, since)
+    return instance.cost(begin, min(instance.paid_until or now, now))
 
 
 def _learn(step: Step, ended: Allocation) -> None:
@@ -183,12 +192,13 @@ def affords(step: Step, id_: AllocationId, slots: Sequence[SlotRef]) -> bool:
         account = _account(step, owner)
         if not account.limits:
             continue
+        account = account.paying(0.0, step.now, moves=price_moves(step, slots))
         if price is None and account.owner is Owner.EXPERIMENT:
             _land(step, account, _unpriced(account, slots), None)
             return False
         found = budget.reached(account, step.now, more_per_hour=price or 0.0)
         if found is not None:
-            _land(step, account, _reason(step, account.until(step.now), found), found.until, more_per_hour=price or 0.0)
+            _land(step, account, _reason(step, account, found), found.until, more_per_hour=price or 0.0)
             return False
     return True
 
@@ -208,13 +218,15 @@ def within_budget(step: Step, scaling: PoolScaling, plan: ScalePlan) -> ScalePla
         return plan
     pool = PoolName(scaling.pool)
     prices = {offer.offer_id: offer_price(step, pool, offer) or 0.0 for offer in scaling.offers}
+    moving = {offer.offer_id for offer in scaling.offers if offer.price_moves}
     kept: list[Launch] = []
     for launch in plan.launches:
+        account = account.paying(0.0, step.now, moves=launch.offer_id in moving)
         more = sum(prices[each.offer_id] for each in (*kept, launch))
         found = budget.reached(account, step.now, more_per_hour=more, at_least_s=budget.LEAST_LIFE_S)
         if found is not None:
             if not account.rate_per_hour:
-                _land(step, account, _reason(step, account.until(step.now), found), found.until, more_per_hour=more)
+                _land(step, account, _reason(step, account, found), found.until, more_per_hour=more)
             break
         kept.append(launch)
     left_out = {gang for launch in plan.launches[len(kept) :] for gang in launch.gang_tokens}

@@ -18,8 +18,8 @@ from resolute_master.domain.ids import AllocationId, InstanceId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.metrics import StepMark
 from resolute_master.engine.engine import Engine
-from resolute_master.lifecycle.cost import ACCOUNTS, line_of, price_per_slot_s
-from resolute_master.lifecycle.ledger import Booking, Books
+from resolute_master.lifecycle.cost import ACCOUNTS, Line, line_of_machine
+from resolute_master.lifecycle.ledger import Books
 from resolute_master.store.base import Store
 
 log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class LedgerMetrics:
         runs = await runs_on(self._store, paid) if paid else ()
         totals, books = dict(self._settled), Books(runs)
         for machine in paid:
-            amounts = _amounts(machine, books.book(machine, now))
+            amounts = _amounts(machine, line_of_machine(machine, books, now=now))
             _add(totals, amounts)
             # Not one that has changed while the books were read: it may have been found again.
             if _settled(machine, now) and self._machines.get(machine.id) is machine:
@@ -120,8 +120,8 @@ def _settled(machine: Instance, now: datetime) -> bool:
     return machine.over and now - ended > timedelta(seconds=SETTLED_AFTER_S)
 
 
-def _amounts(machine: Instance, booking: Booking) -> Amounts:
-    costs = line_of(booking, price_per_slot_s(machine)).costs
+def _amounts(machine: Instance, line: Line) -> Amounts:
+    booking, costs = line.booking, line.costs
     return {(machine.pool, account): (getattr(booking, f"{account}_s"), costs[account]) for account in ACCOUNTS}
 
 

@@ -158,8 +158,7 @@ def accounts_are_booked(state: ClusterState, rows: Sequence[Instance], now: date
     owed: dict[str, float] = defaultdict(float)
     for row in rows:
         if row.paid_from is not None:
-            seconds = ((row.paid_until or now) - row.paid_from).total_seconds()
-            owed[account_id(Owner.POOL, row.pool)] += (row.price_per_hour or 0.0) * seconds / 3600.0
+            owed[account_id(Owner.POOL, row.pool)] += row.cost(row.paid_from, row.paid_until or now)
     accounts = {account.id: account.until(now) for account in state.all(Account)}
     for id_, amount in sorted(owed.items()):
         booked = accounts[id_].in_all if id_ in accounts else 0.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import fields
 
 from resolute.wire.states import CheckpointState, ExperimentState
 from resolute_master.domain.agent import Agent
@@ -156,8 +155,7 @@ def snapshots_equal_scratch(memory: Memory) -> Iterator[str]:
             now=kept.now,
         )
         if kept != scratch:
-            parts = [f.name for f in fields(PoolSnapshot) if f.compare]
-            wrong = [part for part in parts if getattr(kept, part) != getattr(scratch, part)]
+            wrong = [part for part in PoolSnapshot.__struct_fields__ if getattr(kept, part) != getattr(scratch, part)]
             yield f"the snapshot of pool {name} differs from one built anew in {', '.join(wrong)}"
 
 

@@ -13,6 +13,7 @@ from resolute_master.domain.instance import Instance
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.cost import Line, total
 from resolute_provisioner.clouds.fake import BillLine, FakeCloud
+from resolute_sim.checkers.prices import ToldPrices
 from resolute_sim.diary import Busy, Diary
 
 ROUNDING = 1e-6
@@ -34,9 +35,10 @@ class Unreachable:
 class Limits:
     """No experiment has spent more than its limit while anybody could have stopped it."""
 
-    def __init__(self, cloud: FakeCloud, diary: Diary) -> None:
+    def __init__(self, cloud: FakeCloud, diary: Diary, told: ToldPrices) -> None:
         self._cloud = cloud
         self._diary = diary
+        self._told = told
         self._unreachable: list[Unreachable] = []
 
     def unreachable(self, machine: str | None, begin: datetime, end: datetime) -> None:
@@ -46,29 +48,27 @@ class Limits:
         limit = experiment.max_cost
         if limit is None:
             return
-        prices = {
-            line.instance_id: line.price_per_hour / self._cloud.machines[line.provider_id].request.offer.slots
-            for line in self._cloud.bill.lines
-        }
+        lines = {line.instance_id: line for line in self._cloud.bill.lines}
         mine = frozenset(trials)
         spent = sum(
-            self._seconds(busy) / 3600.0 * busy.slots * prices.get(busy.machine, 0.0)
+            self._cost(busy, lines[busy.machine])
             for busy in self._diary.busy
-            if busy.trial in mine
+            if busy.trial in mine and busy.machine in lines
         )
         if spent > limit + ROUNDING:
             yield f"experiment {experiment.id} may cost {limit:g}, and its tasks have held slots for {spent:.6f}"
 
-    def _seconds(self, busy: Busy) -> float:
-        """That it ran, but for the times at which nobody could reach it."""
-        seconds, cursor = 0.0, busy.start
+    def _cost(self, busy: Busy, line: BillLine) -> float:
+        """Of its slots while it ran, but for the times at which nobody could reach it; at the prices that were told, for of others
+        nobody could know."""
+        slots = self._cloud.machines[line.provider_id].request.offer.slots
+        amount, cursor = 0.0, busy.start
         for each in sorted(self._unreachable, key=lambda each: each.begin):
             if each.machine not in (None, busy.machine):
                 continue
-            if each.begin > cursor:
-                seconds += max(0.0, (min(each.begin, busy.end) - cursor).total_seconds())
+            amount += self._told.cost(line, cursor, max(cursor, min(each.begin, busy.end)))
             cursor = max(cursor, each.end)
-        return seconds + max(0.0, (busy.end - cursor).total_seconds())
+        return (amount + self._told.cost(line, cursor, max(cursor, busy.end))) / slots * busy.slots
 
 
 def ordered(cloud: FakeCloud, rows: Iterable[Instance]) -> list[BillLine]:
@@ -78,25 +78,33 @@ def ordered(cloud: FakeCloud, rows: Iterable[Instance]) -> list[BillLine]:
     return [line for line in cloud.bill.lines if line.token not in refused]
 
 
-def accounts_equal_the_bill(
-    cloud: FakeCloud, lines: Iterable[BillLine], state: ClusterState, now: datetime
-) -> Iterator[str]:
-    """What each pool has spent is what the cloud asks for its machines."""
-    booked = {each.name: each.until(now).in_all for each in state.all(Account) if each.owner is Owner.POOL}
-    billed: defaultdict[str, float] = defaultdict(float)
-    for line in lines:
-        billed[cloud.machines[line.provider_id].request.pool] += line.cost(now)
-    for pool, amount in sorted(billed.items()):
-        if abs(booked.get(pool, 0.0) - amount) > ROUNDING * max(1.0, amount):
-            yield f"the cloud asks {amount:.6f} for the machines of {pool}, on whose account are {booked.get(pool, 0.0):.6f}"
+class Asked:
+    """What the cloud asks for these lines of its bill, at the prices that the master was told."""
 
+    def __init__(
+        self, cloud: FakeCloud, told: ToldPrices, lines: Sequence[BillLine], rows: Sequence[Instance], now: datetime
+    ) -> None:
+        self._of_pool: defaultdict[str, float] = defaultdict(float)
+        for line in lines:
+            pool = cloud.machines[line.provider_id].request.pool
+            self._of_pool[pool] += told.cost(line, line.paid_from, line.paid_until or now)
+        self._now = now
+        self._unfollowed = told.unfollowed(lines, rows)
 
-def books_equal_the_bill(
-    lines: Iterable[BillLine], books: Sequence[tuple[str, dict[str, Line]]], now: datetime
-) -> Iterator[str]:
-    """Whatever the books are kept by, they sum to what the cloud asks."""
-    amount = sum(line.cost(now) for line in lines)
-    for grouping, booking in books:
-        booked = total(booking.values()).cost
-        if abs(booked - amount) > ROUNDING * max(1.0, amount):
-            yield f"the cloud asks {amount:.6f}, and the books by {grouping} sum to {booked:.6f}"
+    def of_accounts(self, state: ClusterState) -> Iterator[str]:
+        """What each pool has spent is that."""
+        spent = {each.name: each.until(self._now).in_all for each in state.all(Account) if each.owner is Owner.POOL}
+        for pool, amount in sorted(self._of_pool.items()):
+            if self._differs(spent.get(pool, 0.0), amount):
+                yield f"the cloud asks {amount:.6f} for the machines of {pool}, on whose account are {spent.get(pool, 0.0):.6f}"
+
+    def of_books(self, books: Sequence[tuple[str, dict[str, Line]]]) -> Iterator[str]:
+        """Whatever the books are kept by, they sum to that."""
+        amount = sum(self._of_pool.values())
+        for grouping, booking in books:
+            booked = total(booking.values()).cost
+            if self._differs(booked, amount):
+                yield f"the cloud asks {amount:.6f}, and the books by {grouping} sum to {booked:.6f}"
+
+    def _differs(self, booked: float, amount: float) -> bool:
+        return abs(booked - amount) > ROUNDING * max(1.0, amount) + self._unfollowed

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -29,7 +29,8 @@ from resolute_provisioner.clouds.base import (
     Throttled,
     Transient,
 )
-from resolute_provisioner.model import Observed, RefusalKind
+from resolute_provisioner.model import Observed, Offer, RefusalKind
+from resolute_provisioner.prices import LivePrice
 
 GONE_LISTED_S = 3600.0
 """A machine that is gone stays in the list for so long."""
@@ -150,31 +151,44 @@ class BillLine:
     token: str
     instance_id: str
     offer_id: str
-    price_per_hour: float
     paid_from: datetime
+    prices: list[tuple[datetime, float]]
+    """Since when it has been so much an hour; the first since `paid_from`."""
     paid_until: datetime | None = None
 
+    @property
+    def price_per_hour(self) -> float:
+        """The last one."""
+        return self.prices[-1][1]
+
     def cost(self, now: datetime) -> float:
-        return ((self.paid_until or now) - self.paid_from).total_seconds() / 3600.0 * self.price_per_hour
+        ends = [*(since for since, _ in self.prices[1:]), self.paid_until or now]
+        stretches = zip(self.prices, ends, strict=True)
+        return sum(price * (end - since).total_seconds() / 3600.0 for (since, price), end in stretches)
 
 
 class Bill:
-    """What the customer pays, machine by machine, kept by nothing but the meter's start and stop."""
+    """What the customer pays, machine by machine, kept by nothing but the meter's start and stop and the market's moves."""
 
     def __init__(self) -> None:
         self.lines: list[BillLine] = []
 
-    def start(self, machine: FakeMachine, at: datetime) -> None:
+    def start(self, machine: FakeMachine, at: datetime, price_per_hour: float) -> None:
         request = machine.request
         line = BillLine(
             provider_id=machine.provider_id,
             token=request.token,
             instance_id=request.instance_id,
             offer_id=request.offer.offer_id,
-            price_per_hour=request.offer.price_per_hour or 0.0,
             paid_from=at,
+            prices=[(at, price_per_hour)],
         )
         self.lines.append(line)
+
+    def reprice(self, offer_id: str, at: datetime, price_per_hour: float) -> None:
+        for line in self.running():
+            if line.offer_id == offer_id:
+                line.prices.append((at, price_per_hour))
 
     def stop(self, provider_id: str, at: datetime) -> None:
         for line in self.lines:
@@ -212,6 +226,8 @@ class FakeCloud:
         self.launch_calls: Counter[str] = Counter()
         """Calls of `launch` by token."""
         self.machines: dict[str, FakeMachine] = {}
+        self.market: dict[str, list[LivePrice]] = {}
+        """Every price that an offer has come to, in order; an offer that is not here costs what its machines were asked for at."""
         self._host = host or EmptyHost()
         self._clock = clock
         self._rng = rng
@@ -269,11 +285,28 @@ class FakeCloud:
             listed.append(_as_listed(machine, observed, moment))
         return tuple(listed)
 
+    # ----------------------------------------------------------------------------------------- the port of prices
+
+    @property
+    def name(self) -> str:
+        return "the fake cloud"
+
+    async def spot_prices(self, offers: Sequence[Offer]) -> tuple[LivePrice, ...]:
+        """Those that have moved."""
+        await self._delay(self.behaviour.launch_latency_s)
+        return tuple(self.market[offer.offer_id][-1] for offer in offers if offer.offer_id in self.market)
+
     # ------------------------------------------------------------------------------------- the hand on the fake
 
     def script(self, *launches: ScriptedLaunch) -> None:
         """What the next launches of new tokens come to, in order; then the rates decide again."""
         self._script.extend(launches)
+
+    def move_price(self, offer_id: str, per_hour: float) -> None:
+        """Machines of the offer, those that live and those to come, cost so much from now on."""
+        now = self._clock.now()
+        self.market.setdefault(offer_id, []).append(LivePrice(offer_id=offer_id, per_hour=per_hour, as_of=now))
+        self.bill.reprice(offer_id, now, per_hour)
 
     def interrupt(self, provider_id: str, *, notice_s: float | None) -> None:
         """Take a machine back: `notice_s` after telling it, or at once and without a word."""
@@ -352,7 +385,9 @@ class FakeCloud:
             return
         self._move(machine, Observed.RUNNING)
         machine.paid_from = self._clock.now()
-        self.bill.start(machine, machine.paid_from)
+        offer = machine.request.offer
+        moved = self.market.get(offer.offer_id)
+        self.bill.start(machine, machine.paid_from, moved[-1].per_hour if moved else offer.price_per_hour or 0.0)
         loop = asyncio.get_running_loop()
         if self._rng.random() >= self.behaviour.dead_boot_rate:
             loop.call_later(self._draw(self.behaviour.boot_s), self._boot, machine)

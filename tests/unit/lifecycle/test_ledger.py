@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from datetime import datetime
 
 import pytest
 from hypothesis import given
@@ -11,11 +11,19 @@ from hypothesis import strategies as st
 
 from resolute.wire.states import AllocationState, FailureKind, NoticeKind
 from resolute_master.domain.allocation import Allocation, AllocationExit, PreemptRequest
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, TrialId
+from resolute_master.domain.instance import Instance
 from resolute_master.domain.metrics import MetricReport, StepMark
-from resolute_master.lifecycle.ledger import Books, Run, interruptions, kept_steps, mark_of_report
+from resolute_master.lifecycle.cost import line_of_machine
+from resolute_master.lifecycle.ledger import Booking, Books, Run, interruptions, kept_steps, mark_of_report
 from resolute_master.lifecycle.ledger import runs as runs_with
 from support.cluster import a_running_allocation, an_instance, at
+
+
+def booked_of(machine: Instance, books: Books, now: datetime) -> Booking:
+    return line_of_machine(machine, books, now=now).booking
+
 
 MACHINE = an_instance(paid_from=at(0), paid_until=at(100), joined_at=at(10))
 
@@ -45,7 +53,7 @@ def runs(allocations: list[Allocation], marks: Sequence[StepMark], saved: Mappin
 
 def test_a_finished_run_is_useful_from_its_first_step() -> None:
     run = run_of(1, 10, 60, exit=AllocationExit(reason="finished", finished=True))
-    booked = Books(runs([run], [mark(1, 0, 20), mark(1, 40, 60)], {})).book(MACHINE, at(200))
+    booked = booked_of(MACHINE, Books(runs([run], [mark(1, 0, 20), mark(1, 40, 60)], {})), at(200))
     assert booked.starting_s == 20  # boot 10, start 10
     assert booked.useful_s == 40
     assert booked.idle_s == 40
@@ -56,7 +64,7 @@ def test_steps_that_are_done_again_are_lost_from_the_last_kept_one_on() -> None:
     killed = run_of(1, 10, 60, exit=AllocationExit(reason="gone", failure=FailureKind.AGENT_FAILED))
     again = run_of(2, 200, 300, resumed_steps=20, exit=AllocationExit(reason="finished", finished=True))
     found = runs([killed, again], [mark(1, 0, 20), mark(1, 40, 60)], {})
-    booked = Books(found).book(MACHINE, at(400))
+    booked = booked_of(MACHINE, Books(found), at(400))
     assert booked.useful_s == 20
     assert booked.lost_s == 20
     (cut,) = interruptions(found)
@@ -92,7 +100,7 @@ def test_a_notice_costs_its_save_and_no_steps() -> None:
     saved = run_of(1, 10, 56, preempt=asked, exit=AllocationExit(reason="preempted: spot", code=0))
     again = run_of(2, 200, 300, resumed_steps=30)
     found = runs([saved, again], [mark(1, 0, 20), mark(1, 30, 50), mark(1, 30, 54, 4.0)], {})
-    booked = Books(found).book(MACHINE, at(400))
+    booked = booked_of(MACHINE, Books(found), at(400))
     assert booked.useful_s == 30
     assert booked.checkpointing_s == 6  # the save, and the way out
     assert booked.lost_s == 0
@@ -101,11 +109,11 @@ def test_a_notice_costs_its_save_and_no_steps() -> None:
 
 def test_a_run_that_never_stepped_was_starting() -> None:
     run = run_of(1, 10, 60, exit=AllocationExit(reason="crash", failure=FailureKind.CONTAINER_FAILED, code=1))
-    assert Books(runs([run], [], {TrialId(1): 0})).book(MACHINE, at(200)).starting_s == 60
+    assert booked_of(MACHINE, Books(runs([run], [], {TrialId(1): 0})), at(200)).starting_s == 60
 
 
 def test_a_refused_machine_costs_nothing() -> None:
-    assert Books(()).book(an_instance(paid_from=None, refused="no capacity"), at(50)).paid_s == 0
+    assert booked_of(an_instance(paid_from=None, refused="no capacity"), Books(()), at(50)).paid_s == 0
 
 
 @given(
@@ -123,7 +131,7 @@ def test_the_five_parts_always_sum_to_the_paid_time(
         run_of(number + 1, min(a, b), max(a, b), resumed_steps=steps) for number, (a, b, steps) in enumerate(spans)
     ]
     found = runs(allocations, [mark(*each) for each in marks], {})
-    booked = Books(found).book(machine, at(500))
+    booked = booked_of(machine, Books(found), at(500))
     assert booked.paid_s == pytest.approx(100)
     for part in (booked.useful_s, booked.starting_s, booked.checkpointing_s, booked.lost_s, booked.idle_s):
         assert part >= -1e-9

@@ -10,19 +10,22 @@ import pytest
 from resolute.errors import FailedPrecondition, InvalidInput
 from resolute.ids import SeededIds
 from resolute.wire.states import ExperimentState
-from resolute_master.domain.account import DEFAULT_SAVE_S, Account, Limits, Owner, account_id
+from resolute_master.domain.account import DEFAULT_SAVE_S, RISE, Account, Limits, Owner, account_id
 from resolute_master.domain.administration import SetBudget, SetMaxCost
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.commands import ActivateExperiment, RecordObservation
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
-from resolute_master.lifecycle import budget
+from resolute_master.lifecycle import budget, spending
 from resolute_master.lifecycle.apply import apply
+from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.step import Step
-from resolute_provisioner.model import Observed
-from support.cluster import T0, at
+from resolute_provisioner.model import Market, Observed, Offer
+from support.cluster import T0, an_instance, at
 from support.paid_cluster import POOL, Habits, PaidCluster, a_paid_pool, words
+
+SPOT_OFFER = Offer(offer_id="local", instance_type="t", zone="z", market=Market.SPOT, slots=1)
 
 SECOND = 0.001
 """What a second of a slot costs where nothing else is said."""
@@ -43,11 +46,14 @@ def test_an_account_counts_by_the_day_and_the_month_of_utc() -> None:
 
 def test_what_was_heard_of_late_counts_from_when_it_was() -> None:
     midnight = datetime(2026, 1, 2, tzinfo=UTC)
-    account = Account(id="pool/a", at=midnight).corrected(
-        4.0, midnight - timedelta(hours=3), midnight + timedelta(hours=1)
-    )
-    assert (account.in_day, account.in_month) == (1.0, 4.0)
-    assert account.corrected(-9.0, midnight, midnight + timedelta(hours=1)).in_day == 0.0
+    since, now = midnight - timedelta(hours=3), midnight + timedelta(hours=1)
+
+    def one_an_hour(begin: datetime | None) -> float:
+        return (now - max(since, begin or since)).total_seconds() / 3600.0
+
+    account = Account(id="pool/a", at=midnight).corrected(one_an_hour, now)
+    assert (account.in_day, account.in_month, account.in_all) == (1.0, 4.0, 4.0)
+    assert account.corrected(lambda begin: -9.0, now).in_day == 0.0
 
 
 def test_a_limit_is_reached_when_a_save_takes_the_rest() -> None:
@@ -174,7 +180,60 @@ def test_a_limit_survives_the_master() -> None:
     assert 0.9 < cluster.spent_by(id_) <= 1.0
 
 
+@pytest.mark.parametrize("after_s", [0, 500, 870, 881, 885, 950, 970])
+@pytest.mark.parametrize("save_s", [5.0, 50.0, 5000.0])
+def test_a_limit_is_kept_when_the_price_doubles(after_s: float, save_s: float) -> None:
+    cluster = PaidCluster(a_paid_pool(market=Market.SPOT), Habits(save_s=lambda: save_s))
+    id_ = cluster.submit(max_cost=1.0)
+    cluster.run_for(after_s)
+    cluster.move_market(3.6 * RISE)
+    cluster.run_for(3000)
+    assert 0.75 < cluster.spent_by(id_) <= 1.0
+    assert cluster.experiment(id_).state is ExperimentState.PAUSED
+    (said,) = words(cluster.decisions, "budget")
+    assert "with up to 60 s for a save at up to 2 times the price of now to be paid" in said
+
+
+def test_a_price_that_falls_makes_a_limit_last_longer() -> None:
+    cluster = PaidCluster(a_paid_pool(market=Market.SPOT))
+    id_ = cluster.submit(max_cost=1.0)
+    cluster.run_for(500)
+    cluster.move_market(0.36)
+    cluster.run_for(3000)
+    assert cluster.experiment(id_).state is ExperimentState.ACTIVE
+    assert cluster.spent_by(id_) == pytest.approx(0.788, abs=0.01)
+
+
 # ------------------------------------------------------------------------------------------------------------- budgets
+
+
+def test_a_pool_lands_within_its_day_when_the_price_rises() -> None:
+    cluster = PaidCluster(a_paid_pool(budget=Limits(per_day=2.0), market=Market.SPOT))
+    cluster.submit(trials=2)
+    cluster.run_for(500)
+    cluster.move_market(3.6 * RISE)
+    cluster.run_for(5000)
+    assert cluster.running() == 0
+    assert 1.5 < cluster.bill() <= 2.0
+
+
+def test_what_moved_yesterday_was_spent_yesterday() -> None:
+    """A machine that is heard of late, after its price has moved and a day has begun."""
+    midnight = datetime(2026, 1, 2, tzinfo=UTC)
+    machine = an_instance(requested_at=T0, offer=SPOT_OFFER).at_price(7.2, midnight - timedelta(hours=1))
+    step = Step(ClusterState([machine]), now=midnight + timedelta(hours=2), ids=SeededIds(1), sequence=1)
+    word = RecordObservation(
+        instance=machine.id,
+        provider_id="vm",
+        observed=Observed.RUNNING,
+        paid_from=midnight - timedelta(hours=3),
+        paid_until=None,
+    )
+    apply(step, word)
+    spending.book(step, ClusterState([machine]))
+    account = step.need(Account, "pool/default")
+    assert account.in_all == pytest.approx(2 * 3.6 + 3 * 7.2)
+    assert account.in_day == pytest.approx(2 * 7.2)
 
 
 def test_a_pool_lands_within_its_day_and_goes_on_the_next() -> None:
