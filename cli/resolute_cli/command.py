@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -122,6 +123,17 @@ def sentence(text: str) -> str:
 
 
 # ---------------------------------------------------------------------------------------------- arguments in common use
+
+
+def not_negative(text: str) -> float:
+    """The type of an argument that is a number from 0 on."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise argparse.ArgumentTypeError(f"must be a number that is at least 0, and is {text!r}")
+    return value
 
 
 def experiment_id(parser: argparse.ArgumentParser) -> None:

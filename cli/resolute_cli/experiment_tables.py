@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resolute.errors import InvalidInput
 from resolute_cli.command import UsageError
 from resolute_cli.invocation import Invocation
-from resolute_cli.render import as_mapping, csv_text, json_text, percent_text, state_text
+from resolute_cli.render import as_mapping, csv_text, json_text, percent_text, state_text, time_text
 from resolute_cli.workloads import Step, steps_of
 
 if TYPE_CHECKING:
@@ -100,9 +101,9 @@ def experiments_table(experiments: Sequence[Experiment]) -> Table:
 
 
 def _deadline(experiment: Experiment) -> str:
-    """As it is stored: a moment."""
-    config = experiment.config or {}
-    return str((config.get("resources") or {}).get("deadline") or "")
+    """It is stored as a moment, and shown as other moments are."""
+    stored = ((experiment.config or {}).get("resources") or {}).get("deadline")
+    return time_text(datetime.fromisoformat(str(stored))) if stored else ""
 
 
 def _trials(trials: Iterable[Trial]) -> Table:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
-from resolute.errors import InvalidInput, Unauthenticated
+from resolute.errors import InvalidInput
 from resolute_cli.render import Renderer
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ class Invocation:
         return TokenCache(configuration_directory(self.environ))
 
     def ask_password(self, prompt: str) -> str:
-        """Reads a password without showing it. Raises `Unauthenticated` where there is nobody to ask."""
+        """Reads a password without showing it. Raises `InvalidInput` where there is nobody to ask."""
         if not self.stdin.isatty():
-            raise Unauthenticated("a password is needed and there is no terminal to ask at; set DET_USER and DET_PASS")
+            raise InvalidInput("a password is needed and there is no terminal to ask at; set DET_USER and DET_PASS")
         return getpass.getpass(prompt, stream=self.render.err)
 
     def new_password(self, user: str) -> str:

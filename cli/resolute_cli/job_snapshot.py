@@ -100,7 +100,8 @@ def plan_lines(decided: Decided) -> Iterator[str]:
         agents = ", ".join(f"{agent} ({slots} slot(s))" for agent, slots in row["agents"].items())
         yield f"  keep {agents} for {row['task']} until {row['until']}"
     if decided.machines:
-        yield f"  wait for machines with {', '.join(decided.machines[:8])}{_more(len(decided.machines) - 8)}"
+        wanted = ", ".join(decided.machines[:8]) + _more(len(decided.machines) - 8)
+        yield f"  tell the provisioner that machines are wanted for {wanted}"
     if not (decided.place or decided.preempt or decided.hold or decided.machines):
         yield "  nothing is to be done"
     if decided.waiting:

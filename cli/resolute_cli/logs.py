@@ -80,10 +80,9 @@ def print_trial_logs(cli: Invocation, trial_id: int, query: LogsQuery) -> None:
 
 
 def positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number that is at least 1, and is {text!r}")
+    return int(text)
 
 
 def time(text: str) -> datetime:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from resolute.errors import InvalidInput
-from resolute_cli.command import UsageError
+from resolute_cli.command import UsageError, not_negative
 from resolute_cli.invocation import Invocation
 from resolute_cli.loading import loading
 from resolute_cli.render import duration_text, percent_text
@@ -86,22 +85,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="of everything that is left to chance (default 0)")
     parser.add_argument(
-        "--first-day", type=_number, metavar="DAY", help="leave out the jobs before this day of the trace"
+        "--first-day", type=not_negative, metavar="DAY", help="leave out the jobs before this day of the trace"
     )
-    parser.add_argument("--last-day", type=_number, metavar="DAY", help="leave out the jobs from this day on")
+    parser.add_argument("--last-day", type=not_negative, metavar="DAY", help="leave out the jobs from this day on")
     parser.add_argument(
-        "--boot", type=_number, default=180.0, metavar="SECONDS", help="from launch to join (default 180)"
-    )
-    parser.add_argument(
-        "--notice", type=_number, default=120.0, metavar="SECONDS", help="of an interruption (default 120)"
+        "--boot", type=not_negative, default=180.0, metavar="SECONDS", help="from launch to join (default 180)"
     )
     parser.add_argument(
-        "--restart", type=_number, default=60.0, metavar="SECONDS", help="to go on from a checkpoint (default 60)"
+        "--notice", type=not_negative, default=120.0, metavar="SECONDS", help="of an interruption (default 120)"
     )
-    parser.add_argument("--save", type=_number, default=10.0, metavar="SECONDS", help="to save when asked (default 10)")
+    parser.add_argument(
+        "--restart", type=not_negative, default=60.0, metavar="SECONDS", help="to go on from a checkpoint (default 60)"
+    )
+    parser.add_argument(
+        "--save", type=not_negative, default=10.0, metavar="SECONDS", help="to save when asked (default 10)"
+    )
     parser.add_argument(
         "--checkpoint-every",
-        type=_number,
+        type=not_negative,
         default=1800.0,
         metavar="SECONDS",
         help="what a cut loses at most (default 1800)",
@@ -115,13 +116,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config-file", type=Path, metavar="FILE", help="with --journal: the configuration under which it ran"
     )
-
-
-def _number(text: str) -> float:
-    value = float(text)
-    if not (math.isfinite(value) and value >= 0):
-        raise argparse.ArgumentTypeError(f"must be a number that is at least 0, and is {text!r}")
-    return value
 
 
 def _request(module: ModuleType, args: argparse.Namespace) -> Request:

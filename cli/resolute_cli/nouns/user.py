@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from resolute.errors import ResoluteError, Unauthenticated
+from resolute.errors import InvalidInput, ResoluteError, Unauthenticated
 from resolute_cli.command import Command, Group
 from resolute_cli.invocation import Invocation
 
@@ -21,7 +21,7 @@ def log_in(cli: Invocation, args: argparse.Namespace) -> None:
     try:
         answer = login(session, name, password)
     except Unauthenticated:
-        raise Unauthenticated(f"the master does not accept this password for user {name!r}") from None
+        raise InvalidInput(f"the master does not accept this password for user {name!r}; try another") from None
     cli.tokens().store(session.master, name, answer.token)
     if weakness := password_weakness(password):
         cli.render.warning(f"The password of {name!r} is weak: {weakness}. Change it with `det user change-password`.")

@@ -29,7 +29,7 @@ def test_logout_forgets(det: Shell, master: FakeMaster) -> None:
 def test_a_wrong_password_is_said_to_be_wrong(det: Shell) -> None:
     det.environ["DET_PASS"] = "nonsense"
     assert det("user", "login", "determined") == 1
-    assert "does not accept this password for user 'determined'" in det.err
+    assert det.err == "Failed to log in: the master does not accept this password for user 'determined'; try another\n"
     assert det("e", "list") == 1
     assert det.err.startswith("Failed to list experiments: invalid credentials")
 
@@ -45,6 +45,8 @@ def test_nobody_is_asked_where_there_is_no_terminal(det: Shell) -> None:
     del det.environ["DET_PASS"]
     assert det("-u", "determined", "e", "list") == 1
     assert "there is no terminal to ask at" in det.err
+    assert det("user", "login", "determined") == 1
+    assert det.err.endswith("there is no terminal to ask at; set DET_USER and DET_PASS\n"), "no advice to do the same"
 
 
 def test_the_flag_names_the_user(det: Shell, master: FakeMaster) -> None:

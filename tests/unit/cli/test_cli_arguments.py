@@ -220,6 +220,23 @@ def test_wrong_calls_end_with_code_2(words: list[str], capsys: pytest.CaptureFix
     assert capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["e", "set", "max-cost", "7", "much"], "must be a number that is at least 0, and is 'much'"),
+        (["e", "set", "max-cost", "7", "-1"], "must be a number that is at least 0, and is '-1'"),
+        (["simulate", "--boot", "soon"], "argument --boot: must be a number that is at least 0, and is 'soon'"),
+        (["simulate", "--notice", "nan"], "argument --notice: must be a number that is at least 0, and is 'nan'"),
+        (["trial", "logs", "1", "--tail", "x"], "--tail: must be a whole number that is at least 1, and is 'x'"),
+    ],
+)
+def test_a_value_that_is_none_is_said_with_what_it_must_be(
+    words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert complaint in capsys.readouterr().err
+
+
 def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("det ")

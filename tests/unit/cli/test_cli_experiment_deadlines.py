@@ -12,7 +12,7 @@ def test_the_deadline_is_shown_where_one_of_the_experiments_has_one() -> None:
     urgent = an_experiment(1, config={"resources": {"deadline": MOMENT}})
     columns, rows = experiments_table([urgent, an_experiment(2)])
     assert columns[-1] == "Deadline"
-    assert [row[-1] for row in rows] == [MOMENT, ""]
+    assert [row[-1] for row in rows] == ["2027-01-31 18:00:00+0000", ""]
 
 
 def test_without_deadlines_the_table_is_as_ever() -> None:
