@@ -25,7 +25,7 @@ def check(found: SortedMap[int, int], expected: dict[int, int]) -> None:
 
 @given(st.dictionaries(st.integers(0, 300), st.integers()), CHANGES)
 def test_it_is_a_dictionary_in_order(start: dict[int, int], changes: list[tuple[bool, int, int]]) -> None:
-    found, expected = SortedMap(start.items()), dict(start)
+    found, expected = SortedMap.of(start.items()), dict(start)
     versions = [(found, dict(expected))]
     for put, key, value in changes:
         if put:
@@ -42,7 +42,7 @@ def test_it_is_a_dictionary_in_order(start: dict[int, int], changes: list[tuple[
 
 @given(st.sets(st.integers(0, 10_000), max_size=500))
 def test_equality_looks_at_the_items_only(keys: set[int]) -> None:
-    built = SortedMap((key, key) for key in keys)
+    built = SortedMap.of((key, key) for key in keys)
     grown: SortedMap[int, int] = SortedMap()
     for key in sorted(keys, key=lambda key: (key * 7919) % 10_007):
         grown = grown.set(key, key)
@@ -53,12 +53,12 @@ def test_equality_looks_at_the_items_only(keys: set[int]) -> None:
 
 
 def test_discarding_what_is_not_there_gives_the_same_map() -> None:
-    found = SortedMap([(1, 1)])
+    found = SortedMap.of([(1, 1)])
     assert found.discard(2) is found
 
 
 def test_emptying_a_large_map_key_by_key_leaves_an_empty_one() -> None:
-    found = SortedMap((key, key) for key in range(5000))
+    found = SortedMap.of((key, key) for key in range(5000))
     for key in range(5000):
         found = found.discard((key * 7919) % 5000)
     assert found == SortedMap()
@@ -66,7 +66,7 @@ def test_emptying_a_large_map_key_by_key_leaves_an_empty_one() -> None:
 
 def test_a_change_copies_one_path_of_small_nodes() -> None:
     meter = Meter()
-    found = SortedMap(((key, key) for key in range(0, 200_000, 2)), meter=meter)
+    found = SortedMap.of(((key, key) for key in range(0, 200_000, 2)), meter=meter)
     for key in (0, 99_999, 199_998, 250_000):
         meter.touched = 0
         found.set(key, 1)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
@@ -35,8 +36,7 @@ Occupants = tuple[tuple[AllocationId, Occupant], ...]
 """By allocation id."""
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True, gc=False):
     """What an agent has to give. Kept for agents that may be given work."""
 
     agent: AgentId

@@ -9,12 +9,13 @@ rounded down, and no two can both gain by trading a slot.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
+
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, JobId
 from resolute_master.scheduler.order import QueueKey, Shape
 from resolute_master.scheduler.sorted_map import Meter, SortedMap
@@ -93,8 +94,7 @@ Lines = SortedMap[LineKey, SortedMap[Turn, bool]]
 Waiting = SortedMap[Shape, SortedMap[QueueKey, AllocationId]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
+class Shares(Struct, frozen=True, kw_only=True, gc=False):
     """`held`: slots by group. `used`: what workspaces and users are charged for their past, in slots. `lines`: who waits,
     by the group of jobs.
     `waiting`: what each job waits with. `evictable`: what of each job may be preempted, with its slots, the smallest first.
@@ -114,7 +114,6 @@ class Shares:
     wealth: SortedMap[Wealth, bool]
     needs: SortedMap[Need, bool]
     uneven: SortedMap[Path, bool]
-    meter: Meter | None = field(default=None, compare=False, repr=False)
 
     @staticmethod
     def empty(meter: Meter | None = None) -> Shares:
@@ -130,7 +129,6 @@ class Shares:
             wealth=SortedMap(meter=meter),
             needs=SortedMap(meter=meter),
             uneven=SortedMap(meter=meter),
-            meter=meter,
         )
 
     def charge(self, member: Member) -> float:
@@ -200,11 +198,11 @@ class Shares:
 
     def _set(self, **values: object) -> None:
         for name, value in values.items():
-            object.__setattr__(self, name, value)
+            force_setattr(self, name, value)
 
     def with_waiting(self, member: Member, shape: Shape, key: QueueKey) -> Shares:
-        mine: Waiting = self.waiting.get(member.job) or SortedMap(meter=self.meter)
-        line = (mine.get(shape) or SortedMap(meter=self.meter)).set(key, key.allocation)
+        mine: Waiting = self.waiting.get(member.job) or SortedMap(meter=self.held.meter)
+        line = (mine.get(shape) or SortedMap(meter=self.held.meter)).set(key, key.allocation)
         return self._changed(member, waiting=self.waiting.set(member.job, mine.set(shape, line)))
 
     def without_waiting(self, member: Member, shape: Shape, key: QueueKey) -> Shares:
@@ -224,7 +222,7 @@ class Shares:
         held = self._booked(member, allocation.slots_held)
         if not evictable:
             return self._changed(member, held=held, waiting=waiting)
-        mine = self.evictable.get(member.job) or SortedMap(meter=self.meter)
+        mine = self.evictable.get(member.job) or SortedMap(meter=self.held.meter)
         slots = allocation.slots_held
         mine = mine.set((slots, allocation.id), True)
         of_jobs, sizes = self.evictable.set(member.job, mine), self._counted(member, slots, 1)
@@ -301,14 +299,14 @@ class Shares:
         """The job where the order says now."""
         if before == after:
             return self.lines
-        mine: Lines = self.lines.get(member.parents) or SortedMap(meter=self.meter)
+        mine: Lines = self.lines.get(member.parents) or SortedMap(meter=self.held.meter)
         for key, turn in before.items():
             if after.get(key) != turn:
                 line = mine[key].discard(turn)
                 mine = mine.set(key, line) if len(line) else mine.discard(key)
         for key, turn in after.items():
             if before.get(key) != turn:
-                mine = mine.set(key, (mine.get(key) or SortedMap(meter=self.meter)).set(turn, True))
+                mine = mine.set(key, (mine.get(key) or SortedMap(meter=self.held.meter)).set(turn, True))
         return self.lines.set(member.parents, mine) if len(mine) else self.lines.discard(member.parents)
 
     def _turns(self, member: Member) -> dict[LineKey, Turn]:

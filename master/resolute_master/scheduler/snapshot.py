@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import merge
 from itertools import repeat
 from typing import Any, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
+
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId, JobId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
@@ -31,8 +32,7 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolSnapshot:
+class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
     """Read the fields, derive with the methods; the constructor is `build`.
 
     `queue` holds the waiting allocations by shape (first the most important priority), each shape in queue order.
@@ -62,7 +62,6 @@ class PoolSnapshot:
     losses: SortedMap[Loss, bool]
     shares: Shares | None
     """Kept where the pool is divided by fair share."""
-    meter: Meter | None = field(default=None, compare=False, repr=False)
 
     # -- building ----------------------------------------------------------------------------------------------
 
@@ -98,14 +97,13 @@ class PoolSnapshot:
             evictable=SortedMap(meter=meter),
             losses=SortedMap(meter=meter),
             shares=Shares.empty(meter) if policy.scheduler is SchedulerKind.FAIR_SHARE else None,
-            meter=meter,
         )
         here = replace(
             snapshot,
-            agents=SortedMap(((a.id, a) for a in agents if a.pool == policy.name), meter=meter),
+            agents=SortedMap.of(((a.id, a) for a in agents if a.pool == policy.name), meter=meter),
             # A job that has moved to another pool still orders what it has left here.
-            jobs=SortedMap(((j.id, j) for j in jobs if not j.ended), meter=meter),
-            allocations=SortedMap(
+            jobs=SortedMap.of(((j.id, j) for j in jobs if not j.ended), meter=meter),
+            allocations=SortedMap.of(
                 ((a.id, a) for a in allocations if a.pool == policy.name and not a.ended), meter=meter
             ),
         )
@@ -233,6 +231,11 @@ class PoolSnapshot:
 
     # -- reading -----------------------------------------------------------------------------------------------
 
+    @property
+    def meter(self) -> Meter | None:
+        """Of all its maps."""
+        return self.agents.meter
+
     def priority_of(self, job: JobId) -> int:
         known = self.jobs.get(job)
         return known.priority if known is not None else self.policy.default_priority
@@ -353,7 +356,7 @@ class PoolSnapshot:
         )
 
     def _sorted(self, items: Iterable[tuple[Key, Value]]) -> SortedMap[Key, Value]:
-        return SortedMap(items, meter=self.meter)
+        return SortedMap.of(items, meter=self.meter)
 
     def _grouped(self, members: Iterable[tuple[RoomGroup | None, AgentId]]) -> Groups:
         found: dict[RoomGroup, list[tuple[AgentId, bool]]] = defaultdict(list)
@@ -369,7 +372,7 @@ class PoolSnapshot:
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
-            object.__setattr__(self, name, value)
+            force_setattr(self, name, value)
 
     def _with_jobs(self, id_: JobId, jobs: SortedMap[JobId, Job]) -> PoolSnapshot:
         mates = [self.allocations[m] for m in self.job_allocations.get(id_) or ()]

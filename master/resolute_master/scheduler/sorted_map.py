@@ -10,6 +10,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+from msgspec import Struct
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -28,30 +30,28 @@ class Meter:
         self.touched = 0
 
 
-class _Node:
+class _Node(Struct, frozen=True, eq=False, gc=False):
     """A leaf holds values; an inner node holds children and, as keys, the smallest key of each."""
 
-    __slots__ = ("items", "keys", "leaf")
-
-    def __init__(self, keys: tuple[Any, ...], items: tuple[Any, ...], leaf: bool) -> None:
-        self.keys = keys
-        self.items = items
-        self.leaf = leaf
+    keys: tuple[Any, ...]
+    items: tuple[Any, ...]
+    leaf: bool
 
 
 _EMPTY = _Node((), (), True)
 
 
-class SortedMap(Generic[K, V]):
-    """Keys of one map must be comparable with each other; iteration is in their order."""
+class SortedMap(Struct, Generic[K, V], frozen=True, eq=False, gc=False):
+    """Keys of one map must be comparable with each other; iteration is in their order. Without arguments it is empty."""
 
-    __slots__ = ("_len", "_meter", "_root")
+    _root: _Node = _EMPTY
+    _len: int = 0
+    meter: Meter | None = None
 
-    def __init__(self, items: Iterable[tuple[K, V]] = (), *, meter: Meter | None = None) -> None:
+    @staticmethod
+    def of(items: Iterable[tuple[K, V]], *, meter: Meter | None = None) -> SortedMap[K, V]:
         """From items with distinct keys, in any order."""
         ordered = sorted(items, key=lambda item: item[0])  # type: ignore[arg-type,return-value]
-        self._meter = meter
-        self._len = len(ordered)
         half = FANOUT // 2
         nodes = [
             _Node(tuple(k for k, _ in ordered[i : i + half]), tuple(v for _, v in ordered[i : i + half]), True)
@@ -59,14 +59,14 @@ class SortedMap(Generic[K, V]):
         ]
         while len(nodes) > 1:
             nodes = [_parent(nodes[i : i + half]) for i in range(0, len(nodes), half)]
-        self._root = nodes[0] if nodes else _EMPTY
+        return SortedMap(nodes[0] if nodes else _EMPTY, len(ordered), meter)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
     def get(self, key: K) -> V | None:
         node = self._root
-        if self._meter is not None:
-            self._meter.touched += 1
+        if self.meter is not None:
+            self.meter.touched += 1
         while not node.leaf:
             node = node.items[bisect_right(node.keys, key, 1) - 1]
         keys = node.keys
@@ -95,8 +95,8 @@ class SortedMap(Generic[K, V]):
     def first_key_from(self, least: object) -> K | None:
         """The smallest that is not smaller."""
         node, after = self._root, None
-        if self._meter is not None:
-            self._meter.touched += 1
+        if self.meter is not None:
+            self.meter.touched += 1
         while not node.leaf:
             at = max(bisect_right(node.keys, least) - 1, 0)
             if at + 1 < len(node.keys):
@@ -156,14 +156,14 @@ class SortedMap(Generic[K, V]):
             if not node.leaf:
                 stack.extend(node.items[: max(bisect_left(node.keys, bound), 1)])
                 continue
-            if self._meter is not None:
-                self._meter.touched += len(node.keys)
+            if self.meter is not None:
+                self.meter.touched += len(node.keys)
             yield from reversed(node.keys[: bisect_left(node.keys, bound)])
 
     def _leaves(self, node: _Node) -> Iterator[_Node]:
         if node.leaf:
-            if self._meter is not None:
-                self._meter.touched += len(node.keys)
+            if self.meter is not None:
+                self.meter.touched += len(node.keys)
             yield node
         else:
             for child in node.items:
@@ -178,29 +178,40 @@ class SortedMap(Generic[K, V]):
         node, path = self._leaf_of(key)
         keys, items = node.keys, node.items
         at = bisect_left(keys, key)
-        present = at < len(keys) and keys[at] == key
-        if not present:
-            keys = (*keys[:at], key, *keys[at:])
-        parts = _split(keys, (*items[:at], value, *items[at + present :]), True)
+        if at < len(keys) and keys[at] == key:
+            return self._with_leaf(path, _Node(keys, (*items[:at], value, *items[at + 1 :]), True), self._len)
+        keys, items = (*keys[:at], key, *keys[at:]), (*items[:at], value, *items[at:])
+        if len(keys) <= FANOUT:
+            return self._with_leaf(path, _Node(keys, items, True), self._len + 1)
+        parts = _split(keys, items, True)
         for parent, below in reversed(path):
             parts = _split(*_with_children(parent, below, 1, parts), False)
-        return self._derive(parts[0] if len(parts) == 1 else _parent(parts), self._len + (not present))
+        return SortedMap(parts[0] if len(parts) == 1 else _parent(parts), self._len + 1, self.meter)
+
+    def _with_leaf(self, path: list[tuple[_Node, int]], node: _Node, length: int) -> SortedMap[K, V]:
+        """With `node` where `path` ends, and so many entries: what mostly happens, for few nodes are split."""
+        for parent, at in reversed(path):
+            keys, items = parent.keys, parent.items
+            if keys[at] is not node.keys[0]:
+                keys = (*keys[:at], node.keys[0], *keys[at + 1 :])
+            node = _Node(keys, (*items[:at], node, *items[at + 1 :]), False)
+        return SortedMap(node, length, self.meter)
 
     def discard(self, key: K) -> SortedMap[K, V]:
         """Without the key; the same map when it has no such key."""
-        root = self._drop(self._root, key)
-        if root is self._root:
+        node, path = self._leaf_of(key)
+        keys, items = node.keys, node.items
+        at = bisect_left(keys, key)
+        if at == len(keys) or keys[at] != key:
             return self
+        if len(keys) > (_SPARSE if path else 1):
+            return self._with_leaf(
+                path, _Node(keys[:at] + keys[at + 1 :], items[:at] + items[at + 1 :], True), self._len - 1
+            )
+        root = self._drop(self._root, key)
         while root is not None and not root.leaf and len(root.items) == 1:
             root = root.items[0]
-        return self._derive(root or _EMPTY, self._len - 1)
-
-    def _derive(self, root: _Node, length: int) -> SortedMap[K, V]:
-        derived: SortedMap[K, V] = SortedMap.__new__(SortedMap)
-        derived._root = root
-        derived._len = length
-        derived._meter = self._meter
-        return derived
+        return SortedMap(root or _EMPTY, self._len - 1, self.meter)
 
     def _leaf_of(self, key: K) -> tuple[_Node, list[tuple[_Node, int]]]:
         """Where the key is or belongs, and the way there: inner nodes, each with the place of the child that was taken."""
@@ -210,25 +221,21 @@ class SortedMap(Generic[K, V]):
             at = bisect_right(node.keys, key, 1) - 1
             path.append((node, at))
             node = node.items[at]
-        if self._meter is not None:
-            self._meter.touched += len(node.keys) + 1 + sum(len(inner.keys) + 1 for inner, _ in path)
+        if self.meter is not None:
+            self.meter.touched += len(node.keys) + 1 + sum(len(inner.keys) + 1 for inner, _ in path)
         return node, path
 
     def _drop(self, node: _Node, key: K) -> _Node | None:
-        """The node without the key: itself when unchanged, None when nothing is left."""
-        if self._meter is not None:
-            self._meter.touched += len(node.keys) + 1
+        """The node without the key, which is in it; None when nothing is left."""
+        if self.meter is not None:
+            self.meter.touched += len(node.keys) + 1
         if node.leaf:
-            at = bisect_left(node.keys, key)
-            if at == len(node.keys) or node.keys[at] != key:
-                return node
             if len(node.keys) == 1:
                 return None
+            at = bisect_left(node.keys, key)
             return _Node(node.keys[:at] + node.keys[at + 1 :], node.items[:at] + node.items[at + 1 :], True)
         at = max(bisect_right(node.keys, key) - 1, 0)
         child = self._drop(node.items[at], key)
-        if child is node.items[at]:
-            return node
         if child is None:
             keys, items = _with_children(node, at, 1, [])
         elif len(child.keys) >= _SPARSE or len(node.items) == 1:

@@ -67,7 +67,7 @@ class Generator:
 
 
 def _twister(seed: int, draws: int) -> random.Random:
-    twister = random.Random()
+    twister = random.Random(0)  # without a seed it would ask the system for one
     twister.setstate((3, (*_initial_words(seed), WORDS), None))
     if draws:
         twister.getrandbits(32 * draws)
@@ -75,8 +75,8 @@ def _twister(seed: int, draws: int) -> random.Random:
 
 
 def _initial_words(seed: int) -> list[int]:
-    words = [seed]
+    words = [word := seed]
     for index in range(1, WORDS):
-        last = words[-1]
-        words.append((1812433253 * (last ^ (last >> 30)) + index) & WORD)
+        word = (1812433253 * (word ^ (word >> 30)) + index) & 0xFFFFFFFF
+        words.append(word)
     return words
