@@ -11,6 +11,7 @@ from resolute.wire.states import ExperimentState
 from resolute_master.api.context import ApiContext
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.job import Job
+from resolute_master.event_loop import giving_way
 from resolute_master.scheduler import job_states as scheduler
 from resolute_master.scheduler.job_states import JobStanding
 from resolute_master.scheduler.snapshot import PoolSnapshot
@@ -36,10 +37,10 @@ async def job_summary(api: ApiContext, experiment: Experiment) -> JobSummary | N
     if experiment.state is not ExperimentState.ACTIVE or job is None or job.pool not in api.engine.pools:
         return None
     snapshot = api.engine.snapshot(job.pool)
-    return summary_of(await asyncio.to_thread(scheduler.job_standing, snapshot, job.id))
+    return summary_of(await asyncio.to_thread(scheduler.job_standing, snapshot, job.id, walk=giving_way))
 
 
 def queue_stats(snapshot: PoolSnapshot) -> QueueStats:
-    """How many jobs of the pool wait, and how many have all or some of their slots."""
-    jobs, queued = scheduler.count_jobs(snapshot)
+    """How many jobs of the pool wait, and how many have all or some of their slots. For a thread."""
+    jobs, queued = scheduler.count_jobs(snapshot, walk=giving_way)
     return QueueStats(queued_count=queued, scheduled_count=jobs - queued)

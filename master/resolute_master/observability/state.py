@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector, CollectorRegistry
@@ -17,6 +18,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.engine.engine import Engine
+from resolute_master.event_loop import giving_way
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_provisioner.model import Intent, Observed
 
@@ -74,7 +76,8 @@ class StateMetrics(Collector):
             _add_agents(snapshot, slots, agents)
         machines, prices = _zeros(pools, MACHINE_STATES), _none(pools)
         experiments: Tally = Counter()
-        for entity in (entity for kind, table in seen.tables if kind in ("instance", "experiment") for entity in table):
+        tables = chain.from_iterable(table for kind, table in seen.tables if kind in ("instance", "experiment"))
+        for entity in giving_way(tables):
             if isinstance(entity, Experiment):
                 experiments[(entity.state.value,)] += 1
             elif isinstance(entity, Instance):
@@ -116,9 +119,9 @@ def _add_queue(
 ) -> None:
     pool = snapshot.policy.name
     first: datetime | None = None
-    for allocation in snapshot.allocations.values():
+    for allocation in giving_way(snapshot.allocations.values()):
         allocations[(pool, allocation.state.value)] += 1
-    for allocation in snapshot.pending():
+    for allocation in giving_way(snapshot.pending()):
         queued[(pool,)] += allocation.slots_needed
         first = allocation.requested_at if first is None else min(first, allocation.requested_at)
     if first is not None:
@@ -133,7 +136,7 @@ def _add_machine(instance: Instance, machines: Tally, prices: dict[tuple[str, ..
 
 def _add_agents(snapshot: PoolSnapshot, slots: Tally, agents: Tally) -> None:
     pool = snapshot.policy.name
-    for agent in snapshot.agents.values():
+    for agent in giving_way(snapshot.agents.values()):
         agents[(pool, agent_state(agent))] += 1
         used = {index for _, occupant in snapshot.occupancy.get(agent.id) or () for index in occupant.slots}
         for slot in agent.slots:

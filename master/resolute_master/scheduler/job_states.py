@@ -76,20 +76,20 @@ def _in_order(ranks: Sequence[_Rank]) -> list[_Rank]:
     return sorted(chain.from_iterable(parts))
 
 
-def count_jobs(snapshot: PoolSnapshot) -> tuple[int, int]:
+def count_jobs(snapshot: PoolSnapshot, *, walk: Walk = iter) -> tuple[int, int]:
     """How many jobs `job_states` has, and how many of them are IDLE or QUEUED; without putting them in order."""
-    present = {job.id for job in _present(snapshot)}
-    scheduled = {a.job_id for a in snapshot.allocations.values() if a.containers and not waits(a)}
+    present = {job.id for job in walk(_present(snapshot))}
+    scheduled = {a.job_id for a in walk(snapshot.allocations.values()) if a.containers and not waits(a)}
     return len(present), len(present - scheduled)
 
 
-def job_standing(snapshot: PoolSnapshot, id_: JobId) -> JobStanding | None:
+def job_standing(snapshot: PoolSnapshot, id_: JobId, *, walk: Walk = iter) -> JobStanding | None:
     """One of `job_states`; None when nothing of the job waits or runs."""
     job = snapshot.jobs.get(id_)
     if job is None or id_ not in snapshot.job_allocations:
         return None
     mine = _rank(snapshot, job)
-    ahead = sum(_rank(snapshot, other) < mine for other in _present(snapshot))
+    ahead = sum(_rank(snapshot, other) < mine for other in walk(_present(snapshot)))
     allocations = [snapshot.allocations[a] for a in snapshot.job_allocations[id_]]
     head = first_waiting(snapshot) if snapshot.shares is None else None
     return _standing(snapshot, id_, allocations, snapshot.job_slots.get(id_) or 0, ahead, head)
