@@ -304,13 +304,10 @@ class ProcessRuntime(ContainerFiles):
     # --------------------------------------------------------------------------------------------------------- output
 
     async def output_grown(self, container_id: str, offsets: Mapping[str, int]) -> None:
-        home = self._home(container_id)
         poll_s = FIRST_POLL_S
         while not self.output_ended(container_id):
-            for stream in STREAMS:
-                path = home / stream
-                if path.exists() and path.stat().st_size > offsets.get(stream, 0):
-                    return
+            if any(self.output_size(container_id, stream) > offsets.get(stream, 0) for stream in STREAMS):
+                return
             await asyncio.sleep(poll_s)
             poll_s = min(SLOWEST_POLL_S, poll_s * 2)
 

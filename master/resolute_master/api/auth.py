@@ -80,12 +80,12 @@ class Tokens:
         """Raises `Unauthenticated` for anything that is not a live session, and `PermissionDenied` for its user."""
         claims = self._claims(token)
         match claims.get("kind"):
-            case TokenKind.SESSION.value:
+            case TokenKind.SESSION:
                 session = self._engine.state.get(Session, str(claims.get("jti")))
                 if session is None or session.expires_at <= self._clock.now():
                     raise Unauthenticated("invalid credentials")
                 return Caller(user=self._user(session.user_id), session=session.id)
-            case TokenKind.TASK_USER.value:
+            case TokenKind.TASK_USER:
                 self._allocation(claims)
                 return Caller(user=self._user(claims.get("user")))
             case _:
@@ -94,7 +94,7 @@ class Tokens:
     def read_task(self, token: str) -> Caller:
         """Raises `Unauthenticated` unless it is the token of an allocation that has not ended."""
         claims = self._claims(token)
-        if claims.get("kind") != TokenKind.ALLOCATION.value:
+        if claims.get("kind") != TokenKind.ALLOCATION:
             raise Unauthenticated("invalid credentials")
         return Caller(user=self._user(claims.get("user")), allocation=self._allocation(claims))
 

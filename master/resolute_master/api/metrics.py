@@ -79,13 +79,13 @@ def _check(request: ReportTrialMetricsRequest | SentReport) -> None:
     names = request.metrics.metrics.avg_metrics
     if len(names) > MAX_METRIC_NAMES:
         raise InvalidInput(f"metrics: are {len(names)}, over the limit of {MAX_METRIC_NAMES} of one report")
-    if any(len(name) > MAX_METRIC_NAME_LENGTH for name in names):
+    if max(map(len, names), default=0) > MAX_METRIC_NAME_LENGTH:
         raise InvalidInput(f"metrics: one has a name of more than {MAX_METRIC_NAME_LENGTH} characters; shorten it")
     steps = request.metrics.steps_completed
     if request.group not in SYSTEM_GROUPS and (steps is None or not 0 <= steps <= MAX_STEPS):
         raise InvalidInput(f"metrics.stepsCompleted: {steps} is no number of steps; send how many were done")
     for name in EPOCHS:
-        value = request.metrics.metrics.avg_metrics.get(name)
+        value = names.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise InvalidInput(f"metrics.{name}: {value!r} must be a number; use another name for it")
 

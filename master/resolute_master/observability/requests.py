@@ -37,7 +37,7 @@ class RequestMetrics:
 
     def __init__(self, registry: CollectorRegistry, tracing: Tracing) -> None:
         self._tracing = tracing
-        self._answered: Counter[tuple[str, str, str]] = Counter()
+        self._answered: Counter[tuple[str, str, int]] = Counter()
         self._latencies: dict[tuple[str, str], _Latencies] = defaultdict(_Latencies)
         self._open: Counter[str] = Counter()
         registry.register(self)
@@ -47,7 +47,7 @@ class RequestMetrics:
 
     def answered(self, answered: Answered) -> None:
         method = answered.method if answered.method in METHODS else "other"
-        self._answered[method, answered.route, str(answered.status)] += 1
+        self._answered[method, answered.route, answered.status] += 1
         if not answered.streamed:
             self._latencies[method, answered.route].add(answered.seconds)
 
@@ -56,8 +56,8 @@ class RequestMetrics:
         count = CounterMetricFamily(
             "resolute_api_requests", "Requests that were answered", labels=["method", "route", "status"]
         )
-        for labels, number in self._answered.copy().items():
-            count.add_metric(labels, number)
+        for (method, route, status), number in self._answered.copy().items():
+            count.add_metric((method, route, str(status)), number)
         yield count
         seconds = HistogramMetricFamily(
             "resolute_api_request_seconds",

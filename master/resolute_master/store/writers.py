@@ -1,7 +1,7 @@
 """Many small appends become few transactions, without a timer.
 
-While one batch is being written, what arrives waits; as soon as the write ends, all that waits is the next batch. So a
-lone append is written at once, and under load batches grow by themselves.
+While one batch is being written, what arrives waits; a turn of the event loop after the write has ended, all that waits is the
+next batch. So a lone append is written at once, and under load batches grow by themselves.
 """
 
 from __future__ import annotations
@@ -169,6 +169,7 @@ class BatchedWriter(Generic[Item, Outcome]):
     async def _flush(self) -> None:
         try:
             while self._waiting:
+                await asyncio.sleep(0)  # who comes in the next turn of the loop shares the batch
                 await self._until_worth_writing()
                 await self._write_batch(self._next_batch())
                 await self._make_known()
