@@ -3,7 +3,7 @@
 import gc
 import sys
 
-gc.disable()  # until the master has started (`resolute_master.garbage`): the programs that are imported stay
+gc.disable()  # the master collects at moments of its own (`resolute_master.garbage`), and nothing while it starts
 
 from resolute_master.main import main  # noqa: E402
 
