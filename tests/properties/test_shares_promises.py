@@ -8,9 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import AgentId
 from resolute_master.domain.pool import SchedulerKind
-from resolute_master.scheduler.balance import Balance, shares_of
-from resolute_master.scheduler.eviction import Claim
+from resolute_master.scheduler.balance import Balance, Importance, shares_of
+from resolute_master.scheduler.eviction import Claim, Evictions
+from resolute_master.scheduler.fitting import Rooms
 from resolute_master.scheduler.shares import Path
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from support.random_pools import World, crowded_worlds, worlds
@@ -89,6 +91,12 @@ def test_the_orders_of_groups_are_those_of_a_look_at_everything(world: World) ->
     }
 
 
+def a_claim(facts: Facts, choice: int) -> Claim:
+    """Of one that waits, for one agent."""
+    poor = facts.waiting[choice % len(facts.waiting)]
+    return Claim(allocation=poor, slots=poor.slots_needed, single_node=True, where=None, refuses=lambda _agent: False)
+
+
 @SETTINGS
 @given(SHARED, st.integers(0, 1000))
 def test_whoever_has_to_leave_is_named_the_richest_first(world: World, choice: int) -> None:
@@ -96,10 +104,62 @@ def test_whoever_has_to_leave_is_named_the_richest_first(world: World, choice: i
     facts, balance = Facts(snapshot), Balance(snapshot)
     if not facts.waiting:
         return
-    poor = facts.waiting[choice % len(facts.waiting)]
-    claim = Claim(allocation=poor, slots=poor.slots_needed, single_node=False, where=None, refuses=lambda _agent: False)
+    claim = a_claim(facts, choice)
     named = [(level.importance, each.id) for level in balance.levels(claim) for each in level.members]
     yielding = [each for each in facts.evictable if balance.yields(each, claim, {})]
     assert sorted(named) == sorted((balance.importance(each), each.id) for each in yielding)
     assert [importance for importance, _ in named] == sorted(importance for importance, _ in named)
     assert balance.any_lesser(claim) or not named
+
+
+def most_important_victim(snapshot: PoolSnapshot, facts: Facts, claim: Claim, agent: AgentId) -> Importance | None:
+    """Of those who make room on the agent, each taken in its turn; None when they cannot."""
+    balance, room = Balance(snapshot), snapshot.rooms[agent]
+    there = {each.id: len(room_slots) for each in facts.evictable if (room_slots := usable_of(snapshot, each, agent))}
+    lost: dict[Path, int] = {}
+    taken: list[tuple[Importance, int]] = []
+
+    def in_turn(each: Allocation) -> tuple[object, ...]:
+        wasted = (snapshot.now - each.wasted_since).total_seconds() * each.slots_needed
+        return balance.importance(each), max(wasted, 0.0), -each.requested_at.timestamp(), each.id
+
+    missing = claim.slots - len(room.free) - room.leaving
+    for each in sorted((each for each in facts.evictable if each.id in there), key=in_turn):
+        if missing > 0 and balance.yields(each, claim, lost):
+            missing -= there[each.id]
+            taken.append((balance.importance(each), there[each.id]))
+            for group in balance.groups(each):
+                lost[group] = lost.get(group, 0) + each.slots_held
+    if missing > 0 or claim.slots > room.size:
+        return None
+    needed: list[Importance] = []
+    for importance, slots in reversed(taken):
+        if missing + slots <= 0:
+            missing += slots
+        else:
+            needed.append(importance)
+    return max(needed)
+
+
+def usable_of(snapshot: PoolSnapshot, allocation: Allocation, agent: AgentId) -> frozenset[int]:
+    """Slots of the agent that it would leave."""
+    held = {slot for each in allocation.containers if each.agent == agent and not each.ended for slot in each.slots}
+    return snapshot.agents[agent].usable_slots & held
+
+
+@SETTINGS
+@given(SHARED, st.integers(0, 1000))
+def test_room_is_made_where_a_look_at_every_agent_finds_the_least_important_victims(world: World, choice: int) -> None:
+    snapshot = world.snapshot()
+    facts, balance = Facts(snapshot), Balance(snapshot)
+    if not facts.waiting:
+        return
+    claim = a_claim(facts, choice)
+    full = [agent for agent, room in snapshot.rooms.items() if len(room.free) + room.leaving < claim.slots]
+    found = Evictions(snapshot, Rooms(snapshot), balance).find(claim, None)
+    possible = [each for agent in full if (each := most_important_victim(snapshot, facts, claim, agent)) is not None]
+    assert (found is None) == (not possible)
+    if found is not None:
+        # The choice itself changed what everybody is charged.
+        before = Balance(snapshot)
+        assert max(map(before.importance, found.victims)) == min(possible)

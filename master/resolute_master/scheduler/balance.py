@@ -29,6 +29,8 @@ class _Sharer(NamedTuple):
 
     member: Member
     groups: tuple[Path, ...]
+    smallest: int
+    """Slots of the smallest of the job's that may be preempted; 0 when nothing may."""
 
 
 def shares_of(snapshot: PoolSnapshot) -> Shares:
@@ -65,7 +67,9 @@ class Balance:
         self._least: dict[Path, Importance] = {}
         """As `_least_inside`, of groups in which nothing has changed since."""
         self._importance: dict[JobId, Importance] = {}
-        """Until something changes."""
+        """Until something changes, as these:"""
+        self._outer_importance: dict[Path, Importance] = {}
+        """By group of jobs, as `_outer`."""
         self._vain: dict[tuple[Path, object], float] = {}
         """By group and what is claimed: a member that would then be charged as much claims it in vain from the others."""
 
@@ -114,6 +118,7 @@ class Balance:
     def _change(self, member: Member, slots: int) -> None:
         path = member.path
         self._importance.clear()
+        self._outer_importance.clear()
         for depth in range(1, len(path) + 1):
             group = path[:depth]
             self._changes[group] = self._changes.get(group, 0) + slots
@@ -134,36 +139,38 @@ class Balance:
             member = self._snapshot.member(allocation)
             path = member.path
             groups = tuple(path[:depth] for depth in range(1, len(path) + 1))
-            known = self._sharers[allocation.job_id] = _Sharer(member, groups)
+            mine = self._shares.evictable.get(member.job)
+            first = None if mine is None else mine.first_key()
+            known = self._sharers[allocation.job_id] = _Sharer(member, groups, first[0] if first else 0)
         return known
 
     # -- who must leave for whom ---------------------------------------------------------------------------------
 
     def levels(self, claim: Claim) -> Iterator[Level]:
-        for importance, members in groupby(self._lesser(claim, ()), key=self.importance):
+        for importance, members in groupby(self._lesser(claim, (), None), key=self.importance):
             yield Level(importance, members, cheapest_first=False)
 
-    def _lesser(self, claim: Claim, parents: Path) -> Iterator[Allocation]:
-        """Of everybody within the group `parents`, the richest first; equally rich groups are taken together."""
+    def _lesser(self, claim: Claim, parents: Path, branch: Path | None) -> Iterator[Allocation]:
+        """Of everybody within the group `parents`, the richest first; equally rich groups are taken together.
+        `branch`: the outermost of the groups around them that the claim's job is not in."""
         poor = self._sharer(claim.allocation)
         depth = len(parents)
         if depth == len(poor.member.parents):
-            yield from self._lesser_jobs(claim, parents)
+            yield from self._lesser_jobs(claim, parents) if branch is None else self._in_branch(claim, parents, branch)
             return
-        inside = depth == 0 or poor.groups[depth - 1] == parents
-        bound = self.after(poor.groups[depth], 1.0, claim.slots - 1) if inside else -inf
+        bound = self.after(poor.groups[depth], 1.0, claim.slots - 1) if branch is None else -inf
         for negative_charge, equals in groupby(self._children(parents)[:], key=itemgetter(0)):
             if -negative_charge <= bound:
                 break  # nor would those that follow keep more
-            yield from self._merged(claim, [group for _, group in equals], bound)
-        if inside and poor.groups[depth] in self._listed:
-            yield from self._lesser(claim, poor.groups[depth])
+            yield from self._merged(claim, [group for _, group in equals], branch)
+        if branch is None and poor.groups[depth] in self._listed:
+            yield from self._lesser(claim, poor.groups[depth], None)
 
-    def _merged(self, claim: Claim, groups: Sequence[Path], bound: float) -> Iterator[Allocation]:
+    def _merged(self, claim: Claim, groups: Sequence[Path], branch: Path | None) -> Iterator[Allocation]:
         """The least important first, of equals those of the first group. A group is looked into when its turn may have come."""
-        outer = tuple(-self.charge(groups[0][:depth], 1.0) for depth in range(1, len(groups[0])))
+        outer = self._outer(groups[0][:-1])
         heap: list[tuple[Importance, int, Allocation | None, Iterator[Allocation]]] = [
-            ((*outer, *self._least_inside(group)), number, None, self._lesser(claim, group))
+            ((*outer, *self._least_inside(group)), number, None, self._lesser(claim, group, branch or group))
             for number, group in enumerate(groups)
         ]
         heapify(heap)
@@ -171,7 +178,7 @@ class Balance:
             _, number, allocation, source = heap[0]
             if allocation is not None:
                 yield allocation
-            elif self.after(groups[number], 1.0, -self.smallest(groups[number])) <= bound:
+            elif not self._gives_up(claim, branch or groups[number], self.smallest(groups[number])):
                 heappop(heap)
                 continue
             following = next(source, None)
@@ -179,6 +186,25 @@ class Balance:
                 heappop(heap)
             else:
                 heapreplace(heap, (self.importance(following), number, following, source))
+
+    def _gives_up(self, claim: Claim, branch: Path, slots: int) -> bool:
+        """What has so many slots in the branch has to leave for the claim, as `yields` says of each that has."""
+        mine = self._sharer(claim.allocation).groups[len(branch) - 1]
+        return self.after(branch, 1.0, -slots) > self.after(mine, 1.0, claim.slots - 1)
+
+    def _in_branch(self, claim: Claim, parents: Path, branch: Path) -> Iterator[Allocation]:
+        """Of the jobs of one user, whose past and present count in the branch alone."""
+        ranks = self._ranks(parents)
+        while (rank := next(ranks, None)) is not None:
+            if not self._gives_up(claim, branch, rank.smallest):
+                ranks = self._ranks(parents, rank.negative_rest, inf)  # those that are as rich can lose no less
+                continue
+            if rank.job not in self._importance and (*parents, rank.job) not in self._changes:
+                self._importance[rank.job] = (*self._outer(parents), rank.negative_rest)
+            for slots, id_ in self._shares.evictable[rank.job]:
+                if slots > rank.smallest and not self._gives_up(claim, branch, slots):
+                    break  # nor would a larger one of the same job
+                yield self._snapshot.allocations[id_]
 
     def _least_inside(self, group: Path) -> Importance:
         """The end of an importance, from the group's own charge on: nothing within has less."""
@@ -195,11 +221,12 @@ class Balance:
         return known
 
     def _lesser_jobs(self, claim: Claim, parents: Path) -> Iterator[Allocation]:
+        """Of the other jobs in the claim's own group of jobs."""
         poor = self._sharer(claim.allocation).member
         bound = self.after(poor.path, poor.weight, claim.slots - 1)
         ranks = self._ranks(parents)
         while (rank := next(ranks, None)) is not None:
-            if parents == poor.parents and -rank.negative_rest <= bound:
+            if -rank.negative_rest <= bound:
                 return
             found = rank.job == poor.job
             for _, id_ in self._shares.evictable[rank.job]:
@@ -299,8 +326,11 @@ class Balance:
         rich, poor = self._sharer(allocation), self._sharer(claim.allocation)
         if rich.member.job == poor.member.job:
             return False
-        mine, theirs = next(pair for pair in zip(poor.groups, rich.groups, strict=True) if pair[0] != pair[1])
-        last = len(theirs) == len(rich.groups)
+        depth = 0
+        while poor.groups[depth] == rich.groups[depth]:
+            depth += 1
+        mine, theirs = poor.groups[depth], rich.groups[depth]
+        last = depth == len(rich.groups) - 1
         loss = -allocation.slots_held - lost.get(theirs, 0)
         gain = claim.slots - 1 - lost.get(mine, 0)
         left = self.after(theirs, rich.member.weight if last else 1.0, loss)
@@ -309,14 +339,17 @@ class Balance:
     def importance(self, allocation: Allocation) -> Importance:
         known = self._importance.get(allocation.job_id)
         if known is None:
-            member, groups = self._sharer(allocation)
-            mine = self._shares.evictable.get(member.job)
-            first = None if mine is None else mine.first_key()
-            rest = -self.after(groups[-1], member.weight, -first[0] if first else 0)
-            known = self._importance[allocation.job_id] = (
-                *[-self.after(group, 1.0, 0) for group in groups[:-1]],
-                rest,
-            )
+            member, groups, smallest = self._sharer(allocation)
+            rest = -self.after(groups[-1], member.weight, -smallest)
+            known = self._importance[allocation.job_id] = (*self._outer(member.parents), rest)
+        return known
+
+    def _outer(self, parents: Path) -> Importance:
+        """The beginning of an importance: the charges of the groups that a job is in."""
+        known = self._outer_importance.get(parents)
+        if known is None:
+            known = tuple(-self.charge(parents[:depth], 1.0) for depth in range(1, len(parents) + 1))
+            self._outer_importance[parents] = known
         return known
 
     def last_resort(self, allocation: Allocation) -> float:

@@ -288,7 +288,10 @@ class Evictions:
         missing = slots - state.eventually_free
         if slots > state.size or missing <= 0:
             return None
-        candidates = sorted(self._staying(agent), key=lambda each: self._cheapness(each[0]))
+        staying = self._staying(agent)
+        if not any(self._precedence.yields(each, claim, {}) for each, _ in staying):
+            return None  # the first to leave would have to leave alone
+        candidates = sorted(staying, key=lambda each: self._cheapness(each[0]))
         choose = self._cheapest if self._precedence.independent else self._one_by_one
         return choose(claim, candidates, missing)
 
