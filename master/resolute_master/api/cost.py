@@ -27,6 +27,7 @@ from resolute_master.api.context import ApiContext
 from resolute_master.api.finders import experiment_at
 from resolute_master.api.ledger import runs_of, runs_on, shown
 from resolute_master.domain.account import Account, Owner, account_id
+from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import JobId, UserId
 from resolute_master.domain.instance import Instance
@@ -34,8 +35,10 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.user import User
 from resolute_master.lifecycle.cost import ACCOUNTS, Grouping, Line, cost_by, total
 from resolute_master.lifecycle.ledger import Books, Run
+from resolute_master.lifecycle.prices import belief_key
 from resolute_master.lifecycle.workspaces import workspaces
 from resolute_master.store.base import TrialQuery
+from resolute_provisioner.offers import priced
 
 GROUPINGS = tuple(each.value for each in Grouping if each is not Grouping.TRIAL)
 """Trials are shown with their experiment."""
@@ -146,14 +149,14 @@ def _rows(lines: Mapping[str, Line], names: Mapping[str, str]) -> tuple[CostRow,
 
 
 def _sources(api: ApiContext, instances: Iterable[Instance]) -> tuple[str, ...]:
-    """Where the prices of these machines' offers come from, as far as the pools still have the offers."""
+    """Where the prices in force of these machines' offers come from, as far as the pools still have the offers."""
     used = {(instance.pool, instance.offer_id) for instance in instances}
-    found = {
-        offer.price_source
-        for name, pool in api.engine.pools.items()
-        for offer in (pool.scaling.offers if pool.scaling is not None else ())
-        if (name, offer.offer_id) in used
-    }
+    found: set[str] = set()
+    for name, pool in api.engine.pools.items():
+        for offer in pool.scaling.offers if pool.scaling is not None else ():
+            if (name, offer.offer_id) in used:
+                known = api.engine.state.get(PoolBelief, belief_key(name, offer.offer_id))
+                found.add(priced(offer, None if known is None else known.belief).source)
     return tuple(sorted(source for source in found if source))
 
 

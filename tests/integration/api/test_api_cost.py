@@ -18,6 +18,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import Reconsider
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.machines import PriceWord, RecordPrices
+from resolute_provisioner.model import Market
 from support.api import World, a_config, an_api, settled
 from support.cluster import T0
 from support.engines import DEFAULT, AgentByHand, joined, launched
@@ -95,6 +96,35 @@ async def test_a_question_that_makes_no_sense_is_refused_by_key_and_value(
     async with a_paid_world(tmp_path, FixedClock(T0)) as world:
         error = await world.error("GET", f"/api/v1/cost?{query}", status=400)
         assert says in str(error)
+
+
+async def test_a_machine_on_spot_costs_what_the_market_asked_at_each_moment(tmp_path: Path) -> None:
+    """A slot of two works for 1,000 s at 3.6 an hour of the machine, and for 1,000 s at twice that, beside an idle one."""
+    clock = FixedClock(T0)
+    async with a_paid_world(tmp_path, clock, slots=2, market=Market.SPOT) as world:
+        experiment = await world.create(a_config())
+        await machine_joins(world, 100, clock)
+        clock.advance(1000)
+        word = PriceWord(offer_id="paid", per_hour=7.2, as_of=clock.now())
+        await world.engine.submit(RecordPrices(pool=DEFAULT, source="the market", prices=(word,)))
+        clock.advance(1000)
+        for grouping in ("pool", "instance", "user", "workspace", "experiment", "job"):
+            answer = await world.get(f"/api/v1/cost?groupBy={grouping}")
+            assert answer["totals"]["cost"] == pytest.approx(0.1 + 1.0 + 2.0), grouping
+        assert answer["priceSources"] == ["the market"]
+        last = await world.get("/api/v1/cost?since=500s&groupBy=user")
+        assert [row["row"]["cost"] for row in last["rows"]] == pytest.approx([0.5, 0.5])
+        own = await world.get(f"/api/v1/experiments/{experiment['id']}/cost")
+        assert own["totals"]["cost"] == pytest.approx(0.5 + 1.0)
+        text = await (await world.send("GET", "/api/v1/cost?groupBy=user&format=csv")).text()
+        rows = {row["name"]: row for row in csv.DictReader(io.StringIO(text))}
+        assert float(rows["ada"]["cost"]) == pytest.approx(1.5)
+        assert float(rows[""]["idle_cost"]) == pytest.approx(1.5)
+        ledger = await world.get("/api/v1/ledger")
+        assert ledger["totals"]["cost"] == pytest.approx(3.1)
+        assert [row["pricePerHour"] for row in ledger["instances"]] == [7.2]
+        (pool,) = [each for each in (await world.get("/api/v1/budgets"))["budgets"] if each["owner"] == "pool"]
+        assert pool["spentToday"] == pytest.approx(3.1)
 
 
 async def test_the_table_is_also_had_as_csv(tmp_path: Path) -> None:

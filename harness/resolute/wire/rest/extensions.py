@@ -102,7 +102,8 @@ class LedgerRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceLedger:
-    """The ledger of one machine; `paid_until` None means that it is still being paid for."""
+    """The ledger of one machine; `paid_until` None means that it is still being paid for. `price_per_hour` is its last price:
+    where the market has moved, the costs of `row` are of several."""
 
     instance_id: str
     pool: str
