@@ -50,9 +50,14 @@ class LedgerMetrics:
     Gauges, not counters: a second that looked useful is lost when its step has to be done again.
     """
 
-    def __init__(self, registry: CollectorRegistry, engine: Engine, store: Store, clock: Clock) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, engine: Engine, store: Store, clock: Clock, *, remembered: int = MOST_SETTLED
+    ) -> None:
         self._store = store
         self._clock = clock
+        self._remembered = remembered
+        self._forgotten = False
+        """Some final bookings are not remembered any more."""
         self._machines: dict[InstanceId, Instance] = {i.id: i for i in engine.state.all(Instance)}
         self._settled: Amounts = {}
         """Of machines whose booking is final, all together."""
@@ -76,12 +81,20 @@ class LedgerMetrics:
         for entity in change.upserts:
             if not isinstance(entity, Instance):
                 continue
+            if self._may_be_settled(entity):
+                continue
             final = self._settled_of.pop(entity.id, None)
             if final is not None:
                 # It was found again, and is booked from its beginning once more.
                 _add(self._settled, final, -1.0)
             if not entity.over or final is not None or entity.id in self._machines:
                 self._machines[entity.id] = entity
+
+    def _may_be_settled(self, machine: Instance) -> bool:
+        """It was found again, and its final booking may be among those that were forgotten: rather what it has cost since then
+        is missing than all of it is there twice."""
+        known = machine.id in self._machines or machine.id in self._settled_of
+        return self._forgotten and machine.found_again_at is not None and not known
 
     async def run(self) -> None:
         while True:
@@ -108,8 +121,9 @@ class LedgerMetrics:
         for id_, machine in list(self._machines.items()):
             if _settled(machine, now) and (machine.paid_from is None or id_ in self._settled_of):
                 del self._machines[id_]
-        while len(self._settled_of) > MOST_SETTLED:
+        while len(self._settled_of) > self._remembered:
             self._settled_of.popitem(last=False)
+            self._forgotten = True
         for labels, (seconds, price) in totals.items():
             self._seconds.labels(*labels).set(seconds)
             self._price.labels(*labels).set(price)

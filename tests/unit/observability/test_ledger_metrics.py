@@ -98,6 +98,27 @@ async def test_a_machine_that_counted_as_gone_and_is_found_again_is_booked_once(
     assert seconds() == 2 * (1250 + 50)
 
 
+async def test_a_machine_whose_final_booking_was_forgotten_is_not_booked_twice_when_it_is_found_again() -> None:
+    store, clock, registry = MemoryStore(), FixedClock(at(0)), CollectorRegistry()
+    engine = an_engine(store, clock=clock)
+    await engine.start()
+    ledger = LedgerMetrics(registry, engine, store, clock, remembered=1)
+
+    def starting() -> float | None:
+        labels = {"pool": DEFAULT, "account": "starting"}
+        return registry.get_sample_value("resolute_ledger_slot_seconds", labels)
+
+    running = [a_machine(name, joined_at=None) for name in ("forgotten", "remembered")]
+    ledger.committed(a_change(2, *running))
+    ledger.committed(a_change(3, *(replace(each, paid_until=at(100), observed=Observed.GONE) for each in running)))
+    clock.set(at(1000))
+    await ledger.look()
+    assert starting() == 2 * (100 + 100)
+    ledger.committed(a_change(4, *(replace(each, found_again_at=at(1000)) for each in running)))
+    await ledger.look()
+    assert starting() == 2 * (100 + 1000)
+
+
 def test_a_save_is_what_lies_between_two_marks() -> None:
     registry = CollectorRegistry()
     saves = SaveMetrics(registry)
