@@ -71,13 +71,14 @@ class Memory:
         for name, policy in sorted(pools.items()):
             self.snapshots[name] = PoolSnapshot.build(
                 policy,
-                [a for a in state.all(Agent) if a.pool == name],
-                [j.as_scheduled for j in state.all(Job) if j.pool == name],
-                [a for a in state.all(Allocation) if a.pool == name],
+                [a for a in state.listed(Agent) if a.pool == name],
+                [j.as_scheduled for j in state.listed(Job) if j.pool == name],
+                [a for a in state.listed(Allocation) if a.pool == name],
                 usage=state.find(Usage, "usage_of_pool", name),
                 now=now,
             )
-        self._watch_deadlines(state.entities())
+        for _, entities in state.tables():
+            self._watch_deadlines(entities)
         self.machines: dict[InstanceId, InstanceView] = {}
         """Machines of elastic pools that are not over, as the planner sees them."""
         self.scaled: dict[PoolName, tuple[object, ScalePlan]] = {}
