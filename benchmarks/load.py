@@ -373,6 +373,7 @@ def rows(load: Load, phases: dict[str, Phase]) -> list[Row]:
     steady = phases["steady"]
     stall = 1e3 * max((stall.late_s for stall in steady.stalls), default=0.0)
     ours = [1e3 * (stall.late_s - stall.waited_s) for stall in steady.stalls if not stall.starved]
+    computed = [1e3 * stall.computed_s for stall in steady.stalls if stall.computed]
     memory = max(max(phase.memory_mib) for phase in phases.values())
     found = [
         Row(
@@ -410,6 +411,14 @@ def rows(load: Load, phases: dict[str, Phase]) -> list[Row]:
             unit="ms",
             target=Target(at_most=1e3 * STALL_S),
             notes=f"{len(ours)} of {len(steady.stalls)} stalls; with a processor for it the others would have been none",
+        ),
+        Row(
+            name="longest stall that the master itself computed",
+            subject=Spread.one(max(computed, default=0.0), "ms"),
+            result=max(computed, default=0.0),
+            unit="ms",
+            target=Target(at_most=1e3 * STALL_S),
+            notes=f"{len(computed)} of {len(steady.stalls)} stalls; in the others no thread of the master had a processor",
         ),
         Row(
             name="memory of the master",
