@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import secrets
 import uuid
@@ -32,9 +33,12 @@ class SystemIds:
 
 
 class SeededIds:
-    """Ids drawn from a seeded generator: the same seed gives the same ids. For replay and simulation."""
+    """Ids drawn from a seeded generator: the same seed gives the same ids. For replay and simulation.
 
-    def __init__(self, seed: int) -> None:
+    A text seeds with the beginning of its SHA-256.
+    """
+
+    def __init__(self, seed: int | str) -> None:
         self._seed = seed
 
     def uuid(self) -> str:
@@ -46,4 +50,7 @@ class SeededIds:
     @cached_property
     def _random(self) -> random.Random:
         """Made when the first id is drawn: most sources never are asked for one, and a generator is dear to seed."""
-        return random.Random(self._seed)
+        seed = self._seed
+        if isinstance(seed, str):
+            seed = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:16])
+        return random.Random(seed)

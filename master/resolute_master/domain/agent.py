@@ -81,4 +81,4 @@ class Agent(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def usable_slots(self) -> frozenset[int]:
         """Those that may be given to work, used or not."""
-        return frozenset(slot.index for slot in self.slots if slot.enabled and not slot.draining)
+        return frozenset([slot.index for slot in self.slots if slot.enabled and not slot.draining])

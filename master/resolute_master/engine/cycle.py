@@ -7,11 +7,11 @@ The engine commits the change and only then lets the memory absorb it; replay do
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
 
 from resolute.errors import ResoluteError
 from resolute.ids import SeededIds
@@ -63,8 +63,7 @@ class RuleFault(ResoluteError):
         self.__cause__ = cause
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """`replies` has one entry a command: its reply, or the error that refused it.
 
     `change` is None when no command was accepted, nothing changed and no pool was looked at: then there is nothing to keep.
@@ -128,7 +127,7 @@ class Cycle:
         return self._outcome(replies)
 
     def _ids(self, label: object) -> SeededIds:
-        return SeededIds(int.from_bytes(hashlib.sha256(f"{self._entropy}/{label}".encode()).digest()[:16]))
+        return SeededIds(f"{self._entropy}/{label}")
 
     # -- commands and time -------------------------------------------------------------------------------------
 

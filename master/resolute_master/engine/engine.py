@@ -10,10 +10,11 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
 from typing import Any
+
+from msgspec import Struct, field
 
 from resolute.clock import Clock
 from resolute.errors import LimitExceeded, ResoluteError, Unavailable
@@ -56,8 +57,7 @@ SAFETY_PASS_S = 60.0
 STOPPED = Unavailable("the engine has stopped")
 
 
-@dataclass(frozen=True, slots=True)
-class Carried:
+class Carried(Struct, frozen=True):
     """A command that was carried out or refused. `context` is the one in which it was submitted: who asked, for observers."""
 
     command: Command
@@ -65,8 +65,7 @@ class Carried:
     context: contextvars.Context
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CycleTimes:
+class CycleTimes(Struct, frozen=True, kw_only=True):
     """How long the parts of one cycle took, in seconds; `commands` were carried out or refused in it."""
 
     begun_at: datetime
@@ -90,8 +89,7 @@ class CycleTimes:
         return self.decide_s + self.commit_s + self.publish_s
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(Struct, eq=False):
     command: Command
     reply: asyncio.Future[Any]
     context: contextvars.Context = field(default_factory=contextvars.copy_context)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar, cast
+
+from msgspec import Struct
 
 from resolute.ids import IdSource
 from resolute_master.domain.change import KIND_OF, Counter, Decision, Entity, EntityKey, key_of, kind_name
@@ -24,13 +25,12 @@ E = TypeVar("E", bound=Entity)
 _GONE = object()
 
 
-@dataclass(slots=True)
-class _Undo:
+class _Undo(Struct, eq=False):
     """What was there before each write of an attempt, in the order of the writes."""
 
-    written: list[tuple[tuple[str, EntityKey], Entity | object | None]] = field(default_factory=list)
+    written: list[tuple[tuple[str, EntityKey], Entity | object | None]] = []
     """None: it had not been written."""
-    effects: list[tuple[str, Effect | object | None]] = field(default_factory=list)
+    effects: list[tuple[str, Effect | object | None]] = []
 
 
 class Step:
