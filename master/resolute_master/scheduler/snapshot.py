@@ -160,7 +160,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         before = self.allocations.get(allocation.id)
         if before == allocation:
             return self
-        if before is not None and _footprint(before) == _footprint(allocation):
+        if before is not None and _same_footprint(before, allocation):
             return self._reported(before, allocation)
         derived = replace(self, allocations=self.allocations.set(allocation.id, allocation))
         if before is None:
@@ -510,17 +510,21 @@ def waits(allocation: Allocation) -> bool:
     return not allocation.containers and not allocation.ended and not allocation.leaving
 
 
-def _footprint(allocation: Allocation) -> tuple[object, ...]:
-    """All that the indexes say of it; most reports of a container leave it as it is."""
+def _same_footprint(one: Allocation, other: Allocation) -> bool:
+    """In all that the indexes say of it; most reports of a container leave it as it is."""
     return (
-        allocation.job_id,
-        allocation.slots_needed,
-        allocation.requested_at,
-        allocation.single_node,
-        allocation.preemptible,
-        allocation.blocked_agents,
-        allocation.leaving,
-        tuple((container.agent, container.slots, container.ended) for container in allocation.containers),
+        one.leaving == other.leaving
+        and len(one.containers) == len(other.containers)
+        and all(
+            a is b or (a.agent == b.agent and a.slots == b.slots and a.ended == b.ended)
+            for a, b in zip(one.containers, other.containers, strict=True)
+        )
+        and one.job_id == other.job_id
+        and one.slots_needed == other.slots_needed
+        and one.requested_at == other.requested_at
+        and one.single_node == other.single_node
+        and one.preemptible == other.preemptible
+        and one.blocked_agents == other.blocked_agents
     )
 
 
