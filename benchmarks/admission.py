@@ -172,9 +172,13 @@ class _Players:
 
     async def play(self, within_s: float) -> None:
         """Until everything has ended."""
+        arrivals = sorted((self._random.uniform(0, within_s), number) for number in range(self._load.workloads))
+        begun = self._clock.monotonic()
         async with self._group:
-            for number in range(self._load.workloads):
-                self._group.create_task(self._submit(number, self._random.uniform(0, within_s)))
+            for at, number in arrivals:
+                if (left_s := begun + at - self._clock.monotonic()) > 0:
+                    await asyncio.sleep(left_s)
+                self._group.create_task(self._submit(number))
 
     async def _join(self, agent: AgentId) -> None:
         devices = tuple(Device(index=i, kind=SlotKind.CPU, brand="bench", uuid=f"{agent}-{i}") for i in range(SLOTS))
@@ -192,8 +196,7 @@ class _Players:
             )
         )
 
-    async def _submit(self, number: int, after_s: float) -> None:
-        await asyncio.sleep(after_s)
+    async def _submit(self, number: int) -> None:
         queue = number % self._load.queues
         workspace, project = self._projects[queue % WORKSPACES]
         await self._insist(
