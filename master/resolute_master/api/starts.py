@@ -192,7 +192,11 @@ def _lacks(newest: Foreseen | None, engine: Engine, pool: PoolName) -> bool:
     if newest is None or newest.cycle == engine.memory.sequence:
         return newest is None
     snapshot = engine.snapshot(pool)
-    return any(each.id not in newest.starts and each.job_id in snapshot.jobs for each in snapshot.pending())
+    unknown = (
+        key.allocation for _, keys in snapshot.queue.items() for key in keys if key.allocation not in newest.starts
+    )
+    # What waits here for a job that has moved to another pool is not foreseen.
+    return any(snapshot.allocations[id_].job_id in snapshot.jobs for id_ in unknown)
 
 
 class _Abandoned(Exception):
