@@ -161,11 +161,19 @@ def parse_experiment(
     try:
         config = ExperimentConfig.model_validate(merged)
     except ValidationError as error:
-        raise InvalidConfig(subject, problems_of(error)) from None
+        raise InvalidConfig(subject, map(_with_advice, problems_of(error))) from None
     problems = [*_cross_checks(config, managed=managed), *not_acted_on(config.to_json())]
     if problems:
         raise InvalidConfig(subject, problems)
     return config
+
+
+def _with_advice(problem: Problem) -> Problem:
+    """What is required of the user only where the cluster says nothing."""
+    if problem.path != ("checkpoint_storage",) or problem.message != "is a required property":
+        return problem
+    advice = "give it here, or have checkpoint_storage set in the master's configuration, for everybody"
+    return Problem(path=problem.path, message=f"{problem.message}, as the cluster has none; {advice}")
 
 
 def parse_template(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,6 +51,10 @@ class Reached:
     limit: float
     spent: float
     until: datetime | None
+    ahead_s: float = 0.0
+    """So long is to be paid for, too: for a save, or for as long as a machine must live to be of use."""
+    ahead: float = 0.0
+    """What that costs."""
 
 
 def reached(account: Account, now: datetime, *, more_per_hour: float = 0.0, at_least_s: float = 0.0) -> Reached | None:
@@ -58,10 +62,11 @@ def reached(account: Account, now: datetime, *, more_per_hour: float = 0.0, at_l
     holds longest."""
     current = account.until(now)
     rate = (current.rate_per_hour + more_per_hour) * current.rise
-    reserve = rate * max(current.landing_s, at_least_s) / 3600.0
+    ahead_s = max(current.landing_s, at_least_s)
+    ahead = rate * ahead_s / 3600.0
     for each in _limits(current):
-        if each.spent + reserve >= each.limit - ROUNDING:
-            return each
+        if each.spent + ahead >= each.limit - ROUNDING:
+            return replace(each, ahead_s=ahead_s, ahead=ahead)
     return None
 
 
@@ -104,9 +109,10 @@ def _limits(account: Account) -> Iterator[Reached]:
 def reason(account: Account, found: Reached, called: str) -> str:
     """What people are told; `called` is what they call the owner."""
     rise = f" at up to {account.rise:g} times the price of now" if account.price_moves else ""
+    what = "for a save" if found.ahead_s <= account.landing_s else "that a machine must live to be of use"
     spent = (
-        f"{found.spent:.4f} of {found.limit:g} spent{found.words}, with up to {account.landing_s:.0f} s for a save{rise} "
-        "to be paid"
+        f"{found.spent:.4f} of {found.limit:g} spent{found.words}, with up to {found.ahead_s:.0f} s {what}{rise} to be paid "
+        f"({found.ahead:.4f})"
     )
     whose = f"{account.owner.value} {called}"
     match account.owner:

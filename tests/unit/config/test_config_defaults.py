@@ -46,7 +46,10 @@ def test_names_come_from_the_id_source() -> None:
 def test_without_cluster_storage_the_user_must_name_one() -> None:
     master = parse_master_config({})
     lines = problems_in(parse_experiment, SUBMITTED, defaults=defaults_of(master, SUBMITTED))
-    assert lines == ["<config>.checkpoint_storage: is a required property"]
+    assert lines == [
+        "<config>.checkpoint_storage: is a required property, as the cluster has none; give it here, or have "
+        "checkpoint_storage set in the master's configuration, for everybody"
+    ]
 
 
 def test_the_named_pool_gives_its_defaults() -> None:

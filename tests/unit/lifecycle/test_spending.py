@@ -256,7 +256,9 @@ def test_a_machine_that_could_not_be_paid_for_long_enough_is_not_begun() -> None
     cluster.submit()
     cluster.run_for(1000)
     assert cluster.bill() == 0.0
-    assert "0.0000 of 0.29 spent today" in budget.hold_of_pool(cluster.memory.state, POOL)
+    assert "0.0000 of 0.29 spent today, with up to 300 s that a machine must live to be of use to be paid (0.3000)" in (
+        budget.hold_of_pool(cluster.memory.state, POOL)
+    )
     cluster.act(SetBudget(owner="pool", name="default", per_day=0.31, per_month=None))
     cluster.run_for(1000)
     assert 0.2 < cluster.bill() <= 0.31
