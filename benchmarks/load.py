@@ -371,9 +371,6 @@ def measure(load: Load, directory: Path, wanted: set[str]) -> dict[str, Phase]:
 def rows(load: Load, phases: dict[str, Phase]) -> list[Row]:
     """Of steady work with targets; of the rest how long the longest stall and the slowest cycles were."""
     steady = phases["steady"]
-    stall = 1e3 * max((stall.late_s for stall in steady.stalls), default=0.0)
-    ours = [1e3 * (stall.late_s - stall.waited_s) for stall in steady.stalls if not stall.starved]
-    computed = [1e3 * stall.computed_s for stall in steady.stalls if stall.computed]
     memory = max(max(phase.memory_mib) for phase in phases.values())
     found = [
         Row(
@@ -396,10 +393,31 @@ def rows(load: Load, phases: dict[str, Phase]) -> list[Row]:
             result=percentile(steady.busy_ms, 99),
             unit="ms",
         ),
+        *_stalls(steady),
+        Row(
+            name="memory of the master",
+            subject=Spread.of(steady.memory_mib, "MiB"),
+            result=memory,
+            unit="MiB",
+            target=Target(at_most=MEMORY_TARGET_MIB),
+            notes="the most of all phases",
+        ),
+        Row(name="processor of the master", subject=Spread.one(100 * steady.cpu, "% of a core"), notes=load.text()),
+    ]
+    others = (phase for name, phase in phases.items() if name != "steady")
+    return found + [_beside(phase) for phase in others]
+
+
+def _stalls(steady: Phase) -> list[Row]:
+    """The longest of all, of those that are not for want of a processor for the loop, and of those that the master computed."""
+    longest = 1e3 * max((stall.late_s for stall in steady.stalls), default=0.0)
+    ours = [1e3 * (stall.late_s - stall.waited_s) for stall in steady.stalls if not stall.starved]
+    computed = [1e3 * stall.computed_s for stall in steady.stalls if stall.computed]
+    return [
         Row(
             name="longest stall of the event loop",
-            subject=Spread.one(stall, "ms"),
-            result=stall,
+            subject=Spread.one(longest, "ms"),
+            result=longest,
             unit="ms",
             target=Target(at_most=1e3 * STALL_S),
             notes=f"{steady.exported_stalls} exported by the master in {steady.seconds:.0f} s",
@@ -420,18 +438,7 @@ def rows(load: Load, phases: dict[str, Phase]) -> list[Row]:
             target=Target(at_most=1e3 * STALL_S),
             notes=f"{len(computed)} of {len(steady.stalls)} stalls; in the others no thread of the master had a processor",
         ),
-        Row(
-            name="memory of the master",
-            subject=Spread.of(steady.memory_mib, "MiB"),
-            result=memory,
-            unit="MiB",
-            target=Target(at_most=MEMORY_TARGET_MIB),
-            notes="the most of all phases",
-        ),
-        Row(name="processor of the master", subject=Spread.one(100 * steady.cpu, "% of a core"), notes=load.text()),
     ]
-    others = (phase for name, phase in phases.items() if name != "steady")
-    return found + [_beside(phase) for phase in others]
 
 
 def _beside(phase: Phase) -> Row:
