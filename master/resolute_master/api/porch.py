@@ -1,7 +1,7 @@
 """Who comes while the master starts stands on the porch, as a bare socket; who is waited for goes in past the others.
 
 After a restart every task of the cluster is at the door, thousands of them, and the links of the agents stand anywhere in their
-line. Nothing can be scheduled until agents are back, and to serve a request takes fifty times as long as to look at its first
+line. Nothing can be scheduled until agents are back, and to serve a request takes twenty times as long as to look at its first
 line. So the first line is looked at, without taking it from the socket, and those whose path is among `first` go in at once; the
 others wait until the master has started, and then come in one by one between them.
 """
