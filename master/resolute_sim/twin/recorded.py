@@ -34,7 +34,8 @@ class Told:
         recorded, replayed = found.divergence.recorded, found.divergence.replayed
         return (
             f"cycle {found.divergence.sequence} came out otherwise: recorded {recorded}, replayed {replayed}; the "
-            f"{found.cycles} cycle(s) before it came out as recorded"
+            f"{found.cycles} cycle(s) before it came out as recorded. Was it recorded by this version, and under the configuration "
+            "that --config-file names?"
         )
 
     def as_json(self) -> dict[str, Any]:

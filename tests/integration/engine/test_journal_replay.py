@@ -84,7 +84,7 @@ def _tells_what_was_changed(database: Path, config_file: Path) -> None:
     assert "came out otherwise" in changed.stdout
     out = database.parent / "replay.json"
     told = simulated(database, config_file, "--json", str(out))
-    assert told.returncode == 1 and "came out otherwise" in told.stdout
+    assert told.returncode == 1 and "came out otherwise" in told.stdout and "--config-file" in told.stdout
     report = json.loads(out.read_text())
     # Not every cycle draws on its entropy.
     assert report["as_recorded"] is False and report["divergence"]["sequence"] == report["cycles"] + 1 > 20
