@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from resolute_provisioner.model import Cause
 from resolute_sim.twin.figures import Report, Span
 
 MEANINGS: Mapping[str, str] = {
@@ -26,6 +27,9 @@ MEANINGS: Mapping[str, str] = {
     "decision_cpu_s": "processor seconds of all decisions together",
     "digest": "of the log of decisions: equal digests, equal courses",
 }
+TAKEN = "#c0392b"
+TAKEN_BACK = ("taken back", Cause.NOTICE.value)
+"""Whether its time ran out, or it was given back at once when its work had saved and left."""
 COLOURS = ("#1b6ca8", "#d1495b", "#66a182", "#edae49", "#8d6a9f")
 WIDTH, HEIGHT, MARGIN = 960, 220, 46
 POINTS = 900
@@ -244,7 +248,7 @@ def _bars(span: Span, top: float, row: float, last_s: float, colour: str) -> Ite
     scale = (WIDTH - 1) / last_s
     thick = row * (0.35 + 0.55 * min(8, span.slots) / 8)
     joined_s = span.ended_s if span.joined_s is None else span.joined_s
-    fill = "#c0392b" if span.cause == "taken back" else colour
+    fill = TAKEN if span.cause in TAKEN_BACK else colour
     told = html.escape(
         f"{span.instance} ({span.offer}, {span.slots} slots): {span.launched_s:.0f} s to {span.ended_s:.0f} s, {span.cause}"
     )

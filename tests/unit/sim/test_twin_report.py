@@ -94,6 +94,21 @@ def test_the_page_is_whole_and_loads_nothing(files: Path, capsys: pytest.Capture
     assert text.count("<rect") >= 2 * 3
 
 
+@pytest.mark.parametrize("notice_s", ["120", "0"])
+def test_every_machine_that_was_taken_back_is_red(
+    files: Path, notice_s: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (files / "pool.yaml").write_text(POOL + "  spot_price_per_hour: 0.3\n")
+    trace = {"kind": "availability", "gap_seconds": 60, "rle": [[1, 8], [0, 100]], "offer": "local/spot"}
+    (files / "spot.json").write_text(json.dumps(trace))
+    out = files / "out"
+    said = ("--spot", str(files / "spot.json"), "--notice", notice_s, "--json", f"{out}.json", "--html", f"{out}.html")
+    assert _simulate(files, *said) == 0
+    figures = json.loads(Path(f"{out}.json").read_text())["policies"]["resolute"]
+    assert figures["interruptions"] > 0
+    assert '"#c0392b"' in Path(f"{out}.html").read_text()
+
+
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [
