@@ -106,15 +106,14 @@ ALWAYS_LOADED = (
 )
 """Kinds of which every entity is in memory, beside agents."""
 
-KIND_OF: Mapping[type[Entity], str] = {type_: kind for kind, type_ in KINDS.items()}
+KIND_OF: Mapping[type[Any], str] = {type_: kind for kind, type_ in KINDS.items()}
 
 EntityKey = int | str
 
 
 def kind_name(type_: type[Any]) -> str:
     """The name of the kind that `type_` is."""
-    name: str = KIND_OF[type_]
-    return name
+    return KIND_OF[type_]
 
 
 def key_of(entity: Entity) -> EntityKey:

@@ -4,38 +4,32 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar, cast
+from typing import Any, TypeVar
 
-from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.change import KIND_OF, KINDS, Change, Entity, EntityKey, PoolBelief, key_of, kind_name
-from resolute_master.domain.checkpoint import Checkpoint
+from resolute_master.domain.change import KIND_OF, KINDS, Change, Entity, EntityKey, key_of, kind_name
 from resolute_master.domain.effects import Effect
-from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
-from resolute_master.domain.trial import Trial
-from resolute_master.domain.usage import Usage
-from resolute_master.domain.user import Session, User
 
 E = TypeVar("E", bound=Entity)
 
 IndexValue = int | str | None
 
-
-def _allocation_agents(entity: Entity) -> tuple[IndexValue, ...]:
-    assert isinstance(entity, Allocation)
-    return tuple(c.agent for c in entity.containers)
+ValuesOf = Callable[[Any], tuple[IndexValue, ...]]
+"""Of an entity of the kind that the index is over."""
 
 
-def _allocation_containers(entity: Entity) -> tuple[IndexValue, ...]:
-    assert isinstance(entity, Allocation)
-    return tuple(c.id for c in entity.containers)
+def _allocation_agents(allocation: Allocation) -> tuple[IndexValue, ...]:
+    return tuple([c.agent for c in allocation.containers])
 
 
-def _pool_of_deadline(entity: Entity) -> tuple[IndexValue, ...]:
-    assert isinstance(entity, Allocation)
-    return (entity.pool,) if entity.deadline is not None and not entity.ended else ()
+def _allocation_containers(allocation: Allocation) -> tuple[IndexValue, ...]:
+    return tuple([c.id for c in allocation.containers])
+
+
+def _pool_of_deadline(allocation: Allocation) -> tuple[IndexValue, ...]:
+    return (allocation.pool,) if allocation.deadline is not None and not allocation.ended else ()
 
 
 def _gangs_of_machine(entity: Entity) -> tuple[IndexValue, ...]:
@@ -48,29 +42,29 @@ def line_of(job: Job) -> IndexValue:
     return None if job.ended else f"{job.priority} {job.pool}"
 
 
-INDEXES: Mapping[str, tuple[str, Callable[[Entity], tuple[IndexValue, ...]]]] = {
-    "trials_of_experiment": ("trial", lambda e: (cast(Trial, e).experiment_id,)),
-    "trial_of_request": ("trial", lambda e: (cast(Trial, e).request_id,)),
-    "checkpoints_of_experiment": ("checkpoint", lambda e: (cast(Checkpoint, e).experiment_id,)),
-    "experiment_of_job": ("experiment", lambda e: (cast(Experiment, e).job_id,)),
-    "allocations_of_task": ("allocation", lambda e: (cast(Allocation, e).task_id,)),
-    "allocations_of_job": ("allocation", lambda e: (cast(Allocation, e).job_id,)),
+INDEXES: Mapping[str, tuple[str, ValuesOf]] = {
+    "trials_of_experiment": ("trial", lambda e: (e.experiment_id,)),
+    "trial_of_request": ("trial", lambda e: (e.request_id,)),
+    "checkpoints_of_experiment": ("checkpoint", lambda e: (e.experiment_id,)),
+    "experiment_of_job": ("experiment", lambda e: (e.job_id,)),
+    "allocations_of_task": ("allocation", lambda e: (e.task_id,)),
+    "allocations_of_job": ("allocation", lambda e: (e.job_id,)),
     "allocations_on_agent": ("allocation", _allocation_agents),
     "allocation_of_container": ("allocation", _allocation_containers),
     "deadlines_of_pool": ("allocation", _pool_of_deadline),
-    "jobs_of_line": ("job", lambda e: (line_of(cast(Job, e)),)),
-    "agent_of_instance": ("agent", lambda e: (cast(Agent, e).instance_id,)),
-    "agents_of_pool": ("agent", lambda e: (cast(Agent, e).pool,)),
-    "instances_of_pool": ("instance", lambda e: (cast(Instance, e).pool,)),
+    "jobs_of_line": ("job", lambda e: (line_of(e),)),
+    "agent_of_instance": ("agent", lambda e: (e.instance_id,)),
+    "agents_of_pool": ("agent", lambda e: (e.pool,)),
+    "instances_of_pool": ("instance", lambda e: (e.pool,)),
     "machines_for_gang": ("instance", _gangs_of_machine),
-    "user_by_name": ("user", lambda e: (cast(User, e).username,)),
-    "sessions_of_user": ("session", lambda e: (cast(Session, e).user_id,)),
-    "usage_of_pool": ("usage", lambda e: (cast(Usage, e).pool,)),
-    "beliefs_of_pool": ("belief", lambda e: (cast(PoolBelief, e).pool,)),
+    "user_by_name": ("user", lambda e: (e.username,)),
+    "sessions_of_user": ("session", lambda e: (e.user_id,)),
+    "usage_of_pool": ("usage", lambda e: (e.pool,)),
+    "beliefs_of_pool": ("belief", lambda e: (e.pool,)),
 }
 """name -> (kind, values under which an entity of that kind is found)."""
 
-INDEXES_OF_KIND: dict[str, list[tuple[str, Callable[[Entity], tuple[IndexValue, ...]]]]] = defaultdict(list)
+INDEXES_OF_KIND: dict[str, list[tuple[str, ValuesOf]]] = defaultdict(list)
 """kind -> names of the indexes over it, with the values under which they list an entity."""
 for _name, (_kind, _values) in INDEXES.items():
     INDEXES_OF_KIND[_kind].append((_name, _values))
@@ -80,7 +74,7 @@ class ClusterState:
     """What is durable, in memory. Only `absorb`, `adopt` and `forget` change it, and only the engine calls them."""
 
     def __init__(self, entities: Iterable[Entity] = (), outbox: Iterable[Effect] = ()) -> None:
-        self._tables: dict[str, dict[EntityKey, Entity]] = {kind: {} for kind in KINDS}
+        self._tables: dict[str, dict[EntityKey, Any]] = {kind: {} for kind in KINDS}
         self._indexes: dict[str, dict[IndexValue, set[EntityKey]]] = {name: {} for name in INDEXES}
         self.outbox: dict[str, Effect] = {}
         self.adopt(entities)
@@ -88,16 +82,17 @@ class ClusterState:
             self.outbox[effect.key] = effect
 
     def get(self, type_: type[E], key: EntityKey) -> E | None:
-        return cast("E | None", self._tables[kind_name(type_)].get(key))
+        found: E | None = self._tables[KIND_OF[type_]].get(key)
+        return found
 
     def all(self, type_: type[E]) -> tuple[E, ...]:
         """Every entity of the kind, by key."""
         table = self._tables[kind_name(type_)]
-        return tuple(cast(E, table[key]) for key in sorted(table, key=sortable))
+        return tuple(table[key] for key in sorted(table, key=sortable))
 
     def listed(self, type_: type[E]) -> list[E]:
         """Every entity of the kind as it is now, in no order: a copy, for readers in another thread."""
-        return cast("list[E]", list(self._tables[kind_name(type_)].values()))
+        return list(self._tables[kind_name(type_)].values())
 
     def keys(self, index: str, value: IndexValue) -> frozenset[EntityKey]:
         return frozenset(self._indexes[index].get(value, ()))
@@ -105,7 +100,7 @@ class ClusterState:
     def find(self, type_: type[E], index: str, value: IndexValue) -> tuple[E, ...]:
         """Entities which the index lists under the value, by key."""
         table = self._tables[kind_name(type_)]
-        return tuple(cast(E, table[key]) for key in sorted(self.keys(index, value), key=sortable))
+        return tuple(table[key] for key in sorted(self.keys(index, value), key=sortable))
 
     def entities(self) -> tuple[Entity, ...]:
         """Everything, by kind and key."""

@@ -50,7 +50,7 @@ class Step:
         self.now = now
         self.ids = ids
         self.sequence = sequence
-        self._written: dict[tuple[str, EntityKey], Entity | object] = {}
+        self._written: dict[tuple[str, EntityKey], Any] = {}
         self._order: tuple[tuple[str, EntityKey], ...] | None = None
         """The keys of `_written` in order, until another one is written."""
         self._listed: dict[str, dict[IndexValue, set[EntityKey]]] = {}
@@ -68,10 +68,10 @@ class Step:
     # -- reading -----------------------------------------------------------------------------------------------
 
     def get(self, type_: type[E], key: EntityKey) -> E | None:
-        written = self._written.get((kind_name(type_), key))
-        if written is _GONE:
-            return None
-        return cast("E | None", written) if written is not None else self._base.get(type_, key)
+        written: E | None = self._written.get((KIND_OF[type_], key))
+        if written is None:
+            return self._base.get(type_, key)
+        return None if written is _GONE else written
 
     def need(self, type_: type[E], key: EntityKey) -> E:
         """For references which the rules keep intact."""
@@ -127,8 +127,8 @@ class Step:
     def _list(self, kind: str, key: EntityKey, before: Entity | object, entity: Entity | object) -> None:
         """Under the values that it has now."""
         for index, values in INDEXES_OF_KIND[kind]:
-            old = () if before is _GONE else values(cast(Entity, before))
-            new = () if entity is _GONE else values(cast(Entity, entity))
+            old = () if before is _GONE else values(before)
+            new = () if entity is _GONE else values(entity)
             if old != new:  # most changes leave an entity where it is listed
                 listed = self._listed.setdefault(index, {})
                 for value in old:
@@ -224,7 +224,7 @@ class Step:
     def written(self) -> tuple[Entity, ...]:
         """What was written so far, by kind and key."""
         found = (self._written[slot] for slot in self.written_keys())
-        return tuple(cast(Entity, entity) for entity in found if entity is not _GONE)
+        return tuple(entity for entity in found if entity is not _GONE)
 
     def upserts(self) -> tuple[Entity, ...]:
         """What was written, by kind and key, without what is as it was."""
