@@ -1,7 +1,8 @@
 """`replace`, as of `dataclasses`, for structs and dataclasses alike: at a tenth and at a quarter of its price.
 
-A command replaces a dozen entities of up to thirty fields. A struct is copied by msgspec. `dataclasses.replace` looks each field of a
-dataclass up by its name, twice: here the slots are read and set at once; what is replaced is set on the copy before anybody else sees it.
+A command replaces a dozen entities of up to thirty fields. A struct is copied by msgspec. `dataclasses.replace` looks each field of
+a dataclass up by its name, twice: here the slots are read and set at once; what is replaced is set on the copy before anybody else
+sees it.
 """
 
 from __future__ import annotations
