@@ -183,6 +183,10 @@ class PaidCluster:
     def running(self) -> int:
         return sum(paid.until is None for paid in self.tasks.values())
 
+    def killed(self) -> int:
+        """How many runs were killed: they had no time to save."""
+        return sum(key[0] == "killed" for key in self._known)
+
     # -- misfortunes -------------------------------------------------------------------------------------------
 
     def lose_machine(self, number: int) -> None:

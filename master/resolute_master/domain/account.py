@@ -21,6 +21,9 @@ SAVE_MARGIN = 1.5
 LEAST_SAVE_S = 5.0
 """However quick the measured ones were: the request has to reach the task, and its end the master."""
 
+END_S = 10.0
+"""An experiment's work that has not saved and ended so long before its limit is killed: a kill takes as long at the most."""
+
 RISE = 2.0
 """A price of the market may come to so many times itself while work saves and ends, and limits are kept all the same: so much is
 held back. No cloud bounds the rise itself."""
@@ -96,8 +99,8 @@ class Account:
 
     @property
     def landing_s(self) -> float:
-        """How long before the limit work is asked to save and end."""
-        return DEFAULT_SAVE_S if self.save_s is None else max(LEAST_SAVE_S, SAVE_MARGIN * self.save_s)
+        """How long before the limit work is asked to save and end: a save, and a kill of whatever is not done with it."""
+        return DEFAULT_SAVE_S if self.save_s is None else max(LEAST_SAVE_S, SAVE_MARGIN * self.save_s) + END_S
 
     @property
     def rise(self) -> float:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from shlex import quote
 
 from resolute.errors import InvalidInput
-from resolute_master.domain.account import Account, Owner, account_id, next_day, next_month
+from resolute_master.domain.account import END_S, Account, Owner, account_id, next_day, next_month
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.job import Job
@@ -26,9 +26,6 @@ from resolute_provisioner.model import Cause, InstanceView, Intent, PoolScaling,
 
 State = Step | ClusterState
 """To be read."""
-
-END_S = 10.0
-"""An experiment's work that has not saved and ended so long before its limit is killed: a kill takes as long at the most."""
 
 LEAST_LIFE_S = 300.0
 """A machine that could not be paid for so long is not launched: it would boot, and be given back."""

@@ -10,7 +10,7 @@ import pytest
 from resolute.errors import FailedPrecondition, InvalidInput
 from resolute.ids import SeededIds
 from resolute.wire.states import ExperimentState
-from resolute_master.domain.account import DEFAULT_SAVE_S, RISE, Account, Limits, Owner, account_id
+from resolute_master.domain.account import DEFAULT_SAVE_S, END_S, RISE, Account, Limits, Owner, account_id
 from resolute_master.domain.administration import SetBudget, SetMaxCost
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import PoolBelief
@@ -76,7 +76,7 @@ def test_slower_saves_count_at_once_and_quicker_ones_little_by_little() -> None:
     account = Account(id="pool/a", at=T0)
     assert account.landing_s == DEFAULT_SAVE_S
     slow = account.having_saved(40.0)
-    assert (slow.landing_s, slow.having_saved(20.0).save_s, slow.having_saved(80.0).save_s) == (60.0, 35.0, 80.0)
+    assert (slow.landing_s, slow.having_saved(20.0).save_s, slow.having_saved(80.0).save_s) == (1.5 * 40 + END_S, 35.0, 80.0)
 
 
 # ------------------------------------------------------------------------------------------------------------ max_cost
@@ -130,8 +130,9 @@ def test_what_saves_quicker_than_was_feared_may_use_the_rest() -> None:
     assert cluster.spent_by(id_) == pytest.approx(0.5 - DEFAULT_SAVE_S * SECOND + 2 * SECOND, abs=0.001)
     cluster.act(ActivateExperiment(experiment=id_))
     cluster.run_for(1000)
-    assert 0.49 < cluster.spent_by(id_) <= 0.5
-    with pytest.raises(FailedPrecondition, match="up to 5 s for a save"):
+    assert 0.48 < cluster.spent_by(id_) <= 0.5
+    assert cluster.killed() == 0, "it saved both times"
+    with pytest.raises(FailedPrecondition, match="up to 15 s for a save"):
         cluster.act(ActivateExperiment(experiment=id_))
 
 
