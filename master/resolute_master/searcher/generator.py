@@ -3,7 +3,7 @@
 The whole state is (seed, draws of 32 bits so far), so it is saved as two integers; taking it up again draws them anew, which costs
 microseconds for the few draws that a search makes.
 
-Source: Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998: `init_genrand`, and `genrand_int32` for early draws.
+Source: Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998: `init_genrand`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,7 @@ import random
 from collections.abc import Sequence
 
 WORDS = 624
-SHIFT = 397
 WORD = 0xFFFFFFFF
-
-EARLY = WORDS - SHIFT
-"""Draws that follow from the words of the seed alone, each from three of them. Most searches make no more than a few, and need not
-wait for the others."""
 
 
 class Generator:
@@ -26,10 +21,8 @@ class Generator:
     def __init__(self, seed: int, draws: int = 0) -> None:
         self._seed = seed & WORD
         self._draws = draws
-        self._words = [self._seed]
-        """Of the seed, as far as they were asked for."""
         self._twister: random.Random | None = None
-        """Made by the first draw that is no early one: making it is a part of a millisecond."""
+        """Made by the first draw: most events of a search draw nothing, and making it is a part of a millisecond."""
 
     @property
     def state(self) -> list[int]:
@@ -41,22 +34,10 @@ class Generator:
 
     def word(self) -> int:
         """32 random bits."""
-        draw, self._draws = self._draws, self._draws + 1
-        if draw < EARLY:
-            words = self._initial_words(draw + SHIFT + 1)
-            return _tempered(_twisted(words[draw], words[draw + 1], words[draw + SHIFT]))
         if self._twister is None:
-            self._twister = _twister(self._initial_words(WORDS), draw)
+            self._twister = _twister(self._seed, self._draws)
+        self._draws += 1
         return self._twister.getrandbits(32)
-
-    def _initial_words(self, count: int) -> list[int]:
-        """At least so many."""
-        words = self._words
-        word = words[-1]
-        for index in range(len(words), count):
-            word = (1812433253 * (word ^ (word >> 30)) + index) & 0xFFFFFFFF
-            words.append(word)
-        return words
 
     def unit(self) -> float:
         """Uniform in [0, 1) with 53 bits."""
@@ -85,21 +66,17 @@ class Generator:
         return octets[:count]
 
 
-def _twisted(word: int, following: int, far: int) -> int:
-    mixed = (word & 0x80000000) | (following & 0x7FFFFFFF)
-    return far ^ (mixed >> 1) ^ (0x9908B0DF if mixed & 1 else 0)
-
-
-def _tempered(word: int) -> int:
-    word ^= word >> 11
-    word ^= (word << 7) & 0x9D2C5680
-    word ^= (word << 15) & 0xEFC60000
-    return word ^ (word >> 18)
-
-
-def _twister(words: Sequence[int], draws: int) -> random.Random:
-    """Python's own, which is the same one and quick, after so many draws."""
+def _twister(seed: int, draws: int) -> random.Random:
     twister = random.Random(0)  # without a seed it would ask the system for one
-    twister.setstate((3, (*words, WORDS), None))
-    twister.getrandbits(32 * draws)
+    twister.setstate((3, (*_initial_words(seed), WORDS), None))
+    if draws:
+        twister.getrandbits(32 * draws)
     return twister
+
+
+def _initial_words(seed: int) -> list[int]:
+    words = [word := seed]
+    for index in range(1, WORDS):
+        word = (1812433253 * (word ^ (word >> 30)) + index) & 0xFFFFFFFF
+        words.append(word)
+    return words
