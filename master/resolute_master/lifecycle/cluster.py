@@ -56,6 +56,7 @@ INDEXES: Mapping[str, tuple[str, ValuesOf]] = {
     "agent_of_instance": ("agent", lambda e: (e.instance_id,)),
     "agents_of_pool": ("agent", lambda e: (e.pool,)),
     "instances_of_pool": ("instance", lambda e: (e.pool,)),
+    "machine_of_agent": ("instance", lambda e: (e.agent_id,)),
     "machines_for_gang": ("instance", _gangs_of_machine),
     "user_by_name": ("user", lambda e: (e.username,)),
     "sessions_of_user": ("session", lambda e: (e.user_id,)),

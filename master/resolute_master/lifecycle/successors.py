@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId
@@ -22,6 +21,7 @@ def inherit(step: Step, last: AllocationId, following: AllocationId) -> None:
 
 def _names(step: Step, last: AllocationId) -> set[str]:
     ended = step.get(Allocation, last)
-    held = () if ended is None else (step.get(Agent, container.agent) for container in ended.containers)
-    machines = {agent.instance_id for agent in held if agent is not None and agent.instance_id is not None}
-    return {MOVE_PREFIX + last, *(REPLACEMENT_PREFIX + machine for machine in machines)}
+    held = set() if ended is None else {container.agent for container in ended.containers}
+    # Not by way of the agents: those of machines that died with the work are deleted by now.
+    machines = (each for agent in held for each in step.find(Instance, "machine_of_agent", agent))
+    return {MOVE_PREFIX + last, *(REPLACEMENT_PREFIX + machine.id for machine in machines)}

@@ -249,14 +249,15 @@ async def test_a_sure_end_asks_for_a_save_with_its_deadline_and_for_a_replacemen
     assert [(i.offer_id, i.requested_at) for i in replacements] == [("spot", cloud.clock.now())]
 
 
+@pytest.mark.parametrize("machine_dies", [False, True])
 async def test_work_that_restarts_while_its_replacement_boots_waits_for_that_and_buys_no_second_machine(
-    cloud: Cloud,
+    cloud: Cloud, machine_dies: bool
 ) -> None:
     """Spot was taken both times because nothing on demand could be asked for; when the work waits again, it could."""
     await submit(cloud, a_deadline(100, estimate=None))
     await cloud.refuse("firm")
     ending = await cloud.boot("spot")
-    (container,) = ending.containers()
+    (container,), first = ending.containers(), cloud.asked()["spot"]
     await ending.report(container, ContainerState.RUNNING)
     deadline = cloud.clock.now() + timedelta(minutes=2)
     await cloud.engine.submit(
@@ -265,11 +266,22 @@ async def test_work_that_restarts_while_its_replacement_boots_waits_for_that_and
         )
     )
     replacement = cloud.asked()["spot"]  # the newest that was asked for
-    assert replacement.id != ending.id
+    assert replacement.id != first.id
     await cloud.later(60)
     before = allocation(cloud).id
-    await cloud.engine.submit(AcknowledgePreemption(allocation=before))
-    await ending.report(container, ContainerState.TERMINATED, Exit(code=0))
+    if machine_dies:
+        await cloud.engine.submit(
+            RecordObservation(
+                instance=first.id,
+                provider_id=first.provider_id,
+                observed=Observed.GONE,
+                paid_from=first.paid_from,
+                paid_until=cloud.clock.now(),
+            )
+        )
+    else:
+        await cloud.engine.submit(AcknowledgePreemption(allocation=before))
+        await ending.report(container, ContainerState.TERMINATED, Exit(code=0))
     await cloud.later(1)
     assert allocation(cloud).id != before and allocation(cloud).assigned_at is None
     assert cloud.asked() == {"spot": replace(replacement, gangs=(*replacement.gangs, allocation(cloud).id))}
