@@ -50,7 +50,7 @@ class AwsPrices:
         except SDK_ERRORS as error:
             raise cloud_error(error) from error
         newest = _newest(told)
-        found = (_live(offer, newest) for offer in sorted(wanted, key=lambda each: each.offer_id))
+        found = (live_price(offer, newest) for offer in sorted(wanted, key=lambda each: each.offer_id))
         return tuple(price for price in found if price is not None)
 
     async def shapes(self, instance_types: Collection[str]) -> tuple[Shape, ...]:
@@ -80,6 +80,7 @@ class AwsPrices:
 
 
 Newest = dict[tuple[str, str], tuple[datetime, float]]
+"""Of each type in each zone: since when it costs what an hour."""
 
 
 def _newest(told: Sequence[Any]) -> Newest:
@@ -91,15 +92,19 @@ def _newest(told: Sequence[Any]) -> Newest:
     return newest
 
 
-def _live(offer: Offer, newest: Newest) -> LivePrice | None:
-    if offer.zone:
-        places = [newest[offer.instance_type, offer.zone]] if (offer.instance_type, offer.zone) in newest else []
-    else:
-        places = [told for (instance_type, _), told in newest.items() if instance_type == offer.instance_type]
+def live_price(offer: Offer, newest: Newest) -> LivePrice | None:
+    """Of the zones that may serve it the dearest's, as of the last move in any of them: where the dearest one falls below another,
+    what holds then is news, although that other has not moved for long. None when no zone is told of."""
+    places = [
+        told
+        for (instance_type, zone), told in newest.items()
+        if instance_type == offer.instance_type and offer.zone in ("", zone)
+    ]
     if not places:
         return None
-    as_of, price = max(places, key=lambda told: told[1])
-    return LivePrice(offer_id=offer.offer_id, per_hour=price, as_of=as_of)
+    return LivePrice(
+        offer_id=offer.offer_id, per_hour=max(price for _, price in places), as_of=max(since for since, _ in places)
+    )
 
 
 def _shape(told: Any) -> Shape:

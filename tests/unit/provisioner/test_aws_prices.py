@@ -1,0 +1,28 @@
+"""The price of an offer, out of what EC2 tells of the zones."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from resolute_provisioner.clouds.aws_prices import Newest, live_price
+from resolute_provisioner.model import Market, Offer, OfferBelief
+from resolute_provisioner.risk import repriced
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+ANYWHERE = Offer(offer_id="anywhere", instance_type="g5.xlarge", zone="", market=Market.SPOT, slots=1)
+
+
+def since(hours: float, price: float) -> tuple[datetime, float]:
+    return T0 + timedelta(hours=hours), price
+
+
+def test_an_offer_without_a_zone_follows_the_dearest_zone_up_and_down() -> None:
+    belief, b = OfferBelief(offer_id=ANYWHERE.offer_id), since(5, 1.5)
+    in_force: list[float | None] = []
+    for a in (since(0, 1.0), since(10, 2.0), since(20, 0.4)):
+        newest: Newest = {("g5.xlarge", "us-east-1a"): a, ("g5.xlarge", "us-east-1b"): b}
+        told = live_price(ANYWHERE, newest)
+        assert told is not None
+        belief = repriced(belief, told.per_hour, source="EC2", as_of=told.as_of)
+        in_force.append(belief.price_per_hour)
+    assert in_force == [1.5, 2.0, 1.5]
