@@ -78,14 +78,14 @@ def test_the_orders_of_groups_are_those_of_a_look_at_everything(world: World) ->
     facts, shares = Facts(snapshot), shares_of(snapshot)
     needs = {(*need.parents, need.name): need.burden for need in shares.needs}
     assert needs == {group: facts.burden(group) for depth in (1, 2) for group in facts.groups(facts.waiting, depth)}
-    wealth = {(*rich.parents, rich.name): -rich.negative_rest for rich in shares.wealth}
+    wealth = {(*rich.parents, rich.name): -rich.negative_rest for rich in shares.orders.wealth}
     assert wealth == {
         group: facts.charge_when_least_is_lost(group)
         for depth in (1, 2)
         for group in facts.groups(facts.evictable, depth)
     }
     everybody = facts.waiting + facts.evictable
-    assert set(shares.uneven) == {
+    assert set(shares.orders.uneven) == {
         *filter(facts.is_uneven, facts.groups(everybody, 1)),
         *filter(facts.jobs_are_uneven, facts.groups(everybody, 2)),
     }

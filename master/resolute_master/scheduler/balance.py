@@ -90,7 +90,7 @@ class Balance:
         """Slots of the smallest that may be preempted within; 0 when nothing may."""
         known = self._smallest.get(group)
         if known is None:
-            known = self._smallest[group] = self._shares.smallest(group)
+            known = self._smallest[group] = self._shares.orders.smallest(group)
         return known
 
     def give(self, member: Member, slots: int) -> None:
@@ -140,7 +140,7 @@ class Balance:
             path = member.path
             groups = tuple(path[:depth] for depth in range(1, len(path) + 1))
             mine = self._shares.evictable.get(member.job)
-            first = None if mine is None else mine.first_key()
+            first = None if mine is None else mine.allocations.first_key()
             known = self._sharers[allocation.job_id] = _Sharer(member, groups, first[0] if first else 0)
         return known
 
@@ -201,7 +201,7 @@ class Balance:
                 continue
             if rank.job not in self._importance and (*parents, rank.job) not in self._changes:
                 self._importance[rank.job] = (*self._outer(parents), rank.negative_rest)
-            for slots, id_ in self._shares.evictable[rank.job]:
+            for slots, id_ in self._shares.evictable[rank.job].allocations:
                 if slots > rank.smallest and not self._gives_up(claim, branch, slots):
                     break  # nor would a larger one of the same job
                 yield self._snapshot.allocations[id_]
@@ -229,7 +229,7 @@ class Balance:
             if -rank.negative_rest <= bound:
                 return
             found = rank.job == poor.job
-            for _, id_ in self._shares.evictable[rank.job]:
+            for _, id_ in self._shares.evictable[rank.job].allocations:
                 allocation = self._snapshot.allocations[id_]
                 if not self.yields(allocation, claim, {}):
                     break  # nor would a larger one of the same job
@@ -256,7 +256,7 @@ class Balance:
 
     def may_claim_inside(self, group: Path, slots: int) -> bool:
         """Somebody may have to leave for a job in the group of jobs that needs so many slots or more, whatever the job holds."""
-        return group in self._shares.uneven or (
+        return group in self._shares.orders.uneven or (
             not group or group in self._changes or self.may_claim_outside(group, slots)
         )
 
@@ -305,18 +305,18 @@ class Balance:
     def wealth(self, parents: Path) -> Iterator[tuple[float, Path]]:
         """The groups within that hold in the snapshot what may be preempted, after the charge that they would keep when they lost
         the least that they can: the greatest first."""
-        wealth = takewhile(lambda each: each[0].parents == parents, self._shares.wealth.items_from((parents,)))
+        wealth = takewhile(lambda each: each[0].parents == parents, self._shares.orders.wealth.items_from((parents,)))
         return ((-each.negative_rest, (*parents, each.name)) for each, _ in wealth)
 
     def _first_rank(self, parents: Path) -> Rank | None:
         if parents not in self._first_ranks:
-            first = self._shares.ranks.first_key_from((parents,))
+            first = self._shares.orders.ranks.first_key_from((parents,))
             self._first_ranks[parents] = first if first is not None and first.parents == parents else None
         return self._first_ranks[parents]
 
     def _ranks(self, parents: Path, *least: float) -> Iterator[Rank]:
         """Those of the jobs of one user, or of the pool; from `least` on."""
-        ranks = (rank for rank, _ in self._shares.ranks.items_from((parents, *least)))
+        ranks = (rank for rank, _ in self._shares.orders.ranks.items_from((parents, *least)))
         return takewhile(lambda rank: rank.parents == parents, ranks)
 
     def groups(self, allocation: Allocation) -> Iterable[Path]:

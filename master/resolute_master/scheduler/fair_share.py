@@ -241,7 +241,7 @@ class _Groups:
     def _add_uneven(self) -> None:
         """The groups inside which somebody may have to leave for another."""
         depth, least = len(self.path), (*self.path, "")
-        while (found := self._shares.uneven.first_key_from(least)) is not None and found[:depth] == self.path:
+        while (found := self._shares.orders.uneven.first_key_from(least)) is not None and found[:depth] == self.path:
             if found[depth] not in self._members:
                 self._add(found[depth])
             least = (*self.path, found[depth] + "\0")  # the smallest name after it

@@ -9,8 +9,9 @@ rounded down, and no two can both gain by trading a slot.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
@@ -21,6 +22,8 @@ from resolute_master.scheduler.order import QueueKey, Shape
 from resolute_master.scheduler.sorted_map import Meter, SortedMap
 
 Path = tuple[str, ...]
+
+Place = TypeVar("Place")
 
 
 USER_DEPTH = 2
@@ -94,26 +97,27 @@ Lines = SortedMap[LineKey, SortedMap[Turn, bool]]
 Waiting = SortedMap[Shape, SortedMap[QueueKey, AllocationId]]
 
 
+class Evictable(NamedTuple):
+    """What of a job may be preempted, with its slots, the smallest first."""
+
+    member: Member
+    allocations: SortedMap[tuple[int, AllocationId], bool]
+
+
 class Shares(Struct, frozen=True, kw_only=True, gc=False):
     """`held`: slots by group. `used`: what workspaces and users are charged for their past, in slots. `lines`: who waits,
     by the group of jobs.
-    `waiting`: what each job waits with. `evictable`: what of each job may be preempted, with its slots, the smallest first.
-    `ranks`: the jobs of `evictable` in order. `poor`: the jobs of `lines` that are in groups, in order.
-    `sizes`: how many of `evictable` have so many slots, by group of jobs, and `wealth`: these groups in order.
-    `needs`: the groups inside which somebody waits for slots, in order. `uneven`: the groups inside which somebody might have
-    to leave for another; inside all others nobody has to."""
+    `waiting`: what each job waits with. `evictable`: what of each job may be preempted.
+    `needs`: the groups inside which somebody waits for slots, in order."""
 
     held: SortedMap[Path, int]
     used: SortedMap[Path, float]
     lines: SortedMap[Path, Lines]
     waiting: SortedMap[JobId, Waiting]
-    evictable: SortedMap[JobId, SortedMap[tuple[int, AllocationId], bool]]
-    ranks: SortedMap[Rank, bool]
-    poor: SortedMap[Poor, bool]
-    sizes: SortedMap[tuple[Path, int], int]
-    wealth: SortedMap[Wealth, bool]
+    evictable: SortedMap[JobId, Evictable]
     needs: SortedMap[Need, bool]
-    uneven: SortedMap[Path, bool]
+    known_orders: Orders | None = None
+    """Once somebody has asked for `orders`."""
 
     @staticmethod
     def empty(meter: Meter | None = None) -> Shares:
@@ -123,13 +127,25 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
             lines=SortedMap(meter=meter),
             waiting=SortedMap(meter=meter),
             evictable=SortedMap(meter=meter),
-            ranks=SortedMap(meter=meter),
-            poor=SortedMap(meter=meter),
-            sizes=SortedMap(meter=meter),
-            wealth=SortedMap(meter=meter),
             needs=SortedMap(meter=meter),
-            uneven=SortedMap(meter=meter),
         )
+
+    @property
+    def orders(self) -> Orders:
+        """Who may have to leave for whom. Worked out when it is first asked for, and from then on kept up to date with what is
+        derived: while there is room for all nobody asks."""
+        if self.known_orders is None:
+            self._set(known_orders=Orders.of(self))
+        assert self.known_orders is not None, "worked out"
+        return self.known_orders
+
+    def __eq__(self, other: object) -> bool:
+        """Whether somebody has asked for the orders already makes no difference."""
+        if not isinstance(other, Shares):
+            return NotImplemented
+        return self.orders == other.orders and super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
     def charge(self, member: Member) -> float:
         """Of the job itself."""
@@ -146,20 +162,13 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
             return self
         derived = replace(self, used=used)
         derived._grade(user, self)
+        if self.known_orders is not None:
+            derived._set(known_orders=self.known_orders.graded(user, self.known_orders, self, derived))
         return derived
 
     def burden(self, group: Path) -> float:
         """What the group holds, and is charged for its past."""
         return (self.held.get(group) or 0) + (self.used.get(group) or 0.0)
-
-    def smallest(self, group: Path) -> int:
-        """Slots of the smallest that may be preempted within the group of jobs; 0 when nothing may."""
-        found = self.sizes.first_key_from((group, 0))
-        return found[1] if found is not None and found[0] == group else 0
-
-    def _wealth_of(self, group: Path) -> Wealth | None:
-        smallest = self.smallest(group)
-        return Wealth(group[:-1], -(self.burden(group) - smallest + 1), group[-1]) if smallest else None
 
     def _need_of(self, group: Path, *, jobs: bool) -> Need | None:
         """`jobs`: the group is one of jobs."""
@@ -171,30 +180,14 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
         inside = self.needs.first_key_from((group,))
         return group in self.lines or (inside is not None and inside.parents == group)
 
-    def _is_uneven(self, group: Path, *, jobs: bool) -> bool:
-        """Somebody keeps more than another would have with one more slot; of jobs it may be the same one."""
-        if not jobs:
-            need, rich = self.needs.first_key_from((group,)), self.wealth.first_key_from((group,))
-            found = need is not None and rich is not None and need.parents == rich.parents == group
-            return found and need is not None and rich is not None and -rich.negative_rest > need.burden + 1
-        rank, poorest = self.ranks.first_key_from((group,)), self.poor.first_key_from((group,))
-        found = rank is not None and poorest is not None and rank.parents == poorest.parents == group
-        return found and rank is not None and poorest is not None and -rank.negative_rest > poorest.charge
-
     def _grade(self, parents: Path, before: Shares) -> None:
-        """Put the groups that a job is in where the orders say now; `before` is where they stand there still. Only for shares that
-        are being derived, which nobody else has seen."""
-        burdened = self.held is not before.held or self.used is not before.used or self.sizes is not before.sizes
+        """Put the groups that a job is in where their order says now; `before` is where they stand there still. Only for shares
+        that are being derived, which nobody else has seen."""
+        if not (len(self.lines) or len(before.lines)):
+            return  # nobody waits
         for depth in range(len(parents), 0, -1):
             group, jobs = parents[:depth], depth == len(parents)
-            if burdened and (rich := before._wealth_of(group)) != (richer := self._wealth_of(group)):
-                wealth = self.wealth if rich is None else self.wealth.discard(rich)
-                self._set(wealth=wealth if richer is None else wealth.set(richer, True))
-            if (poor := before._need_of(group, jobs=jobs)) != (poorer := self._need_of(group, jobs=jobs)):
-                needs = self.needs if poor is None else self.needs.discard(poor)
-                self._set(needs=needs if poorer is None else needs.set(poorer, True))
-            if (uneven := self._is_uneven(group, jobs=jobs)) != (group in self.uneven):
-                self._set(uneven=self.uneven.set(group, True) if uneven else self.uneven.discard(group))
+            self._set(needs=_moved(self.needs, before._need_of(group, jobs=jobs), self._need_of(group, jobs=jobs)))
 
     def _set(self, **values: object) -> None:
         for name, value in values.items():
@@ -222,28 +215,19 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
         held = self._booked(member, allocation.slots_held)
         if not evictable:
             return self._changed(member, held=held, waiting=waiting)
-        mine = self.evictable.get(member.job) or SortedMap(meter=self.held.meter)
-        slots = allocation.slots_held
-        mine = mine.set((slots, allocation.id), True)
-        of_jobs, sizes = self.evictable.set(member.job, mine), self._counted(member, slots, 1)
-        return self._changed(member, held=held, waiting=waiting, evictable=of_jobs, sizes=sizes)
+        slots, mine = allocation.slots_held, self.evictable.get(member.job)
+        there = SortedMap[tuple[int, AllocationId], bool](meter=self.held.meter) if mine is None else mine.allocations
+        of_jobs = self.evictable.set(member.job, Evictable(member, there.set((slots, allocation.id), True)))
+        return self._changed(member, held=held, waiting=waiting, evictable=of_jobs, counted=(slots, 1))
 
     def without_running(self, member: Member, allocation: Allocation, *, evictable: bool) -> Shares:
         slots, of_jobs = allocation.slots_held, self.evictable
         held = self._booked(member, -slots)
         if not evictable:
             return self._changed(member, held=held)
-        mine = of_jobs[member.job].discard((slots, allocation.id))
-        of_jobs = of_jobs.set(member.job, mine) if len(mine) else of_jobs.discard(member.job)
-        return self._changed(member, held=held, evictable=of_jobs, sizes=self._counted(member, slots, -1))
-
-    def _counted(self, member: Member, slots: int, change: int) -> SortedMap[tuple[Path, int], int]:
-        sizes = self.sizes
-        for depth in range(1, len(member.parents) + 1):
-            key = (member.parents[:depth], slots)
-            count = (sizes.get(key) or 0) + change
-            sizes = sizes.set(key, count) if count else sizes.discard(key)
-        return sizes
+        mine = of_jobs[member.job].allocations.discard((slots, allocation.id))
+        of_jobs = of_jobs.set(member.job, Evictable(member, mine)) if len(mine) else of_jobs.discard(member.job)
+        return self._changed(member, held=held, evictable=of_jobs, counted=(slots, -1))
 
     def _booked(self, member: Member, slots: int) -> SortedMap[Path, int]:
         held = self.held
@@ -259,39 +243,26 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
         *,
         held: SortedMap[Path, int] | None = None,
         waiting: SortedMap[JobId, Waiting] | None = None,
-        evictable: SortedMap[JobId, SortedMap[tuple[int, AllocationId], bool]] | None = None,
-        sizes: SortedMap[tuple[Path, int], int] | None = None,
+        evictable: SortedMap[JobId, Evictable] | None = None,
+        counted: tuple[int, int] | None = None,
     ) -> Shares:
-        """With new facts about one job, and its entries where the order says now."""
+        """With new facts about one job, and its entries where the order says now. `counted`: so many more of `evictable` have so
+        many slots, as (slots, more)."""
         changed = replace(
             self,
             held=self.held if held is None else held,
             waiting=self.waiting if waiting is None else waiting,
             evictable=self.evictable if evictable is None else evictable,
-            sizes=self.sizes if sizes is None else sizes,
         )
         before, after = self._turns(member), changed._turns(member)
-        lines, poor, ranks = self._lines_with(member, before, after), self._poor_with(member, before, after), self.ranks
-        if held is not None:  # only what is held and may be preempted decides the rank
-            old, new = self._rank(member), changed._rank(member)
-            if old != new:
-                ranks = ranks if old is None else ranks.discard(old)
-                ranks = ranks if new is None else ranks.set(new, True)
+        lines = self._lines_with(member, before, after)
         if held is None and lines is self.lines:
             return changed
-        changed._set(lines=lines, poor=poor, ranks=ranks)
+        changed._set(lines=lines)
         changed._grade(member.parents, self)
+        if self.known_orders is not None:
+            changed._set(known_orders=self.known_orders.after(member, self, changed, counted))
         return changed
-
-    def _poor_with(
-        self, member: Member, before: dict[LineKey, Turn], after: dict[LineKey, Turn]
-    ) -> SortedMap[Poor, bool]:
-        """The job where its turns say now, which all have its charge. Where all jobs are in one group nobody asks."""
-        old, new = (next((turn.charge for turn in turns.values()), None) for turns in (before, after))
-        if old == new or not member.parents:
-            return self.poor
-        poor = self.poor if old is None else self.poor.discard(Poor(member.parents, old, member.job))
-        return poor if new is None else poor.set(Poor(member.parents, new, member.job), True)
 
     def _lines_with(
         self, member: Member, before: dict[LineKey, Turn], after: dict[LineKey, Turn]
@@ -323,10 +294,129 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
                 turns[key] = Turn(charge, first.requested_at, member.job)
         return turns
 
-    def _rank(self, member: Member) -> Rank | None:
+    def poverty(self, member: Member) -> Poor | None:
+        """Where the job stands among those that wait, for its turns all have its charge. Where all jobs are in one group nobody
+        asks."""
+        turn = next(iter(self._turns(member).values()), None) if member.parents else None
+        return None if turn is None else Poor(member.parents, turn.charge, member.job)
+
+    def rank(self, member: Member) -> Rank | None:
+        """Where the job stands among those of which something may be preempted."""
         mine = self.evictable.get(member.job)
-        smallest = None if mine is None else mine.first_key()
+        smallest = None if mine is None else mine.allocations.first_key()
         if smallest is None:
             return None
         rest = ((self.held.get(member.path) or 0) - smallest[0] + 1) / member.weight
         return Rank(member.parents, -rest, smallest[0], member.job)
+
+
+class Orders(Struct, frozen=True, kw_only=True, gc=False):
+    """What follows from shares for those who may have to leave.
+
+    `ranks`: the jobs of `Shares.evictable` in order. `poor`: the jobs of `Shares.lines` that are in groups, in order.
+    `sizes`: how many of what may be preempted have so many slots, by group of jobs, and `wealth`: these groups in order.
+    `uneven`: the groups inside which somebody might have to leave for another; inside all others nobody has to."""
+
+    ranks: SortedMap[Rank, bool]
+    poor: SortedMap[Poor, bool]
+    sizes: SortedMap[tuple[Path, int], int]
+    wealth: SortedMap[Wealth, bool]
+    uneven: SortedMap[Path, bool]
+
+    @staticmethod
+    def of(shares: Shares) -> Orders:
+        """All at once."""
+        meter, evictable = shares.held.meter, list(shares.evictable.values())
+        waiting = {
+            Poor(parents, turn.charge, turn.job)
+            for parents, lines in shares.lines.items()
+            for line in lines.values()
+            for turn in line
+            if parents
+        }
+        sizes = Counter(
+            (each.member.parents[: depth + 1], slots)
+            for each in evictable
+            for slots, _ in each.allocations
+            for depth in range(len(each.member.parents))
+        )
+        groups, of_jobs = {group for group, _ in sizes}, {each.member.parents for each in evictable}
+        ranks = (rank for each in evictable if (rank := shares.rank(each.member)) is not None)
+        orders = Orders(
+            ranks=SortedMap.of(((rank, True) for rank in ranks), meter=meter),
+            poor=SortedMap.of(((poor, True) for poor in waiting), meter=meter),
+            sizes=SortedMap.of(sizes.items(), meter=meter),
+            wealth=SortedMap(meter=meter),
+            uneven=SortedMap(meter=meter),
+        )
+        wealth = (rich for group in groups if (rich := orders._wealth_of(shares, group)) is not None)
+        orders._set(wealth=SortedMap.of(((rich, True) for rich in wealth), meter=meter))
+        uneven = ((group, True) for group in groups if orders._is_uneven(shares, group, jobs=group in of_jobs))
+        orders._set(uneven=SortedMap.of(uneven, meter=meter))
+        return orders
+
+    def after(self, member: Member, before: Shares, after: Shares, counted: tuple[int, int] | None) -> Orders:
+        """When one job has changed; `counted` as of `Shares`."""
+        changed = replace(
+            self,
+            # Only what is held and may be preempted decides the rank.
+            ranks=_moved(self.ranks, before.rank(member), after.rank(member))
+            if after.held is not before.held
+            else self.ranks,
+            poor=_moved(self.poor, before.poverty(member), after.poverty(member)),
+            sizes=self.sizes if counted is None else self._counted(member, *counted),
+        )
+        return changed.graded(member.parents, self, before, after)
+
+    def graded(self, parents: Path, known: Orders, before: Shares, after: Shares) -> Orders:
+        """With the groups that a job is in where the orders say now; `known` is where they stood `before`."""
+        graded = replace(self)
+        burdened = after.held is not before.held or after.used is not before.used or self.sizes is not known.sizes
+        for depth in range(len(parents), 0, -1):
+            group, jobs = parents[:depth], depth == len(parents)
+            if burdened:
+                rich, richer = known._wealth_of(before, group), graded._wealth_of(after, group)
+                graded._set(wealth=_moved(graded.wealth, rich, richer))
+            if (uneven := graded._is_uneven(after, group, jobs=jobs)) != (group in graded.uneven):
+                graded._set(uneven=graded.uneven.set(group, True) if uneven else graded.uneven.discard(group))
+        return graded
+
+    def smallest(self, group: Path) -> int:
+        """Slots of the smallest that may be preempted within the group of jobs; 0 when nothing may."""
+        found = self.sizes.first_key_from((group, 0))
+        return found[1] if found is not None and found[0] == group else 0
+
+    def _wealth_of(self, shares: Shares, group: Path) -> Wealth | None:
+        smallest = self.smallest(group)
+        return Wealth(group[:-1], -(shares.burden(group) - smallest + 1), group[-1]) if smallest else None
+
+    def _is_uneven(self, shares: Shares, group: Path, *, jobs: bool) -> bool:
+        """Somebody keeps more than another would have with one more slot; of jobs it may be the same one."""
+        if not jobs:
+            need, rich = shares.needs.first_key_from((group,)), self.wealth.first_key_from((group,))
+            found = need is not None and rich is not None and need.parents == rich.parents == group
+            return found and need is not None and rich is not None and -rich.negative_rest > need.burden + 1
+        rank, poorest = self.ranks.first_key_from((group,)), self.poor.first_key_from((group,))
+        found = rank is not None and poorest is not None and rank.parents == poorest.parents == group
+        return found and rank is not None and poorest is not None and -rank.negative_rest > poorest.charge
+
+    def _counted(self, member: Member, slots: int, more: int) -> SortedMap[tuple[Path, int], int]:
+        sizes = self.sizes
+        for depth in range(1, len(member.parents) + 1):
+            key = (member.parents[:depth], slots)
+            count = (sizes.get(key) or 0) + more
+            sizes = sizes.set(key, count) if count else sizes.discard(key)
+        return sizes
+
+    def _set(self, **values: object) -> None:
+        """Only for orders that are being derived, which nobody else has seen."""
+        for name, value in values.items():
+            force_setattr(self, name, value)
+
+
+def _moved(order: SortedMap[Place, bool], old: Place | None, new: Place | None) -> SortedMap[Place, bool]:
+    """With something where it stands now; None: it stands nowhere."""
+    if old == new:
+        return order
+    without = order if old is None else order.discard(old)
+    return without if new is None else without.set(new, True)
