@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import replace
 
+from resolute_master.domain.copies import replace
 from resolute_provisioner.model import Offer
 from resolute_sim.weather import PriceMoves, Weather
 from resolute_sim.world import World

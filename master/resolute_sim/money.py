@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,6 +15,7 @@ from resolute.wire.states import ExperimentState
 from resolute_master.domain import commands as c
 from resolute_master.domain.account import Account, Limits, Owner, account_id
 from resolute_master.domain.administration import SetBudget, SetMaxCost
+from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from resolute_master.domain.administration import SetBudget
 from resolute_master.domain.commands import CreateExperiment
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName, UserId
 from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
 from resolute_provisioner.model import Market, Offer, PoolScaling

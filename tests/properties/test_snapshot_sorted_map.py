@@ -47,6 +47,7 @@ def test_equality_looks_at_the_items_only(keys: set[int]) -> None:
     for key in sorted(keys, key=lambda key: (key * 7919) % 10_007):
         grown = grown.set(key, key)
     assert grown == built
+    assert (grown != built) is False
     if keys:
         assert grown.discard(min(keys)) != built
         assert grown.set(min(keys), -1) != built

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from aiohttp import web
 
 from resolute.errors import NotFound
@@ -32,6 +30,7 @@ from resolute_master.api.render.agents import agent as render_agent
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import SetAgentEnabled, SetSlotEnabled
+from resolute_master.domain.copies import replace
 from resolute_master.event_loop import giving_way
 from resolute_master.turns import made_a_few_at_a_time
 

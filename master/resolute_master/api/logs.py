@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from aiohttp import web
 
@@ -20,6 +19,7 @@ from resolute_master.api.posted_lines import STORED_LEVELS, Line, PostedLines, b
 from resolute_master.api.render.logs import task_line, trial_line
 from resolute_master.api.streaming import stream
 from resolute_master.api.tasks import find_task
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, TaskId
 from resolute_master.domain.metrics import LogRecord
 from resolute_master.domain.trial import Trial

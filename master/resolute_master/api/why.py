@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Set
-from dataclasses import replace
 
 import msgspec
 from aiohttp import web
@@ -15,6 +14,7 @@ from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
 from resolute_master.api.starts import Foreseen
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, JobId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.engine.markets import sentences

@@ -11,7 +11,6 @@ import logging
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from resolute.errors import ResoluteError
 from resolute.storage.manifest import MANIFEST_NAME, CorruptCheckpoint, Manifest
 from resolute_master.domain.change import Change
 from resolute_master.domain.commands import RecordRemovedTensorboards, SetCheckpointResources
+from resolute_master.domain.copies import replace
 from resolute_master.domain.effects import RemoveCheckpoint, RemoveFiles, RemoveTensorboardFiles
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId

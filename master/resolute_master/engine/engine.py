@@ -196,7 +196,11 @@ class Engine:
             raise LimitExceeded(
                 f"the master's inbox holds {INBOX_LIMIT} commands; try again in a moment", retry_after_s=FULL_INBOX_S
             ) from None
-        return await waiting.reply
+        try:
+            return await waiting.reply
+        finally:
+            # The error holds this frame, which must not hold the error: else only a collection of garbage frees the two.
+            del waiting
 
     def watch(self, kind: str, key: EntityKey) -> Watch:
         """Wakes after each commit that touched this entity; kind "" and key "" for any commit at all."""

@@ -7,11 +7,11 @@ move. Pools with one market only, and those without machines of their own, cost 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import PoolBelief
+from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import InstanceId
 from resolute_master.domain.job import Job

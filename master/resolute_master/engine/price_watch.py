@@ -6,11 +6,11 @@ import asyncio
 import logging
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 
 from resolute.clock import Clock
 from resolute.errors import ResoluteError
 from resolute.wire.rest.offers import PriceWatchStatus
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.machines import PriceWord, RecordPrices
 from resolute_master.engine.engine import Engine

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import InstanceId
 from resolute_master.engine import supply
 from resolute_master.foresight.pool import Decision, VirtualPool

@@ -12,12 +12,13 @@ waiting time of queueing theory: work in front over the rate of service).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import inf
 from random import Random
 
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, InstanceId
 from resolute_master.foresight.course import Course, CourseStuck, Frictions, Work
 from resolute_master.foresight.decide import Sparing

@@ -32,9 +32,8 @@ def _pool_of_deadline(allocation: Allocation) -> tuple[IndexValue, ...]:
     return (allocation.pool,) if allocation.deadline is not None and not allocation.ended else ()
 
 
-def _gangs_of_machine(entity: Entity) -> tuple[IndexValue, ...]:
-    assert isinstance(entity, Instance)
-    return () if entity.over else entity.gangs
+def _gangs_of_machine(instance: Instance) -> tuple[IndexValue, ...]:
+    return () if instance.over else instance.gangs
 
 
 def line_of(job: Job) -> IndexValue:

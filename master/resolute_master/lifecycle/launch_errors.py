@@ -58,7 +58,7 @@ def fail_waiting(step: Step, scaling: PoolScaling, demand: Demand) -> Demand:
             "(launch_error_timeout, launch_error_retries)"
         )
         allocations.move(step, allocation.id, machine.LaunchGivenUp(reason=reason))
-    return Demand(gangs=tuple(kept))
+    return replace(demand, gangs=tuple(kept))
 
 
 def _beliefs(step: Step, pool: PoolName) -> dict[str, OfferBelief]:

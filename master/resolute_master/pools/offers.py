@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from resolute.config.errors import InvalidConfig, Location, Problem, nearest, quoted
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import AwsProvider, CloudOffer, GcpOffer, GcpProvider, LocalProvider, TypePrices
+from resolute_master.domain.copies import replace
 from resolute_provisioner.catalogue import Catalogue, Shape, gcp, shipped
 from resolute_provisioner.model import Market, Offer
 from resolute_provisioner.offers import OPERATOR, Purchase, expanded, slots_of

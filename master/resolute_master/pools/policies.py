@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from resolute.config import MasterConfig
 from resolute.config.consolidation import ConsolidationPolicy
@@ -12,6 +11,7 @@ from resolute.config.errors import Location
 from resolute.config.pools import ResourcePool
 from resolute.config.providers import AwsProvider
 from resolute_master.domain.account import Limits
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy

@@ -6,7 +6,7 @@ A file is a master's configuration, or a single entry of its `resource_pools`. I
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from resolute.config.errors import Location, problems_of, suggestion
 from resolute.config.layers import read_file
 from resolute.errors import InvalidInput
 from resolute.wire.rest.offers import GetPoolOffersResponse
+from resolute_master.domain.copies import replace
 from resolute_master.pools.bootable import check_pool, left_to_master
 from resolute_master.pools.offer_rows import shown_offers
 from resolute_master.pools.policies import scaling_of

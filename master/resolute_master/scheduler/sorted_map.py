@@ -255,6 +255,10 @@ class SortedMap(Struct, Generic[K, V], frozen=True, eq=False, gc=False):
             return NotImplemented
         return len(self) == len(other) and all(a == b for a, b in zip(self.items(), other.items(), strict=True))
 
+    def __ne__(self, other: object) -> bool:
+        """A struct's own would compare how the nodes are cut."""
+        return not self == other
+
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:

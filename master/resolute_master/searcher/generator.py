@@ -77,6 +77,6 @@ def _twister(seed: int, draws: int) -> random.Random:
 def _initial_words(seed: int) -> list[int]:
     words = [word := seed]
     for index in range(1, WORDS):
-        word = (1812433253 * (word ^ (word >> 30)) + index) & 0xFFFFFFFF
+        word = (1812433253 * (word ^ (word >> 30)) + index) & WORD
         words.append(word)
     return words

@@ -90,11 +90,11 @@ def decode_effect(body: bytes | str) -> Effect:
     return from_plain(_EFFECTS[name], plain)
 
 
-# ------------------------------------------------------------------------------------------------------- any dataclass
+# ------------------------------------------------------------------------------------------------- structs, dataclasses
 
 
 def encode(value: Any) -> bytes:
-    """The canonical JSON of a dataclass (nested dataclasses, enums, times, mappings and sequences included).
+    """The canonical JSON of a struct or dataclass (nested ones, enums, times, mappings and sequences included).
 
     Raises `TypeError` for a value that has no form in JSON: an error of the program, not of its input.
     """
@@ -177,7 +177,7 @@ _sorted_writer = msgspec.json.Encoder(order="deterministic")
 
 
 def _encoded(value: Any, **more: str) -> bytes:
-    """`more` stands beside the fields of a dataclass."""
+    """`more` stands beside the fields of a struct or dataclass."""
     try:
         plain = _builtins(value, _written(type(value)))
         return _sorted_writer.encode({**plain, **more} if more else plain)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
@@ -27,6 +27,7 @@ from resolute_master.domain.change import (
     key_of,
 )
 from resolute_master.domain.checkpoint import Checkpoint
+from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, ExperimentId, InstanceId, JobId, PoolName, TaskId, TrialId
 from resolute_master.domain.instance import Instance

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from resolute.errors import InvalidInput
 from resolute.wire.states import TaskType
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import JobId, TaskId, UserId, allocation_id
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy

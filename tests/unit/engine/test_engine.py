@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -57,6 +59,27 @@ async def test_a_refused_command_leaves_no_trace_and_no_journal() -> None:
             await engine.submit(CreateUser(username="ada", password_hash="other"))
         assert engine.memory.sequence == sequence
         assert [u.password_hash for u in engine.state.all(User)] == ["hash"]
+
+
+async def test_a_refusal_is_freed_with_its_last_reference() -> None:
+    """The master collects garbage rarely: an error that holds itself would keep its caller's frames and request for hours."""
+    async with running(an_engine(MemoryStore())) as engine:
+        await a_user(engine)
+
+        async def refused() -> weakref.ref[BaseException]:
+            try:
+                await engine.submit(CreateUser(username="ada", password_hash="other"))
+            except AlreadyExists as error:
+                return weakref.ref(error)
+            raise AssertionError("it was carried out")
+
+        gc.disable()
+        try:
+            kept = await refused()
+            await an_experiment(engine, engine.state.all(User)[0].id)  # the engine has its mind on something else
+            assert kept() is None
+        finally:
+            gc.enable()
 
 
 async def test_commands_of_one_batch_are_refused_one_by_one() -> None:
