@@ -64,6 +64,8 @@ class Landing:
     until: datetime | None
     rate_per_hour: float = 0.0
     """What was spent then, and would be again."""
+    most_per_hour: float = 0.0
+    """What the work of then may come to cost while it saves and ends: a rise up to this was held back for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

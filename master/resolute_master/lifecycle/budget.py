@@ -80,14 +80,23 @@ def due(account: Account) -> datetime | None:
         return landing.until
     if not rate or not account.limits:
         return None
-    ahead_s = account.landing_s if landing is None else END_S
+    ahead = rate * account.rise * account.landing_s if landing is None else max(rate, landing.most_per_hour) * END_S
     moments = []
     for each in _limits(account):
-        left = each.limit - each.spent - rate * account.rise * ahead_s / 3600.0
+        left = each.limit - each.spent - ahead / 3600.0
         seconds = max(0.0, left) / rate * 3600.0
         comes = account.at + timedelta(seconds=seconds) + LATER if seconds < FAR_S else None
         moments += [moment for moment in (comes, each.until) if moment is not None]
     return min(moments, default=None)
+
+
+def deadline(account: Account) -> datetime | None:
+    """Until when work that lands has to have saved and ended: when it is `due` for a kill if the price rises at once by as much as
+    was held back for, so that no rise up to that brings the moment nearer."""
+    landing = account.landing
+    if landing is None:
+        return None
+    return due(replace(account, rate_per_hour=max(account.rate_per_hour, landing.most_per_hour)))
 
 
 def _limits(account: Account) -> Iterator[Reached]:

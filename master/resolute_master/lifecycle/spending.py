@@ -253,14 +253,15 @@ def _land(step: Step, account: Account, reason: str, until: datetime | None, *, 
     """Nothing new, and what runs saves and ends."""
     if account.landing is None:
         rate = account.rate_per_hour + more_per_hour
-        landing = Landing(reason=reason, since=step.now, until=until, rate_per_hour=rate)
+        most = account.rate_per_hour * account.rise
+        landing = Landing(reason=reason, since=step.now, until=until, rate_per_hour=rate, most_per_hour=most)
         step.put(replace(account.until(step.now), landing=landing))
         _say(step, account, reason)
     landed, hard = step.need(Account, account.id), account.owner is Owner.EXPERIMENT
     _hold_jobs(step, account)
     for allocation in _work(step, account):
         step.log(allocation.task_id, allocation.id, reason, level="WARNING")
-        allocations.preempt(step, allocation.id, reason, deadline=budget.due(landed) if hard else None)
+        allocations.preempt(step, allocation.id, reason, deadline=budget.deadline(landed) if hard else None)
     if hard:
         experiment = step.need(Experiment, ExperimentId(int(account.name)))
         if experiment.state is ExperimentState.ACTIVE:

@@ -12,7 +12,7 @@ from resolute.ids import SeededIds
 from resolute.wire.states import ExperimentState
 from resolute_master.domain.account import DEFAULT_SAVE_S, END_S, RISE, Account, Limits, Owner, account_id
 from resolute_master.domain.administration import SetBudget, SetMaxCost
-from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.allocation import Allocation, PreemptRequest
 from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.commands import ActivateExperiment, RecordObservation
 from resolute_master.domain.instance import Instance
@@ -76,7 +76,11 @@ def test_slower_saves_count_at_once_and_quicker_ones_little_by_little() -> None:
     account = Account(id="pool/a", at=T0)
     assert account.landing_s == DEFAULT_SAVE_S
     slow = account.having_saved(40.0)
-    assert (slow.landing_s, slow.having_saved(20.0).save_s, slow.having_saved(80.0).save_s) == (1.5 * 40 + END_S, 35.0, 80.0)
+    assert (slow.landing_s, slow.having_saved(20.0).save_s, slow.having_saved(80.0).save_s) == (
+        1.5 * 40 + END_S,
+        35.0,
+        80.0,
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------ max_cost
@@ -193,6 +197,33 @@ def test_a_limit_is_kept_when_the_price_doubles(after_s: float, save_s: float) -
     assert cluster.experiment(id_).state is ExperimentState.PAUSED
     (said,) = words(cluster.decisions, "budget")
     assert "with up to 60 s for a save at up to 2 times the price of now to be paid" in said
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.5, 1.0, 4.0])
+def test_a_quick_save_is_not_killed_when_the_price_doubles_meanwhile(after_s: float) -> None:
+    cluster = PaidCluster(a_paid_pool(market=Market.SPOT), Habits(save_s=lambda: 5.0))
+    id_ = cluster.submit(max_cost=1.0)
+    cluster.run_for(1000)
+    cluster.act(ActivateExperiment(experiment=id_))  # a save was seen: it may use the rest
+    told = run_until_it_is_asked_to_save(cluster).deadline
+    assert told is not None
+    cluster.run_for(after_s)
+    cluster.move_market(3.6 * RISE)
+    kills_at = budget.due(cluster.account(account_id(Owner.EXPERIMENT, id_)))
+    assert kills_at is not None and told <= kills_at, "the told deadline does not come nearer"
+    cluster.run_for(100)
+    assert cluster.killed() == 0
+    assert cluster.running() == 0
+    assert cluster.spent_by(id_) <= 1.0
+
+
+def run_until_it_is_asked_to_save(cluster: PaidCluster) -> PreemptRequest:
+    for _ in range(3000):
+        cluster.run_for(0.1)
+        for each in cluster.memory.state.all(Allocation):
+            if each.preempt is not None:
+                return each.preempt
+    pytest.fail("nothing was asked to save")
 
 
 def test_a_price_that_falls_makes_a_limit_last_longer() -> None:
