@@ -26,7 +26,7 @@ from resolute.clock import SystemClock
 from resolute.ids import SystemIds
 from resolute_master.api.app import build_doors
 from resolute_master.api.auth import TASK_TOKEN_HEADER
-from resolute_master.api.connections import Connections, runner_of
+from resolute_master.api.connections import Connections, protocol_of, runner_of
 from resolute_master.api.opening import Opening
 from resolute_master.api.requests import Surroundings
 from resolute_master.domain.metrics import MetricReport
@@ -134,8 +134,8 @@ async def measured() -> dict[str, list[float]]:
             theirs = web.AppRunner(alone, access_log=None)
             for runner in (ours, theirs):
                 await runner.setup()
-            assert ours.server is not None and theirs.server is not None
-            master = Connections(ours.server, limit=CONNECTIONS + 1)
+            assert theirs.server is not None
+            master = Connections(protocol_of(ours), limit=CONNECTIONS + 1)
             me = [request("GET", "/api/v1/me", f"Authorization: Bearer {world.token}")] * REQUESTS
 
             def reports() -> list[bytes]:

@@ -31,6 +31,7 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
         "master/resolute_master/agents/websocket.py": ("SEND_TIMEOUT_S",),
         "harness/resolute/wire/agent_link.py": ("MAX_FRAME_BYTES", "MAX_CODE_CHARACTERS"),
     },
+    "garbage": {"master/resolute_master/garbage.py": ("LEAST_GROWTH", "ASKED_AFTER")},
     "requests": {
         API: ("MAX_REQUESTS_PER_USER", "MAX_REQUESTS_PER_CONTAINER", "MAX_PUBLIC_REQUESTS", "RETRY_AFTER_S"),
         "master/resolute_master/api/auth.py": ("CONCURRENT_HASHES",),

@@ -5,17 +5,21 @@ or in a thread that makes a list of everything, with every thread at a stand. An
 process: with ten thousand jobs that are millions, and the master stands still for half a second.
 
 What the master keeps and what a request needs, it lets go of by itself: neither has cycles, so the count of references frees it.
-What is left are a few cycles of errors and libraries. So the master collects at moments of its own, as one thing among those that
-the event loop does, and looks at few objects at once: whatever has survived a look, and whatever came in such a number that a look
-would take long, is set aside and not looked at again (`gc.freeze`).
+What is left are a few cycles of libraries. So the master collects at moments of its own, as one thing among those that the event
+loop does, and looks at few objects at once: whatever has survived a look, and whatever came in such a number that a look would take
+long, is set aside and not looked at again (`gc.freeze`).
 
-What was set aside and becomes part of a dead cycle later is lost until everything is looked at, which is done rarely.
+What was set aside and is part of a dead cycle, then or later, is lost until everything is looked at. That is done rarely, but also
+as soon as the process has grown much since the last time, so what is lost is bounded, whoever makes the cycles: between two looks
+at everything the process grows by `LEAST_GROWTH` blocks of memory, or by half when that is more, and by what comes until it is
+asked again, `ASKED_AFTER` objects and those of one moment. No dead object takes less than a block.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,12 +27,19 @@ from contextlib import contextmanager
 LOOK_S = 0.05
 """So often it is asked whether there is something to look at."""
 
-YOUNG, MANY_YOUNG = 500, 1500
+YOUNG, MANY_YOUNG = 500, 10_000
 """The young objects are looked at when so many more were made than let go of, and set aside unseen when they are so many: each
-takes some microseconds. Many at once are a list of everything, which goes as it came, or work that begins, which stays."""
+takes two microseconds. Many at once are a list of everything, which goes as it came, or work that begins, which stays."""
 
 EVERYTHING_S = 6 * 3600.0
 """So often everything is looked at: one pause of some tenths of a second, against cycles that died late."""
+
+LEAST_GROWTH = 1_000_000
+"""Blocks of memory, about 100 MiB: everything is looked at when so many, and half as many as the last look left, have come since.
+What a start loads is such a growth as well: of ten thousand jobs two or three looks."""
+
+ASKED_AFTER = 100_000
+"""So many objects are set aside before it is asked how many blocks there are, which takes two milliseconds in a large process."""
 
 
 @contextmanager
@@ -43,20 +54,29 @@ def survivors_set_aside() -> Iterator[None]:
 
 
 async def collecting(
-    *, look_s: float = LOOK_S, young: int = YOUNG, many: int = MANY_YOUNG, everything_s: float = EVERYTHING_S
+    *,
+    look_s: float = LOOK_S,
+    young: int = YOUNG,
+    many: int = MANY_YOUNG,
+    everything_s: float = EVERYTHING_S,
+    least_growth: int = LEAST_GROWTH,
+    asked_after: int = ASKED_AFTER,
 ) -> None:
     """Until it is cancelled; inside of `survivors_set_aside`."""
-    next_everything = time.monotonic() + everything_s
+    next_everything, left, set_aside = time.monotonic() + everything_s, sys.getallocatedblocks(), 0
     while True:
         await asyncio.sleep(look_s)
         found = gc.get_count()[0]
-        if time.monotonic() >= next_everything:
-            next_everything = time.monotonic() + everything_s
+        grown = False
+        if set_aside >= asked_after:
+            set_aside, grown = 0, sys.getallocatedblocks() - left >= max(least_growth, left // 2)
+        if grown or time.monotonic() >= next_everything:
             gc.unfreeze()
             gc.collect()
             gc.freeze()
-        elif found > many:
-            gc.freeze()
+            next_everything, left, set_aside = time.monotonic() + everything_s, sys.getallocatedblocks(), 0
         elif found >= young:
-            gc.collect(0)
+            if found <= many:
+                gc.collect(0)
             gc.freeze()
+            set_aside += found

@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -54,14 +55,41 @@ def allow_open_files() -> int:
 
 
 def runner_of(app: web.Application, *, stop_grace_s: float) -> web.AppRunner:
-    """The application with the limits of heads and idle connections; open requests may take `stop_grace_s` at its end."""
-    return web.AppRunner(
-        app,
-        access_log=None,
-        shutdown_timeout=stop_grace_s,
-        keepalive_timeout=IDLE_S,
+    """The application; open requests may take `stop_grace_s` at its end."""
+    return web.AppRunner(app, shutdown_timeout=stop_grace_s)
+
+
+class _Http(web.RequestHandler):
+    """aiohttp's protocol, which leaves nothing behind for garbage collection when it could not read what was sent."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        try:
+            return super().handle_error(request, status, exc, message)
+        finally:
+            if exc is not None:
+                exc.__traceback__ = None  # it leads to the frame that handed the error on, and still has it
+
+
+def protocol_of(runner: web.AppRunner) -> Callable[[], asyncio.Protocol]:
+    """Makes the protocol of each connection of a runner that has been set up, with the limits of heads and idle connections."""
+    assert runner.server is not None
+    unlogged: Any = None  # requests are logged by `resolute_master.api.requests`
+    return partial(
+        _Http,
+        runner.server,
+        loop=asyncio.get_running_loop(),
+        access_log=unlogged,
         max_line_size=MAX_REQUEST_LINE_BYTES,
         max_field_size=MAX_HEADER_BYTES,
+        keepalive_timeout=IDLE_S,
     )
 
 
@@ -196,8 +224,7 @@ class Listening:
         self, runner: web.AppRunner, *, limit: int, first: Sequence[str] = (), patience: Patience | None = None
     ) -> None:
         """`runner` has been set up. `first` are beginnings of the paths that are served while the master starts."""
-        assert runner.server is not None
-        self.connections = Connections(runner.server, limit=limit, patience=patience)
+        self.connections = Connections(protocol_of(runner), limit=limit, patience=patience)
         self._limit = limit
         self._first = first
         self._server: asyncio.Server | None = None

@@ -99,7 +99,7 @@ def unexpected(request: web.Request, error: BaseException) -> str:
 
 
 def answer_to(request: web.Request, error: Exception) -> web.Response | None:
-    """What the caller is told of what a handler raised; None for what is an answer itself, and when nobody is left to tell."""
+    """What the caller is told of what a handler raised; None for what is an answer itself."""
     match error:
         case ResoluteError():
             return answer(request, status_of(error), str(error), retry_after_s=_retry_after_s(error))
@@ -108,8 +108,7 @@ def answer_to(request: web.Request, error: Exception) -> web.Response | None:
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
             return answer(request, WRONG_METHOD, f"{request.method} {request.path}: use {allowed}")
-        case web.HTTPException() | ConnectionResetError():
-            # The latter: the caller has gone while its request was read or answered, and nothing is wrong here.
+        case web.HTTPException():
             return None
         case _:
             return answer(request, INTERNAL, unexpected(request, error))

@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol
 from aiohttp import web
 from aiohttp.abc import AbstractMatchInfo
 from aiohttp.typedefs import Middleware
+from aiohttp.web_urldispatcher import SystemRoute
 
 from resolute import logs
 from resolute.clock import Clock
@@ -111,8 +112,10 @@ class Surroundings:
         """For `on_response_prepare`: streams send their headers long before the handler is through, and cannot be cut off then."""
 
         async def begin(request: web.Request, response: web.StreamResponse) -> None:
-            if isinstance(response, web.Response):
-                return  # the middleware has seen it
+            if isinstance(response, web.Response):  # the middleware has seen it
+                if isinstance(response, web.HTTPException):
+                    _untie(response)
+                return
             known = logs.fields().get("request_id")
             if isinstance(known, str):
                 response.headers[REQUEST_ID_HEADER] = known
@@ -171,12 +174,32 @@ async def _answered(request: web.Request, handler: Handler, patience: Patience, 
             raise
         return response
     except Exception as error:
-        response = answer_to(request, error)
+        response = _of_nobody(request, error) or answer_to(request, error)
         if response is None:
             raise
+        _untie(error)
+        _untie_route(request)
         return response
     finally:
         patience.let_go(task)
+
+
+def _of_nobody(request: web.Request, error: Exception) -> web.Response | None:
+    """When the caller has gone while its request was read or answered: nothing is wrong here, and nobody reads this."""
+    gone = request.transport is None or request.transport.is_closing()
+    return web.Response(status=CALLER_GONE) if gone and isinstance(error, ConnectionResetError) else None
+
+
+def _untie(error: BaseException) -> None:
+    """aiohttp keeps an error that it raised in the request, or in a frame that its traceback leads to: a cycle that only garbage
+    collection would find. The error has been answered; where it came from is of no more interest."""
+    error.__traceback__ = None
+
+
+def _untie_route(request: web.Request) -> None:
+    """The route that aiohttp makes for each request that has none refers to itself by a bound method."""
+    if isinstance(request.match_info.route, SystemRoute):
+        setattr(request.match_info.route, "_handler", None)  # noqa: B010 - not ours, and not in its type
 
 
 def _subjects(parts: Mapping[str, str]) -> dict[str, str]:

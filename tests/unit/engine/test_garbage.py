@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+
+import pytest
 
 from resolute_master.garbage import collecting, survivors_set_aside
 
@@ -17,6 +19,7 @@ NEVER = 10**9
 @dataclass(eq=False)
 class Knot:
     other: Knot | None = None
+    burden: Sequence[object] = ()
 
 
 def a_knot() -> Knot:
@@ -30,11 +33,17 @@ def a_dead_one() -> weakref.ref[Knot]:
 
 
 @contextmanager
-def collector(*, young: int = 0, many: int = NEVER, everything_s: float = NEVER) -> Iterator[None]:
+def collector(
+    *, young: int = 0, many: int = NEVER, everything_s: float = NEVER, least_growth: int = NEVER
+) -> Iterator[None]:
     """Looks whenever it can."""
     with survivors_set_aside():
         gc.collect()
-        task = asyncio.create_task(collecting(look_s=0.0, young=young, many=many, everything_s=everything_s))
+        task = asyncio.create_task(
+            collecting(
+                look_s=0.0, young=young, many=many, everything_s=everything_s, least_growth=least_growth, asked_after=0
+            )
+        )
         try:
             yield
         finally:
@@ -90,6 +99,20 @@ async def test_what_died_late_is_found_when_everything_is_looked_at() -> None:
         gc.freeze()
         await until(lambda: late() is None)
         assert gc.get_freeze_count() > 0, "what lives is set aside again"
+
+
+@pytest.mark.parametrize("many", [0, NEVER], ids=["unseen", "seen while they lived"])
+async def test_what_is_lost_is_found_as_soon_as_the_process_has_grown_much(many: int) -> None:
+    with collector(many=many, least_growth=1000):
+        lost: list[weakref.ref[Knot]] = []
+        async with asyncio.timeout(60):
+            while not lost or lost[0]() is not None:
+                burdened = a_knot()
+                burdened.burden = [object() for _ in range(20_000)]
+                lost.append(weakref.ref(burdened))
+                await some_looks()
+                del burdened
+        assert len(lost) > 1, "it was set aside, and lost for a while"
 
 
 def test_outside_python_collects_by_itself() -> None:
