@@ -9,7 +9,7 @@ from resolute_master.domain.agent import Agent, SlotRef
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.copies import replace
-from resolute_master.domain.ids import AgentId, AllocationId, PoolName
+from resolute_master.domain.ids import AgentId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.step import Step
@@ -63,7 +63,6 @@ def follow_the_market(step: Step, pool: PoolName, offers: Iterable[Offer]) -> No
     """From now on the pool's machines of these offers cost what the offers cost now, and so does what holds their slots. What
     has a price of its own keeps it, and where none is known the last one stays in force."""
     new = {offer.offer_id: offer_price(step, pool, offer) for offer in offers if offer.price_moves}
-    holders: set[AllocationId] = set()
     for instance in step.find(Instance, "instances_of_pool", pool) if new else ():
         price = new.get(instance.offer_id)
         paid_no_more = instance.over or instance.paid_until is not None
@@ -73,10 +72,17 @@ def follow_the_market(step: Step, pool: PoolName, offers: Iterable[Offer]) -> No
         if moved == instance:
             continue
         step.put(moved)
-        for agent in step.find(Agent, "agent_of_instance", instance.id):
-            holders.update(
-                each.id for each in step.find(Allocation, "allocations_on_agent", agent.id) if not each.ended
-            )
-    for id_ in sorted(holders):
-        allocation = step.need(Allocation, id_)
-        step.put(replace(allocation, price_per_hour=price_per_hour(step, slots_of(allocation))))
+        for allocation in step.find(Allocation, "allocations_on_agent", instance.agent_id) if instance.agent_id else ():
+            if not allocation.ended:
+                step.put(_following(step, allocation, instance, moved))
+
+
+def _following(step: Step, allocation: Allocation, before: Instance, after: Instance) -> Allocation:
+    """What holds slots of a machine that has moved from one price to another. It pays the difference: of a machine that died under
+    it, and that it pays for until its end all the same, a new sum would know nothing."""
+    slots = slots_of(allocation)
+    if allocation.price_per_hour is None or before.price_per_hour is None or after.price_per_hour is None:
+        return replace(allocation, price_per_hour=price_per_hour(step, slots))
+    count = sum(slot.agent == after.agent_id for slot in slots)
+    more = (after.price_per_hour - before.price_per_hour) / max(1, after.slots) * count
+    return replace(allocation, price_per_hour=allocation.price_per_hour + more)

@@ -166,6 +166,22 @@ def test_what_holds_slots_of_it_pays_the_new_price() -> None:
     assert step.need(Allocation, held.id).price_per_hour == pytest.approx(0.8 / 4 * len(prices.slots_of(held)))
 
 
+def test_a_gang_pays_on_for_a_machine_that_died_under_it() -> None:
+    here = a_machine("m2", agent_id=AgentId("agent-2"))
+    gang = replace(a_running_allocation(members=2), price_per_hour=0.8)
+    step = a_step(here, replace(an_agent("agent-2"), instance_id=here.id), gang, later_s=600)
+    told(step, 0.5)
+    assert step.need(Allocation, gang.id).price_per_hour == pytest.approx(0.4 + 0.5)
+
+
+def test_a_gang_pays_what_a_machine_out_of_contact_costs_now() -> None:
+    lost, here = a_machine("m1"), a_machine("m2", agent_id=AgentId("agent-2"))
+    gang = replace(a_running_allocation(members=2), price_per_hour=0.8)
+    step = a_step(lost, here, replace(an_agent("agent-2"), instance_id=here.id), gang, later_s=600)
+    told(step, 0.5)
+    assert step.need(Allocation, gang.id).price_per_hour == pytest.approx(1.0)
+
+
 def test_a_machine_that_is_found_again_costs_what_the_market_asks_since_then() -> None:
     over = a_machine(observed=Observed.GONE, paid_until=at(60), token="t")
     step = a_step(over, later_s=600)
