@@ -340,6 +340,8 @@ class Demand:
     """The waiting gangs of one pool, in any order."""
 
     gangs: tuple[Gang, ...] = ()
+    kept: tuple[str, ...] = ()
+    """Ids of machines that other work starts on, as soon as those that are leaving have left: it is none of the gangs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,6 +130,8 @@ def test_demand_is_what_waits_for_machines(world: World) -> None:
     leaving_room = (HoldKind.VACATING, HoldKind.PREEMPTING)
     served = {p.allocation for p in plan.place} | {h.allocation for h in plan.holds if h.kind in leaving_room}
     assert not served & set(listed)
+    kept_for_them = {agent for hold in plan.holds if hold.kind in leaving_room for agent, _ in hold.agents}
+    assert set(plan.demand.kept) == {snapshot.agents[agent].instance_id for agent in kept_for_them} - {None}
     for allocation in snapshot.pending():
         job = snapshot.jobs[allocation.job_id]
         if allocation.id not in served and job.max_slots is None:

@@ -1,23 +1,26 @@
 """The gangs that wait for machines, for the scaling of the pool.
 
 Listed is what has no room on the agents that are there: also what counts on machines that are coming, because the scaling
-counts those machines too. Not listed is what waits for others to leave, and what its job's cap keeps from starting.
+counts those machines too. Not listed is what waits for others to leave, of which the scaling knows only the machines that are
+kept for it, and what its job's cap keeps from starting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, takewhile
 
 from resolute_master.domain.ids import AllocationId, JobId
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.scheduler.order import QueueKey, Shape
 from resolute_master.scheduler.outcome import Verdict
+from resolute_master.scheduler.plan import Hold, HoldKind
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_provisioner.model import Demand, Gang
 
 _PROMISED = (Verdict.COMING, Verdict.LAUNCHABLE, Verdict.RESERVED)
 _WANTS_MACHINES = (*_PROMISED, Verdict.WAITING)
+_OTHERS_LEAVE = (HoldKind.VACATING, HoldKind.PREEMPTING)
 
 
 def demand_of(
@@ -25,9 +28,10 @@ def demand_of(
     verdicts: Mapping[AllocationId, Verdict],
     failed: Mapping[Shape, tuple[QueueKey, Verdict]],
     held_by: Callable[[JobId], int],
+    holds: Iterable[Hold],
 ) -> Demand:
-    """`verdicts` and `failed` as in `Outcome`; `held_by` is what a job with a cap holds and was promised in this pass. Empty for
-    a pool that never grows. The most important comes first.
+    """`verdicts` and `failed` as in `Outcome`; `held_by` is what a job with a cap holds and was promised in this pass; `holds` are
+    those of the pass. Empty for a pool that never grows. The most important comes first.
 
     Of each shape at most as many are listed as the largest pool could run: more would change no decision.
     """
@@ -44,8 +48,16 @@ def demand_of(
     listed.sort()
     ranks = [shape.priority for _, shape in listed] if turns is None else range(len(listed))
     return Demand(
-        gangs=tuple(_gang(snapshot, shape, key, rank) for ((_, key), shape), rank in zip(listed, ranks, strict=True))
+        gangs=tuple(_gang(snapshot, shape, key, rank) for ((_, key), shape), rank in zip(listed, ranks, strict=True)),
+        kept=_kept(snapshot, holds),
     )
+
+
+def _kept(snapshot: PoolSnapshot, holds: Iterable[Hold]) -> tuple[str, ...]:
+    """A reservation keeps no machine: nobody knows how long it lasts, and to buy one again may cost less than to pay on for it."""
+    held = {agent for hold in holds if hold.kind in _OTHERS_LEAVE for agent, _ in hold.agents}
+    instances = (agent.instance_id for agent in map(snapshot.agents.get, held) if agent is not None)
+    return tuple(sorted(instance for instance in instances if instance is not None))
 
 
 def _order(turns: Mapping[AllocationId, int] | None, shape: Shape, key: QueueKey) -> tuple[int, QueueKey]:

@@ -138,7 +138,9 @@ class Placing:
             place=tuple(self._place),
             preempt=tuple(each for each in self._preempt if each.allocation not in spared),
             reserve=tuple(self._reserve_at),
-            demand=Demand() if self.full else demand_of(self._snapshot, self._verdicts, self._failed, self._held_by),
+            demand=Demand()
+            if self.full
+            else demand_of(self._snapshot, self._verdicts, self._failed, self._held_by, self._holds),
             holds=tuple(self._holds),
             revisit_at=min(filter(None, (self._revisit_at, self._evictions.ripe_at)), default=None),
             notes=tuple(Note(subject=hold.allocation, text=hold.words) for hold in self._holds),

@@ -210,6 +210,7 @@ class Reasons:
     def facts(self, allocation: Allocation) -> Iterator[str]:
         snapshot = self._snapshot
         yield from self._shares(allocation)
+        yield from self._given_back(allocation)
         rooms = list(snapshot.rooms.values())
         free, total = sum(len(room.free) for room in rooms), sum(room.size for room in rooms)
         most = max((len(room.free) for room in rooms), default=0)
@@ -230,6 +231,23 @@ class Reasons:
             yield f"The pool may ask for {snapshot.supply.room} more machine(s)."
         elif snapshot.policy.scaling is not None:
             yield f"The pool can get no more machines now: {snapshot.supply.reason or 'it is at its maximum'}."
+
+    def _given_back(self, allocation: Allocation) -> Iterator[str]:
+        """What its reservation does not promise."""
+        scaling, hold = self._snapshot.policy.scaling, hold_of(self._outcome, allocation.id)
+        if scaling is None or hold is None or hold.kind is not HoldKind.RUNNING:
+            return
+        if idle := [agent for agent, _ in hold.agents if self._may_idle(agent)]:
+            yield (
+                f"{names(idle)} may be given back meanwhile: of machines without work a reservation keeps none for longer "
+                f"than max_idle_agent_period ({scaling.idle_timeout_s:g} s). The pool then asks for others when there is "
+                "room for all that it needs."
+            )
+
+    def _may_idle(self, agent: AgentId) -> bool:
+        room = self._snapshot.rooms.get(agent)
+        bought = self._snapshot.agents[agent].instance_id is not None
+        return bought and room is not None and len(room.free) == room.size and not room.aux
 
     def _shares(self, allocation: Allocation) -> Iterator[str]:
         """What its job, and the groups around it, hold of what is held in all."""

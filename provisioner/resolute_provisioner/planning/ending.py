@@ -8,15 +8,17 @@ that have idled long enough.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from resolute_provisioner.model import Cause, Gang, Observed, PoolScaling, Termination
 from resolute_provisioner.planning import keep_warm
-from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines
+from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines, shape_of
 from resolute_provisioner.planning.markets import MOVE_PREFIX, REPLACEMENT_PREFIX
 from resolute_provisioner.planning.packing import Unserved
 from resolute_provisioner.planning.standing import NOTICE_GRACE_S, Standing, seconds_between
 from resolute_provisioner.risk import Block
+
+_NEVER = datetime.max.replace(tzinfo=UTC)
 
 _STAND_INS = (REPLACEMENT_PREFIX, MOVE_PREFIX)
 """Between the end of what they stand for and its waiting, neither of the two may be in the demand."""
@@ -104,17 +106,18 @@ def _may_be_completed(
     pool: PoolScaling, each: Unserved, blocks: Mapping[str, Block], member: Standing, now: datetime
 ) -> bool:
     hold_until = held_until(pool, member)
-    if now >= hold_until:
-        return False
-    if each.ways:
-        return True
+    return now < hold_until and (bool(each.ways) or _asked_again_at(pool, each.gang, blocks) < hold_until)
+
+
+def _asked_again_at(pool: PoolScaling, gang: Gang, blocks: Mapping[str, Block]) -> datetime:
+    """When the first of the offers that are refused now and serve the gang will be asked again."""
     retries = [
         block.until
         for offer in pool.offers
-        if offer.market in each.gang.markets and _serves(each.gang, offer.slots)
+        if offer.market in gang.markets and _serves(gang, offer.slots)
         if (block := blocks.get(offer.offer_id)) is not None and block.until is not None
     ]
-    return min(retries, default=hold_until) < hold_until
+    return min(retries, default=_NEVER)
 
 
 def held_until(pool: PoolScaling, member: Standing) -> datetime:
@@ -140,12 +143,15 @@ def idle_ones(
     warm: int,
     unserved: Sequence[Unserved],
     room: int,
+    blocks: Mapping[str, Block],
     prices: Mapping[str, float | None],
     now: datetime,
 ) -> list[Termination]:
     """Idle machines that no waiting gang will use: the dearest and longest idle first, down to the minimum unless they
-    stand in the way of work. `prices`: those in force, by offer id."""
+    stand in the way of work. `room` for so many more machines there is when those that are ending have gone; `prices`: those
+    in force, by offer id."""
     make_room, kept = _room_to_make(spare, unserved, room)
+    hopes = _Hopes(pool, unserved, blocks)
     ordered = sorted(
         spare,
         key=lambda each: (-(prices.get(each.view.offer_id) or 0.0), each.view.idle_since or now, each.view.instance_id),
@@ -155,10 +161,12 @@ def idle_ones(
         if each.view.instance_id in kept:
             continue  # however long it idled: the work that room is made for runs on it, too
         idle_s = seconds_between(each.view.idle_since or now, now)
+        overdue_s = idle_s - keep_warm.patience_s(pool, prices.get(each.view.offer_id))
         # One that makes room is replaced at once, so that the minimum does not protect it.
         if (
-            idle_s >= keep_warm.patience_s(pool, prices.get(each.view.offer_id))
+            overdue_s >= 0
             and warm - len(terminations) > pool.min_instances
+            and not hopes.any_for(each, now + timedelta(seconds=pool.gang_hold_s - overdue_s))
         ):
             cause, reason = Cause.IDLE, f"nothing has run on it for {idle_s:.0f} s and no waiting work fits on it"
         elif make_room > 0:
@@ -175,12 +183,34 @@ def _room_to_make(spare: Sequence[Standing], unserved: Sequence[Unserved], room:
     them it would use itself."""
     names = {each.view.instance_id for each in spare}
     for way in (way for each in unserved for way in each.ways):
-        missing = way.machines_missing - room
-        if 0 < missing <= len(names.difference(way.would_use)):
+        missing = max(0, way.machines_missing - room)
+        if missing <= len(names.difference(way.would_use)):
             return missing, frozenset(way.would_use)
     return 0, frozenset()
 
 
-def room_is_coming(unserved: Sequence[Unserved], room: int, ending: int) -> bool:
-    """Whether some waiting gang will have its machines bought as soon as `ending` machines are gone."""
-    return any(room < way.machines_missing <= room + ending for each in unserved for way in each.ways)
+class _Hopes:
+    """Gangs that get nothing now because the rest of their machines is refused for a moment."""
+
+    def __init__(self, pool: PoolScaling, unserved: Sequence[Unserved], blocks: Mapping[str, Block]) -> None:
+        self._market_of = {offer.offer_id: offer.market for offer in pool.offers}
+        self._tokens = {each.gang.token for each in unserved}
+        refused = {shape_of(each.gang): each.gang for each in unserved if not each.ways}
+        self._retries = [(gang, _asked_again_at(pool, gang, blocks)) for gang in refused.values()]
+
+    def any_for(self, each: Standing, until: datetime) -> bool:
+        """Whether it is a member of one (`of_no_use` knows how long) or would be, if the rest is asked for again by then."""
+        view = each.view
+        market = self._market_of.get(view.offer_id)
+        return not self._tokens.isdisjoint(view.reserved_for) or any(
+            retry_at < until
+            and needs_whole_machines(gang, view.slots) is not None
+            and (market is None or market in gang.markets)
+            and view.instance_id not in gang.excluded_instances
+            for gang, retry_at in self._retries
+        )
+
+
+def room_is_coming(unserved: Sequence[Unserved], room: int, soon: int) -> bool:
+    """Whether some waiting gang will have its machines bought as soon as there is room for `soon` more."""
+    return any(room < way.machines_missing <= soon for each in unserved for way in each.ways)

@@ -342,7 +342,7 @@ def plan_markets(
         if free.take(each.gang, token, course.markets) and not each.leaving:
             drains += [_drain(machine, course.reason) for machine in each.machines]
     return MarketPlan(
-        demand=Demand(gangs=tuple(gangs)),
+        demand=replace(demand, gangs=tuple(gangs)),
         instances=_with_successors(pool, among, instances, running, to_be_had, now),
         drains=tuple(sorted(drains, key=lambda drain: drain.instance_id)),
         revisit_at=min((moment for moment in moments if moment is not None and moment > now), default=None),

@@ -8,7 +8,7 @@ work should move so that fewer or cheaper machines do (`consolidation`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from resolute_provisioner import risk
@@ -60,8 +60,8 @@ def plan_scale(
     coming will take; living machines never exceed `max_instances` by more than those under notice, whose replacements
     start before they are gone; machines are given back down to `min_instances` and no further, except those that are
     broken, going away, or in the place of one that waiting work needs (while the pool is at its maximum, that one can be
-    asked for only when the place is free); a machine that a waiting gang will use is not
-    given back for idling.
+    asked for only when the place is free); a machine that waiting work will use (a gang of `demand` in its room and that of
+    machines which are ending, or what `demand.kept` stands for) is not given back for idling.
     """
     alive = sorted((each for each in instances if not each.observed.final), key=lambda each: each.instance_id)
     standings = judge(pool, alive, now)
@@ -81,13 +81,16 @@ def plan_scale(
     returned = returned[: max(0, len(staying) - pool.min_instances)]
     # The minimum is there to be warm: a machine that only starts does not let an idle one go.
     warm = sum(each.view.joined_at is not None for each in _without(staying, returned))
-    spare = [each for each in _without(unused, returned) if each.idle]
-    returned += idle_ones(pool, spare, warm, packing.unserved, room, market.prices, now)
-
-    free = _free_for_the_minimum(standings, going.union(each.instance_id for each in returned), packing, room)
+    spare = [each for each in _without(unused, returned) if each.idle and each.view.instance_id not in demand.kept]
+    soon = _room_soon(pool, standings, [*terminations, *returned], packing)
+    returned += idle_ones(pool, spare, warm, packing.unserved, soon, market.all_blocks, market.prices, now)
+    # What waits for room that is being made will be the minimum itself: a machine bought for that alone would take the room.
+    soon = _room_soon(pool, standings, [*terminations, *returned], packing)
+    free = 0 if room_is_coming(packing.unserved, room, soon) else room
     floor, floor_notes = _floor(pool, len(staying) - len(returned) + len(packing.bought), free, market)
     floor, _ = one_at_a_time(floor, beliefs, {*market.asked, *(each.offer_id for each in launches)})
-    move = Move() if gangs else _move(pool, standings, _without(staying, returned), market, room - len(floor), now)
+    rest = _without(staying, returned)
+    move = Move() if gangs or demand.kept else _move(pool, standings, rest, market, room - len(floor), now)
     return ScalePlan(
         launches=(*launches, *floor, *move.launches),
         terminations=tuple(sorted([*terminations, *returned, *move.drains], key=lambda each: each.instance_id)),
@@ -211,11 +214,14 @@ def _launches(packing: Packing) -> list[Launch]:
     ]
 
 
-def _free_for_the_minimum(standings: Sequence[Standing], gone: Set[str], packing: Packing, room: int) -> int:
+def _room_soon(
+    pool: PoolScaling, standings: Sequence[Standing], ending: Sequence[Termination], packing: Packing
+) -> int:
+    """For how many more machines there is room when those that are ending have gone."""
+    gone = {each.instance_id for each in ending}
     # One under notice takes no room now, so its end makes none.
-    ending = sum(each.counts and (each.stopping or each.view.instance_id in gone) for each in standings)
-    # What waits for room that is being made will be the minimum itself: a machine bought for that alone would take the room.
-    return 0 if room_is_coming(packing.unserved, room, ending) else room
+    lasting = sum(each.counts and not (each.stopping or each.view.instance_id in gone) for each in standings)
+    return max(0, pool.max_instances - lasting - len(packing.bought))
 
 
 def _floor(pool: PoolScaling, count: int, room: int, market: _Market) -> tuple[list[Launch], list[Note]]:

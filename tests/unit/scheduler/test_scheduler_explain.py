@@ -103,6 +103,24 @@ def test_a_reservation_names_the_agents_and_the_queue() -> None:
     assert "2 of 4 slots are free, at most 2 of them on one agent." in found.details
 
 
+def test_a_reservation_tells_that_a_bought_machine_may_be_given_back_while_it_idles() -> None:
+    """It is a word on who may use the machine, none on how long the machine is paid for."""
+    work = [on(waiting("r", "high", 4), {"b": (0, 1, 2, 3)}), waiting("w", "mine", 8)]
+    agents = [an_agent("a", 4, instance="i-a"), an_agent("b", 4, instance="i-b")]
+    full = replace(elastic(slots=4, max_instances=2), idle_timeout_s=10.0)
+    found = why(agents, *work, scaling=full)
+    assert found.reason.startswith("It waits for 8 slot(s): a, b are kept for it until enough of what runs there")
+    assert [each for each in found.details if "given back" in each] == [
+        "a may be given back meanwhile: of machines without work a reservation keeps none for longer than "
+        "max_idle_agent_period (10 s). The pool then asks for others when there is room for all that it needs."
+    ]
+    leaves = [leaving(work[0]), work[1]]
+    assert not [each for each in why(agents, *leaves, scaling=full).details if "given back" in each]
+    assert not [
+        each for each in why([an_agent("a", 4), agents[1]], *work, scaling=full).details if "given back" in each
+    ]
+
+
 def test_room_that_is_kept_for_another_is_named() -> None:
     work = [waiting("big", "high", 4), waiting("w", "mine", 2)]
     found = why([an_agent("a", 4)], on(waiting("r", "high", 2), {"a": (0, 1)}), *work)
