@@ -56,6 +56,32 @@ NO_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """What is spent an hour, and how much of that at prices of the market, which may rise."""
+
+    per_hour: float = 0.0
+    moving_per_hour: float = 0.0
+
+    @property
+    def most_per_hour(self) -> float:
+        """What it may come to while work saves and ends."""
+        return self.per_hour + (RISE - 1.0) * self.moving_per_hour
+
+    def __add__(self, other: Rate) -> Rate:
+        return Rate(
+            per_hour=self.per_hour + other.per_hour, moving_per_hour=self.moving_per_hour + other.moving_per_hour
+        )
+
+    def __sub__(self, other: Rate) -> Rate:
+        return Rate(
+            per_hour=self.per_hour - other.per_hour, moving_per_hour=self.moving_per_hour - other.moving_per_hour
+        )
+
+
+NOTHING = Rate()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Landing:
     """Nothing new is begun, and what runs was asked to save and end. `until` None: until somebody raises the limit."""
 
@@ -64,13 +90,20 @@ class Landing:
     until: datetime | None
     rate_per_hour: float = 0.0
     """What was spent then, and would be again."""
+    moving_rate_per_hour: float = 0.0
+    """So much of that at prices of the market."""
     most_per_hour: float = 0.0
     """What the work of then may come to cost while it saves and ends: a rise up to this was held back for."""
+
+    @property
+    def rate(self) -> Rate:
+        return Rate(per_hour=self.rate_per_hour, moving_per_hour=self.moving_rate_per_hour)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """`rate_per_hour` is what is spent since `at`; the sums are until then: in all, in the UTC day of `at`, and in its month.
+    """`rate_per_hour` is what is spent since `at`, `moving_rate_per_hour` so much of it at prices of the market; the sums are until
+    `at`: in all, in its UTC day, and in its month.
 
     `save_s` is how long saves and ends have taken lately, None before the first. `configured` is what the master's configuration
     said when it was last read; what an operator has set since is in `limits`.
@@ -87,8 +120,7 @@ class Account:
     configured: Limits = NO_LIMITS
     save_s: float | None = None
     landing: Landing | None = None
-    price_moves: bool = False
-    """Something that it has paid for was on a market: what it pays may rise."""
+    moving_rate_per_hour: float = 0.0
 
     @property
     def owner(self) -> Owner:
@@ -105,9 +137,8 @@ class Account:
         return DEFAULT_SAVE_S if self.save_s is None else max(LEAST_SAVE_S, SAVE_MARGIN * self.save_s) + END_S
 
     @property
-    def rise(self) -> float:
-        """How many times its rate work that saves and ends may come to cost."""
-        return RISE if self.price_moves else 1.0
+    def rate(self) -> Rate:
+        return Rate(per_hour=self.rate_per_hour, moving_per_hour=self.moving_rate_per_hour)
 
     def until(self, now: datetime) -> Account:
         """With what was spent since `at`. A clock that goes back spends nothing."""
@@ -125,11 +156,12 @@ class Account:
     def _costing(self, since: datetime, until: datetime) -> float:
         return self.rate_per_hour * (until - since).total_seconds() / 3600.0
 
-    def paying(self, more_per_hour: float, now: datetime, *, moves: bool = False) -> Account:
-        """It spends so much more, or less, from now on; `moves` if that is at a price of the market."""
-        rate = self.rate_per_hour + more_per_hour
-        rate = rate if rate > LEAST_RATE else 0.0
-        return replace(self.until(now), rate_per_hour=rate, price_moves=self.price_moves or moves)
+    def paying(self, more: Rate, now: datetime) -> Account:
+        """It spends so much more, or less, from now on."""
+        rate = self.rate + more
+        return replace(
+            self.until(now), rate_per_hour=_rounded(rate.per_hour), moving_rate_per_hour=_rounded(rate.moving_per_hour)
+        )
 
     def corrected(self, more: Callable[[datetime | None], float], now: datetime) -> Account:
         """What began, or ended, before we knew: `more` says how much more, or less, was spent since a moment, since ever where
@@ -146,6 +178,10 @@ class Account:
         """It has been seen how long a save and the end after it take."""
         known = self.save_s
         return replace(self, save_s=took_s if known is None or took_s >= known else known + (took_s - known) * LIGHTER)
+
+
+def _rounded(per_hour: float) -> float:
+    return per_hour if per_hour > LEAST_RATE else 0.0
 
 
 def account_id(owner: Owner, name: str | int) -> str:

@@ -12,7 +12,7 @@ from resolute_master.domain.allocation import Allocation, Container
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId, ContainerId
 from resolute_master.lifecycle import allocation as machine
-from resolute_master.lifecycle.prices import price_per_hour
+from resolute_master.lifecycle.prices import price_moves, price_per_hour
 from resolute_master.lifecycle.step import Step
 
 PORT_BASES = {
@@ -66,7 +66,8 @@ def assign(step: Step, id_: AllocationId, slots: Sequence[SlotRef], agents: Sequ
     )
     ports = _free_ports(step, agents) if allocation.task_type is TaskType.TRIAL else {}
     move(step, id_, machine.Assigned(containers=containers, ports=ports))
-    step.put(replace(step.need(Allocation, id_), price_per_hour=price_per_hour(step, slots)))
+    assigned = step.need(Allocation, id_)
+    step.put(replace(assigned, price_per_hour=price_per_hour(step, slots), price_moves=price_moves(step, slots)))
     places = ", ".join(f"{c.agent} (slots {', '.join(map(str, c.slots)) or 'none'})" for c in containers)
     step.log(allocation.task_id, id_, f"Allocation {id_} placed on {places}")
     step.decide("place", pool=allocation.pool, subject=id_, reason=f"on {places}: {reason}")

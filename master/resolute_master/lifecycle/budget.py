@@ -1,9 +1,9 @@
 """When a limit is reached, and what follows from one that was: pure, from an account's own value.
 
-A limit is reached when what was spent plus a save and the end after it, at the present rate, come to it; where the price moves,
-at the rate that it may rise to meanwhile. From then on nothing new
-is begun and what runs is asked to save and end (the landing): so the limit is kept, the save included. A limit per day or month
-lets go on when the next one begins, in UTC; one of an experiment as a whole only when it is raised.
+A limit is reached when what was spent plus a save and the end after it, at the present rate, come to it; what is at prices of the
+market is reckoned at what those may rise to meanwhile. From then on nothing new is begun and what runs is asked to save and end
+(the landing): so the limit is kept, the save included. A limit per day or month lets go on when the next one begins, in UTC; one
+of an experiment as a whole only when it is raised.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from shlex import quote
 
 from resolute.errors import InvalidInput
-from resolute_master.domain.account import END_S, Account, Owner, account_id, next_day, next_month
+from resolute_master.domain.account import END_S, NOTHING, RISE, Account, Owner, Rate, account_id, next_day, next_month
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.job import Job
@@ -52,25 +52,31 @@ class Reached:
     """So long is to be paid for, too: for a save, or for as long as a machine must live to be of use."""
     ahead: float = 0.0
     """What that costs."""
+    rises: bool = False
+    """What is at prices of the market is reckoned in that as risen."""
 
 
-def reached(account: Account, now: datetime, *, more_per_hour: float = 0.0, at_least_s: float = 0.0) -> Reached | None:
+def reached(account: Account, now: datetime, *, more: Rate = NOTHING, at_least_s: float = 0.0) -> Reached | None:
     """The limit that would be reached if so much more were spent from now on, for a save or at least for so long; the one that
     holds longest."""
     current = account.until(now)
-    rate = (current.rate_per_hour + more_per_hour) * current.rise
+    rate = current.rate + more
     ahead_s = max(current.landing_s, at_least_s)
-    ahead = rate * ahead_s / 3600.0
+    ahead = rate.most_per_hour * ahead_s / 3600.0
     for each in _limits(current):
         if each.spent + ahead >= each.limit - ROUNDING:
-            return replace(each, ahead_s=ahead_s, ahead=ahead)
+            return replace(each, ahead_s=ahead_s, ahead=ahead, rises=rate.moving_per_hour > 0.0)
     return None
 
 
 def exhausted(account: Account, now: datetime) -> bool:
     """Whether one that has landed would have to land again at once, if it went on as it did."""
-    rate = account.landing.rate_per_hour if account.landing is not None else 0.0
-    return reached(account, now, more_per_hour=max(0.0, rate - account.rate_per_hour)) is not None
+    again = NOTHING if account.landing is None else account.landing.rate
+    more = Rate(
+        per_hour=max(0.0, again.per_hour - account.rate_per_hour),
+        moving_per_hour=max(0.0, again.moving_per_hour - account.moving_rate_per_hour),
+    )
+    return reached(account, now, more=more) is not None
 
 
 def due(account: Account) -> datetime | None:
@@ -80,7 +86,9 @@ def due(account: Account) -> datetime | None:
         return landing.until
     if not rate or not account.limits:
         return None
-    ahead = rate * account.rise * account.landing_s if landing is None else max(rate, landing.most_per_hour) * END_S
+    ahead = (
+        account.rate.most_per_hour * account.landing_s if landing is None else max(rate, landing.most_per_hour) * END_S
+    )
     moments = []
     for each in _limits(account):
         left = each.limit - each.spent - ahead / 3600.0
@@ -114,11 +122,11 @@ def _limits(account: Account) -> Iterator[Reached]:
 
 def reason(account: Account, found: Reached, called: str) -> str:
     """What people are told; `called` is what they call the owner."""
-    rise = f" at up to {account.rise:g} times the price of now" if account.price_moves else ""
+    rise = f", what is on spot at up to {RISE:g} times its price of now" if found.rises else ""
     what = "for a save" if found.ahead_s <= account.landing_s else "that a machine must live to be of use"
     spent = (
-        f"{found.spent:.4f} of {found.limit:g} spent{found.words}, with up to {found.ahead_s:.0f} s {what}{rise} to be paid "
-        f"({found.ahead:.4f})"
+        f"{found.spent:.4f} of {found.limit:g} spent{found.words}, with up to {found.ahead_s:.0f} s {what} to be paid "
+        f"({found.ahead:.4f}{rise})"
     )
     whose = f"{account.owner.value} {called}"
     match account.owner:

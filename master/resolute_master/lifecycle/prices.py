@@ -82,7 +82,7 @@ def _following(step: Step, allocation: Allocation, before: Instance, after: Inst
     it, and that it pays for until its end all the same, a new sum would know nothing."""
     slots = slots_of(allocation)
     if allocation.price_per_hour is None or before.price_per_hour is None or after.price_per_hour is None:
-        return replace(allocation, price_per_hour=price_per_hour(step, slots))
+        return replace(allocation, price_per_hour=price_per_hour(step, slots), price_moves=True)
     count = sum(slot.agent == after.agent_id for slot in slots)
     more = (after.price_per_hour - before.price_per_hour) / max(1, after.slots) * count
-    return replace(allocation, price_per_hour=allocation.price_per_hour + more)
+    return replace(allocation, price_per_hour=allocation.price_per_hour + more, price_moves=True)

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute.wire.states import ExperimentState
-from resolute_master.domain.account import Account, Landing, Limits, Owner, account_id
+from resolute_master.domain.account import NOTHING, Account, Landing, Limits, Owner, Rate, account_id
 from resolute_master.domain.administration import SetBudget, SetMaxCost
 from resolute_master.domain.agent import SlotRef
 from resolute_master.domain.allocation import Allocation
@@ -26,7 +26,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle import allocations, budget, experiments, workspaces
 from resolute_master.lifecycle.cluster import ClusterState
-from resolute_master.lifecycle.prices import offer_price, price_moves, price_per_hour, slots_of
+from resolute_master.lifecycle.prices import offer_price, price_moves, price_per_hour
 from resolute_master.lifecycle.step import Step
 from resolute_provisioner.model import Launch, PoolScaling, ScalePlan
 
@@ -37,21 +37,18 @@ State = Step | ClusterState
 
 def book(step: Step, before: ClusterState) -> None:
     """What the step has changed about who spends what, since the state that it began with: at the price of the changes."""
-    rates: defaultdict[str, float] = defaultdict(float)
-    moving: set[str] = set()
+    rates: defaultdict[str, Rate] = defaultdict(Rate)
     written = step.written()
     for touched in _touched(step, before, written):
-        for state, sign in ((before, -1), (step, 1)):
-            allocation = state.get(Allocation, touched)
-            if allocation is not None and (rate := _rate(allocation)):
-                owners = _owners(state, allocation)
-                for owner in owners:
-                    rates[owner] += sign * rate
-                if state is step and price_moves(step, slots_of(allocation)):
-                    moving.update(owners)
+        if (allocation := before.get(Allocation, touched)) is not None and (rate := _rate(allocation)) != NOTHING:
+            for owner in _owners(before, allocation):
+                rates[owner] -= rate
+        if (allocation := step.get(Allocation, touched)) is not None and (rate := _rate(allocation)) != NOTHING:
+            for owner in _owners(step, allocation):
+                rates[owner] += rate
     for account, more in sorted(rates.items()):
-        if more:
-            step.put(_account(step, account).paying(more, step.now, moves=account in moving))
+        if more != NOTHING:
+            step.put(_account(step, account).paying(more, step.now))
     for entity in written:
         match entity:
             case Instance():
@@ -67,28 +64,21 @@ def book(step: Step, before: ClusterState) -> None:
 
 def count_anew(step: Step) -> None:
     """At a start: pools may be configured otherwise than before, and rates are counted from what is held and paid for."""
-    rates: defaultdict[str, float] = defaultdict(float)
-    moving: set[str] = set()
+    rates: defaultdict[str, Rate] = defaultdict(Rate)
     for allocation in step.all(Allocation):
-        if rate := _rate(allocation):
-            owners = _owners(step, allocation)
-            for owner in owners:
+        if (rate := _rate(allocation)) != NOTHING:
+            for owner in _owners(step, allocation):
                 rates[owner] += rate
-            if price_moves(step, slots_of(allocation)):
-                moving.update(owners)
     for instance in step.all(Instance):
-        if rate := _rate_of_machine(instance):
-            owner = account_id(Owner.POOL, instance.pool)
-            rates[owner] += rate
-            if instance.price_moves:
-                moving.add(owner)
+        if (rate := _rate_of_machine(instance)) != NOTHING:
+            rates[account_id(Owner.POOL, instance.pool)] += rate
     for name, policy in step.pools.items():
         if policy.budget:
-            rates[account_id(Owner.POOL, name)] += 0.0
+            rates[account_id(Owner.POOL, name)] += NOTHING
     known = {account.id for account in step.all(Account)}
     for id_ in sorted(known | rates.keys()):
         account = _configured(step, _account(step, id_))
-        step.put(account.paying(rates[id_] - account.rate_per_hour, step.now, moves=id_ in moving))
+        step.put(account.paying(rates[id_] - account.rate, step.now))
 
 
 def _configured(step: Step, account: Account) -> Account:
@@ -129,9 +119,14 @@ def _touched(step: Step, before: ClusterState, written: Iterable[object]) -> lis
     return sorted(found)
 
 
-def _rate(allocation: Allocation) -> float:
-    """What it spends an hour."""
-    return 0.0 if allocation.ended else allocation.price_per_hour or 0.0
+def _rate(allocation: Allocation) -> Rate:
+    """What it spends."""
+    return NOTHING if allocation.ended else _at(allocation.price_per_hour, moves=allocation.price_moves)
+
+
+def _at(price_per_hour: float | None, *, moves: bool) -> Rate:
+    per_hour = price_per_hour or 0.0
+    return Rate(per_hour=per_hour, moving_per_hour=per_hour if moves else 0.0)
 
 
 def _owners(state: State, allocation: Allocation) -> tuple[str, ...]:
@@ -145,20 +140,20 @@ def _owners(state: State, allocation: Allocation) -> tuple[str, ...]:
 
 def _book_machine(step: Step, before: Instance | None, after: Instance) -> None:
     """From the paid start to the end of the bill, both of which are heard of later than they were."""
-    more = _rate_of_machine(after) - (0.0 if before is None else _rate_of_machine(before))
+    more = _rate_of_machine(after) - (NOTHING if before is None else _rate_of_machine(before))
 
     def unheard(since: datetime | None) -> float:
         return _billed(after, since, step.now) - (0.0 if before is None else _billed(before, since, step.now))
 
-    if not more and not unheard(None):
+    if more == NOTHING and not unheard(None):
         return
     account = _account(step, account_id(Owner.POOL, after.pool))
-    step.put(account.corrected(unheard, step.now).paying(more, step.now, moves=after.price_moves))
+    step.put(account.corrected(unheard, step.now).paying(more, step.now))
 
 
-def _rate_of_machine(instance: Instance) -> float:
+def _rate_of_machine(instance: Instance) -> Rate:
     paying = instance.paid_from is not None and instance.paid_until is None and not instance.over
-    return instance.price_per_hour or 0.0 if paying else 0.0
+    return _at(instance.price_per_hour, moves=instance.price_moves) if paying else NOTHING
 
 
 def _billed(instance: Instance, since: datetime | None, now: datetime) -> float:
@@ -188,17 +183,17 @@ def affords(step: Step, id_: AllocationId, slots: Sequence[SlotRef]) -> bool:
     """Whether it may have these slots. If not, who would pay for them lands, and it does not wait any more or waits on."""
     allocation = step.need(Allocation, id_)
     price = price_per_hour(step, slots)
+    more = _at(price, moves=price_moves(step, slots))
     for owner in _owners(step, allocation) if price != 0.0 else ():
         account = _account(step, owner)
         if not account.limits:
             continue
-        account = account.paying(0.0, step.now, moves=price_moves(step, slots))
         if price is None and account.owner is Owner.EXPERIMENT:
             _land(step, account, _unpriced(account, slots), None)
             return False
-        found = budget.reached(account, step.now, more_per_hour=price or 0.0)
+        found = budget.reached(account, step.now, more=more)
         if found is not None:
-            _land(step, account, _reason(step, account, found), found.until, more_per_hour=price or 0.0)
+            _land(step, account, _reason(step, account, found), found.until, more=more)
             return False
     return True
 
@@ -217,16 +212,15 @@ def within_budget(step: Step, scaling: PoolScaling, plan: ScalePlan) -> ScalePla
     if account is None or account.landing is not None or not account.limits:
         return plan
     pool = PoolName(scaling.pool)
-    prices = {offer.offer_id: offer_price(step, pool, offer) or 0.0 for offer in scaling.offers}
-    moving = {offer.offer_id for offer in scaling.offers if offer.price_moves}
+    rates = {each.offer_id: _at(offer_price(step, pool, each), moves=each.price_moves) for each in scaling.offers}
     kept: list[Launch] = []
+    more = NOTHING
     for launch in plan.launches:
-        account = account.paying(0.0, step.now, moves=launch.offer_id in moving)
-        more = sum(prices[each.offer_id] for each in (*kept, launch))
-        found = budget.reached(account, step.now, more_per_hour=more, at_least_s=budget.LEAST_LIFE_S)
+        more += rates[launch.offer_id]
+        found = budget.reached(account, step.now, more=more, at_least_s=budget.LEAST_LIFE_S)
         if found is not None:
             if not account.rate_per_hour:
-                _land(step, account, _reason(step, account, found), found.until, more_per_hour=more)
+                _land(step, account, _reason(step, account, found), found.until, more=more)
             break
         kept.append(launch)
     left_out = {gang for launch in plan.launches[len(kept) :] for gang in launch.gang_tokens}
@@ -249,12 +243,18 @@ def fall_due(step: Step, account: Account) -> None:
         _land(step, current, _reason(step, current, found), found.until)
 
 
-def _land(step: Step, account: Account, reason: str, until: datetime | None, *, more_per_hour: float = 0.0) -> None:
-    """Nothing new, and what runs saves and ends."""
+def _land(step: Step, account: Account, reason: str, until: datetime | None, *, more: Rate = NOTHING) -> None:
+    """Nothing new, and what runs saves and ends. `more` would be spent beside that if it were not for the limit."""
     if account.landing is None:
-        rate = account.rate_per_hour + more_per_hour
-        most = account.rate_per_hour * account.rise
-        landing = Landing(reason=reason, since=step.now, until=until, rate_per_hour=rate, most_per_hour=most)
+        again = account.rate + more
+        landing = Landing(
+            reason=reason,
+            since=step.now,
+            until=until,
+            rate_per_hour=again.per_hour,
+            moving_rate_per_hour=again.moving_per_hour,
+            most_per_hour=account.rate.most_per_hour,
+        )
         step.put(replace(account.until(step.now), landing=landing))
         _say(step, account, reason)
     landed, hard = step.need(Account, account.id), account.owner is Owner.EXPERIMENT
@@ -308,7 +308,7 @@ def _work(step: Step, account: Account) -> list[Allocation]:
             trials = step.find(Trial, "trials_of_experiment", int(account.name))
             found = [a for trial in trials for a in step.find(Allocation, "allocations_of_task", trial.task_id)]
         case Owner.WORKSPACE:
-            found = [a for a in step.all(Allocation) if _rate(a) and account.id in _owners(step, a)]
+            found = [a for a in step.all(Allocation) if _rate(a) != NOTHING and account.id in _owners(step, a)]
         case Owner.POOL:
             found = [a for a in step.all(Allocation) if a.pool == account.name and a.assigned_at is not None]
     return [allocation for allocation in found if not allocation.ended]

@@ -10,7 +10,17 @@ import pytest
 from resolute.errors import FailedPrecondition, InvalidInput
 from resolute.ids import SeededIds
 from resolute.wire.states import ExperimentState
-from resolute_master.domain.account import DEFAULT_SAVE_S, END_S, RISE, Account, Limits, Owner, account_id
+from resolute_master.domain.account import (
+    DEFAULT_SAVE_S,
+    END_S,
+    NOTHING,
+    RISE,
+    Account,
+    Limits,
+    Owner,
+    Rate,
+    account_id,
+)
 from resolute_master.domain.administration import SetBudget, SetMaxCost
 from resolute_master.domain.allocation import Allocation, PreemptRequest
 from resolute_master.domain.change import PoolBelief
@@ -36,7 +46,7 @@ SECOND = 0.001
 
 def test_an_account_counts_by_the_day_and_the_month_of_utc() -> None:
     evening = datetime(2026, 1, 31, 23, tzinfo=UTC)
-    account = Account(id="pool/a", at=evening).paying(2.0, evening)
+    account = Account(id="pool/a", at=evening).paying(Rate(per_hour=2.0), evening)
     before, after = account.until(evening + timedelta(minutes=30)), account.until(evening + timedelta(hours=3))
     assert (before.in_day, before.in_month, before.in_all) == (1.0, 1.0, 1.0)
     assert (after.in_day, after.in_month, after.in_all) == (4.0, 4.0, 6.0)
@@ -57,17 +67,29 @@ def test_what_was_heard_of_late_counts_from_when_it_was() -> None:
 
 
 def test_a_limit_is_reached_when_a_save_takes_the_rest() -> None:
-    account = Account(id="experiment/1", at=T0, limits=Limits(in_all=1.0)).paying(3.6, T0)
+    account = Account(id="experiment/1", at=T0, limits=Limits(in_all=1.0)).paying(Rate(per_hour=3.6), T0)
     comes = budget.due(account)
     assert comes is not None and (comes - T0).total_seconds() == pytest.approx(1000 - DEFAULT_SAVE_S, abs=0.01)
     assert budget.reached(account, at(900)) is None
     found = budget.reached(account, comes)
     assert found is not None and found.until is None
-    assert budget.reached(account, at(0), more_per_hour=3.6 * 20) is not None
+    assert budget.reached(account, at(0), more=Rate(per_hour=3.6 * 20)) is not None
+
+
+def test_only_what_is_on_spot_is_reckoned_at_a_price_that_has_risen() -> None:
+    account = Account(id="pool/a", at=T0, limits=Limits(in_all=1.0)).paying(Rate(per_hour=3.6), T0)
+    spot = Rate(per_hour=0.36, moving_per_hour=0.36)
+    both = account.paying(spot, T0)
+    found = budget.reached(both, at(890))
+    assert found is not None and found.rises
+    assert found.ahead == pytest.approx((3.6 + 0.36 * RISE) * DEFAULT_SAVE_S / 3600)
+    assert both.paying(NOTHING - spot, T0) == account, (
+        "a pool that once had a machine on spot holds nothing back for it"
+    )
 
 
 def test_a_day_whose_budget_is_not_reached_is_looked_at_again_when_the_next_begins() -> None:
-    account = Account(id="pool/a", at=T0, limits=Limits(per_day=1000.0)).paying(3.6, T0)
+    account = Account(id="pool/a", at=T0, limits=Limits(per_day=1000.0)).paying(Rate(per_hour=3.6), T0)
     assert budget.due(account) == T0 + timedelta(days=1)
     assert budget.due(replace(account, rate_per_hour=0.0)) is None
 
@@ -196,7 +218,8 @@ def test_a_limit_is_kept_when_the_price_doubles(after_s: float, save_s: float) -
     assert 0.75 < cluster.spent_by(id_) <= 1.0
     assert cluster.experiment(id_).state is ExperimentState.PAUSED
     (said,) = words(cluster.decisions, "budget")
-    assert "with up to 60 s for a save at up to 2 times the price of now to be paid" in said
+    assert "with up to 60 s for a save to be paid (0." in said
+    assert ", what is on spot at up to 2 times its price of now)" in said
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.5, 1.0, 4.0])
