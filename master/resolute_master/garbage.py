@@ -24,19 +24,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-LOOK_S = 0.05
+LOOK_S = 0.02
 """So often it is asked whether there is something to look at."""
 
-YOUNG, MANY_YOUNG = 500, 10_000
+YOUNG, MANY_YOUNG = 500, 4_000
 """The young objects are looked at when so many more were made than let go of, and set aside unseen when they are so many: each
-takes two microseconds. Many at once are a list of everything, which goes as it came, or work that begins, which stays."""
+takes some microseconds. Many at once are a list of everything, which goes as it came, or work that begins, which stays."""
 
 EVERYTHING_S = 6 * 3600.0
 """So often everything is looked at: one pause of some tenths of a second, against cycles that died late."""
 
-LEAST_GROWTH = 1_000_000
-"""Blocks of memory, about 100 MiB: everything is looked at when so many, and half as many as the last look left, have come since.
-What a start loads is such a growth as well: of ten thousand jobs two or three looks."""
+LEAST_GROWTH = 5_000_000
+"""Blocks of memory, about 500 MiB: everything is looked at when so many, and half as many as the last look left, have come since.
+What a start loads is growth as well; ten thousand jobs are less."""
 
 ASKED_AFTER = 100_000
 """So many objects are set aside before it is asked how many blocks there are, which takes two milliseconds in a large process."""
