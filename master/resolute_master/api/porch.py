@@ -60,6 +60,8 @@ class Porch:
         self._first: deque[socket.socket] = deque()
         self._others: deque[tuple[float, socket.socket]] = deque()
         """With the moment at which each came."""
+        self._again_at = 0.0
+        """Until then nobody is taken: it has failed."""
 
     def open(self) -> None:
         """The master has started."""
@@ -69,28 +71,31 @@ class Porch:
         """Ends by itself; when it is cancelled, who still waits is sent away."""
         try:
             while True:
-                try:
-                    came = self._look()
-                    if self._open and not (came or self._first or self._others):
-                        return
-                    await self._let_in()
-                    await asyncio.sleep(0 if self._open else PAUSE_S)
-                except OSError as error:  # no file descriptor is left, or who called has gone already
-                    log.warning("a connection cannot be taken: %s", error)
-                    await asyncio.sleep(FAILED_PAUSE_S)
+                came = self._look()
+                if self._open and not (came or self._first or self._others or self._again_at):
+                    return
+                await self._let_in()
+                await asyncio.sleep(0 if self._open and (self._first or self._others or came) else PAUSE_S)
         finally:
             for caller in (*self._first, *(caller for _, caller in self._others)):
                 caller.close()
 
     def _look(self) -> int:
-        """Sort those who have come; answers how many."""
+        """Sort those who have come; answers how many. When nobody can be taken, those who stand here go in all the same."""
         now = asyncio.get_running_loop().time()
+        if now < self._again_at:
+            return 0
+        self._again_at = 0.0
         most = min(LOOKED_AT_AT_ONCE, self._room() - len(self._first) - len(self._others))
         for number in range(most):
             try:
                 caller, _ = self._listener.accept()
             except BlockingIOError:
                 return number  # nobody is there
+            except OSError as error:  # no file descriptor is left, or who called has gone already
+                log.warning("a connection cannot be taken: %s", error)
+                self._again_at = now + FAILED_PAUSE_S
+                return number
             caller.setblocking(False)
             if self._goes_first(caller):
                 self._first.append(caller)
@@ -114,4 +119,7 @@ class Porch:
         others = OTHERS_AT_ONCE if self._open or late else 0
         entering = [self._first.popleft() for _ in range(min(first, len(self._first)))]
         entering += [self._others.popleft()[1] for _ in range(min(others, len(self._others)))]
-        await asyncio.gather(*(loop.connect_accepted_socket(self._enter, caller) for caller in entering))
+        try:
+            await asyncio.gather(*(loop.connect_accepted_socket(self._enter, caller) for caller in entering))
+        except OSError as error:  # of one of them; the others are in
+            log.warning("a connection cannot be let in: %s", error)

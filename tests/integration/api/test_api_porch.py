@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -61,8 +63,10 @@ class World:
 
 
 @asynccontextmanager
-async def a_porch(*, room: int = 1000, wait_s: float = porches.WAIT_S) -> AsyncIterator[World]:
-    house, listener = House(), socket.create_server(("127.0.0.1", 0), backlog=1000)
+async def a_porch(
+    *, room: int = 1000, wait_s: float = porches.WAIT_S, listener: socket.socket | None = None
+) -> AsyncIterator[World]:
+    house, listener = House(), listener or socket.create_server(("127.0.0.1", 0), backlog=1000)
     listener.setblocking(False)
     porch = Porch(listener, house.enter, first=FIRST, room=lambda: room, wait_s=wait_s)
     world = World(listener, house, porch, asyncio.create_task(porch.run()))
@@ -167,3 +171,32 @@ async def test_who_still_waits_when_the_master_stops_is_sent_away() -> None:
         await asyncio.gather(world.running, return_exceptions=True)
         with suppress(ConnectionResetError):
             assert await asyncio.get_running_loop().sock_recv(caller, 1) == b""
+
+
+class Exhausted(socket.socket):
+    """Takes so many callers; then no file descriptor is left until `more`."""
+
+    left = 0
+
+    def accept(self) -> tuple[socket.socket, object]:
+        if not self.left:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        self.left -= 1
+        return super().accept()
+
+
+async def test_who_stands_here_goes_in_although_no_further_caller_can_be_taken() -> None:
+    listener = Exhausted()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(100)
+    listener.left = 20
+    async with a_porch(listener=listener) as world:
+        others = [f"/other/{number}" for number in range(40)]
+        for path in others:
+            world.call(get(path))
+        world.porch.open()
+        await world.until(others[:20])
+        assert not world.running.done()
+        listener.left = 1000
+        await world.running
+        await world.until(others)
