@@ -61,6 +61,7 @@ class _Stored(Generic[Item, Outcome]):
     outcomes: list[Outcome] | None
     """None when the stream has none."""
     batches: int = 1
+    """With those that failed since the first."""
 
     def add(self, later: _Stored[Item, Outcome]) -> None:
         self.batches += later.batches
@@ -214,6 +215,8 @@ class BatchedWriter(Generic[Item, Outcome]):
             self._refuse(batch, error)
             if not isinstance(error, Exception):
                 raise
+            if self._stored is not None:
+                self._stored.batches += 1  # what is stored waits for so many writes, whatever comes of them
             return
         stored = _Stored(batch, items, None if outcomes is None else list(outcomes))
         if self._stored is None:

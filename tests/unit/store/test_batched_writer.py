@@ -381,6 +381,23 @@ async def test_a_stored_batch_is_made_known_although_the_next_one_fails() -> Non
     assert [set(told) for told in rules.told] == [{"a"}] and writer.unstored == 0
 
 
+async def test_a_stored_batch_is_made_known_although_all_that_follow_fail() -> None:
+    disk, rules = OneByOne(), Rules()
+    rules.gate.set()
+    writer = BatchedWriter(disk.write, publish=rules.tell, known_together=2)
+    calls = await busy_with(writer, ["a"])
+    disk.fail_on = "full"
+    for _ in range(3):  # while one fails, another waits
+        calls += await busy_with(writer, ["full"])
+        disk.turns.release()
+        await settle()
+    assert disk.started >= 2 and rules.told == [["a"]] and calls[0].done()
+    for _ in range(3):
+        disk.turns.release()
+    await asyncio.gather(*calls, return_exceptions=True)
+    assert rules.told == [["a"]] and writer.unstored == 0
+
+
 class OneByOne(Disk):
     """Takes one batch each time it is let to."""
 
