@@ -25,6 +25,8 @@ from resolute_master.store.listing import EXPERIMENT_SORTS, TRIAL_SORTS, check_s
 from resolute_master.store.sql import dialect, tables
 
 Noun = TypeVar("Noun", Experiment, Trial, Checkpoint, Allocation, Instance, Job)
+Body = bytes | str
+"""An entity as it is stored: SQLite gives text, PostgreSQL bytes."""
 
 IDS_AT_ONCE = 1000
 """Ids looked up by one statement; databases limit how many values one may carry."""
@@ -41,16 +43,23 @@ def one(connection: Connection, type_: type[Noun], key: EntityKey) -> Noun | Non
 
 
 def _page(
-    connection: Connection, type_: type[Noun], found: Select[Any], order: Sequence[Any], offset: int, limit: int | None
-) -> Page[Noun]:
-    """`found` selects bodies; it is counted first, in the same transaction."""
+    connection: Connection, found: Select[Any], order: Sequence[Any], offset: int, limit: int | None
+) -> Page[Body]:
+    """`found` selects bodies; it is counted first, in the same transaction. They are left as they are, for the thread of a
+    database, where everybody else's statements wait, to be held up no longer than it must."""
     counted = found.with_only_columns(func.count(), maintain_column_froms=True)
     total: int = connection.execute(counted).scalar_one()
     first, after = page_bounds(offset, limit, total)
     if first == after:
         return Page(rows=(), offset=first, total=total)
     bodies = connection.execute(found.order_by(*order).offset(first).limit(after - first)).scalars()
-    return Page(rows=tuple(decode(type_, body) for body in giving_way(bodies)), offset=first, total=total)
+    return Page(rows=tuple(bodies), offset=first, total=total)
+
+
+def decoded(type_: type[Noun], page: Page[Body]) -> Page[Noun]:
+    """Of a page of bodies; for a thread of its own when they are many."""
+    rows = tuple(decode(type_, body) for body in giving_way(page.rows))
+    return Page(rows=rows, offset=page.offset, total=page.total)
 
 
 def _order(column: Any, tie: ColumnElement[Any], descending: bool) -> tuple[Any, ...]:
@@ -66,13 +75,13 @@ def _state_order(column: ColumnElement[str]) -> ColumnElement[int]:
 # ------------------------------------------------------------------------------------------------------- experiments
 
 
-def page_experiments(connection: Connection, query: ExperimentQuery) -> Page[Experiment]:
-    """Raises `InvalidInput` for an unknown `sort_by`."""
+def page_experiments(connection: Connection, query: ExperimentQuery) -> Page[Body]:
+    """Bodies of experiments. Raises `InvalidInput` for an unknown `sort_by`."""
     check_sort(query.sort_by, EXPERIMENT_SORTS)
     column = tables.experiments.c
     found = select(column.body).where(*_experiment_filters(query))
     order = _order(_experiment_sorts()[query.sort_by], column.id, query.descending)
-    return _page(connection, Experiment, found, order, query.offset, query.limit)
+    return _page(connection, found, order, query.offset, query.limit)
 
 
 def _experiment_filters(query: ExperimentQuery) -> list[ColumnElement[bool]]:
@@ -150,15 +159,15 @@ def experiment_numbers(connection: Connection, ids: Sequence[ExperimentId]) -> d
 # ------------------------------------------------------------------------------------------- trials and checkpoints
 
 
-def page_trials(connection: Connection, query: TrialQuery) -> Page[Trial]:
-    """Raises `InvalidInput` for an unknown `sort_by`."""
+def page_trials(connection: Connection, query: TrialQuery) -> Page[Body]:
+    """Bodies of trials. Raises `InvalidInput` for an unknown `sort_by`."""
     check_sort(query.sort_by, TRIAL_SORTS)
     column = tables.trials.c
     found = select(column.body).where(column.experiment_id == query.experiment_id)
     if query.states:
         found = found.where(column.state.in_([state.value for state in query.states]))
     order = _order(_trial_sorts()[query.sort_by], column.id, query.descending)
-    return _page(connection, Trial, found, order, query.offset, query.limit)
+    return _page(connection, found, order, query.offset, query.limit)
 
 
 def _trial_sorts() -> Mapping[str, ExpressionElementRole[Any]]:
@@ -263,9 +272,7 @@ def decisions(connection: Connection, limit: int) -> tuple[Decision, ...]:
     wanted = select(column.at, column.pool, column.kind, column.subject, column.reason)
     newest = [
         Decision(at=at, pool=pool, kind=kind, subject=subject, reason=reason)
-        for at, pool, kind, subject, reason in giving_way(
-            connection.execute(wanted.order_by(column.id.desc()).limit(limit))
-        )
+        for at, pool, kind, subject, reason in connection.execute(wanted.order_by(column.id.desc()).limit(limit))
     ]
     return tuple(reversed(newest))
 
