@@ -350,12 +350,13 @@ class Engine:
         return f"{self._ids.bits(128):032x}"
 
     def _publish(self, change: Change) -> None:
-        touched = {(KIND_OF[type(entity)], key_of(entity)) for entity in change.upserts}
-        touched |= set(change.deletes)
-        touched.add(("", ""))
-        for key in touched:
-            for watch in tuple(self._watchers.get(key, ())):
-                watch.wake()
+        if self._watchers:
+            touched = {(KIND_OF[type(entity)], key_of(entity)) for entity in change.upserts}
+            touched |= set(change.deletes)
+            touched.add(("", ""))
+            for key in touched:
+                for watch in tuple(self._watchers.get(key, ())):
+                    watch.wake()
         for listener in self._on_commit:
             listener(change)
 
