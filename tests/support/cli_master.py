@@ -55,7 +55,7 @@ from resolute.wire.rest.logs import LogsQuery, TrialLogsResponse
 from resolute.wire.rest.master import GetMasterConfigResponse, GetMasterResponse, LogEntry, MasterLogsResponse
 from resolute.wire.rest.paging import Pagination
 from resolute.wire.rest.passwords import hash_password
-from resolute.wire.rest.pools import GetResourcePoolsResponse
+from resolute.wire.rest.pools import GetResourcePoolsResponse, ResourcePool
 from resolute.wire.rest.tasks import GetTasksResponse
 from resolute.wire.rest.trials import (
     GetExperimentTrialsResponse,
@@ -114,6 +114,7 @@ class FakeMaster:
     created: list[CreateExperimentRequest] = field(default_factory=list)
     warnings: tuple[LaunchWarning, ...] = ()
     jobs: tuple[RBACJob, ...] = field(default_factory=lambda: (RBACJob(full=a_job()),))
+    pools: tuple[ResourcePool, ...] = field(default_factory=lambda: (a_pool(),))
     starts: GetPoolStartsResponse | None = None
     starts_errors: dict[str, ResoluteError] = field(default_factory=dict)
     """By pool, instead of `starts`."""
@@ -415,7 +416,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._json(GetTasksResponse(allocation_id_to_summary={"1.task.1": task}))
 
     def pools(self) -> None:
-        self._json(GetResourcePoolsResponse(resource_pools=(a_pool(),)))
+        self._json(GetResourcePoolsResponse(resource_pools=self.master.pools))
 
     def list_jobs(self) -> None:
         self._json(GetJobsV2Response(jobs=self.master.jobs, pagination=_page(len(self.master.jobs))))

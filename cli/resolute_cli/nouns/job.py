@@ -34,7 +34,11 @@ def list_jobs(cli: Invocation, args: argparse.Namespace) -> None:
     rows = [_row(job, weighs=weighs) for job in jobs]
     shown = [entry.full or entry.limited for entry in jobs]
     # Programs get what they always got, unless they ask for more.
-    wanted = args.starts or cli.render.format in (None, "table")
+    for_people = cli.render.format in (None, "table")
+    if for_people and len({job.resource_pool for job in shown if job is not None}) > 1:
+        columns += ("Resource Pool",)
+        rows = [(*row, job.resource_pool if job else "***") for row, job in zip(rows, shown, strict=True)]
+    wanted = args.starts or for_people
     found = pool_starts(queue, shown, needed=args.starts) if wanted else Starts()
     for name, failure in sorted(found.failures.items()):
         cli.render.warning(failure_note(name, failure))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from resolute.wire.rest.enums import ResourcePoolType
+from resolute.wire.rest.pools import ResourcePool
 from resolute_cli.command import Command, Group
 from resolute_cli.invocation import Invocation
 from resolute_cli.nouns.budget import SET_POOL_BUDGET
@@ -26,7 +28,7 @@ def list_pools(cli: Invocation, args: argparse.Namespace) -> None:
     rows = [
         (
             pool.name,
-            pool.type.name,
+            _type(pool),
             pool.scheduler_type.name,
             pool.num_agents,
             pool.min_agents,
@@ -42,6 +44,12 @@ def list_pools(cli: Invocation, args: argparse.Namespace) -> None:
         for pool in pools
     ]
     cli.render.table((*columns, "Queued", "Scheduled", "Default", "Description"), rows, pools)
+
+
+def _type(pool: ResourcePool) -> str:
+    """The API has no word of its own for a pool whose machines are processes of the master's host, and calls it static."""
+    grows = pool.type is ResourcePoolType.STATIC and pool.max_agents > 0
+    return "LOCAL (elastic)" if grows else pool.type.name
 
 
 def add_bindings(cli: Invocation, args: argparse.Namespace) -> None:

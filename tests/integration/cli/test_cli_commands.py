@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from resolute.errors import NotFound, ResoluteError
-from resolute.wire.rest.enums import LaunchWarning, WireCheckpointState, WireExperimentState
+from resolute.wire.rest.enums import LaunchWarning, ResourcePoolType, WireCheckpointState, WireExperimentState
 from resolute.wire.rest.jobs import RBACJob
 from resolute.wire.rest.metrics import Metrics
 from resolute.wire.rest.trials import MetricsWorkload
@@ -29,6 +29,7 @@ from support.cli_messages import (
     a_checkpoint,
     a_job,
     a_limited_job,
+    a_pool,
     a_tar,
     a_trial,
     an_experiment,
@@ -172,6 +173,25 @@ def test_the_list_of_jobs_tells_people_when_those_that_wait_will_start(det: Shel
         assert "2026-01-01 12:00" not in det.ok("job", "list", format_)
     told_json = json.loads(det.ok("job", "list", "--starts", "--json"))
     assert told_json["starts"]["job-2"]["basis"] == "19 courses" and len(told_json["jobs"]) == 2
+
+
+def test_jobs_of_several_pools_are_shown_with_their_pool(det: Shell, master: FakeMaster) -> None:
+    elsewhere = replace(a_job(2), resource_pool="elsewhere")
+    master.jobs = (RBACJob(full=a_job()), RBACJob(full=elsewhere))
+    shown = det.ok("job", "list")
+    assert "Resource Pool" in shown and "elsewhere" in shown
+    assert "elsewhere" not in det.ok("job", "list", "--csv"), "programs get what they always got"
+    master.jobs = (RBACJob(full=a_job()),)
+    assert "Resource Pool" not in det.ok("job", "list")
+
+
+def test_a_pool_that_grows_on_the_host_of_the_master_is_not_called_static(det: Shell, master: FakeMaster) -> None:
+    own, grows = (
+        a_pool(name, type=ResourcePoolType.STATIC, max_agents=most) for name, most in (("own", 0), ("grows", 3))
+    )
+    master.pools = (own, grows, a_pool("cloud", type=ResourcePoolType.AWS, max_agents=3))
+    rows = list(csv.reader(io.StringIO(det.ok("resource-pool", "list", "--csv"))))
+    assert {row[0]: row[1] for row in rows[1:]} == {"own": "STATIC", "grows": "LOCAL (elastic)", "cloud": "AWS"}
 
 
 def test_the_list_of_jobs_is_shown_although_starts_are_not_known(det: Shell, master: FakeMaster) -> None:
