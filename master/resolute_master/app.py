@@ -201,12 +201,13 @@ class _Doors:
         self._listening = Listening(self._runner, limit=allow_open_files(), first=(*PROBES, LINK_PATH))
         self._listening.begin(self._listener, queue=WAITING_CONNECTIONS)
 
-    def open(self, context: ApiContext, hub: AgentHub) -> None:
-        """The master has started."""
+    def open(self, context: ApiContext, hub: AgentHub) -> Sequence[asyncio.Task[None]]:
+        """The master has started. Answers what must not end before the doors are closed."""
         assert self._listening is not None
         self._hub.set_result(hub)
         self.opening.open(context)
         self._listening.open()
+        return self._listening.services
 
     async def close(self) -> None:
         """Again is harmless."""
@@ -278,7 +279,7 @@ async def _serving(
         context = _context(
             settings, store, engine, reporting, identity, tokens, passwords, recent_code, observation, watches
         )
-        doors.open(context, hub)
+        services += doors.open(context, hub)
         sweep = asyncio.create_task(_sweep(context), name="sweep of uploads")
         stack.push_async_callback(_cancel, [sweep])
         stack.push_async_callback(doors.close)

@@ -237,10 +237,15 @@ class Listening:
         listener.listen(queue)
         self._porch = Porch(listener, self.connections, first=self._first, room=self._room)
         work = {
-            "first connections": self._receive(self._porch, listener, queue),
-            "connections": self.connections.sweep(),
+            "way in of connections": self._receive(self._porch, listener, queue),
+            "sweep of connections": self.connections.sweep(),
         }
         self._tasks = [asyncio.create_task(each, name=name) for name, each in work.items()]
+
+    @property
+    def services(self) -> Sequence[asyncio.Task[None]]:
+        """None of them ends before `end`: without the first, nobody can come in any more."""
+        return tuple(self._tasks)
 
     def open(self) -> None:
         """Let everybody in: first those on the porch, then every connection as it comes."""
@@ -256,6 +261,7 @@ class Listening:
         # For asyncio, `backlog` is also how many connections it takes in one turn.
         self._server = await loop.create_server(self.connections, sock=listener, backlog=TAKEN_AT_ONCE)
         listener.listen(queue)
+        await loop.create_future()  # until it is cancelled
 
     async def end(self) -> None:
         """Take no further connection; those that are open are the runner's to end."""

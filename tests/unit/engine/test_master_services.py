@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from resolute.config import MasterConfig
+from resolute.clock import SystemClock
+from resolute.config import MasterConfig, load_master_config
 from resolute.config.providers import Interruption
 from resolute.errors import InvalidInput, Unavailable
+from resolute.ids import SystemIds
 from resolute.wire.states import ContainerState
-from resolute_master.app import _check_machines, _until
+from resolute_master.api.log_ring import LogRing
+from resolute_master.app import MasterSettings, _check_machines, _until, run_master
 from resolute_master.bootstrap import PASSWORD_FILE, first_users
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
@@ -62,6 +66,39 @@ async def test_a_part_that_ends_by_itself_ends_the_master_with_the_reason(part: 
     service = asyncio.create_task(part(), name="engine")  # type: ignore[operator]
     with pytest.raises(Unavailable, match=message):
         await _until(asyncio.Event(), [service])
+
+
+def the_way_in() -> asyncio.Task[object] | None:
+    return next((task for task in asyncio.all_tasks() if task.get_name() == "way in of connections"), None)
+
+
+async def test_a_master_that_nobody_can_call_any_more_ends_with_words(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    settings = MasterSettings(
+        config=load_master_config(
+            None,
+            {},
+            {
+                "host": "127.0.0.1",
+                "port": str(port),
+                "db-path": str(tmp_path / "db"),
+                "cluster-state-dir": str(tmp_path),
+            },
+        ),
+        environ={},
+        version="test",
+        clock=SystemClock(),
+        ids=SystemIds(),
+        log=LogRing(),
+    )
+    master = asyncio.create_task(run_master(settings, asyncio.Event()))
+    async with asyncio.timeout(60):
+        while (way_in := the_way_in()) is None:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
+        way_in.cancel()
+        with pytest.raises(Unavailable, match="way in of connections has ended by itself: CancelledError"):
+            await master
 
 
 # -------------------------------------------------------------------------------------------------------- first users
