@@ -136,6 +136,17 @@ def not_negative(text: str) -> float:
     return value
 
 
+def amount(text: str) -> float:
+    """The type of an argument that is a sum of money that may be spent."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise argparse.ArgumentTypeError(f"must be a number greater than 0, and is {text!r}")
+    return value
+
+
 def experiment_id(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("experiment_id", type=int, help="id of the experiment")
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 
 from resolute.wire.rest.costs import Budget, BudgetState
-from resolute_cli.command import Command, Group, UsageError
+from resolute_cli.command import Command, Group, UsageError, amount
 from resolute_cli.invocation import Invocation
 
 
@@ -60,8 +60,8 @@ def _of_workspace(cli: Invocation, args: argparse.Namespace) -> None:
 def _arguments(name: str, what: str) -> Callable[[argparse.ArgumentParser], None]:
     def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(name, help=f"name of the {what}")
-        parser.add_argument("--per-day", type=float, help="most that may be spent in a day of UTC")
-        parser.add_argument("--per-month", type=float, help="most that may be spent in a month of UTC")
+        parser.add_argument("--per-day", type=amount, help="most that may be spent in a day of UTC")
+        parser.add_argument("--per-month", type=amount, help="most that may be spent in a month of UTC")
         parser.add_argument("--none", action="store_true", help="no budget")
 
     return add

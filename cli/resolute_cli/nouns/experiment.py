@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from resolute.errors import InvalidInput, NotFound
 from resolute.wire.rest.enums import CheckpointSortBy, OrderBy, WireCheckpointState
 from resolute_cli.checkpoint_tables import checkpoint_table, download
-from resolute_cli.command import Command, Group, UsageError, experiment_id, not_negative, paging
+from resolute_cli.command import Command, Group, UsageError, amount, experiment_id, paging
 from resolute_cli.experiment_tables import describe, describe_arguments, experiment_columns, experiment_row
 from resolute_cli.invocation import Invocation
 from resolute_cli.logs import log_flags, print_trial_logs, query_of
@@ -216,7 +216,7 @@ def _max_cost_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _money(text: str) -> float | None:
-    return None if text == "none" else not_negative(text)
+    return None if text == "none" else amount(text)
 
 
 def _priority(value: float | None) -> PatchResources:

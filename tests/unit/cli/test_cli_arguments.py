@@ -223,8 +223,10 @@ def test_wrong_calls_end_with_code_2(words: list[str], capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["e", "set", "max-cost", "7", "much"], "must be a number that is at least 0, and is 'much'"),
-        (["e", "set", "max-cost", "7", "-1"], "must be a number that is at least 0, and is '-1'"),
+        (["e", "set", "max-cost", "7", "much"], "must be a number greater than 0, and is 'much'"),
+        (["e", "set", "max-cost", "7", "0"], "must be a number greater than 0, and is '0'"),
+        (["rp", "set-budget", "default", "--per-day", "0"], "must be a number greater than 0, and is '0'"),
+        (["workspace", "set-budget", "Vision", "--per-month=-1"], "must be a number greater than 0, and is '-1'"),
         (["simulate", "--boot", "soon"], "argument --boot: must be a number that is at least 0, and is 'soon'"),
         (["simulate", "--notice", "nan"], "argument --notice: must be a number that is at least 0, and is 'nan'"),
         (["trial", "logs", "1", "--tail", "x"], "--tail: must be a whole number that is at least 1, and is 'x'"),
