@@ -126,6 +126,7 @@ class Watch:
 
         Without `asyncio.timeout`: ten thousand polls are held and look up now and then, and an exception costs more than all else.
         """
+        assert self._waiting is None, "somebody waits for this watch already, and would never be woken"
         if not self._woken:
             loop = asyncio.get_running_loop()
             self._waiting = loop.create_future()

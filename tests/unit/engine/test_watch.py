@@ -50,3 +50,13 @@ async def test_who_does_not_wait_any_more_keeps_no_news_from_the_next(watchers: 
         await asyncio.gather(waiting, return_exceptions=True)
         watch.wake()
         assert await asyncio.wait_for(watch.changed(20.0), 20)
+
+
+async def test_a_second_who_waits_for_one_watch_is_refused() -> None:
+    with Watch({}, ["key"]) as watch:
+        first = asyncio.create_task(watch.changed())
+        await asyncio.sleep(0)
+        with pytest.raises(AssertionError, match="somebody waits for this watch already"):
+            await watch.changed()
+        watch.wake()
+        assert await first
