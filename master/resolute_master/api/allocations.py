@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 MAX_POLL_S = 600
 """The longest that one preemption poll is held, whatever was asked for."""
 
-CHECK_S = 30.0
+POLL_CHECK_S = 30.0
 """A held call looks so often whether anybody still waits for its answer: ten thousand tasks hold one each."""
 
 
@@ -64,7 +64,7 @@ async def preemption_signal(call: Call, ref: AllocationRef) -> AllocationPreempt
                 return AllocationPreemptionSignalResponse()
             if allocation.preempt is not None or left <= 0 or call.gone:
                 return _signal(call, allocation)
-            await news.changed(min(left, CHECK_S))
+            await news.changed(min(left, POLL_CHECK_S))
 
 
 def _signal(call: Call, allocation: Allocation) -> AllocationPreemptionSignalResponse:
@@ -121,7 +121,7 @@ async def rendezvous(call: Call, ref: AllocationRef) -> AllocationRendezvousInfo
             if warn_at is not None and loop.time() >= warn_at:
                 await _warn(call, allocation, container)
                 warn_at = None
-            await news.changed(CHECK_S if warn_at is None else min(CHECK_S, max(0.0, warn_at - loop.time())))
+            await news.changed(POLL_CHECK_S if warn_at is None else min(POLL_CHECK_S, max(0.0, warn_at - loop.time())))
 
 
 def _meeting(allocation: Allocation, container: ContainerId) -> AllocationRendezvousInfoResponse:

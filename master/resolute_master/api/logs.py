@@ -29,7 +29,7 @@ from resolute_master.store.base import LogQuery
 PAGE = 1000
 """Lines read at a time."""
 
-CHECK_S = 10.0
+LISTENER_CHECK_S = 10.0
 """A follower without news looks so often whether anybody still listens."""
 
 Item = Callable[[LogRecord], object]
@@ -129,7 +129,7 @@ async def _first(*watches: Watch) -> None:
     """Until one of them wakes, or the time to look around has come."""
     waiting = [asyncio.ensure_future(watch.changed()) for watch in watches]
     try:
-        await asyncio.wait(waiting, timeout=CHECK_S, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(waiting, timeout=LISTENER_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in waiting:
             task.cancel()
