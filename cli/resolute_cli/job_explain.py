@@ -9,6 +9,8 @@ from resolute.wire.rest.why import BlockingWork, ExplainJobResponse, JobBlockers
 from resolute_cli.invocation import Invocation
 from resolute_cli.render import Renderer, time_text
 
+SHARE = "82 to 90 %"
+"""Of all starts so many lie in their range: by how many courses came to an end, which the basis says."""
 NAMES_SHOWN = 8
 """Longer lists are cut for people; JSON has them."""
 
@@ -50,7 +52,7 @@ def _start(start: JobStart) -> str:
         return f"When it will start cannot be said: {start.basis}."
     latest = "later than is foreseen" if start.latest is None else time_text(start.latest)
     span = f"{time_text(start.earliest)} to {latest}"
-    return f"Expected to start {time_text(start.expected_at)} (with 90 %: {span}); rests on {start.basis}."
+    return f"Expected to start {time_text(start.expected_at)} (with {SHARE}: {span}); rests on {start.basis}."
 
 
 def _blockers(blockers: JobBlockers) -> Iterator[str]:

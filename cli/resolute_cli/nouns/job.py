@@ -10,7 +10,7 @@ from resolute.wire.rest.jobs import GetJobsQuery, QueueControl, RBACJob
 from resolute.wire.rest.pools import ResourcePool
 from resolute_cli.command import Command, Group, UsageError, paging
 from resolute_cli.invocation import Invocation
-from resolute_cli.job_explain import explain
+from resolute_cli.job_explain import SHARE, explain
 from resolute_cli.job_snapshot import schedule, schedule_arguments, snapshot, snapshot_arguments
 from resolute_cli.job_starts import Starts, failure_note, pool_starts, starts_note
 
@@ -47,7 +47,7 @@ def list_jobs(cli: Invocation, args: argparse.Namespace) -> None:
         cli.render.table(columns, rows, jobs)
         return
     rows = [(*row, *cells) for row, cells in zip(rows, found.cells(shown), strict=True)]
-    cli.render.table((*columns, "Expected Start", "With 90 %"), rows, {"jobs": jobs, "starts": found.by_job()})
+    cli.render.table((*columns, "Expected Start", f"With {SHARE}"), rows, {"jobs": jobs, "starts": found.by_job()})
     for name, answer in sorted(answers.items()):
         cli.render.note(starts_note(name, answer))
 

@@ -50,7 +50,8 @@ ALIKE = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """When one allocation will start. `expected_at` is the median, `earliest` to `latest` the range that holds it with 90 %;
+    """When one allocation will start. `expected_at` is the median, `earliest` to `latest` the range that holds it with 90 %,
+    or 82 % where only ten courses came to an end;
     `latest` None: more than one course in twenty did not see it start. Without `expected_at` nothing can be said, and `basis`
     says why."""
 

@@ -163,7 +163,7 @@ def test_the_expected_start_is_told_with_its_range_and_what_it_rests_on() -> Non
     known = JobStart(expected_at=at, earliest=at, latest=at.replace(hour=13), basis="20 courses")
     answer = ExplainJobResponse(job_id="j", state="queued", reason="It waits.", start=known)
     assert (
-        "Expected to start 2026-01-01 12:00:00+0000 (with 90 %: 2026-01-01 12:00:00+0000 to 2026-01-01 13:00:00+0000); "
+        "Expected to start 2026-01-01 12:00:00+0000 (with 82 to 90 %: 2026-01-01 12:00:00+0000 to 2026-01-01 13:00:00+0000); "
         "rests on 20 courses."
     ) in list(explanation_lines(answer))
     assert start_cells(known) == ("2026-01-01 12:00:00+0000", "2026-01-01 12:00:00+0000 to 2026-01-01 13:00:00+0000")
