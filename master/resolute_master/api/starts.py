@@ -3,7 +3,7 @@
 Who asks about one job waits for its estimate; those who ask while another is made are answered together by the next one, so that
 nobody waits for more than a few, however many ask. A list gets the newest answer of its pool at once, whatever its age, and has it
 refreshed: with ten thousand jobs in the queue an answer takes the master many seconds. Where something waits that the newest answer
-does not know, the list gives the next one a moment.
+does not know, the list gives the next one a moment if that is being made.
 
 When a job starts decorates other answers. A failure of the estimate is logged, and told in place of the start.
 """
@@ -113,9 +113,9 @@ class Starts:
         return (await asyncio.shield(batch.task)).get(id_)
 
     async def of_all(self, engine: Engine, store: Store, pool: PoolName, clock: Clock) -> Foreseen | None:
-        """The newest answer, whatever its age, which is made anew for those who ask later; None while there is none. One that lacks
-        something which waits is made anew at once, and that is waited for, `PATIENCE_S` at most. Raises `ResoluteError` when
-        all attempts so far have failed."""
+        """The newest answer, whatever its age, which is made anew for those who ask later unless the pool rests (`RESTS`); None
+        while there is none. Where it lacks something which waits, the one in the making is waited for, `PATIENCE_S` at most; while
+        the pool rests nothing is told of that. Raises `ResoluteError` when all attempts so far have failed."""
         known = self._pools.setdefault(pool, _KnownOfPool())
         if known.refresh is not None and known.refresh.done():
             known.refresh = None
