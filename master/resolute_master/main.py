@@ -62,11 +62,15 @@ def main(arguments: Sequence[str], *, open_store: OpenStore | None = None, open_
 
 
 def _give_large_blocks_back() -> None:
-    """Where the system's library can be told so."""
+    """Where the system's library can be told so. Says on stderr when it could and refuses: logs are not set up yet."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
-        mallopt(M_ARENA_MAX, MEMORY_ARENAS)
+    if mallopt is None:
+        return
+    for parameter, value in ((M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES), (M_ARENA_MAX, MEMORY_ARENAS)):
+        if mallopt(parameter, value) != 1:
+            print(
+                f"resolute_master: mallopt({parameter}, {value}) is refused: memory may stay in holes", file=sys.stderr
+            )
 
 
 def parse_flags(arguments: Sequence[str]) -> tuple[str | None, dict[str, str]]:
