@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from resolute_master.domain.account import Rate
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import RecordObservation
@@ -153,7 +154,12 @@ def pay_from_when_it_is_heard_of(patch: Patch) -> None:
 def count_half_of_what_work_costs(patch: Patch) -> None:
     """The books of experiments and workspaces are whole in themselves; they only tell too little."""
     rate = spending._rate
-    patch.setattr(spending, "_rate", lambda allocation: rate(allocation) / 2)
+
+    def half(allocation: Allocation) -> Rate:
+        whole = rate(allocation)
+        return Rate(per_hour=whole.per_hour / 2, moving_per_hour=whole.moving_per_hour / 2)
+
+    patch.setattr(spending, "_rate", half)
 
 
 def forget_machines_that_were_never_seen_running(patch: Patch) -> None:
