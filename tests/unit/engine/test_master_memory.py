@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import subprocess
 import sys
 
@@ -27,7 +26,7 @@ print(info().hblks - before)
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc, which alone can be told")
+@pytest.mark.needs("glibc")
 @pytest.mark.parametrize(("told", "own"), [("told", "1"), ("untold", "0")])
 def test_a_large_block_is_one_of_its_own_that_goes_back_when_it_is_free(told: str, own: str) -> None:
     run = [sys.executable, "-c", BLOCKS_OF_THEIR_OWN, told]
