@@ -26,7 +26,7 @@ NOT_IN_IT: dict[type, set[str]] = {
     Allocation: {
         *("task_id", "task_type", "trial_id", "run_id", "preemption_timeout_s", "ports", "ended_at"),
         *("kill_reason", "first_failure", "exit", "resumed_steps", "resumed_checkpoint", "history"),
-        *("deadline", "price_per_hour"),
+        *("deadline", "price_per_hour", "price_moves"),
     },
 }
 """What no decision looks at: names, addresses, what a task says and how it is shown."""
