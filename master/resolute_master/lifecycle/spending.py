@@ -9,7 +9,7 @@ it was away included.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
@@ -40,12 +40,10 @@ def book(step: Step, before: ClusterState) -> None:
     rates: defaultdict[str, Rate] = defaultdict(Rate)
     written = step.written()
     for touched in _touched(step, before, written):
-        if (allocation := before.get(Allocation, touched)) is not None and (rate := _rate(allocation)) != NOTHING:
-            for owner in _owners(before, allocation):
-                rates[owner] -= rate
-        if (allocation := step.get(Allocation, touched)) is not None and (rate := _rate(allocation)) != NOTHING:
-            for owner in _owners(step, allocation):
-                rates[owner] += rate
+        for owner, rate in _spending(before, before.get(Allocation, touched)):
+            rates[owner] -= rate
+        for owner, rate in _spending(step, step.get(Allocation, touched)):
+            rates[owner] += rate
     for account, more in sorted(rates.items()):
         if more != NOTHING:
             step.put(_account(step, account).paying(more, step.now))
@@ -66,9 +64,8 @@ def count_anew(step: Step) -> None:
     """At a start: pools may be configured otherwise than before, and rates are counted from what is held and paid for."""
     rates: defaultdict[str, Rate] = defaultdict(Rate)
     for allocation in step.all(Allocation):
-        if (rate := _rate(allocation)) != NOTHING:
-            for owner in _owners(step, allocation):
-                rates[owner] += rate
+        for owner, rate in _spending(step, allocation):
+            rates[owner] += rate
     for instance in step.all(Instance):
         if (rate := _rate_of_machine(instance)) != NOTHING:
             rates[account_id(Owner.POOL, instance.pool)] += rate
@@ -122,6 +119,13 @@ def _touched(step: Step, before: ClusterState, written: Iterable[object]) -> lis
 def _rate(allocation: Allocation) -> Rate:
     """What it spends."""
     return NOTHING if allocation.ended else _at(allocation.price_per_hour, moves=allocation.price_moves)
+
+
+def _spending(state: State, allocation: Allocation | None) -> Iterator[tuple[str, Rate]]:
+    """The accounts that pay for it, each with what it spends; none while it spends nothing."""
+    if allocation is not None and (rate := _rate(allocation)) != NOTHING:
+        for owner in _owners(state, allocation):
+            yield owner, rate
 
 
 def _at(price_per_hour: float | None, *, moves: bool) -> Rate:
