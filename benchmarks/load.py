@@ -414,31 +414,30 @@ def _stalls(steady: Phase) -> list[Row]:
     ours = [1e3 * (stall.late_s - stall.waited_s) for stall in steady.stalls if not stall.starved]
     computed = [1e3 * stall.computed_s for stall in steady.stalls if stall.computed]
     return [
-        Row(
-            name="longest stall of the event loop",
-            subject=Spread.one(longest, "ms"),
-            result=longest,
-            unit="ms",
-            target=Target(at_most=1e3 * STALL_S),
-            notes=f"{steady.exported_stalls} exported by the master in {steady.seconds:.0f} s",
+        _at_most(
+            "longest stall of the event loop",
+            longest,
+            f"{steady.exported_stalls} exported by the master in {steady.seconds:.0f} s",
         ),
-        Row(
-            name="longest stall, without the wait of the loop's thread for a processor",
-            subject=Spread.one(max(ours, default=0.0), "ms"),
-            result=max(ours, default=0.0),
-            unit="ms",
-            target=Target(at_most=1e3 * STALL_S),
-            notes=f"{len(ours)} of {len(steady.stalls)} stalls; with a processor for it the others would have been none",
+        _at_most(
+            "longest stall, without the wait of the loop's thread for a processor",
+            max(ours, default=0.0),
+            f"{len(ours)} of {len(steady.stalls)} stalls; with a processor for it the others would have been none",
         ),
-        Row(
-            name="longest stall that the master itself computed",
-            subject=Spread.one(max(computed, default=0.0), "ms"),
-            result=max(computed, default=0.0),
-            unit="ms",
-            target=Target(at_most=1e3 * STALL_S),
-            notes=f"{len(computed)} of {len(steady.stalls)} stalls; in the others no thread of the master had a processor",
+        _at_most(
+            "longest stall that the master itself computed",
+            max(computed, default=0.0),
+            f"{len(computed)} of {len(steady.stalls)} stalls; in the others no thread of the master had a processor",
         ),
     ]
+
+
+def _at_most(name: str, longest_ms: float, notes: str) -> Row:
+    """The longest of some stalls, beside what a stall may last."""
+    target = Target(at_most=1e3 * STALL_S)
+    return Row(
+        name=name, subject=Spread.one(longest_ms, "ms"), result=longest_ms, unit="ms", target=target, notes=notes
+    )
 
 
 def _beside(phase: Phase) -> Row:
