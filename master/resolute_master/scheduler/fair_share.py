@@ -249,8 +249,9 @@ class _Groups:
     def _look_into(self) -> None:
         hopeless, least = self._placing.all_hopeless, self._placing.least_slots
         if len(self.path) < self._depth:
-            needs = (need for need, _ in self._shares.needs.items_from((self.path,)))
-            self._source = takewhile(lambda need: need.parents == self.path, needs)
+            path = self.path  # not `self`, of which the source is a part: the pass would leave cycles to the collector
+            needs = (need for need, _ in self._shares.needs.items_from((path,)))
+            self._source = takewhile(lambda need: need.parents == path, needs)
             self._ahead = next(self._source, None)
             for name in self._balance.losers(self.path):
                 if self._shares.anybody_waits((*self.path, name)):
