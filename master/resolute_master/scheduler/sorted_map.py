@@ -7,7 +7,7 @@ with the size of the map.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -39,6 +39,10 @@ class _Node(Struct, frozen=True, eq=False, gc=False):
 
 
 _EMPTY = _Node((), (), True)
+
+Way = Sequence[tuple[_Node, int]]
+"""Inner nodes from the root on, each with the place of the child that was taken."""
+_NO_WAY: Way = ()
 
 
 class SortedMap(Struct, Generic[K, V], frozen=True, eq=False, gc=False):
@@ -175,47 +179,44 @@ class SortedMap(Struct, Generic[K, V], frozen=True, eq=False, gc=False):
         """With the key's value; None is no value."""
         if value is None:
             raise TypeError(f"None is no value of a SortedMap (key {key!r})")
-        node, path = self._leaf_of(key)
-        keys, items = node.keys, node.items
+        node, path = self._root, _NO_WAY
+        if not node.leaf or self.meter is not None:  # most maps have but one node
+            node, path = self._leaf_of(key)
+        keys, items, length = node.keys, node.items, self._len
         at = bisect_left(keys, key)
         if at < len(keys) and keys[at] == key:
-            return self._with_leaf(path, _Node(keys, (*items[:at], value, *items[at + 1 :]), True), self._len)
-        keys, items = (*keys[:at], key, *keys[at:]), (*items[:at], value, *items[at:])
+            items = (*items[:at], value, *items[at + 1 :])
+        else:
+            keys, items, length = (*keys[:at], key, *keys[at:]), (*items[:at], value, *items[at:]), length + 1
         if len(keys) <= FANOUT:
-            return self._with_leaf(path, _Node(keys, items, True), self._len + 1)
+            node = _Node(keys, items, True)
+            return SortedMap(_with_leaf(path, node) if path else node, length, self.meter)
         parts = _split(keys, items, True)
         for parent, below in reversed(path):
             parts = _split(*_with_children(parent, below, 1, parts), False)
-        return SortedMap(parts[0] if len(parts) == 1 else _parent(parts), self._len + 1, self.meter)
-
-    def _with_leaf(self, path: list[tuple[_Node, int]], node: _Node, length: int) -> SortedMap[K, V]:
-        """With `node` where `path` ends, and so many entries: what mostly happens, for few nodes are split."""
-        for parent, at in reversed(path):
-            keys, items = parent.keys, parent.items
-            if keys[at] is not node.keys[0]:
-                keys = (*keys[:at], node.keys[0], *keys[at + 1 :])
-            node = _Node(keys, (*items[:at], node, *items[at + 1 :]), False)
-        return SortedMap(node, length, self.meter)
+        return SortedMap(parts[0] if len(parts) == 1 else _parent(parts), length, self.meter)
 
     def discard(self, key: K) -> SortedMap[K, V]:
         """Without the key; the same map when it has no such key."""
-        node, path = self._leaf_of(key)
+        node, path = self._root, _NO_WAY
+        if not node.leaf or self.meter is not None:
+            node, path = self._leaf_of(key)
         keys, items = node.keys, node.items
         at = bisect_left(keys, key)
         if at == len(keys) or keys[at] != key:
             return self
-        if len(keys) > (_SPARSE if path else 1):
-            return self._with_leaf(
-                path, _Node(keys[:at] + keys[at + 1 :], items[:at] + items[at + 1 :], True), self._len - 1
-            )
+        if not path or len(keys) > _SPARSE:
+            node = _Node(keys[:at] + keys[at + 1 :], items[:at] + items[at + 1 :], True)
+            return SortedMap(_with_leaf(path, node) if path else node, self._len - 1, self.meter)
         root = self._drop(self._root, key)
         while root is not None and not root.leaf and len(root.items) == 1:
             root = root.items[0]
         return SortedMap(root or _EMPTY, self._len - 1, self.meter)
 
-    def _leaf_of(self, key: K) -> tuple[_Node, list[tuple[_Node, int]]]:
-        """Where the key is or belongs, and the way there: inner nodes, each with the place of the child that was taken."""
-        node, path = self._root, list[tuple[_Node, int]]()
+    def _leaf_of(self, key: K) -> tuple[_Node, Way]:
+        """Where the key is or belongs, and the way there."""
+        node = self._root
+        path: list[tuple[_Node, int]] = []
         while not node.leaf:
             # From 1 on: what is smaller than all belongs to the first child.
             at = bisect_right(node.keys, key, 1) - 1
@@ -263,6 +264,16 @@ class SortedMap(Struct, Generic[K, V], frozen=True, eq=False, gc=False):
 
     def __repr__(self) -> str:
         return f"SortedMap({dict(self.items())!r})"
+
+
+def _with_leaf(path: Way, node: _Node) -> _Node:
+    """The root, with `node` where the path ends: what mostly happens in larger maps, for few nodes are split."""
+    for parent, at in reversed(path):
+        keys, items = parent.keys, parent.items
+        if keys[at] is not node.keys[0]:
+            keys = (*keys[:at], node.keys[0], *keys[at + 1 :])
+        node = _Node(keys, (*items[:at], node, *items[at + 1 :]), False)
+    return node
 
 
 def _parent(children: list[_Node]) -> _Node:
