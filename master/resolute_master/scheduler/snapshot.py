@@ -445,6 +445,8 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
     def _reoccupy(self, id_: AllocationId, before: Allocation | None, after: Allocation | None) -> None:
         """Move the occupants from what the allocation held to what it holds."""
         old, new = occupants_of(before), occupants_of(after)
+        if not (old or new):
+            return  # it waits
         occupancy = self.occupancy
         changed = [agent for agent in sorted(old.keys() | new.keys()) if old.get(agent) != new.get(agent)]
         for agent in changed:
