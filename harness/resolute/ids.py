@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import random
 import secrets
 import uuid
-from functools import cached_property
 from typing import Protocol
 
 
@@ -33,24 +31,20 @@ class SystemIds:
 
 
 class SeededIds:
-    """Ids drawn from a seeded generator: the same seed gives the same ids. For replay and simulation.
+    """Ids drawn from a seed: the same seed gives the same ids. For replay and simulation.
 
-    A text seeds with the beginning of its SHA-256.
+    The n-th draw is SHAKE-256 of the seed and n, so a source costs nothing to make: each command of a cycle has one of its own.
     """
 
     def __init__(self, seed: int | str) -> None:
         self._seed = seed
+        self._drawn = 0
 
     def uuid(self) -> str:
         return str(uuid.UUID(int=self.bits(128), version=4))
 
     def bits(self, count: int) -> int:
-        return self._random.getrandbits(count)
-
-    @cached_property
-    def _random(self) -> random.Random:
-        """Made when the first id is drawn: most sources never are asked for one, and a generator is dear to seed."""
-        seed = self._seed
-        if isinstance(seed, str):
-            seed = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:16])
-        return random.Random(seed)
+        octets = (count + 7) // 8
+        drawn = hashlib.shake_256(f"{self._seed}:{self._drawn}".encode()).digest(octets)
+        self._drawn += 1
+        return int.from_bytes(drawn) >> (8 * octets - count)
