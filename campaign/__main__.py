@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -25,7 +26,7 @@ SERVER_KINDS = (Kind.DATABASE,)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0 when nothing was lost, doubled or leaked; 1 otherwise."""
+    """0 when all kills were made, enough of them inside of something, and nothing was lost, doubled or leaked; 1 otherwise."""
     parser = argparse.ArgumentParser(prog="python -m campaign", description="Kill everything, count what is lost.")
     parser.add_argument("--seed", type=int, default=20260101, help="of the order of the kills (default: %(default)s)")
     parser.add_argument("--kills", type=int, default=250, help="of each kind, over all stores (default: %(default)s)")
@@ -44,20 +45,20 @@ def main(arguments: Sequence[str]) -> int:
     began = time.monotonic()
     print(f"everything lies in {folder}", flush=True)
     killed: list[Strike] = []
-    good = True
+    asked: Counter[Kind] = Counter()
+    verdicts: list[Verdict] = []
     for number, store in enumerate(stores):
         share = _share(given.kills, number, stores)
         print(f"{store}: seed {given.seed}, kills {', '.join(f'{n} x {k}' for k, n in share.items())}", flush=True)
         strikes, found = _on(store, folder / store, given.seed + number, share)
         killed += strikes
-        good = good and found.good
-    print(f"\n{report.table(killed)}")
-    print(
-        f"{float(report.inside(killed)):.0%} inside, by their markers; seed {given.seed}; {time.monotonic() - began:.0f} s"
-    )
-    if good and given.folder is None:
+        asked.update(share)
+        verdicts.append(found)
+    text, code = report.outcome(killed, asked, verdicts)
+    print(f"\n{text}\nseed {given.seed}; {time.monotonic() - began:.0f} s")
+    if code == 0 and given.folder is None:
         shutil.rmtree(folder, ignore_errors=True)
-    return 0 if good else 1
+    return code
 
 
 def _interrupted(number: int, _: object) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from campaign.evidence import Verdict
 from campaign.strikes import Kind, Moment, Strike
 
 INSIDE_AT_LEAST = Fraction(1, 3)
+"""So large a part of all kills must be proven to be inside of something, or the campaign shows little."""
 
 
 def table(strikes: Sequence[Strike]) -> str:
@@ -36,6 +37,40 @@ def table(strikes: Sequence[Strike]) -> str:
 def inside(strikes: Sequence[Strike]) -> Fraction:
     """The part of the kills that were proven to be inside of something."""
     return Fraction(sum(strike.moment is not Moment.ANY for strike in strikes), max(1, len(strikes)))
+
+
+def inside_by_kind(strikes: Sequence[Strike]) -> dict[Kind, Fraction]:
+    """`inside` of each kind that was killed at all."""
+    killed = {kind: [strike for strike in strikes if strike.kind is kind] for kind in Kind}
+    return {kind: inside(of_kind) for kind, of_kind in killed.items() if of_kind}
+
+
+def shortfalls(strikes: Sequence[Strike], asked: Mapping[Kind, int]) -> list[str]:
+    """In words, what the campaign did not do itself: kills of a kind that are missing, too few of all inside of something."""
+    happened = Counter(strike.kind for strike in strikes)
+    found = [
+        f"{happened[kind]} kills of {kind} happened, {count} were asked for"
+        for kind, count in asked.items()
+        if happened[kind] < count
+    ]
+    if (part := inside(strikes)) < INSIDE_AT_LEAST:
+        found.append(f"{float(part):.1%} of the kills were inside of something, {INSIDE_AT_LEAST} must be")
+    return found
+
+
+def share(strikes: Sequence[Strike]) -> str:
+    """How many were inside of something, of all and of the kind with the fewest, in a line."""
+    parts = inside_by_kind(strikes)
+    least = min(parts, key=lambda kind: parts[kind], default=None)
+    fewest = "" if least is None else f", least of {least} with {float(parts[least]):.0%}"
+    return f"{float(inside(strikes)):.0%} inside, by their markers{fewest}"
+
+
+def outcome(strikes: Sequence[Strike], asked: Mapping[Kind, int], found: Sequence[Verdict]) -> tuple[str, int]:
+    """Of a whole campaign over all its stores: the last lines, and the exit code, which is 1 when anything is bad or missing."""
+    short = shortfalls(strikes, asked)
+    lines = [table(strikes), share(strikes), *(f"too little: {text}" for text in short)]
+    return "\n".join(lines), int(bool(short) or not all(each.good for each in found))
 
 
 def judgement(found: Verdict) -> str:

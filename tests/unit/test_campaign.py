@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 from campaign import leaks, report
+from campaign.evidence import Verdict
 from campaign.points import Points
-from campaign.strikes import PLACES, Kind, Moment, plan
+from campaign.strikes import PLACES, Kind, Moment, Strike, plan
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = dict.fromkeys(Kind, 250)
@@ -45,7 +46,7 @@ def test_every_place_has_its_turn() -> None:
 
 
 def test_without_a_server_nothing_waits_for_what_only_a_server_has() -> None:
-    kills = {kind: 100 for kind in Kind if kind is not Kind.DATABASE}
+    kills: dict[Kind, int] = {kind: 100 for kind in Kind if kind is not Kind.DATABASE}
     assert not [strike for strike in plan(7, kills, server=False) if strike.point.endswith(".sent")]
 
 
@@ -56,6 +57,53 @@ def test_every_planned_point_is_one_that_a_program_reaches() -> None:
     for what in re.findall(r"writing\(\"(\w+)\"", code):
         reached |= {f"{what}.open", f"{what}.sent", f"{what}.done"}
     assert {place.point for places in PLACES.values() for place in places} <= reached
+
+
+def test_a_campaign_that_did_what_it_was_asked_for_falls_short_of_nothing() -> None:
+    strikes = plan(7, KILLS, server=True)
+    assert report.shortfalls(strikes, KILLS) == []
+    assert report.share(strikes).startswith("50% inside, by their markers, least of ")
+
+
+def test_a_kill_of_a_kind_that_did_not_happen_is_missed() -> None:
+    strikes = plan(7, KILLS, server=True)
+    missing = [strike for strike in strikes if strike.kind is not Kind.TASK]
+    last = next(strike for strike in strikes if strike.kind is Kind.AGENT)
+    missing.remove(last)
+    assert report.shortfalls(missing, KILLS) == [
+        "249 kills of agent happened, 250 were asked for",
+        "0 kills of task happened, 250 were asked for",
+    ]
+
+
+def of_machines(inside: int, at_any_moment: int) -> list[Strike]:
+    one = next(strike for strike in plan(7, KILLS, server=True) if strike.kind is Kind.MACHINE)
+    return [replace(one, moment=m) for m in (Moment.LAUNCH,) * inside + (Moment.ANY,) * at_any_moment]
+
+
+def test_a_third_of_all_kills_must_be_inside_of_something() -> None:
+    asked = {Kind.MACHINE: 300}
+    assert report.shortfalls(of_machines(100, 200), asked) == []
+    assert report.shortfalls(of_machines(99, 201), asked) == [
+        "33.0% of the kills were inside of something, 1/3 must be"
+    ]
+    assert report.shortfalls([], {}) == ["0.0% of the kills were inside of something, 1/3 must be"]
+
+
+def test_the_kind_with_the_smallest_share_is_named() -> None:
+    tasks = [replace(strike, kind=Kind.TASK) for strike in of_machines(9, 1)]
+    assert report.share([*of_machines(1, 9), *tasks]) == "50% inside, by their markers, least of machine with 10%"
+
+
+def test_a_campaign_fails_by_what_it_did_not_do_and_by_what_it_found() -> None:
+    enough, asked = of_machines(100, 200), {Kind.MACHINE: 300}
+    good, bad = Verdict(), Verdict(lost=["a step"])
+    assert report.outcome(enough, asked, [good, good])[1] == 0
+    assert report.outcome(enough, asked, [bad, good])[1] == 1
+    text, code = report.outcome(of_machines(99, 201), asked, [good, good])
+    assert code == 1 and "too little: 33.0%" in text
+    text, code = report.outcome(enough, {Kind.MACHINE: 301}, [good, good])
+    assert code == 1 and "too little: 300 kills of machine" in text
 
 
 # --------------------------------------------------------------------------------------------------------------- points
