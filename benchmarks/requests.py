@@ -24,7 +24,7 @@ from aiohttp import web
 from benchmarks.report import Row, Spread, ratio
 from resolute.clock import SystemClock
 from resolute.ids import SystemIds
-from resolute_master.api.app import build_doors
+from resolute_master.api.app import build_complete
 from resolute_master.api.auth import TASK_TOKEN_HEADER
 from resolute_master.api.connections import Connections, protocol_of, runner_of
 from resolute_master.api.opening import Opening
@@ -127,7 +127,7 @@ async def measured() -> dict[str, list[float]]:
         async with an_observed_api(Path(directory), store=KeepsNoRows()) as (world, observation):
             trial, _, token = await world.started(await world.agent())
             surroundings = Surroundings(clock=SystemClock(), ids=SystemIds(), observer=observation.requests)
-            ours = runner_of(build_doors(Opening.opened(world.context), surroundings), stop_grace_s=0.1)
+            ours = runner_of(build_complete(Opening.opened(world.context), surroundings), stop_grace_s=0.1)
             path = f"/api/v1/trials/{trial.id}/metrics"
             alone = web.Application()
             alone.router.add_post("/api/v1/trials/{trialId}/metrics", bare)

@@ -25,10 +25,12 @@ from resolute_master.agents.container_spec import SpecRenderer, container_defaul
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
 from resolute_master.agents.websocket import LINK_PATH, add_agent_link
 from resolute_master.agents.wheel import WheelShelf
-from resolute_master.api.app import build_doors
 from resolute_master.api.auth import Passwords, Tokens
+from resolute_master.api.call import Route
 from resolute_master.api.connections import Listening, allow_open_files, runner_of
 from resolute_master.api.context import ApiContext
+from resolute_master.api.doors import add_routes, build_doors
+from resolute_master.api.loading import loaded_routes
 from resolute_master.api.log_ring import LogRing
 from resolute_master.api.opening import Opening
 from resolute_master.api.requests import PROBES, Surroundings
@@ -191,6 +193,7 @@ class _Doors:
         self, app: web.Application, opening: Opening, hub: asyncio.Future[AgentHub], listener: socket.socket
     ) -> None:
         self.opening = opening
+        self._app = app
         self._hub = hub
         self._runner = runner_of(app, stop_grace_s=STOP_GRACE_S)
         self._listener = listener
@@ -201,13 +204,19 @@ class _Doors:
         self._listening = Listening(self._runner, limit=allow_open_files(), first=(*PROBES, LINK_PATH))
         self._listening.begin(self._listener, queue=WAITING_CONNECTIONS)
 
-    def open(self, context: ApiContext, hub: AgentHub) -> Sequence[asyncio.Task[None]]:
-        """The master has started. Answers what must not end before the doors are closed."""
+    def open_to_agents(self, hub: AgentHub) -> Sequence[asyncio.Task[None]]:
+        """The engine runs. Answers what must not end before the doors are closed."""
         assert self._listening is not None
         self._hub.set_result(hub)
+        self._listening.open_to_first()
+        return self._listening.services
+
+    def open(self, context: ApiContext, routes: Sequence[Route]) -> None:
+        """The master has started."""
+        assert self._listening is not None
+        add_routes(self._app, routes)
         self.opening.open(context)
         self._listening.open()
-        return self._listening.services
 
     async def close(self) -> None:
         """Again is harmless."""
@@ -279,7 +288,9 @@ async def _serving(
         context = _context(
             settings, store, engine, reporting, identity, tokens, passwords, recent_code, observation, watches
         )
-        services += doors.open(context, hub)
+        services += doors.open_to_agents(hub)
+        doors.opening.doing = "the API is being loaded"
+        doors.open(context, await loaded_routes())
         sweep = asyncio.create_task(_sweep(context), name="sweep of uploads")
         stack.push_async_callback(_cancel, [sweep])
         stack.push_async_callback(doors.close)

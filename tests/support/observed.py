@@ -12,7 +12,7 @@ from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
 from resolute.clock import SystemClock
-from resolute_master.api.app import build_doors
+from resolute_master.api.app import build_complete
 from resolute_master.api.context import ApiContext
 from resolute_master.api.opening import Opening
 from resolute_master.api.requests import Surroundings
@@ -60,7 +60,7 @@ async def an_observed_api(
     def application(context: ApiContext) -> web.Application:
         observation.watch(context.engine, context.store, context.reporting)
         surroundings = Surroundings(clock=context.clock, ids=context.ids, observer=observation.requests)
-        return build_doors(Opening.opened(replace(context, exposition=observation.exposition)), surroundings)
+        return build_complete(Opening.opened(replace(context, exposition=observation.exposition)), surroundings)
 
     given = observation.store(store or MemoryStore())
     async with an_api(storage, store=given, application=application, **options) as world:

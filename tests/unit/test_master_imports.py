@@ -25,9 +25,13 @@ OF_OTHER_MASTERS = {
 }
 """Who needs it, if not a master on SQLite with a pool of the local cloud."""
 
+SERVED_LATER = {"resolute_master.api.app", "resolute_master.api.experiments", "resolute.wire.rest.experiments"}
+"""Some of what is imported when the agents have their links."""
+
 OF_LOCAL_POOLS = {"psutil", "resolute_provisioner.clouds.local"}
 
 PROGRAM = """
+import asyncio
 import sys
 from pathlib import Path
 from resolute.clock import SystemClock
@@ -40,17 +44,23 @@ place = CloudPlace(directory=Path(sys.argv[2]), environ={}, clock=SystemClock(),
 clouds = [cloud_of(pool, place) for pool in config.resource_pools]
 assert [cloud is None for cloud in clouds] == [pool.provider is None for pool in config.resource_pools]
 print(*sys.modules, sep='\\n')
+if len(sys.argv) > 3:
+    from resolute_master.api.loading import loaded_routes
+    print('then')
+    asyncio.run(loaded_routes())
+    print(*sys.modules, sep='\\n')
 """
 
 
-def imported(directory: Path, pools: list[dict[str, object]]) -> set[str]:
-    """By a master on SQLite with these pools, until it opens its store."""
+def imported(directory: Path, pools: list[dict[str, object]], *, later: bool = False) -> set[str]:
+    """By a master on SQLite with these pools, until it opens its store; or what it imports `later`."""
     file = directory / "master.yaml"
     file.write_text(yaml.safe_dump({"db": {"type": "sqlite"}, "resource_pools": pools}))
-    command = [sys.executable, "-c", PROGRAM, str(file), str(directory)]
+    command = [sys.executable, "-c", PROGRAM, str(file), str(directory), *["later"] * later]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
+    before, _, after = done.stdout.partition("then")
+    return set(after.split()) - set(before.split()) if later else set(before.split())
 
 
 def test_a_master_imports_nothing_that_only_other_masters_need(tmp_path: Path) -> None:
@@ -64,3 +74,10 @@ def test_a_master_without_elastic_pools_imports_no_cloud(tmp_path: Path) -> None
     found = imported(tmp_path, [{"pool_name": "default"}])
     assert "aiohttp" in found
     assert found.isdisjoint(OF_LOCAL_POOLS), found & OF_LOCAL_POOLS
+
+
+def test_the_routes_and_their_shapes_are_imported_when_agents_have_their_links(tmp_path: Path) -> None:
+    pools: list[dict[str, object]] = [{"pool_name": "default"}]
+    found = imported(tmp_path, pools)
+    assert "resolute_master.api.doors" in found and found.isdisjoint(SERVED_LATER), found & SERVED_LATER
+    assert imported(tmp_path, pools, later=True) >= SERVED_LATER

@@ -3,7 +3,8 @@
 Knows HTTP, who is asking, what they may do, and how things look on the wire. Must not know rules, SQL or agents: to
 change something it submits a command to the engine, to show something it reads the committed state or the store.
 
-- `app`          `build_api(context)`: every route in one application; `ROUTES` is the whole table
+- `app`          `ROUTES`, the whole table; `build_api(context)`: every route in one application
+- `doors`        the application that is there from the first moment; `loading` imports the rest when agents have their links
 - `context`      what the composition root gives to the API
 - `call`         a route, and the one path that every request takes: authenticate, find, authorise, handle, answer
 - `auth`         tokens and passwords; `authorise` the one function that says who may do what

@@ -1,4 +1,4 @@
-"""All routes in one application."""
+"""All routes in one table. To import it is to import the whole API: a master does so when its agents have links (`loading`)."""
 
 from __future__ import annotations
 
@@ -40,10 +40,9 @@ from resolute_master.api import (
 )
 from resolute_master.api.call import Route
 from resolute_master.api.context import ApiContext
-from resolute_master.api.cross_origin import allow_everyone, answer_preflight
+from resolute_master.api.doors import add_routes, build_doors
 from resolute_master.api.limits import MAX_UPLOAD_BYTES
-from resolute_master.api.opening import OPENING, Opening
-from resolute_master.api.patience import Patience
+from resolute_master.api.opening import Opening
 from resolute_master.api.requests import Surroundings, Unobserved
 
 ROUTES: tuple[Route, ...] = (
@@ -85,32 +84,23 @@ ROUTES: tuple[Route, ...] = (
 
 def build_api(context: ApiContext) -> web.Application:
     """The application of a master that has started, complete; more routes may be added before it runs."""
-    return build_doors(
+    surroundings = Surroundings(clock=context.clock, ids=context.ids, observer=Unobserved())
+    return build_complete(
         Opening.opened(context),
-        Surroundings(clock=context.clock, ids=context.ids, observer=Unobserved()),
+        surroundings,
         enable_cors=context.config.enable_cors,
         max_request_bytes=context.max_request_bytes,
     )
 
 
-def build_doors(
+def build_complete(
     opening: Opening,
     surroundings: Surroundings,
     *,
     enable_cors: bool = False,
     max_request_bytes: int = MAX_UPLOAD_BYTES,
 ) -> web.Application:
-    """The application of a master that starts: what it serves comes later, with `Opening.open`."""
-    patience = Patience(opening, surroundings.clock)
-    middlewares = [surroundings.middleware(patience), *([answer_preflight] if enable_cors else [])]
-    app = web.Application(middlewares=middlewares, client_max_size=max_request_bytes)
-    app[OPENING] = opening
-    app.on_response_prepare.append(surroundings.begins(patience))
-    app.cleanup_ctx.append(patience.running)
-    if enable_cors:
-        app.on_response_prepare.append(allow_everyone)
-    for route in ROUTES:
-        app.router.add_route(route.method, route.path, route.serve)
-        # A slash at the end means the same.
-        app.router.add_route(route.method, f"{route.path}/", route.serve)
+    """The same, with what it stands among."""
+    app = build_doors(opening, surroundings, enable_cors=enable_cors, max_request_bytes=max_request_bytes)
+    add_routes(app, ROUTES)
     return app

@@ -116,8 +116,7 @@ class Route:
     """Bytes of the body; `MAX_UPLOAD_BYTES` for calls that carry a context directory."""
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        opening = request.app[OPENING]
-        api = opening.free or await opening.context()
+        api = request.app[OPENING].serving
         caller = None if self.action is Action.PUBLIC else authenticate(request, api.tokens)
         if caller is not None:
             logs.also_about(user=caller.user.username, allocation=caller.allocation and caller.allocation.id)

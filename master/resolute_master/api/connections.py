@@ -247,6 +247,11 @@ class Listening:
         """None of them ends before `end`: without the first, nobody can come in any more."""
         return tuple(self._tasks)
 
+    def open_to_first(self) -> None:
+        """Let those whose path is among the first in as fast as they come."""
+        assert self._porch is not None
+        self._porch.open_to_first()
+
     def open(self) -> None:
         """Let everybody in: first those on the porch, then every connection as it comes."""
         assert self._porch is not None

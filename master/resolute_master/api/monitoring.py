@@ -61,7 +61,7 @@ class Scrape(Route):
     """A route of the monitoring."""
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        api = await request.app[OPENING].context()
+        api = request.app[OPENING].serving
         if not _knows_token(request, api.config.observability.metrics_token):
             authenticate(request, api.tokens)
         if not api.config.observability.enable_prometheus:

@@ -86,6 +86,12 @@ class Opening:
         """The context, if nobody waits to come in."""
         return None if self._waiting else self._context
 
+    @property
+    def serving(self) -> ApiContext:
+        """The context, for a request that was let in."""
+        assert self._context is not None
+        return self._context
+
     async def context(self) -> ApiContext:
         """In one's turn. Raises `Unavailable` when the master takes too long to start, or stops before it has."""
         if self.free is None and self.stage is not Stage.STOPPING:

@@ -56,16 +56,20 @@ class Porch:
         self._first_paths = tuple(path.encode() for path in first)
         self._room = room
         self._wait_s = wait_s
-        self._open = False
+        self._open_to_first = self._open = False
         self._first: deque[socket.socket] = deque()
         self._others: deque[tuple[float, socket.socket]] = deque()
         """With the moment at which each came."""
         self._again_at = 0.0
         """Until then nobody is taken: it has failed."""
 
+    def open_to_first(self) -> None:
+        """Who goes first is served from now on."""
+        self._open_to_first = True
+
     def open(self) -> None:
-        """The master has started."""
-        self._open = True
+        """The master has started: everybody is served from now on."""
+        self._open_to_first = self._open = True
 
     async def run(self) -> None:
         """Ends by itself; when it is cancelled, who still waits is sent away."""
@@ -75,7 +79,8 @@ class Porch:
                 if self._open and not (came or self._first or self._others or self._again_at):
                     return
                 await self._let_in()
-                await asyncio.sleep(0 if self._open and (self._first or self._others or came) else PAUSE_S)
+                busy = (self._open_to_first and (came or self._first)) or (self._open and self._others)
+                await asyncio.sleep(0 if busy else PAUSE_S)
         finally:
             for caller in (*self._first, *(caller for _, caller in self._others)):
                 caller.close()
@@ -114,7 +119,7 @@ class Porch:
 
     async def _let_in(self) -> None:
         loop = asyncio.get_running_loop()
-        first = FIRST_AT_ONCE if self._open else 1
+        first = FIRST_AT_ONCE if self._open_to_first else 1
         late = bool(self._others) and self._others[0][0] + self._wait_s < loop.time()
         others = OTHERS_AT_ONCE if self._open or late else 0
         entering = [self._first.popleft() for _ in range(min(first, len(self._first)))]

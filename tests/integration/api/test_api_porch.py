@@ -107,6 +107,20 @@ async def test_when_the_master_has_started_everybody_comes_in_in_order_and_nobod
         await world.until(["/ready", *others])
 
 
+async def test_who_goes_first_is_served_before_the_others_may_come_in() -> None:
+    async with a_porch() as world:
+        first = [f"/first/{number}" for number in range(40)]
+        world.call(get("/other"))
+        for path in first:
+            world.call(get(path))
+        world.porch.open_to_first()
+        await world.until(first)
+        assert world.house.inside == len(first) and not world.running.done()
+        world.porch.open()
+        await world.running
+        await world.until([*first, "/other"])
+
+
 async def test_who_goes_first_overtakes_the_others_and_does_not_keep_them_out() -> None:
     async with a_porch() as world:
         for number in range(50):

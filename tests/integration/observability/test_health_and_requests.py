@@ -18,7 +18,7 @@ from resolute import logs
 from resolute.clock import SystemClock
 from resolute.errors import Unavailable
 from resolute.ids import SeededIds
-from resolute_master.api.app import build_doors
+from resolute_master.api.app import build_complete
 from resolute_master.api.health import readiness, store_health
 from resolute_master.api.log_ring import LogRing
 from resolute_master.api.opening import Opening
@@ -30,7 +30,7 @@ from support.api import an_api
 @asynccontextmanager
 async def doors(opening: Opening) -> AsyncIterator[tuple[TestServer, ClientSession]]:
     surroundings = Surroundings(clock=SystemClock(), ids=SeededIds(5), observer=Unobserved())
-    async with TestServer(build_doors(opening, surroundings)) as server, ClientSession() as http:
+    async with TestServer(build_complete(opening, surroundings)) as server, ClientSession() as http:
         yield server, http
 
 
@@ -101,6 +101,18 @@ async def test_who_waits_too_long_is_told_to_come_again() -> None:
         opening.stop()
         status, body = await asked(server, http, "/api/v1/experiments")
         assert status == 503 and "stops before it has started" in str(body)
+
+
+async def test_paths_and_methods_that_nobody_serves_are_told_apart_at_the_doors_and_behind_them(tmp_path: Path) -> None:
+    async with an_api(tmp_path) as world, doors(Opening.opened(world.context)) as (server, http):
+        for method, path, status in (
+            ("POST", "/ready", 405),
+            ("PUT", "/info", 405),
+            ("GET", "/api/v1/nothing", 404),
+            ("GET", "/", 404),
+        ):
+            async with http.request(method, server.make_url(path)) as answer:
+                assert answer.status == status, path
 
 
 class HangingStore(MemoryStore):

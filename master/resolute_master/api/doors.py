@@ -1,0 +1,94 @@
+"""The application that stands at the socket from the first moment: what surrounds each request, and the probes.
+
+The other routes of the API come when the master has started (`loading`); who asks for one of them before waits for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NoReturn
+
+from aiohttp import web
+
+from resolute.errors import Unavailable
+from resolute_master.api import health
+from resolute_master.api.call import Route
+from resolute_master.api.cross_origin import allow_everyone, answer_preflight
+from resolute_master.api.limits import MAX_UPLOAD_BYTES
+from resolute_master.api.opening import OPENING, Opening
+from resolute_master.api.patience import Patience
+from resolute_master.api.requests import Surroundings
+
+
+class RoutesToCome(web.PlainResource):
+    """Asked for every path that nothing else of the application has. aiohttp takes no further route once its application runs,
+    so those of the API stand in a table of their own, which is looked at when the opening has let the request in. It is also what
+    says that there is no such path or method."""
+
+    def __init__(self, opening: Opening) -> None:
+        super().__init__("/")
+        self._opening = opening
+        self.table = web.UrlDispatcher()
+
+    async def resolve(self, request: web.Request) -> tuple[web.UrlMappingMatchInfo, set[str]]:
+        if self._opening.free is None:
+            try:
+                await self._opening.context()
+            except Unavailable as error:
+                return web.UrlMappingMatchInfo({}, _refusal(error)), set()
+        return await self.table.resolve(request), set()
+
+    def __len__(self) -> int:
+        return len(self.table.routes())
+
+    def __iter__(self) -> Iterator[web.ResourceRoute]:
+        for resource in self.table.resources():
+            assert isinstance(resource, web.Resource), "only routes by path are added"
+            yield from resource
+
+
+def _refusal(error: Unavailable) -> web.ResourceRoute:
+    """A route that answers as any other that fails."""
+
+    async def refuse(request: web.Request) -> NoReturn:
+        raise error
+
+    return web.ResourceRoute("*", refuse, web.PlainResource("/"))
+
+
+ROUTES_TO_COME: web.AppKey[RoutesToCome] = web.AppKey("routes to come", RoutesToCome)
+
+
+def build_doors(
+    opening: Opening,
+    surroundings: Surroundings,
+    *,
+    enable_cors: bool = False,
+    max_request_bytes: int = MAX_UPLOAD_BYTES,
+) -> web.Application:
+    """The application of a master that starts: `add_routes` before `Opening.open`."""
+    patience = Patience(opening, surroundings.clock)
+    middlewares = [surroundings.middleware(patience), *([answer_preflight] if enable_cors else [])]
+    app = web.Application(middlewares=middlewares, client_max_size=max_request_bytes)
+    app[OPENING] = opening
+    app[ROUTES_TO_COME] = RoutesToCome(opening)
+    app.on_response_prepare.append(surroundings.begins(patience))
+    app.cleanup_ctx.append(patience.running)
+    if enable_cors:
+        app.on_response_prepare.append(allow_everyone)
+    for route in health.ROUTES:
+        _add(app.router, route)
+    app.router.register_resource(app[ROUTES_TO_COME])
+    return app
+
+
+def add_routes(app: web.Application, routes: Sequence[Route]) -> None:
+    """The whole table. The probes are in it once more: of their paths it tells which methods there are."""
+    for route in routes:
+        _add(app[ROUTES_TO_COME].table, route)
+
+
+def _add(router: web.UrlDispatcher, route: Route) -> None:
+    router.add_route(route.method, route.path, route.serve)
+    # A slash at the end means the same.
+    router.add_route(route.method, f"{route.path}/", route.serve)
