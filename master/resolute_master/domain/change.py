@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct
@@ -116,9 +117,8 @@ def kind_name(type_: type[Any]) -> str:
     return KIND_OF[type_]
 
 
-def key_of(entity: Entity) -> EntityKey:
-    """What identifies the entity within its kind."""
-    return entity.uuid if isinstance(entity, Checkpoint) else entity.id
+key_of: Callable[[Entity], EntityKey] = attrgetter("id")
+"""What identifies the entity within its kind."""
 
 
 class Decision(Struct, frozen=True, kw_only=True, gc=False):

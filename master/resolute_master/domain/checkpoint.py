@@ -45,5 +45,9 @@ class Checkpoint(Struct, frozen=True, kw_only=True, gc=False):
     used_by: tuple[CheckpointUse, ...] = ()
 
     @property
+    def id(self) -> str:
+        return self.uuid
+
+    @property
     def size(self) -> int:
         return sum(self.resources.values())

@@ -157,20 +157,14 @@ class Cycle:
 
     def _refresh_idle(self) -> None:
         """Machines whose agent or whose agent's work was touched may have become idle or busy."""
+        ids = {agent.id for agent in self._step.written_of(Agent)}
+        ids.update(container.agent for each in self._step.written_of(Allocation) for container in each.containers)
         touched: dict[str, Instance] = {}
-        for entity in self._step.written():
-            match entity:
-                case Agent():
-                    agents = [entity.id]
-                case Allocation():
-                    agents = [container.agent for container in entity.containers]
-                case _:
-                    continue
-            for id_ in agents:
-                agent = self._step.get(Agent, id_)
-                instance = self._step.get(Instance, agent.instance_id) if agent and agent.instance_id else None
-                if instance is not None:
-                    touched[instance.id] = instance
+        for id_ in ids:
+            agent = self._step.get(Agent, id_)
+            instance = self._step.get(Instance, agent.instance_id) if agent and agent.instance_id else None
+            if instance is not None:
+                touched[instance.id] = instance
         instances.refresh_idle(self._step, [touched[id_] for id_ in sorted(touched)])
 
     def _book(self) -> None:
@@ -341,8 +335,7 @@ class Cycle:
         return Outcome(change=change, replies=replies, snapshots=self._snapshots, digest=digest)
 
     def _waiting(self) -> list[Allocation]:
-        written = self._step.written()
-        return [e for e in written if isinstance(e, Allocation) and e.assigned_at is None and not e.ended]
+        return [a for a in self._step.written_of(Allocation) if a.assigned_at is None and not a.ended]
 
     def _left_over(self) -> set[PoolName]:
         """Pools where carrying out the plans has made new work wait, or has not come to its end: looked at again at once."""

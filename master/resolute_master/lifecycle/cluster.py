@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -16,24 +15,50 @@ E = TypeVar("E", bound=Entity)
 
 IndexValue = int | str | None
 
-ValuesOf = Callable[[Any], tuple[IndexValue, ...]]
-"""Of an entity of the kind that the index is over."""
+Place = tuple[str, IndexValue]
+"""An index, and a value under which it lists entities."""
+
+INDEXES: Mapping[str, str] = {
+    "trials_of_experiment": "trial",
+    "trial_of_request": "trial",
+    "checkpoints_of_experiment": "checkpoint",
+    "experiment_of_job": "experiment",
+    "allocations_of_task": "allocation",
+    "allocations_of_job": "allocation",
+    "allocations_on_agent": "allocation",
+    "allocation_of_container": "allocation",
+    "deadlines_of_pool": "allocation",
+    "jobs_of_line": "job",
+    "agent_of_instance": "agent",
+    "agents_of_pool": "agent",
+    "instances_of_pool": "instance",
+    "machine_of_agent": "instance",
+    "machines_for_gang": "instance",
+    "user_by_name": "user",
+    "sessions_of_user": "session",
+    "usage_of_pool": "usage",
+    "beliefs_of_pool": "belief",
+}
+"""name -> kind of what it lists."""
 
 
-def _allocation_agents(allocation: Allocation) -> tuple[IndexValue, ...]:
-    return tuple([c.agent for c in allocation.containers])
+def _places_of_allocation(allocation: Allocation) -> tuple[Place, ...]:
+    dated = allocation.deadline is not None and not allocation.ended
+    return (
+        ("allocations_of_task", allocation.task_id),
+        ("allocations_of_job", allocation.job_id),
+        *[("allocations_on_agent", c.agent) for c in allocation.containers],
+        *[("allocation_of_container", c.id) for c in allocation.containers],
+        *((("deadlines_of_pool", allocation.pool),) if dated else ()),
+    )
 
 
-def _allocation_containers(allocation: Allocation) -> tuple[IndexValue, ...]:
-    return tuple([c.id for c in allocation.containers])
-
-
-def _pool_of_deadline(allocation: Allocation) -> tuple[IndexValue, ...]:
-    return (allocation.pool,) if allocation.deadline is not None and not allocation.ended else ()
-
-
-def _gangs_of_machine(instance: Instance) -> tuple[IndexValue, ...]:
-    return () if instance.over else instance.gangs
+def _places_of_instance(instance: Instance) -> tuple[Place, ...]:
+    return (
+        ("instances_of_pool", instance.pool),
+        ("machine_of_agent", instance.agent_id),
+        *[("machines_for_gang", gang) for gang in instance.gangs if not instance.over],
+    )
 
 
 def line_of(job: Job) -> IndexValue:
@@ -41,33 +66,20 @@ def line_of(job: Job) -> IndexValue:
     return None if job.ended else f"{job.priority} {job.pool}"
 
 
-INDEXES: Mapping[str, tuple[str, ValuesOf]] = {
-    "trials_of_experiment": ("trial", lambda e: (e.experiment_id,)),
-    "trial_of_request": ("trial", lambda e: (e.request_id,)),
-    "checkpoints_of_experiment": ("checkpoint", lambda e: (e.experiment_id,)),
-    "experiment_of_job": ("experiment", lambda e: (e.job_id,)),
-    "allocations_of_task": ("allocation", lambda e: (e.task_id,)),
-    "allocations_of_job": ("allocation", lambda e: (e.job_id,)),
-    "allocations_on_agent": ("allocation", _allocation_agents),
-    "allocation_of_container": ("allocation", _allocation_containers),
-    "deadlines_of_pool": ("allocation", _pool_of_deadline),
-    "jobs_of_line": ("job", lambda e: (line_of(e),)),
-    "agent_of_instance": ("agent", lambda e: (e.instance_id,)),
-    "agents_of_pool": ("agent", lambda e: (e.pool,)),
-    "instances_of_pool": ("instance", lambda e: (e.pool,)),
-    "machine_of_agent": ("instance", lambda e: (e.agent_id,)),
-    "machines_for_gang": ("instance", _gangs_of_machine),
-    "user_by_name": ("user", lambda e: (e.username,)),
-    "sessions_of_user": ("session", lambda e: (e.user_id,)),
-    "usage_of_pool": ("usage", lambda e: (e.pool,)),
-    "beliefs_of_pool": ("belief", lambda e: (e.pool,)),
+PLACES: Mapping[str, Callable[[Any], tuple[Place, ...]]] = {
+    "experiment": lambda e: (("experiment_of_job", e.job_id),),
+    "trial": lambda e: (("trials_of_experiment", e.experiment_id), ("trial_of_request", e.request_id)),
+    "checkpoint": lambda e: (("checkpoints_of_experiment", e.experiment_id),),
+    "allocation": _places_of_allocation,
+    "job": lambda e: (("jobs_of_line", line_of(e)),),
+    "agent": lambda e: (("agent_of_instance", e.instance_id), ("agents_of_pool", e.pool)),
+    "instance": _places_of_instance,
+    "user": lambda e: (("user_by_name", e.username),),
+    "session": lambda e: (("sessions_of_user", e.user_id),),
+    "usage": lambda e: (("usage_of_pool", e.pool),),
+    "belief": lambda e: (("beliefs_of_pool", e.pool),),
 }
-"""name -> (kind, values under which an entity of that kind is found)."""
-
-INDEXES_OF_KIND: dict[str, list[tuple[str, ValuesOf]]] = defaultdict(list)
-"""kind -> names of the indexes over it, with the values under which they list an entity."""
-for _name, (_kind, _values) in INDEXES.items():
-    INDEXES_OF_KIND[_kind].append((_name, _values))
+"""kind -> where an entity of it is listed. Kinds that are not here are in no index."""
 
 
 class ClusterState:
@@ -75,7 +87,7 @@ class ClusterState:
 
     def __init__(self, entities: Iterable[Entity] = (), outbox: Iterable[Effect] = ()) -> None:
         self._tables: dict[str, dict[EntityKey, Any]] = {kind: {} for kind in KINDS}
-        self._indexes: dict[str, dict[IndexValue, set[EntityKey]]] = {name: {} for name in INDEXES}
+        self._listed: dict[Place, set[EntityKey]] = {}
         self.outbox: dict[str, Effect] = {}
         self.adopt(entities)
         for effect in outbox:
@@ -95,7 +107,7 @@ class ClusterState:
         return list(self._tables[kind_name(type_)].values())
 
     def keys(self, index: str, value: IndexValue) -> frozenset[EntityKey]:
-        return frozenset(self._indexes[index].get(value, ()))
+        return frozenset(self._listed.get((index, value), ()))
 
     def find(self, type_: type[E], index: str, value: IndexValue) -> tuple[E, ...]:
         """Entities which the index lists under the value, by key."""
@@ -126,28 +138,26 @@ class ClusterState:
             kind, key = KIND_OF[type(entity)], key_of(entity)
             before = self._tables[kind].get(key)
             self._tables[kind][key] = entity
-            for name, values in INDEXES_OF_KIND[kind]:
-                old, new = () if before is None else values(before), values(entity)
-                if old != new:  # most changes leave an entity where it is listed
-                    self._unlist(name, old, key)
-                    for value in new:
-                        self._indexes[name].setdefault(value, set()).add(key)
+            if (places := PLACES.get(kind)) is not None:
+                self._list(key, () if before is None else places(before), places(entity))
 
     def forget(self, kind: str, key: EntityKey) -> None:
         """Drop it from memory; unknown is fine."""
         entity = self._tables[kind].pop(key, None)
-        if entity is None:
-            return
-        for name, values in INDEXES_OF_KIND[kind]:
-            self._unlist(name, values(entity), key)
+        if entity is not None and (places := PLACES.get(kind)) is not None:
+            self._list(key, places(entity), ())
 
-    def _unlist(self, name: str, values: tuple[IndexValue, ...], key: EntityKey) -> None:
-        for value in values:
-            keys = self._indexes[name].get(value)
-            if keys is not None:
+    def _list(self, key: EntityKey, old: tuple[Place, ...], new: tuple[Place, ...]) -> None:
+        if old == new:  # most changes leave an entity where it is listed
+            return
+        for place in old:
+            keys = self._listed.get(place)
+            if keys is not None and place not in new:
                 keys.discard(key)
                 if not keys:
-                    del self._indexes[name][value]
+                    del self._listed[place]
+        for place in new:
+            self._listed.setdefault(place, set()).add(key)
 
 
 def sortable(key: EntityKey) -> tuple[int, str]:

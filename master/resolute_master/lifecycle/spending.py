@@ -9,7 +9,7 @@ it was away included.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
@@ -38,8 +38,7 @@ State = Step | ClusterState
 def book(step: Step, before: ClusterState) -> None:
     """What the step has changed about who spends what, since the state that it began with: at the price of the changes."""
     rates: defaultdict[str, Rate] = defaultdict(Rate)
-    written = step.written()
-    for touched in _touched(step, before, written):
+    for touched in _touched(step, before):
         for owner, rate in _spending(before, before.get(Allocation, touched)):
             rates[owner] -= rate
         for owner, rate in _spending(step, step.get(Allocation, touched)):
@@ -47,17 +46,15 @@ def book(step: Step, before: ClusterState) -> None:
     for account, more in sorted(rates.items()):
         if more != NOTHING:
             step.put(_account(step, account).paying(more, step.now))
-    for entity in written:
-        match entity:
-            case Instance():
-                _book_machine(step, before.get(Instance, entity.id), entity)
-            case Allocation(ended=True):
-                _learn(step, entity)
-            case Experiment() if entity.state.gone:
-                # The books tell what it has cost.
-                _close(step, account_id(Owner.EXPERIMENT, entity.id))
-            case _:
-                pass
+    for allocation in step.written_of(Allocation):
+        if allocation.ended:
+            _learn(step, allocation)
+    for experiment in step.written_of(Experiment):
+        if experiment.state.gone:
+            # The books tell what it has cost.
+            _close(step, account_id(Owner.EXPERIMENT, experiment.id))
+    for instance in step.written_of(Instance):
+        _book_machine(step, before.get(Instance, instance.id), instance)
 
 
 def count_anew(step: Step) -> None:
@@ -103,16 +100,13 @@ def _close(step: Step, id_: str) -> None:
         step.delete(account)
 
 
-def _touched(step: Step, before: ClusterState, written: Iterable[object]) -> list[AllocationId]:
+def _touched(step: Step, before: ClusterState) -> list[AllocationId]:
     """Allocations that are not as they were, or whose job is another's now."""
-    found: set[AllocationId] = set()
-    for entity in written:
-        if isinstance(entity, Allocation):
-            found.add(entity.id)
-        elif isinstance(entity, Job):
-            was = before.get(Job, entity.id)
-            if was is not None and was.workspace_id != entity.workspace_id:
-                found.update(each.id for each in step.find(Allocation, "allocations_of_job", entity.id))
+    found = {allocation.id for allocation in step.written_of(Allocation)}
+    for job in step.written_of(Job):
+        was = before.get(Job, job.id)
+        if was is not None and was.workspace_id != job.workspace_id:
+            found.update(each.id for each in step.find(Allocation, "allocations_of_job", job.id))
     return sorted(found)
 
 
@@ -129,8 +123,9 @@ def _spending(state: State, allocation: Allocation | None) -> Iterator[tuple[str
 
 
 def _at(price_per_hour: float | None, *, moves: bool) -> Rate:
-    per_hour = price_per_hour or 0.0
-    return Rate(per_hour=per_hour, moving_per_hour=per_hour if moves else 0.0)
+    if not price_per_hour:
+        return NOTHING
+    return Rate(per_hour=price_per_hour, moving_per_hour=price_per_hour if moves else 0.0)
 
 
 def _owners(state: State, allocation: Allocation) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ written is taken back when it is refused.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -19,7 +20,7 @@ from resolute_master.domain.effects import Effect
 from resolute_master.domain.ids import AllocationId, PoolName, TaskId, TrialId
 from resolute_master.domain.metrics import LogRecord
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.lifecycle.cluster import INDEXES, INDEXES_OF_KIND, ClusterState, IndexValue
+from resolute_master.lifecycle.cluster import INDEXES, PLACES, ClusterState, IndexValue, Place, sortable
 
 E = TypeVar("E", bound=Entity)
 _GONE = object()
@@ -28,7 +29,7 @@ _GONE = object()
 class _Undo(Struct, eq=False):
     """What was there before each write of an attempt, in the order of the writes."""
 
-    written: list[tuple[tuple[str, EntityKey], Entity | object | None]] = []
+    written: list[tuple[str, EntityKey, Entity | object | None]] = []
     """None: it had not been written."""
     effects: list[tuple[str, Effect | object | None]] = []
 
@@ -50,11 +51,12 @@ class Step:
         self.now = now
         self.ids = ids
         self.sequence = sequence
-        self._written: dict[tuple[str, EntityKey], Any] = {}
+        self._written: defaultdict[str, dict[EntityKey, Any]] = defaultdict(dict)
+        """By kind and key."""
         self._order: tuple[tuple[str, EntityKey], ...] | None = None
         """The keys of `_written` in order, until another one is written."""
-        self._listed: dict[str, dict[IndexValue, set[EntityKey]]] = {}
-        """Index -> value -> keys that were written with this value here: a look-up costs what it finds."""
+        self._listed: dict[Place, set[EntityKey]] = {}
+        """Place -> keys that were written so that they are listed there: a look-up costs what it finds."""
         self._effects: dict[str, Effect | None] = {}
         self._undo: _Undo | None = None
         """Of the attempt that is being made."""
@@ -68,7 +70,7 @@ class Step:
     # -- reading -----------------------------------------------------------------------------------------------
 
     def get(self, type_: type[E], key: EntityKey) -> E | None:
-        written: E | None = self._written.get((KIND_OF[type_], key))
+        written: E | None = self._written[KIND_OF[type_]].get(key)
         if written is None:
             return self._base.get(type_, key)
         return None if written is _GONE else written
@@ -80,22 +82,20 @@ class Step:
         return entity
 
     def keys(self, index: str, value: IndexValue) -> frozenset[EntityKey]:
-        kind, _ = INDEXES[index]
-        unchanged = {key for key in self._base.keys(index, value) if (kind, key) not in self._written}
-        return frozenset(unchanged.union(self._listed.get(index, {}).get(value, ())))
+        committed, written = self._base.keys(index, value), self._written[INDEXES[index]]
+        if not written:
+            return committed
+        return committed.difference(written).union(self._listed.get((index, value), ()))
 
     def find(self, type_: type[E], index: str, value: IndexValue) -> tuple[E, ...]:
         """Entities which the index lists under the value, by key."""
-        keys = self.keys(index, value)
-        return tuple(
-            self.need(type_, key) for key in sorted(keys, key=lambda k: (k, "") if isinstance(k, int) else (0, k))
-        )
+        return tuple([self.need(type_, key) for key in sorted(self.keys(index, value), key=sortable)])
 
     def all(self, type_: type[E]) -> tuple[E, ...]:
         """Every entity of the kind, by key. For rare occasions: it reads the whole table."""
         kind = kind_name(type_)
         keys = {key_of(entity) for entity in self._base.all(type_)}
-        keys |= {key for (written_kind, key) in self._written if written_kind == kind}
+        keys.update(self._written[kind])
         found = [self.get(type_, key) for key in sorted(keys, key=str)]
         return tuple(entity for entity in found if entity is not None)
 
@@ -115,26 +115,27 @@ class Step:
         self._write(KIND_OF[type(entity)], key_of(entity), _GONE)
 
     def _write(self, kind: str, key: EntityKey, entity: Entity | object) -> None:
-        slot = (kind, key)
-        before = self._written.get(slot)
-        self._written[slot] = entity
+        written = self._written[kind]
+        before = written.get(key)
+        written[key] = entity
         if before is None:
             self._order = None
         if self._undo is not None:
-            self._undo.written.append((slot, before))
+            self._undo.written.append((kind, key, before))
         self._list(kind, key, _GONE if before is None else before, entity)
 
     def _list(self, kind: str, key: EntityKey, before: Entity | object, entity: Entity | object) -> None:
-        """Under the values that it has now."""
-        for index, values in INDEXES_OF_KIND[kind]:
-            old = () if before is _GONE else values(before)
-            new = () if entity is _GONE else values(entity)
-            if old != new:  # most changes leave an entity where it is listed
-                listed = self._listed.setdefault(index, {})
-                for value in old:
-                    listed[value].discard(key)
-                for value in new:
-                    listed.setdefault(value, set()).add(key)
+        """Where it is now."""
+        places = PLACES.get(kind)
+        if places is None:
+            return
+        old = () if before is _GONE else places(before)
+        new = () if entity is _GONE else places(entity)
+        if old != new:  # most changes leave an entity where it is listed
+            for place in old:
+                self._listed[place].discard(key)
+            for place in new:
+                self._listed.setdefault(place, set()).add(key)
 
     def emit(self, effects: Iterable[Effect]) -> None:
         """To be done in the world after the commit."""
@@ -200,12 +201,13 @@ class Step:
             self.ids, self._undo = outer, None
 
     def _take_back(self, undo: _Undo) -> None:
-        for slot, before in reversed(undo.written):
-            self._list(*slot, self._written[slot], _GONE if before is None else before)
+        for kind, key, before in reversed(undo.written):
+            written = self._written[kind]
+            self._list(kind, key, written[key], _GONE if before is None else before)
             if before is None:
-                del self._written[slot]
+                del written[key]
             else:
-                self._written[slot] = before
+                written[key] = before
         self._order = None
         for key, effect in reversed(undo.effects):
             if effect is _GONE:
@@ -218,20 +220,29 @@ class Step:
     def written_keys(self) -> tuple[tuple[str, EntityKey], ...]:
         """(kind, key) of everything written or deleted so far, in order."""
         if self._order is None:
-            self._order = tuple(sorted(self._written, key=lambda slot: (slot[0], str(slot[1]))))
+            self._order = tuple([(kind, key) for kind in sorted(self._written) for key in self._keys_of(kind)])
         return self._order
 
     def written(self) -> tuple[Entity, ...]:
         """What was written so far, by kind and key."""
-        found = (self._written[slot] for slot in self.written_keys())
-        return tuple(entity for entity in found if entity is not _GONE)
+        found = [self._written[kind][key] for kind, key in self.written_keys()]
+        return tuple([entity for entity in found if entity is not _GONE])
+
+    def written_of(self, type_: type[E]) -> tuple[E, ...]:
+        """The same of one kind, by key."""
+        kind = KIND_OF[type_]
+        found = [self._written[kind][key] for key in self._keys_of(kind)]
+        return tuple([entity for entity in found if entity is not _GONE])
+
+    def _keys_of(self, kind: str) -> list[EntityKey]:
+        return sorted(self._written[kind], key=str)
 
     def upserts(self) -> tuple[Entity, ...]:
         """What was written, by kind and key, without what is as it was."""
-        return tuple(each for each in self.written() if self._base.get(type(each), key_of(each)) != each)
+        return tuple([each for each in self.written() if self._base.get(type(each), key_of(each)) != each])
 
     def deletes(self) -> tuple[tuple[str, EntityKey], ...]:
-        return tuple(slot for slot in self.written_keys() if self._written[slot] is _GONE)
+        return tuple([(kind, key) for kind, key in self.written_keys() if self._written[kind][key] is _GONE])
 
     def outbox_added(self) -> tuple[Effect, ...]:
         return tuple(effect for _, effect in sorted(self._effects.items()) if effect is not None)

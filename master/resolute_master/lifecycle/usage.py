@@ -73,14 +73,11 @@ def measure(step: Step, pool: PoolName) -> None:
 
 def _touched(step: Step, before: ClusterState) -> set[AllocationId]:
     """Allocations that are not as they were, or whose job is another's now."""
-    found: set[AllocationId] = set()
-    for entity in step.written():
-        if isinstance(entity, Allocation):
-            found.add(entity.id)
-        elif isinstance(entity, Job):
-            was = before.get(Job, entity.id)
-            if was is not None and (was.workspace_id, was.owner) != (entity.workspace_id, entity.owner):
-                found.update(each.id for each in step.find(Allocation, "allocations_of_job", entity.id))
+    found = {allocation.id for allocation in step.written_of(Allocation)}
+    for job in step.written_of(Job):
+        was = before.get(Job, job.id)
+        if was is not None and (was.workspace_id, was.owner) != (job.workspace_id, job.owner):
+            found.update(each.id for each in step.find(Allocation, "allocations_of_job", job.id))
     return found
 
 
