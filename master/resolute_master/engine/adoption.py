@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from resolute_master.domain import commands as c
 from resolute_master.domain.allocation import Allocation
@@ -21,7 +22,9 @@ async def entities_for(store: Store, state: ClusterState, commands: Sequence[c.C
     """What the commands need and the memory does not have; unknown ids are left to the rules to refuse."""
     wanted: set[ExperimentId] = set()
     for command in commands:
-        wanted |= await _experiments_of(store, state, command)
+        experiments_of = _EXPERIMENTS_OF.get(type(command))
+        if experiments_of is not None:
+            wanted |= await experiments_of(store, state, command)
     found: list[Entity] = []
     for id_ in sorted(wanted):
         if state.get(Experiment, id_) is None:
@@ -39,56 +42,6 @@ async def _ended_machine(store: Store, state: ClusterState, command: RecordStray
         return []
     row = await store.instance(id_)
     return [row] if row is not None and row.pool == command.pool and row.token == command.token else []
-
-
-async def _experiments_of(store: Store, state: ClusterState, command: c.Command) -> set[ExperimentId]:
-    match command:
-        case c.CreateExperiment(parent=parent):
-            return set() if parent is None else {parent}
-        case (
-            c.ActivateExperiment()
-            | c.PauseExperiment()
-            | c.CancelExperiment()
-            | c.KillExperiment()
-            | c.ArchiveExperiment()
-            | c.DeleteExperiment()
-            | c.PatchExperiment()
-            | c.MoveExperiment()
-            | c.SetCheckpointPolicy()
-            | c.RemoveTensorboards()
-            | c.SetExperimentLogRetention()
-            | c.CreateUnmanagedTrial()
-        ):
-            return {command.experiment}
-        case (
-            c.KillTrial()
-            | c.SetRunMetadata()
-            | c.ReportRunnerState()
-            | c.ReportProgress()
-            | c.ReportEarlyExit()
-            | c.SetTrialLogRetention()
-            | c.StartUnmanagedRun()
-            | c.HearUnmanagedTrial()
-        ):
-            return await _of_trial(store, state, command.trial)
-        case c.UseCheckpoint():
-            return {
-                *await _of_trial(store, state, command.trial),
-                *await _of_checkpoint(store, state, command.uuid),
-            }
-        case c.RecordReports():
-            return {id_ for report in command.reports for id_ in await _of_trial(store, state, report.trial)}
-        case c.ReportCheckpoint():
-            return _of_allocation(state, command.allocation)
-        case c.SetCheckpointMetadata() | c.SetCheckpointResources():
-            return await _of_checkpoint(store, state, command.uuid)
-        case c.DeleteCheckpoints() | c.RemoveCheckpointFiles():
-            found: set[ExperimentId] = set()
-            for uuid in command.uuids:
-                found |= await _of_checkpoint(store, state, uuid)
-            return found
-        case _:
-            return set()
 
 
 async def _of_trial(store: Store, state: ClusterState, id_: TrialId) -> set[ExperimentId]:
@@ -113,3 +66,68 @@ async def _of_checkpoint(store: Store, state: ClusterState, uuid: str) -> set[Ex
         return set()
     checkpoint = await store.checkpoint(uuid)
     return set() if checkpoint is None else {checkpoint.experiment_id}
+
+
+async def _of_parent(store: Store, state: ClusterState, command: c.CreateExperiment) -> set[ExperimentId]:
+    return set() if command.parent is None else {command.parent}
+
+
+async def _of_its_experiment(store: Store, state: ClusterState, command: Any) -> set[ExperimentId]:
+    return {command.experiment}
+
+
+async def _of_its_trial(store: Store, state: ClusterState, command: Any) -> set[ExperimentId]:
+    return await _of_trial(store, state, command.trial)
+
+
+async def _of_reports(store: Store, state: ClusterState, command: c.RecordReports) -> set[ExperimentId]:
+    return {id_ for report in command.reports for id_ in await _of_trial(store, state, report.trial)}
+
+
+async def _of_its_allocation(store: Store, state: ClusterState, command: c.ReportCheckpoint) -> set[ExperimentId]:
+    return _of_allocation(state, command.allocation)
+
+
+async def _of_its_checkpoint(store: Store, state: ClusterState, command: Any) -> set[ExperimentId]:
+    return await _of_checkpoint(store, state, command.uuid)
+
+
+async def _of_its_checkpoints(store: Store, state: ClusterState, command: Any) -> set[ExperimentId]:
+    return {id_ for uuid in command.uuids for id_ in await _of_checkpoint(store, state, uuid)}
+
+
+async def _of_use(store: Store, state: ClusterState, command: c.UseCheckpoint) -> set[ExperimentId]:
+    return await _of_its_trial(store, state, command) | await _of_its_checkpoint(store, state, command)
+
+
+_EXPERIMENTS_OF: Mapping[type[c.Command], Callable[[Store, ClusterState, Any], Awaitable[set[ExperimentId]]]] = {
+    c.CreateExperiment: _of_parent,
+    c.ActivateExperiment: _of_its_experiment,
+    c.PauseExperiment: _of_its_experiment,
+    c.CancelExperiment: _of_its_experiment,
+    c.KillExperiment: _of_its_experiment,
+    c.ArchiveExperiment: _of_its_experiment,
+    c.DeleteExperiment: _of_its_experiment,
+    c.PatchExperiment: _of_its_experiment,
+    c.MoveExperiment: _of_its_experiment,
+    c.SetCheckpointPolicy: _of_its_experiment,
+    c.RemoveTensorboards: _of_its_experiment,
+    c.SetExperimentLogRetention: _of_its_experiment,
+    c.CreateUnmanagedTrial: _of_its_experiment,
+    c.KillTrial: _of_its_trial,
+    c.SetRunMetadata: _of_its_trial,
+    c.ReportRunnerState: _of_its_trial,
+    c.ReportProgress: _of_its_trial,
+    c.ReportEarlyExit: _of_its_trial,
+    c.SetTrialLogRetention: _of_its_trial,
+    c.StartUnmanagedRun: _of_its_trial,
+    c.HearUnmanagedTrial: _of_its_trial,
+    c.RecordReports: _of_reports,
+    c.ReportCheckpoint: _of_its_allocation,
+    c.SetCheckpointMetadata: _of_its_checkpoint,
+    c.SetCheckpointResources: _of_its_checkpoint,
+    c.DeleteCheckpoints: _of_its_checkpoints,
+    c.RemoveCheckpointFiles: _of_its_checkpoints,
+    c.UseCheckpoint: _of_use,
+}
+"""Whose experiments a command concerns; one that is not here concerns none that may have left the memory."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from resolute.wire.states import ExperimentState
 from resolute_master.domain.account import Account
@@ -28,28 +29,50 @@ Pools = Mapping[PoolName, PoolPolicy]
 
 def deadline(entity: Entity, pools: Pools) -> datetime | None:
     """When something is due about it, None when nothing is."""
-    match entity:
-        case Agent(disconnected_at=datetime() as since):
-            # The configuration may have lost the agent's pool since it joined.
-            policy = pools.get(entity.pool) or PoolPolicy(name=entity.pool)
-            return since + timedelta(seconds=policy.agent_reconnect_wait_s + LEASE_MARGIN_S)
-        case Allocation(ended=False, killed_at=datetime() as killed):
-            return killed + timedelta(seconds=KILL_AGAIN_S)
-        case Allocation(ended=False) if entity.preempt is not None:
-            # The deadline of a notice is the machine's own affair; if the machine goes on after it, the task's patience ends.
-            return entity.preempt.requested_at + timedelta(seconds=entity.preemption_timeout_s)
-        case Trial(kill_at=datetime() as kill_at):
-            return kill_at
-        case Trial(heard_at=datetime() as heard_at, state=ExperimentState.ACTIVE):
-            return heard_at + unmanaged.SILENCE
-        case Session():
-            return entity.expires_at
-        case Usage() if (half_life_s := _half_life_s(pools, entity.pool)) is not None:
-            return entity.measured_at + interval(half_life_s)
-        case Account():
-            return budget.due(entity)
-        case _:
-            return None
+    due = _DUE.get(type(entity))
+    return None if due is None else due(entity, pools)
+
+
+def _of_agent(agent: Agent, pools: Pools) -> datetime | None:
+    if agent.disconnected_at is None:
+        return None
+    # The configuration may have lost the agent's pool since it joined.
+    policy = pools.get(agent.pool) or PoolPolicy(name=agent.pool)
+    return agent.disconnected_at + timedelta(seconds=policy.agent_reconnect_wait_s + LEASE_MARGIN_S)
+
+
+def _of_allocation(allocation: Allocation, pools: Pools) -> datetime | None:
+    if allocation.ended:
+        return None
+    if allocation.killed_at is not None:
+        return allocation.killed_at + timedelta(seconds=KILL_AGAIN_S)
+    if allocation.preempt is not None:
+        # The deadline of a notice is the machine's own affair; if the machine goes on after it, the task's patience ends.
+        return allocation.preempt.requested_at + timedelta(seconds=allocation.preemption_timeout_s)
+    return None
+
+
+def _of_trial(trial: Trial, pools: Pools) -> datetime | None:
+    if trial.kill_at is not None:
+        return trial.kill_at
+    if trial.heard_at is not None and trial.state is ExperimentState.ACTIVE:
+        return trial.heard_at + unmanaged.SILENCE
+    return None
+
+
+def _of_usage(usage: Usage, pools: Pools) -> datetime | None:
+    half_life_s = _half_life_s(pools, usage.pool)
+    return None if half_life_s is None else usage.measured_at + interval(half_life_s)
+
+
+_DUE: Mapping[type[Entity], Callable[[Any, Pools], datetime | None]] = {
+    Agent: _of_agent,
+    Allocation: _of_allocation,
+    Trial: _of_trial,
+    Session: lambda session, pools: session.expires_at,
+    Usage: _of_usage,
+    Account: lambda account, pools: budget.due(account),
+}
 
 
 def _half_life_s(pools: Pools, pool: PoolName) -> float | None:
