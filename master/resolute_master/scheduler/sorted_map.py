@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -55,12 +56,9 @@ class SortedMap(Struct, Generic[K, V], frozen=True, eq=False, gc=False):
     @staticmethod
     def of(items: Iterable[tuple[K, V]], *, meter: Meter | None = None) -> SortedMap[K, V]:
         """From items with distinct keys, in any order."""
-        ordered = sorted(items, key=lambda item: item[0])  # type: ignore[arg-type,return-value]
+        ordered = sorted(items, key=itemgetter(0))
         half = FANOUT // 2
-        nodes = [
-            _Node(tuple(k for k, _ in ordered[i : i + half]), tuple(v for _, v in ordered[i : i + half]), True)
-            for i in range(0, len(ordered), half)
-        ]
+        nodes = [_leaf(ordered[i : i + half]) for i in range(0, len(ordered), half)]
         while len(nodes) > 1:
             nodes = [_parent(nodes[i : i + half]) for i in range(0, len(nodes), half)]
         return SortedMap(nodes[0] if nodes else _EMPTY, len(ordered), meter)
@@ -274,6 +272,11 @@ def _with_leaf(path: Way, node: _Node) -> _Node:
             keys = (*keys[:at], node.keys[0], *keys[at + 1 :])
         node = _Node(keys, (*items[:at], node, *items[at + 1 :]), False)
     return node
+
+
+def _leaf(entries: Sequence[tuple[Any, Any]]) -> _Node:
+    keys, values = zip(*entries, strict=True)
+    return _Node(keys, values, True)
 
 
 def _parent(children: list[_Node]) -> _Node:
