@@ -364,8 +364,16 @@ def _shape_checker(shape: shapes.Type) -> Check | None:
 def _all_of(checks: list[tuple[str, Check]]) -> Check | None:
     if not checks:
         return None
-    values = [(attrgetter(name), check) for name, check in checks]
-    return lambda value: all((part := get(value)) is None or check(part) for get, check in values)
+    parts = [(attrgetter(name), check) for name, check in checks]
+
+    def settled(value: Any) -> bool:
+        for get, check in parts:
+            part = get(value)
+            if part is not None and not check(part):
+                return False
+        return True
+
+    return settled
 
 
 def _is_plain(value: Any) -> bool:

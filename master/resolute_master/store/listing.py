@@ -92,12 +92,16 @@ def all_storable(columns: Iterable[Sequence[str]]) -> bool:
     return storable_text(together) is together
 
 
-def storable(record: Flat) -> Flat:
-    """A flat row with `storable_text` applied to all its texts."""
-    texts = [name for name in record.__struct_fields__ if isinstance(getattr(record, name), str)]
-    if all_storable([[getattr(record, name) for name in texts]]):
-        return record
-    return structs.replace(record, **{name: storable_text(getattr(record, name)) for name in texts})
+def storable(records: Sequence[Flat]) -> Sequence[Flat]:
+    """Flat rows with `storable_text` applied to all their texts."""
+    if all_storable([[each for each in structs.astuple(record) if isinstance(each, str)] for record in records]):
+        return records
+    return [_storable(record) for record in records]
+
+
+def _storable(record: Flat) -> Flat:
+    texts = {name: text for name, text in structs.asdict(record).items() if isinstance(text, str)}
+    return structs.replace(record, **{name: storable_text(text) for name, text in texts.items()})
 
 
 def sequence_conflict(sequence: int, last: int) -> str:

@@ -162,7 +162,7 @@ class MemoryStore:
         for key, body in added.items():
             tables.outbox.setdefault(key, body)
         tables.logs.append(change.logs)
-        tables.decisions.extend(listing.storable(decision) for decision in change.decisions)
+        tables.decisions.extend(listing.storable(change.decisions))
         tables.journal[change.journal.sequence] = change.journal
         if self._hook is not None:
             self._hook.after_commit(change)

@@ -119,12 +119,12 @@ class LogTable:
         self._by_task: dict[TaskId, list[int]] = defaultdict(list)
 
     def append(self, records: Sequence[LogRecord]) -> None:
-        for record in records:
+        for record in storable(records):
             if record.key in self._keys:
                 continue
             self._keys.add(record.key)
             self._by_task[record.task_id].append(len(self._lines))
-            self._lines.append(replace(storable(record), id=len(self._lines) + 1))
+            self._lines.append(replace(record, id=len(self._lines) + 1))
 
     def forget(self, task: TaskId) -> int:
         """How many lines there were."""
