@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import islice
 from math import inf
 from operator import itemgetter
@@ -167,12 +167,16 @@ class _Candidates:
         self._listed: set[AgentId] = set()
         """Those in the heap."""
 
-    def pop(self, cost_of: Callable[[AgentId], Cost | None]) -> tuple[Cost, AgentId] | None:
-        """The cheapest agent, taken out; agents for which `cost_of` is None are dropped."""
+    def pop(
+        self, cost_of: Callable[[AgentId], Cost | None], most: tuple[float, ...] = (inf,)
+    ) -> tuple[Cost, AgentId] | None:
+        """The cheapest agent, taken out; agents for which `cost_of` is None are dropped. None: nothing that is more important than
+        `most` has to leave any."""
         while True:
-            while (not self._heap or self._heap[0][0] > self._read_up_to) and self._read_more():
-                pass
-            if not self._heap:
+            while (not self._heap or self._heap[0][0] > self._read_up_to) and self._read_up_to[0] <= most:
+                if not self._read_more():
+                    break
+            if not self._heap or self._heap[0][0][0] > most:
                 return None
             known, agent = heappop(self._heap)
             cost = cost_of(agent)
@@ -364,9 +368,11 @@ class Evictions:
         return Eviction(victims=tuple(sorted(victims, key=self._cheapness)), keep=keep)
 
     def _empty(self, claim: Claim, kind: object, size: int, count: int) -> tuple[list[AgentId], list[Allocation]]:
-        """Up to `count` agents of the size, each emptied at the least cost given those before it."""
+        """Up to `count` agents of the size, each emptied at the least cost given those before it. If so many can be emptied, an
+        agent whose work is less important than what must leave anyway has no precedence over one that wastes less."""
         candidates = self._candidates_of(claim, (kind, size), size)
-        chosen = dict.fromkeys(self._rooms.idle_agents(size, count, claim.refuses, later=True))
+        idle = self._rooms.idle_agents(size, count, claim.refuses, later=True)
+        chosen = dict.fromkeys(idle)
         victims = _Leavers(self._precedence)
 
         def leaving(agent: AgentId) -> list[Allocation] | None:
@@ -390,9 +396,40 @@ class Evictions:
             for other in sorted({c.agent for v in leave for c in v.containers if not c.ended} - chosen.keys()):
                 if (cost := cost_of(other)) is not None:
                     candidates.push(cost, other)
+        if len(chosen) == count and met:
+            most = max(cost[0] for cost, _ in met)
+            # Fewer than `count` can be emptied without anybody so important: no others than these and the next can be cheaper.
+            while sum(cost[0] == most for cost, _ in met) < count and (found := candidates.pop(cost_of, most)):
+                met.append(found)
         for cost, agent in met:
             candidates.push(cost, agent)  # the caller may choose otherwise; if not, they are found to be held
-        return list(chosen), list(victims.allocations.values())
+        leave, cheaper = list(victims.allocations.values()), self._least_waste(claim, met, count - len(idle))
+        if len(chosen) == count and cheaper is not None and self._cost(cheaper[1]) < self._cost(leave):
+            return [*idle, *cheaper[0]], cheaper[1]
+        return list(chosen), leave
+
+    def _least_waste(
+        self, claim: Claim, among: Iterable[tuple[Cost, AgentId]], count: int
+    ) -> tuple[list[AgentId], list[Allocation]] | None:
+        """So many of the agents, each emptied at the least waste given those before it, and who leaves them."""
+        heap = [(cost[1:], agent) for cost, agent in among]
+        heapify(heap)
+        met = {agent for _, agent in heap}
+        chosen, victims = dict[AgentId, None](), _Leavers(self._precedence)
+        while heap and len(chosen) < count:
+            known, agent = heappop(heap)
+            leave = None if agent in chosen else self._all_on(claim, agent, victims)
+            if leave is None:
+                continue
+            if (waste := self._cost(leave)[1:]) > known:
+                heappush(heap, (waste, agent))  # it was met when somebody had left it already
+                continue
+            chosen[agent] = None
+            for victim in leave:
+                victims.add(victim)
+            for other in sorted({c.agent for v in leave for c in v.containers if not c.ended} & met):
+                heappush(heap, ((0.0, 0), other))  # it has become cheaper
+        return (list(chosen), list(victims.allocations.values())) if len(chosen) == count else None
 
     def _all_on(self, claim: Claim, agent: AgentId, leavers: _Leavers) -> list[Allocation] | None:
         """Everybody who must still be asked to leave the agent; None when somebody may not be, or it is held."""
