@@ -53,6 +53,8 @@ class InvalidTransition(Exception):
 class Assigned(Struct, frozen=True, kw_only=True, gc=False):
     containers: tuple[Container, ...]
     ports: dict[str, int]
+    price_per_hour: float | None = None
+    price_moves: bool = False
 
 
 class ContainerMoved(Struct, frozen=True, kw_only=True, gc=False):
@@ -169,6 +171,8 @@ def _assign(allocation: Allocation, event: Assigned, now: datetime) -> Outcome:
         **_entered(allocation, AllocationState.ASSIGNED, now),
         containers=event.containers,
         ports=event.ports,
+        price_per_hour=event.price_per_hour,
+        price_moves=event.price_moves,
         assigned_at=now,
     )
     return assigned, tuple(

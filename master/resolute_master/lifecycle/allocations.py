@@ -65,17 +65,25 @@ def assign(step: Step, id_: AllocationId, slots: Sequence[SlotRef], agents: Sequ
         for rank, agent in enumerate(agents)
     )
     ports = _free_ports(step, agents) if allocation.task_type is TaskType.TRIAL else {}
-    move(step, id_, machine.Assigned(containers=containers, ports=ports))
-    assigned = step.need(Allocation, id_)
-    step.put(replace(assigned, price_per_hour=price_per_hour(step, slots), price_moves=price_moves(step, slots)))
+    move(
+        step,
+        id_,
+        machine.Assigned(
+            containers=containers,
+            ports=ports,
+            price_per_hour=price_per_hour(step, slots),
+            price_moves=price_moves(step, slots),
+        ),
+    )
     places = ", ".join(f"{c.agent} (slots {', '.join(map(str, c.slots)) or 'none'})" for c in containers)
     step.log(allocation.task_id, id_, f"Allocation {id_} placed on {places}")
     step.decide("place", pool=allocation.pool, subject=id_, reason=f"on {places}: {reason}")
 
 
 def _free_ports(step: Step, agents: Sequence[AgentId]) -> dict[str, int]:
-    others = (other for agent in agents for other in step.find(Allocation, "allocations_on_agent", agent))
-    used = set[int]().union(*(other.ports.values() for other in others if not other.ended))
+    ids = {id_ for agent in agents for id_ in step.keys("allocations_on_agent", agent)}
+    others = [step.need(Allocation, id_) for id_ in ids]
+    used = {port for other in others if not other.ended for port in other.ports.values()}
     chosen: dict[str, int] = {}
     for name, base in PORT_BASES.items():
         port = base
