@@ -158,13 +158,19 @@ class Memory:
     def let_go(self, entities: Iterable[Entity]) -> None:
         """Ended things stay in the store only, so that the memory is as large as what is alive."""
         for entity in entities:
-            match self.state.get(type(entity), key_of(entity)):
-                case Allocation(ended=True) as allocation:
-                    self.state.forget("allocation", allocation.id)
-                case Instance(over=True) as instance:
-                    self.state.forget("instance", instance.id)
-                case Experiment() as experiment if experiment.state.terminal:
-                    self._forget_experiment(experiment)
+            match entity:
+                case Allocation():
+                    allocation = self.state.get(Allocation, entity.id)
+                    if allocation is not None and allocation.ended:
+                        self.state.forget("allocation", entity.id)
+                case Instance():
+                    instance = self.state.get(Instance, entity.id)
+                    if instance is not None and instance.over:
+                        self.state.forget("instance", entity.id)
+                case Experiment():
+                    experiment = self.state.get(Experiment, entity.id)
+                    if experiment is not None and experiment.state.terminal:
+                        self._forget_experiment(experiment)
                 case _:
                     pass
 
