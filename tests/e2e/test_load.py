@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from benchmarks.load import Load, measure, rows
 
 SMALL = Load(agents=12, slots=2, jobs=40, task_s=4.0, report_s=1.0, seconds=4.0)
 
 
-def test_a_small_load_is_borne_through_a_restart_and_the_loss_of_all_machines(tmp_path: Path) -> None:
-    phases = measure(SMALL, tmp_path, {"steady", "restart"})
+@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.needs("postgres"))])
+def test_a_small_load_is_borne_through_a_restart_and_the_loss_of_all_machines(tmp_path: Path, database: str) -> None:
+    phases = measure(replace(SMALL, database=database), tmp_path, {"steady", "restart"})
     assert set(phases) == {"join", "steady", "restart"}
     clients = json.loads((tmp_path / "clients.json").read_text())
     assert clients["connected"] == SMALL.agents

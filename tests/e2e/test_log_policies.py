@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from support.live import live_cluster, until
+from support.new_db import NewDb
 
 PROGRAM = """
 import os, sys, time
@@ -17,9 +18,9 @@ sys.exit(1)
 """
 
 
-def test_an_excluded_machine_is_given_back_and_a_hopeless_failure_is_the_last(tmp_path: Path) -> None:
+def test_an_excluded_machine_is_given_back_and_a_hopeless_failure_is_the_last(tmp_path: Path, new_db: NewDb) -> None:
     provider = {"type": "local", "slots_per_instance": 1, "max_instances": 1, "max_idle_agent_period": "60s"}
-    with live_cluster(tmp_path, pool={"provider": provider}) as cluster:
+    with live_cluster(tmp_path, pool={"provider": provider}, **new_db()) as cluster:
         experiment = cluster.client.create_experiment(
             {
                 "name": "unlucky",

@@ -13,6 +13,7 @@ from resolute.wire.rest.extensions import Instance, TrialAllocation
 from resolute_provisioner.clouds.local import order_interruption
 from support.diary_checker import check
 from support.live import LiveCluster, live_cluster, record_of, until
+from support.new_db import NewDb
 
 STAGE = 15
 """Steps between two moves. The work waits for each move where it stands, however long that takes."""
@@ -35,7 +36,7 @@ POOLS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator[LiveCluster]:
     common = {"type": "local", "max_instances": 2, "max_idle_agent_period": "1s"}
     given = {
         "resource_pools": [{"pool_name": name, "provider": {**common, **keys}} for name, keys in POOLS.items()],
@@ -45,7 +46,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
             "default_compute_resource_pool": "markets",
         },
     }
-    with live_cluster(tmp_path_factory.mktemp("moves"), **given) as cluster:
+    with live_cluster(tmp_path_factory.mktemp("moves"), **given, **new_db()) as cluster:
         yield cluster
     assert cluster.left_over() == []
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from resolute.client.sdk import Experiment
 from resolute.wire.rest.logs import LogsQuery
 from support.live import LiveCluster, live_cluster, until
+from support.new_db import NewDb
 
 QUIET_LINES = 40
 READ = 10_000
@@ -41,9 +42,9 @@ def numbers(experiment: Experiment, word: str, most: int = 0) -> list[int]:
     return [int(match.group(1)) for match in found if match]
 
 
-def test_a_task_that_writes_ten_thousand_lines_a_second_hurts_no_other(tmp_path: Path) -> None:
+def test_a_task_that_writes_ten_thousand_lines_a_second_hurts_no_other(tmp_path: Path, new_db: NewDb) -> None:
     pool = {"type": "local", "slots_per_instance": 2, "max_instances": 1, "max_idle_agent_period": "3s"}
-    with live_cluster(tmp_path, pool={"provider": pool}) as cluster:
+    with live_cluster(tmp_path, pool={"provider": pool}, **new_db()) as cluster:
         noisy = task_that(cluster, NOISY)
         until("the noise has begun", lambda: numbers(noisy, "noise", READ + 100)[READ - 1 :])
         quiet = task_that(cluster, QUIET)
