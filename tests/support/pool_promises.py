@@ -209,14 +209,42 @@ def check_holds(snapshot: PoolSnapshot, plan: Plan) -> None:
                 assert snapshot.policy.preemption and mine.preemptible, "a reservation is not delayed"
 
 
+def check_hold_sizes(snapshot: PoolSnapshot, plan: Plan) -> None:
+    """A hold keeps what its claim needs and nothing beside it, and a reservation is the one of its priority, or of the pool."""
+    for hold in plan.holds:
+        allocation = snapshot.allocations[hold.allocation]
+        sizes = {agent: len(snapshot.agents[agent].usable_slots) for agent, _ in hold.agents}
+        kept = sum(slots for _, slots in hold.agents)
+        assert len(sizes) == len(hold.agents) > 0, "an agent is held once"
+        assert not set(sizes) & set(allocation.blocked_agents), "nothing is held where it may not go"
+        assert kept <= allocation.slots_needed, "nothing is held beyond what is needed"
+        assert kept == allocation.slots_needed or hold.kind is HoldKind.MACHINES, "what is held is enough"
+        if len(sizes) > 1 or kept < allocation.slots_needed:
+            assert not allocation.single_node
+            assert all(slots == sizes[agent] for agent, slots in hold.agents), "a gang is promised whole agents"
+            assert snapshot.policy.heterogeneous_fits or len(set(sizes.values())) == 1
+    reserved = [snapshot.allocations[hold.allocation] for hold in plan.holds if hold.kind is HoldKind.RUNNING]
+    lines = Counter(snapshot.priority_of(each.job_id) if snapshot.shares is None else 0 for each in reserved)
+    assert not reserved or max(lines.values()) == 1, "one reservation is given, not two"
+
+
+def within_cap(snapshot: PoolSnapshot, plan: Plan, allocation: Allocation) -> bool:
+    """Its job's cap leaves room for it beside what the job holds, starts and was promised, which is at most: all its others that
+    something is held for or machines are asked for."""
+    job = snapshot.jobs.get(allocation.job_id)
+    if job is None or job.max_slots is None:
+        return True
+    served = {p.allocation for p in plan.place} | {h.allocation for h in plan.holds}
+    served |= {AllocationId(gang.token) for gang in plan.demand.gangs}
+    others = [snapshot.allocations[id_] for id_ in served - {allocation.id}]
+    promised = sum(each.slots_needed for each in others if each.job_id == job.id)
+    return (snapshot.job_slots.get(job.id) or 0) + promised + allocation.slots_needed <= job.max_slots
+
+
 def check_work_conservation(snapshot: PoolSnapshot, plan: Plan) -> None:
     pool, placed = Pool(snapshot, plan), {p.allocation for p in plan.place}
-    started = Counter[str]()
-    for hold_or_place in plan.place:
-        started[snapshot.allocations[hold_or_place.allocation].job_id] += len(hold_or_place.slots)
     for allocation in snapshot.pending():
-        job = snapshot.jobs.get(allocation.job_id)
-        if allocation.id not in placed and (job is None or job.max_slots is None):
+        if allocation.id not in placed and within_cap(snapshot, plan, allocation):
             assert not pool.fits_now(allocation), "it waits beside room that no rule keeps from it"
 
 
@@ -234,6 +262,7 @@ def check_all(snapshot: PoolSnapshot, plan: Plan) -> None:
     check_preemptions(snapshot, plan)
     check_shares(snapshot, plan)
     check_holds(snapshot, plan)
+    check_hold_sizes(snapshot, plan)
     check_work_conservation(snapshot, plan)
 
 
