@@ -139,9 +139,8 @@ class Balance:
             member = self._snapshot.member(allocation)
             path = member.path
             groups = tuple(path[:depth] for depth in range(1, len(path) + 1))
-            mine = self._shares.evictable.get(member.job)
-            first = None if mine is None else mine.allocations.first_key()
-            known = self._sharers[allocation.job_id] = _Sharer(member, groups, first[0] if first else 0)
+            mine = self._shares.jobs.get(path)
+            known = self._sharers[allocation.job_id] = _Sharer(member, groups, mine.smallest if mine else 0)
         return known
 
     # -- who must leave for whom ---------------------------------------------------------------------------------
@@ -201,7 +200,7 @@ class Balance:
                 continue
             if rank.job not in self._importance and (*parents, rank.job) not in self._changes:
                 self._importance[rank.job] = (*self._outer(parents), rank.negative_rest)
-            for slots, id_ in self._shares.evictable[rank.job].allocations:
+            for slots, id_ in self._shares.jobs[*parents, rank.job].evictable:
                 if slots > rank.smallest and not self._gives_up(claim, branch, slots):
                     break  # nor would a larger one of the same job
                 yield self._snapshot.allocations[id_]
@@ -229,7 +228,7 @@ class Balance:
             if -rank.negative_rest <= bound:
                 return
             found = rank.job == poor.job
-            for _, id_ in self._shares.evictable[rank.job].allocations:
+            for _, id_ in self._shares.jobs[*parents, rank.job].evictable:
                 allocation = self._snapshot.allocations[id_]
                 if not self.yields(allocation, claim, {}):
                     break  # nor would a larger one of the same job
@@ -280,7 +279,7 @@ class Balance:
         return -inf if first is None else -first.negative_rest
 
     def _poorest_of(self, key: LineKey) -> float:
-        first = self._shares.lines[key.parents][key].first_key()
+        first = self._shares.groups[key.parents].lines[key].first_key()
         return -inf if first is None else first.charge
 
     def in_vain(self, claim: Claim) -> None:
@@ -362,7 +361,7 @@ class Balance:
         level = ("workspace", "user", "job")[-len(mine.groups) :][depth]
         by_weight = depth == len(mine.member.parents)
         first, second = (
-            f"{self._shares.held.get(each.groups[depth]) or 0}{unit}{self._past(each.groups[depth])}"
+            f"{self._shares.held(each.groups[depth])}{unit}{self._past(each.groups[depth])}"
             + (f" at weight {each.member.weight:g}" if by_weight else "")
             for each, unit in ((mine, " slot(s)"), (lesser, ""))
         )

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush, heapreplace
-from itertools import takewhile
 from typing import NamedTuple
 
 from resolute_master.domain.ids import JobId
@@ -58,7 +57,7 @@ class _Sharers:
         self.line = line
         self._shares = shares_of(snapshot)
         self._balance = balance
-        self._source = iter(self._shares.lines[key.parents][key])
+        self._source = iter(self._shares.groups[key.parents].lines[key])
         self._ahead = next(self._source, None)
         self._moved: list[Turn] = []
         self._turns: dict[JobId, Turn | None] = {}
@@ -91,8 +90,8 @@ class _Sharers:
 
     def poorer(self, member: Member) -> None:
         """Something of a job of the same group must leave; it may wait in another line: one of its weight, and of another shape."""
-        job, waits = member.job, self._shares.waiting.get(member.job)
-        if member.weight != self.key.weight or waits is None or self.key.shape not in waits:
+        job, sharer = member.job, self._shares.jobs.get(member.path)
+        if member.weight != self.key.weight or sharer is None or self.key.shape not in sharer.waiting:
             return
         if self._turns.get(job, True) is not None:
             self._put(Turn(self._charge(job), self.first(job).requested_at, job))
@@ -118,7 +117,7 @@ class _Sharers:
     def first(self, job: JobId) -> QueueKey:
         """What the job is to be offered for next."""
         if job not in self._next:
-            self._rest[job] = iter(self._shares.waiting[job][self.key.shape])
+            self._rest[job] = iter(self._shares.jobs[*self.key.parents, job].waiting[self.key.shape])
             self._next[job] = next(self._rest[job])
         return self._next[job]
 
@@ -248,10 +247,9 @@ class _Groups:
 
     def _look_into(self) -> None:
         hopeless, least = self._placing.all_hopeless, self._placing.least_slots
+        group = self._shares.groups.get(self.path)
         if len(self.path) < self._depth:
-            path = self.path  # not `self`, of which the source is a part: the pass would leave cycles to the collector
-            needs = (need for need, _ in self._shares.needs.items_from((path,)))
-            self._source = takewhile(lambda need: need.parents == path, needs)
+            self._source = iter(()) if group is None else iter(group.needs)
             self._ahead = next(self._source, None)
             for name in self._balance.losers(self.path):
                 if self._shares.anybody_waits((*self.path, name)):
@@ -260,7 +258,7 @@ class _Groups:
         self._source = iter(())
         if hopeless and not self._balance.may_claim_inside(self.path, least):
             return
-        for key in self._shares.lines.get(self.path) or ():
+        for key in () if group is None else group.lines:
             if not self._placing.hopeless(key.shape) or self._balance.may_claim(key):
                 self._add(key)
 
@@ -291,4 +289,5 @@ def _poorest_first(snapshot: PoolSnapshot, balance: Balance, placing: Placing) -
             balance.give(sharers.member(turn.job), sharers.key.shape.slots)
             sharers.offered(turn)
         for member in balance.have_lost():
-            whole.poorer(member, list(shares.waiting.get(member.job) or ()))
+            sharer = shares.jobs.get(member.path)
+            whole.poorer(member, () if sharer is None else list(sharer.waiting))

@@ -2,38 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
-from resolute_master.domain.ids import AgentId, AllocationId
+from resolute_master.domain.ids import AgentId, AllocationId, JobId
 from resolute_master.scheduler.fitting import divide
 from resolute_master.scheduler.outcome import Outcome, Verdict
-from resolute_master.scheduler.plan import Hold, HoldKind
-from resolute_master.scheduler.rehearsal import PassesSpent, Rehearsal, hold_of, leavers, verdict_in
+from resolute_master.scheduler.plan import Hold, HoldKind, Placement
+from resolute_master.scheduler.rehearsal import Rehearsal, hold_of, leavers, start_in, verdict_in
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
 NAMES_SHOWN = 8
 """Longer lists of names are cut."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Free:
+    """Free slots by agent, without the agents that are blocked for somebody: in the snapshot, and after the pass has placed."""
+
+    now: dict[AgentId, int]
+    later: dict[AgentId, int]
+
+
 class Reasons:
-    """Sentences about one snapshot and what the pass over it found."""
+    """Sentences about one snapshot and what the pass over it found. What many of them need is looked up once."""
 
     def __init__(self, snapshot: PoolSnapshot, outcome: Outcome, rehearsal: Rehearsal) -> None:
+        """`rehearsal` has a pass left: what more time alone would change is one question for everybody."""
         self._snapshot = snapshot
         self._outcome = outcome
         self._rehearsal = rehearsal
-        """For the question what more time alone would change."""
+        self._free_without: dict[tuple[AgentId, ...], _Free] = {}
+
+    @cached_property
+    def _placements(self) -> dict[AllocationId, Placement]:
+        return {placement.allocation: placement for placement in self._outcome.plan.place}
+
+    @cached_property
+    def _without_patience(self) -> tuple[PoolSnapshot, Outcome]:
+        """The pool if nothing were spared for a time, and what would be decided there."""
+        policy = replace(self._snapshot.policy, preemption_grace_s=0.0, min_runtime_s=0.0)
+        eager = replace(self._snapshot, policy=policy)
+        return eager, self._rehearsal.run(eager)
 
     # -- the sentence ------------------------------------------------------------------------------------------
 
     def reason(self, allocation: Allocation) -> str:
-        for placement in self._outcome.plan.place:
-            if placement.allocation == allocation.id:
-                return f"{allocation.id} starts now on {names(placement.agents)}."
+        if (placement := self._placements.get(allocation.id)) is not None:
+            return f"{allocation.id} starts now on {names(placement.agents)}."
         verdict, need = verdict_in(self._snapshot, self._outcome, allocation), needed(allocation)
         hold = hold_of(self._outcome, allocation.id)
         match verdict:
@@ -65,27 +86,29 @@ class Reasons:
             return f"It waits for {need}: no agent of the pool takes work, and {self._no_launch()}."
         if (misfit := self._misfit(allocation)) is not None:
             return misfit
-        usable = [agent for agent in snapshot.rooms if agent not in allocation.blocked_agents]
-        if not usable:
+        if not len(snapshot.rooms):
+            coming = f"{len(snapshot.supply.machines)} machine(s) on their way are for work that comes before it"
+            return f"It waits for {need}: no agent of the pool takes work, the {coming}, and {self._no_launch()}."
+        free = self._free(allocation)
+        if not free.now:
             return (
                 f"It waits for {need}: every agent that takes work is blocked for it "
                 f"({names(allocation.blocked_agents)})."
             )
         if allocation.slots_needed == 0:
-            return self._no_aux(allocation, usable)
-        now, later = self._free_now(usable), self._free_after_the_pass(usable)
-        if on := self._fit(allocation, later):
+            return self._no_aux(list(free.now))
+        if on := self._fit(allocation, free.later):
             return f"It waits for {need}: {self._kept_from(allocation, on)}."
-        if on := self._fit(allocation, now):
+        if on := self._fit(allocation, free.now):
             return f"It waits for {need}: {self._taken_first(on)}."
-        return f"It waits for {need}: {self._full(now)}{self._no_preemption(allocation)}."
+        return f"It waits for {need}: {self._full(free.now)}{self._no_preemption(allocation)}."
 
     def _no_launch(self) -> str:
         if self._snapshot.policy.scaling is None:
             return "the pool launches no machines"
         return f"no machine can be had ({self._snapshot.supply.reason or 'the pool may not ask for more'})"
 
-    def _no_aux(self, allocation: Allocation, usable: Sequence[AgentId]) -> str:
+    def _no_aux(self, usable: Sequence[AgentId]) -> str:
         limit = self._snapshot.policy.max_aux_containers_per_agent
         if any(self._snapshot.rooms[agent].aux < limit for agent in usable):
             return "It waits for an auxiliary place: those that are free go to work that comes before it."
@@ -93,16 +116,18 @@ class Reasons:
 
     # -- room that is free, and not for it -----------------------------------------------------------------------
 
-    def _free_now(self, usable: Iterable[AgentId]) -> dict[AgentId, int]:
-        return {agent: len(self._snapshot.rooms[agent].free) for agent in usable}
-
-    def _free_after_the_pass(self, usable: Iterable[AgentId]) -> dict[AgentId, int]:
-        free = self._free_now(usable)
-        for placement in self._outcome.plan.place:
-            for slot in placement.slots:
-                if slot.agent in free:
-                    free[slot.agent] -= 1
-        return free
+    def _free(self, allocation: Allocation) -> _Free:
+        blocked = allocation.blocked_agents
+        known = self._free_without.get(blocked)
+        if known is None:
+            now = {agent: len(room.free) for agent, room in self._snapshot.rooms.items() if agent not in blocked}
+            later = dict(now)
+            for placement in self._outcome.plan.place:
+                for slot in placement.slots:
+                    if slot.agent in later:
+                        later[slot.agent] -= 1
+            known = self._free_without[blocked] = _Free(now=now, later=later)
+        return known
 
     def _fit(self, allocation: Allocation, free: dict[AgentId, int]) -> list[AgentId]:
         """Agents on which it would fit if nothing kept their free slots from it: each alone, else all whole ones."""
@@ -127,7 +152,8 @@ class Reasons:
 
     def _taken_first(self, on: Sequence[AgentId]) -> str:
         """Who is given the free slots of these agents."""
-        first = [p.allocation for p in self._outcome.plan.place if p.slots and not set(on).isdisjoint(p.agents)]
+        there = set(on)
+        first = [p.allocation for p in self._outcome.plan.place if p.slots and not there.isdisjoint(p.agents)]
         return f"the free slots that would hold it go to {names(first)} now"
 
     def _soft(self, allocation: Allocation, holds: Sequence[Hold]) -> str:
@@ -159,11 +185,8 @@ class Reasons:
         limits += [f"they have run for the min_runtime of {policy.min_runtime_s:g} s"] if policy.min_runtime_s else []
         if not limits:
             return None
-        eager = replace(self._snapshot, policy=replace(policy, preemption_grace_s=0.0, min_runtime_s=0.0))
-        try:
-            return " and after ".join(limits) if self._rehearsal.start(eager, allocation.id) is not None else None
-        except PassesSpent:
-            return None
+        eager, outcome = self._without_patience
+        return " and after ".join(limits) if start_in(eager, outcome, allocation.id) is not None else None
 
     # -- what can never be -----------------------------------------------------------------------------------------
 
@@ -255,20 +278,18 @@ class Reasons:
         if shares is None:
             return
         member = self._snapshot.member(allocation)
-        held = {path: slots for path, slots in shares.held.items() if len(path) == 1}
-        total = sum(held.values())
         whose = ("workspace", "user")
         for depth, name in enumerate(member.parents):
-            mine = shares.held.get(member.path[: depth + 1]) or 0
-            around = total if depth == 0 else shares.held.get(member.path[:depth]) or 0
+            mine, around = shares.held(member.path[: depth + 1]), shares.held(member.path[:depth])
             of = "the pool's" if depth == 0 else f"that {whose[depth - 1]}'s"
             used = shares.used.get(member.path[: depth + 1])
             past = f", and is charged {used:g} for the past" if used else ""
             yield f"Its {whose[depth]} {name} holds {mine} of {of} {around} slot(s) in use{past}."
-        mine = shares.held.get(member.path) or 0
+        mine = shares.held(member.path)
         yield f"Its job holds {mine} slot(s) at weight {member.weight:g}; free slots go to who holds least for its weight."
         if not member.parents:
-            yield f"{len(held)} job(s) hold {total} slot(s) together."
+            holders = sum(job.held > 0 for job in shares.jobs.values())
+            yield f"{holders} job(s) hold {shares.held(())} slot(s) together."
 
     def _shut_agents(self) -> Iterator[str]:
         shut = [(agent.id, why) for agent in self._snapshot.agents.values() if (why := shut_because(agent)) is not None]
@@ -295,7 +316,7 @@ def needed(allocation: Allocation) -> str:
     return f"{allocation.slots_needed} slot(s){' on one machine' if allocation.single_node else ''}"
 
 
-def names(listed: Sequence[AgentId] | Sequence[AllocationId]) -> str:
+def names(listed: Sequence[AgentId] | Sequence[AllocationId] | Sequence[JobId]) -> str:
     """A list of names, cut when it is long."""
     shown = ", ".join(listed[:NAMES_SHOWN])
     return f"{shown} and {len(listed) - NAMES_SHOWN} more" if len(listed) > NAMES_SHOWN else shown or "nothing"

@@ -88,7 +88,6 @@ class Wealth(NamedTuple):
 class Need(NamedTuple):
     """Groups inside which somebody waits for slots: the poorest first."""
 
-    parents: Path
     burden: float
     name: str
 
@@ -97,38 +96,83 @@ Lines = SortedMap[LineKey, SortedMap[Turn, bool]]
 Waiting = SortedMap[Shape, SortedMap[QueueKey, AllocationId]]
 
 
-class Evictable(NamedTuple):
-    """What of a job may be preempted, with its slots, the smallest first."""
+class Group(Struct, frozen=True, gc=False):
+    """Jobs, or groups of them."""
+
+    held: int
+    """Slots."""
+    lines: Lines
+    """Who waits, where it is a group of jobs."""
+    needs: SortedMap[Need, bool]
+    """The groups inside it in which somebody waits for slots, in order."""
+
+    @property
+    def waits(self) -> bool:
+        """Somebody inside it waits for slots."""
+        return len(self.lines) > 0 or len(self.needs) > 0
+
+
+class Sharer(Struct, frozen=True, gc=False):
+    """A job that holds slots or waits."""
 
     member: Member
-    allocations: SortedMap[tuple[int, AllocationId], bool]
+    held: int
+    """Slots."""
+    waiting: Waiting
+    """What it waits with."""
+    evictable: SortedMap[tuple[int, AllocationId], bool]
+    """What of it may be preempted, with its slots, the smallest first."""
+
+    @property
+    def smallest(self) -> int:
+        """Slots of the smallest that may be preempted; 0 when nothing may."""
+        first = self.evictable.first_key()
+        return 0 if first is None else first[0]
+
+    @property
+    def turns(self) -> dict[LineKey, Turn]:
+        """Where it stands in each line. Work without slots is not divided."""
+        job, parents, weight = self.member
+        charge, turns = (self.held + 1) / weight, {}
+        for shape, waiting in self.waiting.items():
+            first = waiting.first_key()
+            if shape.slots > 0 and first is not None:
+                turns[LineKey(parents, weight, shape)] = Turn(charge, first.requested_at, job)
+        return turns
+
+    @property
+    def poverty(self) -> Poor | None:
+        """Where it stands among those that wait, for its turns all have its charge. Where all jobs are in one group nobody asks."""
+        turn = next(iter(self.turns.values()), None) if self.member.parents else None
+        return None if turn is None else Poor(self.member.parents, turn.charge, turn.job)
+
+    @property
+    def rank(self) -> Rank | None:
+        """Where it stands among those of which something may be preempted."""
+        job, parents, weight = self.member
+        smallest = self.smallest
+        return Rank(parents, -(self.held - smallest + 1) / weight, smallest, job) if smallest else None
+
+    def without(self, shape: Shape, key: QueueKey) -> Sharer:
+        """When that waits no more."""
+        line = self.waiting[shape].discard(key)
+        waiting = self.waiting.set(shape, line) if len(line) else self.waiting.discard(shape)
+        return Sharer(self.member, self.held, waiting, self.evictable)
 
 
 class Shares(Struct, frozen=True, kw_only=True, gc=False):
-    """`held`: slots by group. `used`: what workspaces and users are charged for their past, in slots. `lines`: who waits,
-    by the group of jobs.
-    `waiting`: what each job waits with. `evictable`: what of each job may be preempted.
-    `needs`: the groups inside which somebody waits for slots, in order."""
+    """`groups`: by path, those that hold slots or wait; the empty path is the whole pool. `jobs`: the same of jobs. `used`: what
+    workspaces and users are charged for their past, in slots."""
 
-    held: SortedMap[Path, int]
+    groups: SortedMap[Path, Group]
+    jobs: SortedMap[Path, Sharer]
     used: SortedMap[Path, float]
-    lines: SortedMap[Path, Lines]
-    waiting: SortedMap[JobId, Waiting]
-    evictable: SortedMap[JobId, Evictable]
-    needs: SortedMap[Need, bool]
     known_orders: Orders | None = None
     """Once somebody has asked for `orders`."""
 
     @staticmethod
     def empty(meter: Meter | None = None) -> Shares:
-        return Shares(
-            held=SortedMap(meter=meter),
-            used=SortedMap(meter=meter),
-            lines=SortedMap(meter=meter),
-            waiting=SortedMap(meter=meter),
-            evictable=SortedMap(meter=meter),
-            needs=SortedMap(meter=meter),
-        )
+        return Shares(groups=SortedMap(meter=meter), jobs=SortedMap(meter=meter), used=SortedMap(meter=meter))
 
     @property
     def orders(self) -> Orders:
@@ -147,9 +191,23 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def held(self, path: Path) -> int:
+        """Slots of a group or a job."""
+        holder = self.groups.get(path) or self.jobs.get(path)
+        return 0 if holder is None else holder.held
+
     def charge(self, member: Member) -> float:
         """Of the job itself."""
-        return ((self.held.get(member.path) or 0) + 1) / member.weight
+        return (self.held(member.path) + 1) / member.weight
+
+    def burden(self, path: Path) -> float:
+        """What a group or a job holds, and is charged for its past."""
+        return self.held(path) + (self.used.get(path) or 0.0)
+
+    def anybody_waits(self, path: Path) -> bool:
+        """For slots, inside the group."""
+        group = self.groups.get(path)
+        return group is not None and group.waits
 
     def with_used(self, user: Path, charged: float) -> Shares:
         """A user's past, and with it his workspace's. The sums are exact: see `domain.usage.GRAIN`."""
@@ -161,159 +219,85 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
         if used is self.used:
             return self
         derived = replace(self, used=used)
-        derived._grade(user, self)
+        derived._regroup(self, user, 0, {}, {})
         if self.known_orders is not None:
             derived._set(known_orders=self.known_orders.graded(user, self.known_orders, self, derived))
         return derived
 
-    def burden(self, group: Path) -> float:
-        """What the group holds, and is charged for its past."""
-        return (self.held.get(group) or 0) + (self.used.get(group) or 0.0)
-
-    def _need_of(self, group: Path, *, jobs: bool) -> Need | None:
-        """`jobs`: the group is one of jobs."""
-        waits = group in self.lines if jobs else self.anybody_waits(group)
-        return Need(group[:-1], self.burden(group), group[-1]) if waits else None
-
-    def anybody_waits(self, group: Path) -> bool:
-        """For slots, inside the group."""
-        inside = self.needs.first_key_from((group,))
-        return group in self.lines or (inside is not None and inside.parents == group)
-
-    def _grade(self, parents: Path, before: Shares) -> None:
-        """Put the groups that a job is in where their order says now; `before` is where they stand there still. Only for shares
-        that are being derived, which nobody else has seen."""
-        if not (len(self.lines) or len(before.lines)):
-            return  # nobody waits
-        for depth in range(len(parents), 0, -1):
-            group, jobs = parents[:depth], depth == len(parents)
-            self._set(needs=_moved(self.needs, before._need_of(group, jobs=jobs), self._need_of(group, jobs=jobs)))
-
-    def _set(self, **values: object) -> None:
-        for name, value in values.items():
-            force_setattr(self, name, value)
-
     def with_waiting(self, member: Member, shape: Shape, key: QueueKey) -> Shares:
-        mine: Waiting = self.waiting.get(member.job) or SortedMap(meter=self.held.meter)
-        line = (mine.get(shape) or SortedMap(meter=self.held.meter)).set(key, key.allocation)
-        return self._changed(member, waiting=self.waiting.set(member.job, mine.set(shape, line)))
+        job = self._job(member)
+        line = (job.waiting.get(shape) or SortedMap(meter=self.jobs.meter)).set(key, key.allocation)
+        return self._changed(job, Sharer(member, job.held, job.waiting.set(shape, line), job.evictable))
 
     def without_waiting(self, member: Member, shape: Shape, key: QueueKey) -> Shares:
-        return self._changed(member, waiting=self._waiting_without(member, shape, key))
-
-    def _waiting_without(self, member: Member, shape: Shape, key: QueueKey) -> SortedMap[JobId, Waiting]:
-        mine = self.waiting[member.job]
-        line = mine[shape].discard(key)
-        mine = mine.set(shape, line) if len(line) else mine.discard(shape)
-        return self.waiting.set(member.job, mine) if len(mine) else self.waiting.discard(member.job)
+        job = self._job(member)
+        return self._changed(job, job.without(shape, key))
 
     def with_running(
         self, member: Member, allocation: Allocation, *, evictable: bool, waited: tuple[Shape, QueueKey] | None = None
     ) -> Shares:
         """It holds slots and is not leaving. `waited`: it had waited until now, and does no more."""
-        waiting = None if waited is None else self._waiting_without(member, *waited)
-        held = self._booked(member, allocation.slots_held)
-        if not evictable:
-            return self._changed(member, held=held, waiting=waiting)
-        slots, mine = allocation.slots_held, self.evictable.get(member.job)
-        there = SortedMap[tuple[int, AllocationId], bool](meter=self.held.meter) if mine is None else mine.allocations
-        of_jobs = self.evictable.set(member.job, Evictable(member, there.set((slots, allocation.id), True)))
-        return self._changed(member, held=held, waiting=waiting, evictable=of_jobs, counted=(slots, 1))
+        job, slots = self._job(member), allocation.slots_held
+        waiting = job.waiting if waited is None else job.without(*waited).waiting
+        there = job.evictable.set((slots, allocation.id), True) if evictable else job.evictable
+        return self._changed(job, Sharer(member, job.held + slots, waiting, there))
 
     def without_running(self, member: Member, allocation: Allocation, *, evictable: bool) -> Shares:
-        slots, of_jobs = allocation.slots_held, self.evictable
-        held = self._booked(member, -slots)
-        if not evictable:
-            return self._changed(member, held=held)
-        mine = of_jobs[member.job].allocations.discard((slots, allocation.id))
-        of_jobs = of_jobs.set(member.job, Evictable(member, mine)) if len(mine) else of_jobs.discard(member.job)
-        return self._changed(member, held=held, evictable=of_jobs, counted=(slots, -1))
+        job, slots = self._job(member), allocation.slots_held
+        there = job.evictable.discard((slots, allocation.id)) if evictable else job.evictable
+        return self._changed(job, Sharer(member, job.held - slots, job.waiting, there))
 
-    def _booked(self, member: Member, slots: int) -> SortedMap[Path, int]:
-        held = self.held
-        for depth in range(1, len(member.path) + 1):
-            group = member.path[:depth]
-            total = (held.get(group) or 0) + slots
-            held = held.set(group, total) if total else held.discard(group)
-        return held
+    def _job(self, member: Member) -> Sharer:
+        meter = self.jobs.meter
+        return self.jobs.get(member.path) or Sharer(member, 0, SortedMap(meter=meter), SortedMap(meter=meter))
 
-    def _changed(
-        self,
-        member: Member,
-        *,
-        held: SortedMap[Path, int] | None = None,
-        waiting: SortedMap[JobId, Waiting] | None = None,
-        evictable: SortedMap[JobId, Evictable] | None = None,
-        counted: tuple[int, int] | None = None,
-    ) -> Shares:
-        """With new facts about one job, and its entries where the order says now. `counted`: so many more of `evictable` have so
-        many slots, as (slots, more)."""
-        changed = replace(
-            self,
-            held=self.held if held is None else held,
-            waiting=self.waiting if waiting is None else waiting,
-            evictable=self.evictable if evictable is None else evictable,
-        )
-        before, after = self._turns(member), changed._turns(member)
-        lines = self._lines_with(member, before, after)
-        if held is None and lines is self.lines:
-            return changed
-        changed._set(lines=lines)
-        changed._grade(member.parents, self)
-        if self.known_orders is not None:
-            changed._set(known_orders=self.known_orders.after(member, self, changed, counted))
+    def _group(self, path: Path) -> Group:
+        meter = self.groups.meter
+        return self.groups.get(path) or Group(0, SortedMap(meter=meter), SortedMap(meter=meter))
+
+    def _changed(self, before: Sharer, after: Sharer) -> Shares:
+        """With a job that has changed, and what follows for its groups."""
+        path, more = after.member.path, after.held - before.held
+        there = after.held or len(after.waiting)
+        changed = replace(self, jobs=self.jobs.set(path, after) if there else self.jobs.discard(path))
+        turns, stood = after.turns, before.turns
+        if more or turns != stood:
+            changed._regroup(self, path[:-1], more, stood, turns)
+            if self.known_orders is not None:
+                changed._set(known_orders=self.known_orders.after(before, after, self, changed))
         return changed
 
-    def _lines_with(
-        self, member: Member, before: dict[LineKey, Turn], after: dict[LineKey, Turn]
-    ) -> SortedMap[Path, Lines]:
-        """The job where the order says now."""
-        if before == after:
-            return self.lines
-        mine: Lines = self.lines.get(member.parents) or SortedMap(meter=self.held.meter)
-        for key, turn in before.items():
-            if after.get(key) != turn:
-                line = mine[key].discard(turn)
-                mine = mine.set(key, line) if len(line) else mine.discard(key)
-        for key, turn in after.items():
-            if before.get(key) != turn:
-                mine = mine.set(key, (mine.get(key) or SortedMap(meter=self.held.meter)).set(turn, True))
-        return self.lines.set(member.parents, mine) if len(mine) else self.lines.discard(member.parents)
+    def _regroup(
+        self, before: Shares, path: Path, more: int, stood: dict[LineKey, Turn], stands: dict[LineKey, Turn]
+    ) -> None:
+        """With a group of jobs, one of which holds so many slots more than `before` and stands elsewhere in its lines, and with the
+        groups around it. Only for shares that are being derived, which nobody else has seen."""
+        groups, was = self.groups, before._group(path)
+        group = Group(was.held + more, _lines_with(was.lines, stood, stands), was.needs)
+        while True:
+            if group is not was:
+                groups = groups.set(path, group) if group.held or group.waits else groups.discard(path)
+            if not path:
+                break
+            need, needs = before._need_of(path, was), self._need_of(path, group)
+            path = path[:-1]
+            was = group = before._group(path)
+            if more or need != needs:
+                group = Group(was.held + more, was.lines, _moved(was.needs, need, needs))
+        self._set(groups=groups)
 
-    def _turns(self, member: Member) -> dict[LineKey, Turn]:
-        """Where the job stands in each line. Work without slots is not divided."""
-        mine = self.waiting.get(member.job)
-        if mine is None:
-            return {}
-        charge = self.charge(member)
-        turns = {}
-        for shape, waiting in mine.items():
-            first = waiting.first_key()
-            if shape.slots > 0 and first is not None:
-                key = LineKey(member.parents, member.weight, shape)
-                turns[key] = Turn(charge, first.requested_at, member.job)
-        return turns
+    def _need_of(self, path: Path, group: Group) -> Need | None:
+        return Need(group.held + (self.used.get(path) or 0.0), path[-1]) if group.waits else None
 
-    def poverty(self, member: Member) -> Poor | None:
-        """Where the job stands among those that wait, for its turns all have its charge. Where all jobs are in one group nobody
-        asks."""
-        turn = next(iter(self._turns(member).values()), None) if member.parents else None
-        return None if turn is None else Poor(member.parents, turn.charge, member.job)
-
-    def rank(self, member: Member) -> Rank | None:
-        """Where the job stands among those of which something may be preempted."""
-        mine = self.evictable.get(member.job)
-        smallest = None if mine is None else mine.allocations.first_key()
-        if smallest is None:
-            return None
-        rest = ((self.held.get(member.path) or 0) - smallest[0] + 1) / member.weight
-        return Rank(member.parents, -rest, smallest[0], member.job)
+    def _set(self, **values: object) -> None:
+        for name, value in values.items():
+            force_setattr(self, name, value)
 
 
 class Orders(Struct, frozen=True, kw_only=True, gc=False):
     """What follows from shares for those who may have to leave.
 
-    `ranks`: the jobs of `Shares.evictable` in order. `poor`: the jobs of `Shares.lines` that are in groups, in order.
+    `ranks`: the jobs of which something may be preempted, in order. `poor`: the jobs that wait and are in groups, in order.
     `sizes`: how many of what may be preempted have so many slots, by group of jobs, and `wealth`: these groups in order.
     `uneven`: the groups inside which somebody might have to leave for another; inside all others nobody has to."""
 
@@ -326,22 +310,16 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
     @staticmethod
     def of(shares: Shares) -> Orders:
         """All at once."""
-        meter, evictable = shares.held.meter, list(shares.evictable.values())
-        waiting = {
-            Poor(parents, turn.charge, turn.job)
-            for parents, lines in shares.lines.items()
-            for line in lines.values()
-            for turn in line
-            if parents
-        }
+        meter, evictable = shares.jobs.meter, [job for job in shares.jobs.values() if job.smallest]
         sizes = Counter(
-            (each.member.parents[: depth + 1], slots)
-            for each in evictable
-            for slots, _ in each.allocations
-            for depth in range(len(each.member.parents))
+            (job.member.parents[: depth + 1], slots)
+            for job in evictable
+            for slots, _ in job.evictable
+            for depth in range(len(job.member.parents))
         )
-        groups, of_jobs = {group for group, _ in sizes}, {each.member.parents for each in evictable}
-        ranks = (rank for each in evictable if (rank := shares.rank(each.member)) is not None)
+        groups, of_jobs = {group for group, _ in sizes}, {job.member.parents for job in evictable}
+        ranks = (rank for job in evictable if (rank := job.rank) is not None)
+        waiting = (poor for job in shares.jobs.values() if (poor := job.poverty) is not None)
         orders = Orders(
             ranks=SortedMap.of(((rank, True) for rank in ranks), meter=meter),
             poor=SortedMap.of(((poor, True) for poor in waiting), meter=meter),
@@ -355,28 +333,23 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
         orders._set(uneven=SortedMap.of(uneven, meter=meter))
         return orders
 
-    def after(self, member: Member, before: Shares, after: Shares, counted: tuple[int, int] | None) -> Orders:
-        """When one job has changed; `counted` as of `Shares`."""
+    def after(self, stood: Sharer, stands: Sharer, before: Shares, after: Shares) -> Orders:
+        """When one job has changed."""
         changed = replace(
             self,
-            # Only what is held and may be preempted decides the rank.
-            ranks=_moved(self.ranks, before.rank(member), after.rank(member))
-            if after.held is not before.held
-            else self.ranks,
-            poor=_moved(self.poor, before.poverty(member), after.poverty(member)),
-            sizes=self.sizes if counted is None else self._counted(member, *counted),
+            ranks=_moved(self.ranks, stood.rank, stands.rank),
+            poor=_moved(self.poor, stood.poverty, stands.poverty),
+            sizes=self._counted(stood, stands),
         )
-        return changed.graded(member.parents, self, before, after)
+        return changed.graded(stands.member.parents, self, before, after)
 
     def graded(self, parents: Path, known: Orders, before: Shares, after: Shares) -> Orders:
         """With the groups that a job is in where the orders say now; `known` is where they stood `before`."""
         graded = replace(self)
-        burdened = after.held is not before.held or after.used is not before.used or self.sizes is not known.sizes
         for depth in range(len(parents), 0, -1):
             group, jobs = parents[:depth], depth == len(parents)
-            if burdened:
-                rich, richer = known._wealth_of(before, group), graded._wealth_of(after, group)
-                graded._set(wealth=_moved(graded.wealth, rich, richer))
+            rich, richer = known._wealth_of(before, group), graded._wealth_of(after, group)
+            graded._set(wealth=_moved(graded.wealth, rich, richer))
             if (uneven := graded._is_uneven(after, group, jobs=jobs)) != (group in graded.uneven):
                 graded._set(uneven=graded.uneven.set(group, True) if uneven else graded.uneven.discard(group))
         return graded
@@ -393,17 +366,24 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
     def _is_uneven(self, shares: Shares, group: Path, *, jobs: bool) -> bool:
         """Somebody keeps more than another would have with one more slot; of jobs it may be the same one."""
         if not jobs:
-            need, rich = shares.needs.first_key_from((group,)), self.wealth.first_key_from((group,))
-            found = need is not None and rich is not None and need.parents == rich.parents == group
-            return found and need is not None and rich is not None and -rich.negative_rest > need.burden + 1
+            around, rich = shares.groups.get(group), self.wealth.first_key_from((group,))
+            need = None if around is None else around.needs.first_key()
+            return (
+                need is not None
+                and rich is not None
+                and rich.parents == group
+                and -rich.negative_rest > need.burden + 1
+            )
         rank, poorest = self.ranks.first_key_from((group,)), self.poor.first_key_from((group,))
         found = rank is not None and poorest is not None and rank.parents == poorest.parents == group
         return found and rank is not None and poorest is not None and -rank.negative_rest > poorest.charge
 
-    def _counted(self, member: Member, slots: int, more: int) -> SortedMap[tuple[Path, int], int]:
-        sizes = self.sizes
-        for depth in range(1, len(member.parents) + 1):
-            key = (member.parents[:depth], slots)
+    def _counted(self, stood: Sharer, stands: Sharer) -> SortedMap[tuple[Path, int], int]:
+        """With what of the job may be preempted since, or no more: all of it has as many slots as are held more or less."""
+        more = len(stands.evictable) - len(stood.evictable)
+        slots, parents, sizes = abs(stands.held - stood.held), stands.member.parents, self.sizes
+        for depth in range(1, len(parents) + 1) if more else ():
+            key = (parents[:depth], slots)
             count = (sizes.get(key) or 0) + more
             sizes = sizes.set(key, count) if count else sizes.discard(key)
         return sizes
@@ -420,3 +400,15 @@ def _moved(order: SortedMap[Place, bool], old: Place | None, new: Place | None) 
         return order
     without = order if old is None else order.discard(old)
     return without if new is None else without.set(new, True)
+
+
+def _lines_with(lines: Lines, before: dict[LineKey, Turn], after: dict[LineKey, Turn]) -> Lines:
+    """A job where it stands after a change."""
+    for key, turn in before.items():
+        if after.get(key) != turn:
+            line = lines[key].discard(turn)
+            lines = lines.set(key, line) if len(line) else lines.discard(key)
+    for key, turn in after.items():
+        if before.get(key) != turn:
+            lines = lines.set(key, (lines.get(key) or SortedMap(meter=lines.meter)).set(turn, True))
+    return lines
