@@ -25,7 +25,12 @@ OF_OTHER_MASTERS = {
 }
 """Who needs it, if not a master on SQLite with a pool of the local cloud."""
 
-SERVED_LATER = {"resolute_master.api.app", "resolute_master.api.experiments", "resolute.wire.rest.experiments"}
+SERVED_LATER = {
+    "resolute_master.api.app",
+    "resolute_master.api.experiments",
+    "resolute.wire.rest.experiments",
+    "resolute.wire.rest.extensions",
+}
 """Some of what is imported when the agents have their links."""
 
 OF_LOCAL_POOLS = {"psutil", "resolute_provisioner.clouds.local"}

@@ -22,10 +22,11 @@ from resolute.wire.rest.costs import (
 )
 from resolute.wire.rest.extensions import LedgerRow
 from resolute_master.api.authorise import Action
+from resolute_master.api.booked_runs import runs_of, runs_on
 from resolute_master.api.call import Call, Route, nothing
 from resolute_master.api.context import ApiContext
 from resolute_master.api.finders import experiment_at
-from resolute_master.api.ledger import runs_of, runs_on, shown
+from resolute_master.api.ledger import shown
 from resolute_master.domain.account import Account, Owner, account_id
 from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.experiment import Experiment

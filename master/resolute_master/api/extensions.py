@@ -16,9 +16,9 @@ from resolute.wire.rest.extensions import (
     TrialAllocation,
 )
 from resolute_master.api.authorise import Action
+from resolute_master.api.booked_runs import marks_of
 from resolute_master.api.call import Call, Route, nothing, rendered
 from resolute_master.api.finders import trial_at
-from resolute_master.api.ledger import marks_of
 from resolute_master.api.render.states import task_state
 from resolute_master.domain import change
 from resolute_master.domain import instance as domain

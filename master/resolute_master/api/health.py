@@ -18,8 +18,8 @@ from aiohttp import web
 from resolute.errors import ResoluteError
 from resolute.wire.codec import to_wire
 from resolute.wire.rest.enums import HealthStatus
-from resolute.wire.rest.extensions import PartHealth, Readiness
-from resolute.wire.rest.master import HealthCheck, ResourceManagerHealth
+from resolute.wire.rest.health import HealthCheck, ResourceManagerHealth
+from resolute.wire.rest.readiness import PartHealth, Readiness
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Handler, Route, nothing
 from resolute_master.api.opening import OPENING, Opening, Stage

@@ -200,24 +200,6 @@ class GetDecisionsQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartHealth:
-    """Whether one part of the master works; `message` says what is wrong, or what it is at."""
-
-    ok: bool
-    message: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Readiness:
-    """Answer of `/ready`: whether the master can be given work, and how each part is."""
-
-    ready: bool
-    stage: str
-    """starting, serving or stopping."""
-    parts: Mapping[str, PartHealth]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricBatchStored:
     """What became of a batch of reports: `conflicting_steps` have other values already, and none of those were stored."""
 

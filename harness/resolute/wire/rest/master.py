@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
-from resolute.wire.codec import Key
-from resolute.wire.rest.enums import HealthStatus, LogLevel, Product
+from resolute.wire.rest.enums import LogLevel, Product
 from resolute.wire.rest.info import SSOProvider
 
 
@@ -101,23 +100,6 @@ class MasterLogsResponse:
     """One item of the log stream."""
 
     log_entry: LogEntry
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceManagerHealth:
-    """Health of one resource manager."""
-
-    cluster_name: Annotated[str, Key("cluster_name")] = ""
-    status: HealthStatus | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HealthCheck:
-    """Answer of `/health`, with snake_case names."""
-
-    database: HealthStatus
-    resource_managers: Annotated[tuple[ResourceManagerHealth, ...], Key("resource_managers")] = ()
-    status: HealthStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,26 @@
+"""What `/health` answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from resolute.wire.codec import Key
+from resolute.wire.rest.enums import HealthStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceManagerHealth:
+    """Health of one resource manager."""
+
+    cluster_name: Annotated[str, Key("cluster_name")] = ""
+    status: HealthStatus | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthCheck:
+    """Answer of `/health`, with snake_case names."""
+
+    database: HealthStatus
+    resource_managers: Annotated[tuple[ResourceManagerHealth, ...], Key("resource_managers")] = ()
+    status: HealthStatus
