@@ -9,7 +9,9 @@ from resolute.wire.agent_link import Exit
 from resolute.wire.states import ContainerState
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import PoolName
 from resolute_master.domain.job import Job
+from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.cycle import Cycle
 from resolute_master.engine.engine import Engine
 from resolute_master.scheduler.snapshot import PoolSnapshot
@@ -17,7 +19,7 @@ from resolute_master.scheduler.sorted_map import Meter
 from resolute_master.store.memory import MemoryStore
 from resolute_sim.simulation import simulate
 from support.cluster import at
-from support.engines import DEFAULT, POOLS, AgentByHand, a_config, a_user, an_engine, an_experiment, running
+from support.engines import DEFAULT, AgentByHand, a_config, a_user, an_engine, an_experiment, running
 
 
 @pytest.mark.parametrize("seed", range(500, 512))
@@ -40,11 +42,11 @@ def test_an_entity_that_is_not_carried_over_is_noticed(monkeypatch: pytest.Monke
     assert any(v.rule == "reference: the snapshot equals its source" for o in outcomes for v in o.violations)
 
 
-def metered(engine: Engine, meter: Meter) -> None:
-    """Count what the engine touches of its snapshot from now on."""
+def metered(engine: Engine, meter: Meter, pool: PoolName = DEFAULT) -> None:
+    """Count what the engine touches of its snapshot of the pool from now on."""
     state = engine.state
-    engine.memory.snapshots[DEFAULT] = PoolSnapshot.build(
-        POOLS[DEFAULT],
+    engine.memory.snapshots[pool] = PoolSnapshot.build(
+        engine.memory.pools[pool],
         state.all(Agent),
         state.all(Job),
         state.all(Allocation),
@@ -83,3 +85,37 @@ async def test_the_work_of_an_event_hardly_grows_with_the_pool() -> None:
     for event, count in large.items():
         # Sixteen times the agents: four more levels of a balanced tree, not sixteen times the entries.
         assert count <= 2.5 * small[event] + 40, f"a task that {event}: {small[event]} entries, then {count}"
+
+
+async def test_the_work_of_an_event_touches_nothing_of_another_pool() -> None:
+    """Also where work waits in both, so that a pass over the other one would read it."""
+    other = PoolName("other")
+    pools = {name: PoolPolicy(name=name) for name in (DEFAULT, other)}
+    meters = {name: Meter() for name in pools}
+
+    def counted() -> tuple[int, int]:
+        counts = (meters[DEFAULT].touched, meters[other].touched)
+        for meter in meters.values():
+            meter.touched = 0
+        return counts
+
+    async with running(an_engine(MemoryStore(), clock=FixedClock(at(0)), pools=pools)) as engine:
+        owner = await a_user(engine)
+        machines = {name: AgentByHand(engine, f"agent-{name}", slots=2, pool=name) for name in pools}
+        for name, machine in machines.items():
+            await machine.register()
+            for _ in range(2):
+                await an_experiment(engine, owner, a_config(slots=2), pool=name)
+        for name, meter in meters.items():
+            metered(engine, meter, name)
+        machine = machines[DEFAULT]
+        (container,) = machine.containers()
+        for state, end in ((ContainerState.RUNNING, None), (ContainerState.TERMINATED, Exit(code=0))):
+            await machine.report(container, state, end)
+            touched_here, touched_there = counted()
+            assert touched_here > 0 == touched_there, state
+        await an_experiment(engine, owner, a_config(slots=2))
+        touched_here, touched_there = counted()
+        assert touched_here > 0 == touched_there
+        await an_experiment(engine, owner, a_config(slots=2), pool=other)
+        assert counted()[1] > 0, "what happens there is counted there"

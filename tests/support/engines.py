@@ -67,14 +67,16 @@ async def a_user(engine: Engine, name: str = "ada") -> UserId:
     return user
 
 
-async def an_experiment(engine: Engine, owner: UserId, config: Mapping[str, Any] | None = None) -> ExperimentId:
+async def an_experiment(
+    engine: Engine, owner: UserId, config: Mapping[str, Any] | None = None, *, pool: PoolName = DEFAULT
+) -> ExperimentId:
     """Created and active."""
     command = CreateExperiment(
         owner=owner,
         config=config or a_config(),
         original_config="",
         context_hash="",
-        pool=DEFAULT,
+        pool=pool,
         priority=42,
         weight=1.0,
         max_slots=None,
