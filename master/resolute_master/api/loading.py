@@ -1,8 +1,8 @@
 """The modules of the API, imported when the agents have their links: nothing can be scheduled without agents, and to import
 routes and shapes takes a fifth of what a restart needs until it schedules again.
 
-A module takes some milliseconds. One is imported at a time, when the event loop has nothing else to do, so that neither the
-agents that come back nor a request waits for all of them.
+It begins when the event loop has little to do, for those who have come back are at work with the engine first. A module takes some
+milliseconds; one is imported in a turn, so that neither agents nor a request waits for all of them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import pkgutil
+import time
 from collections.abc import Iterator
 
 from resolute_master.api.call import Route
@@ -20,19 +21,21 @@ PACKAGES = ("resolute.wire.rest", "resolute_master.api.render", "resolute_master
 TABLE = "resolute_master.api.app"
 """Imports all of them: the last."""
 
-QUIET_S = 0.0005
-"""A turn of the event loop that is shorter had nothing to do."""
+LOOK_S = 0.05
+QUIET_S = 0.005
+"""The event loop has little to do when it computes less than this in a look: to take in an agent is some milliseconds, and between
+two of them it waits for commits."""
 
-GIVES_WAY_S = 1.0
+GIVES_WAY_S = 0.5
 """After so long the API is imported although others have to do: users and tasks wait for it."""
 
 
 async def loaded_routes(*, gives_way_s: float = GIVES_WAY_S) -> tuple[Route, ...]:
     """The whole table of the API, imported a module at a time."""
-    patient_until = asyncio.get_running_loop().time() + gives_way_s
+    await _quiet(gives_way_s)
     for name in _modules():
-        await _quiet_turn(patient_until)
         importlib.import_module(name)
+        await asyncio.sleep(0)
     from resolute_master.api.app import ROUTES
 
     return ROUTES
@@ -45,12 +48,12 @@ def _modules() -> Iterator[str]:
                 yield module.name
 
 
-async def _quiet_turn(until: float) -> None:
-    """Let the others have turns of the event loop until one of them has nothing to do, at the latest until this moment."""
+async def _quiet(within_s: float) -> None:
+    """Until the event loop has little to do; at the latest after so long."""
     loop = asyncio.get_running_loop()
-    while True:
-        begun = loop.time()
-        await asyncio.sleep(0)
-        ended = loop.time()
-        if ended - begun < QUIET_S or ended >= until:
+    until = loop.time() + within_s
+    while loop.time() < until:
+        computed = time.thread_time()
+        await asyncio.sleep(LOOK_S)
+        if time.thread_time() - computed < QUIET_S:
             return
