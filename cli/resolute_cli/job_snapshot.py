@@ -101,7 +101,10 @@ def plan_lines(decided: Decided) -> Iterator[str]:
         yield f"  keep {agents} for {row['task']} until {row['until']}"
     if decided.machines:
         wanted = ", ".join(decided.machines[:8]) + _more(len(decided.machines) - 8)
-        yield f"  tell the provisioner that machines are wanted for {wanted}"
+        if decided.no_machines:
+            yield f"  ask for no machines, though some would be of use for {wanted}: {decided.no_machines}"
+        else:
+            yield f"  tell the provisioner that machines are wanted for {wanted}"
     if not (decided.place or decided.preempt or decided.hold or decided.machines):
         yield "  nothing is to be done"
     if decided.waiting:

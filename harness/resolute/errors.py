@@ -24,10 +24,10 @@ class InvalidInput(ResoluteError):
 
 
 class NotFound(ResoluteError):
-    """`NotFound(kind, id)` reads "<kind> '<id>' not found"."""
+    """`NotFound(kind, id)` reads "<kind> '<id>' not found"; with `advice`, a semicolon and what to do follow."""
 
-    def __init__(self, kind: str, key: object) -> None:
-        super().__init__(f"{kind} '{key}' not found")
+    def __init__(self, kind: str, key: object, advice: str = "") -> None:
+        super().__init__(f"{kind} '{key}' not found{'; ' if advice else ''}{advice}")
         self.kind = kind
         self.key = key
 

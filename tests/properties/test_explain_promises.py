@@ -11,7 +11,7 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId, JobId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.scheduler.blockers import Blockers, parts_of
-from resolute_master.scheduler.explain import Explanation, explain
+from resolute_master.scheduler.explain import Explanation, explain, reasons_of
 from resolute_master.scheduler.plan import HoldKind
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
@@ -202,6 +202,16 @@ def test_slots_that_lie_idle_beside_it_are_kept_by_a_rule_with_a_name(
         event("a rule")
         if "kept for others" in told.reason:
             assert kept, "the reason names whose it is"
+
+
+@SLOW
+@given(worlds(), st.sampled_from([0.0, 7200.0]))
+def test_a_list_gives_the_reasons_that_single_explanations_give(world: World, grace: float) -> None:
+    snapshot = replace(world, policy=replace(world.policy, preemption_grace_s=grace)).snapshot()
+    alone = {job.id: explain(snapshot, job.id, passes=2) for job in world.jobs}
+    waiting = {id_: told.reason for id_, told in alone.items() if told.waiting is not None}
+    assume(waiting)
+    assert reasons_of(snapshot, list(alone)) == waiting
 
 
 @settings(SLOW, max_examples=15)

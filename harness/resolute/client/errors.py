@@ -57,7 +57,7 @@ _BY_STATUS: Mapping[int, type[ResoluteError]] = {
     504: Unavailable,
 }
 
-_NOT_FOUND = re.compile(r"(?P<kind>.+?) '(?P<key>.*)' not found")
+_NOT_FOUND = re.compile(r"(?P<kind>.+?) '(?P<key>.*)' not found(?:; (?P<advice>.*))?")
 
 
 def error_of(status: int, body: bytes, url: str) -> ResoluteError:
@@ -83,7 +83,7 @@ def error_of_stream(item: Mapping[str, Any]) -> ResoluteError:
 def _not_found(text: str) -> NotFound:
     match = _NOT_FOUND.fullmatch(text)
     if match is not None:
-        return NotFound(match["kind"], match["key"])
+        return NotFound(match["kind"], match["key"], match["advice"] or "")
     error = NotFound("address", "")
     error.args = (text,)
     return error

@@ -6,13 +6,13 @@ bounded by a number of passes; an answer that ran out of them says so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, JobId, PoolName
 from resolute_master.scheduler.blockers import Blockers, find_blockers
-from resolute_master.scheduler.job_states import JobState, job_standing, jobs_before
+from resolute_master.scheduler.job_states import JobState, Walk, job_standing, jobs_before
 from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.reasons import NAMES_SHOWN, Reasons
 from resolute_master.scheduler.rehearsal import PASSES, PassesSpent, Rehearsal, Start, hold_of, start_in, verdict_in
@@ -55,13 +55,27 @@ def explain(
     standing = job_standing(snapshot, job)
     if standing is None:
         return Explanation(state=JobState.IDLE, reason="Nothing of this job waits or runs in this pool.")
-    mine = sorted((snapshot.allocations[a] for a in snapshot.job_allocations[job]), key=snapshot.queue_key)
-    waiting = [a for a in mine if waits(a)]
-    running = [a for a in mine if not waits(a)]
+    waiting, running = _work_of(snapshot, job)
     if not waiting:
         first, *more = [_runs(a) for a in running]
         return Explanation(state=standing.state, reason=first, details=tuple(more[:NAMES_SHOWN]))
     return _Waiting(snapshot, waiting, running, others or {}, passes).explained(standing.state, standing.jobs_ahead)
+
+
+def reasons_of(snapshot: PoolSnapshot, jobs: Iterable[JobId], *, walk: Walk = iter) -> dict[JobId, str]:
+    """Of those of which something waits: the `reason` that `explain` gives. Two passes in all, however many they are."""
+    first = {job: waiting[0] for job in walk(jobs) if (waiting := _work_of(snapshot, job)[0])}
+    if not first:
+        return {}
+    decision = Rehearsal(2)
+    reasons = Reasons(snapshot, decision.run(snapshot), decision)
+    return {job: reasons.reason(allocation) for job, allocation in walk(first.items())}
+
+
+def _work_of(snapshot: PoolSnapshot, job: JobId) -> tuple[list[Allocation], list[Allocation]]:
+    """What waits and what does not, each in the order of the queue."""
+    mine = sorted((snapshot.allocations[a] for a in snapshot.job_allocations.get(job) or ()), key=snapshot.queue_key)
+    return [a for a in mine if waits(a)], [a for a in mine if not waits(a)]
 
 
 class _Waiting:

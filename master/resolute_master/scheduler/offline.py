@@ -18,12 +18,13 @@ from resolute_master.scheduler.explain import explain
 from resolute_master.scheduler.explain_message import explain_message
 from resolute_master.scheduler.outcome import Outcome
 from resolute_master.scheduler.plan import Plan
-from resolute_master.scheduler.reasons import Reasons
-from resolute_master.scheduler.rehearsal import PASSES, Rehearsal
+from resolute_master.scheduler.reasons import Reasons, names
+from resolute_master.scheduler.rehearsal import Rehearsal
 from resolute_master.scheduler.schedule import run
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.snapshot_edit import edited
 from resolute_master.scheduler.snapshot_file import read_snapshot
+from resolute_master.scheduler.supply import Supply
 
 REASONS_TOLD = 200
 """Of those that go on waiting, the first so many are told why."""
@@ -34,7 +35,8 @@ class Decided:
     """A plan as JSON values, one row for each thing that is decided, in the order of the decision.
 
     `place`: task, job, on (slots by agent), reason. `preempt`: task, job, for, reason. `hold`: task, agents (slots by agent),
-    until. `machines`: what waits for machines of an elastic pool. `waiting`: task, job, reason, of the first of those that go on
+    until. `machines`: what waits for machines of an elastic pool; `no_machines`: why that pool may ask for none, empty where it may
+    or where nothing waits for them. `waiting`: task, job, reason, of the first of those that go on
     waiting; `waiting_count` of all.
     """
 
@@ -44,6 +46,7 @@ class Decided:
     preempt: tuple[dict[str, Any], ...]
     hold: tuple[dict[str, Any], ...]
     machines: tuple[str, ...]
+    no_machines: str
     waiting: tuple[dict[str, Any], ...]
     waiting_count: int
     revisit_at: str | None
@@ -65,6 +68,7 @@ def decide(data: object, changes: Sequence[str] = ()) -> Decided:
             {"task": hold.allocation, "agents": dict(hold.agents), "until": hold.kind.until} for hold in plan.holds
         ),
         machines=tuple(gang.token for gang in plan.demand.gangs),
+        no_machines=_no_machines(snapshot.supply) if plan.demand.gangs else "",
         waiting=tuple(_waiting(snapshot, outcome, rest)),
         waiting_count=len(rest),
         revisit_at=None if plan.revisit_at is None else plan.revisit_at.isoformat(),
@@ -75,8 +79,14 @@ def explained(data: object, changes: Sequence[str], job: str) -> ExplainJobRespo
     """Why a job of the file waits. Raises `InvalidInput` as `decide`, `NotFound` for a job that has nothing there."""
     snapshot = read_snapshot(edited(data, changes))
     if JobId(job) not in snapshot.job_allocations:
-        raise NotFound("job", job)
+        raise NotFound("job", job, f"the jobs with work in the file are {names(list(snapshot.job_allocations))}")
     return explain_message(snapshot, JobId(job), explain(snapshot, JobId(job)), cycle=0)
+
+
+def _no_machines(supply: Supply) -> str:
+    if supply.room and supply.offers:
+        return ""
+    return supply.reason or ("none is offered" if supply.room else "the pool is at its maximum")
 
 
 def _job_of(snapshot: PoolSnapshot, id_: AllocationId) -> JobId:
@@ -98,6 +108,6 @@ def _preemptions(snapshot: PoolSnapshot, plan: Plan) -> Iterator[dict[str, Any]]
 
 
 def _waiting(snapshot: PoolSnapshot, outcome: Outcome, rest: Sequence[Allocation]) -> Iterator[dict[str, Any]]:
-    reasons = Reasons(snapshot, outcome, Rehearsal(PASSES))
+    reasons = Reasons(snapshot, outcome, Rehearsal(1))
     for allocation in islice(rest, REASONS_TOLD):
         yield {"task": allocation.id, "job": allocation.job_id, "reason": reasons.reason(allocation)}

@@ -10,7 +10,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, InstanceId, JobId
 from resolute_master.domain.job import Job
-from resolute_master.scheduler.explain import Explanation, explain
+from resolute_master.scheduler.explain import Explanation, explain, reasons_of
 from resolute_master.scheduler.job_states import JobState, job_states
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
@@ -81,6 +81,42 @@ def test_a_job_without_allocations_is_in_no_queue() -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- explanations
+
+
+def test_many_are_told_what_each_is_told_alone_and_what_runs_nothing() -> None:
+    jobs = [*JOBS, a_job("capped", max_slots=1, second=6), a_job("huge", second=7), a_job("young", second=8)]
+    busy = pool(
+        [an_agent("a", 4), an_agent("b", 4)],
+        on(waiting("r", "low", 4), {"a": (0, 1, 2, 3)}),
+        on(waiting("r2", "low", 2), {"b": (0, 1)}),
+        waiting("h", "high", 4),
+        waiting("m", "mine", 1),
+        waiting("c", "capped", 2),
+        waiting("g", "huge", 64),
+        waiting("y", "young", 3),
+        jobs=jobs,
+        preemption=True,
+        min_runtime_s=7200.0,
+    )
+    told = reasons_of(busy, [job.id for job in jobs])
+    # More time alone is asked about once: a second time would be a third pass.
+    assert told == {job.id: explain(busy, job.id).reason for job in jobs if job.id != "low"}
+    assert told[JobId("capped")].startswith("It waits for its own job: max_slots allows 1")
+    assert told[JobId("huge")].startswith("It can never start here")
+    assert "others are asked to leave only after" in told[JobId("high")]
+    assert len(set(told.values())) == 5
+
+
+def test_machines_on_their_way_for_others_are_named_where_there_is_no_agent_yet() -> None:
+    coming = ComingMachine(instance=InstanceId("i-1"), slots=4, gangs=("h.1",))
+    supply = Supply(machines=(coming,), reason="the pool has its 1 machine(s)")
+    work = [waiting("h", "high", 4), waiting("m", "mine", 4)]
+    full = pool([], *work, supply=supply, scaling=elastic(slots=4, max_instances=1))
+    assert reasons_of(full, [JobId("high"), MINE]) == {
+        "high": "It waits for 4 slot(s) of machines that are on their way.",
+        MINE: "It waits for 4 slot(s): no agent of the pool takes work, the 1 machine(s) on their way are for work that comes "
+        "before it, and no machine can be had (the pool has its 1 machine(s)).",
+    }
 
 
 def test_what_runs_and_what_is_leaving() -> None:
