@@ -1,7 +1,8 @@
 """A real master with machines of the local cloud, and the released client beside it.
 
-All tests here share one cluster, and one file in which the released client's own process notes what it could read; the last
-test holds that against the page of the documentation.
+All tests here share one cluster, which is on PostgreSQL, and one file in which the released client's own process notes what it
+could read; the last test holds that against the page of the documentation. The test in a container has a cluster of its own, on
+SQLite.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pytest
 
 from support.api_released import RECORDER, ReleasedDet
 from support.live import PASSWORD, LiveCluster
+from support.postgres import PostgresServer
 
 LAST = "test_api_coverage.py"
 
@@ -27,10 +29,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) -> Iterator[LiveCluster]:
     provider = {"type": "local", "slots_per_instance": 1, "max_instances": 2, "max_idle_agent_period": "30s"}
     default = {"pool_name": "default", "agent_reconnect_wait": "15s", "provider": provider}
-    made = LiveCluster(tmp_path_factory.mktemp("compat"), resource_pools=[default, {"pool_name": "pool-2"}])
+    made = LiveCluster(
+        tmp_path_factory.mktemp("compat"),
+        resource_pools=[default, {"pool_name": "pool-2"}],
+        db=postgres.db_config(postgres.new_database()),
+    )
     made.start()
     try:
         yield made

@@ -12,7 +12,7 @@ from support.api_released import accepted
 from support.live import LiveCluster
 from support.rest_schema import contract
 
-pytestmark = [pytest.mark.needs("determined"), pytest.mark.needs("namespaces")]
+pytestmark = [pytest.mark.needs("determined"), pytest.mark.needs("namespaces"), pytest.mark.needs("postgres")]
 
 
 def test_the_page_on_the_contract_says_what_was_seen(evidence: Path, cluster: LiveCluster) -> None:

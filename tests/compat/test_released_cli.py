@@ -10,7 +10,7 @@ import pytest
 from support.api_released import ReleasedDet, created
 from support.live import PASSWORD, LiveCluster, until
 
-pytestmark = [pytest.mark.needs("determined"), pytest.mark.needs("namespaces")]
+pytestmark = [pytest.mark.needs("determined"), pytest.mark.needs("namespaces"), pytest.mark.needs("postgres")]
 
 PATIENCE_S = 180.0
 """Machines start, tasks start; on a busy computer that takes a while."""

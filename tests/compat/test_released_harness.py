@@ -13,7 +13,7 @@ from resolute.wire.rest.checkpoints import GetCheckpointsQuery
 from support.api_released import COMPAT, PYTHON, RECORDER, ReleasedDet, created
 from support.live import LiveCluster, until
 
-pytestmark = [pytest.mark.needs("determined"), pytest.mark.needs("namespaces")]
+pytestmark = [pytest.mark.needs("determined"), pytest.mark.needs("namespaces"), pytest.mark.needs("postgres")]
 
 STEPS = 120
 

@@ -11,7 +11,7 @@ import pytest
 from support.api_released import COMPAT, PYTHON, ReleasedDet
 from support.live import PASSWORD, LiveCluster
 
-pytestmark = [pytest.mark.needs("determined"), pytest.mark.needs("namespaces")]
+pytestmark = [pytest.mark.needs("determined"), pytest.mark.needs("namespaces"), pytest.mark.needs("postgres")]
 
 
 def test_what_a_notebook_does(det: ReleasedDet, tmp_path: Path) -> None:
