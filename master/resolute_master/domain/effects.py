@@ -4,6 +4,8 @@ Every effect is idempotent and has a key; storing it again under the same key ch
 the commit that records that the world has obeyed (the container's report, the removed files), so a master that was
 killed in between acts again after its restart.
 
+Each is stored with the name of its class as its `type`.
+
 Machines need no rows here: an `Instance` that is to run or to stop is its own order to the cloud.
 """
 
@@ -17,7 +19,7 @@ from msgspec import Struct
 from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, ExperimentId
 
 
-class StartContainer(Struct, frozen=True, kw_only=True, gc=False):
+class StartContainer(Struct, frozen=True, kw_only=True, gc=False, tag=True):
     """Tell the agent to start it. Obeyed when the agent reports any state of the container."""
 
     container: ContainerId
@@ -29,7 +31,7 @@ class StartContainer(Struct, frozen=True, kw_only=True, gc=False):
         return f"start:{self.container}"
 
 
-class KillContainer(Struct, frozen=True, kw_only=True, gc=False):
+class KillContainer(Struct, frozen=True, kw_only=True, gc=False, tag=True):
     """Tell the agent to end it now. Obeyed when the container is TERMINATED."""
 
     container: ContainerId
@@ -42,7 +44,7 @@ class KillContainer(Struct, frozen=True, kw_only=True, gc=False):
         return f"kill:{self.container}"
 
 
-class RemoveCheckpoint(Struct, frozen=True, kw_only=True, gc=False):
+class RemoveCheckpoint(Struct, frozen=True, kw_only=True, gc=False, tag=True):
     """Remove the checkpoint's files from its storage. Obeyed when the checkpoint is DELETED."""
 
     uuid: str
@@ -53,7 +55,7 @@ class RemoveCheckpoint(Struct, frozen=True, kw_only=True, gc=False):
         return f"remove-checkpoint:{self.uuid}"
 
 
-class RemoveFiles(Struct, frozen=True, kw_only=True, gc=False):
+class RemoveFiles(Struct, frozen=True, kw_only=True, gc=False, tag=True):
     """Remove the files of a checkpoint that match one of `globs` and tell what is left; without globs only tell.
 
     `order` tells orders about one checkpoint apart. Obeyed when what is left has been recorded under the key.
@@ -69,7 +71,7 @@ class RemoveFiles(Struct, frozen=True, kw_only=True, gc=False):
         return f"remove-files:{self.uuid}:{self.order}"
 
 
-class RemoveTensorboardFiles(Struct, frozen=True, kw_only=True, gc=False):
+class RemoveTensorboardFiles(Struct, frozen=True, kw_only=True, gc=False, tag=True):
     """Remove what the experiment's trials wrote for TensorBoard.
 
     `storage` is the experiment's own checkpoint storage: the experiment may be forgotten before its files are.

@@ -36,8 +36,6 @@ Leaves = Mapping[type[shapes.Type], Rewrite]
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """How JSON text spells the numbers it has no notation for."""
 
-_EFFECTS: Mapping[str, type[Effect]] = {type_.__name__: type_ for type_ in EFFECT_TYPES}
-
 
 class UnreadableValue(ResoluteError):
     """Stored bytes are not what this version writes: a damaged store, or one of another version."""
@@ -80,16 +78,17 @@ def kind_of(entity: Entity) -> str:
 
 def encode_effect(effect: Effect) -> bytes:
     """`{"type": <class name>, <fields>}`."""
-    return _encoded(effect, type=type(effect).__name__)
+    return encode(effect)
 
 
 def decode_effect(body: bytes | str) -> Effect:
     """Raises `UnreadableValue`, also for a type that this version does not know."""
-    plain = decode_plain(body)
-    name = plain.pop("type", None) if isinstance(plain, dict) else None
-    if not isinstance(name, str) or name not in _EFFECTS:
-        raise UnreadableValue(f"an effect of type {name!r} is stored; this version knows {', '.join(sorted(_EFFECTS))}")
-    return from_plain(_EFFECTS[name], plain)
+    try:
+        effect: Effect = _decoder(Effect).decode(body)
+        return effect
+    except msgspec.DecodeError as error:
+        known = ", ".join(sorted(type_.__name__ for type_ in EFFECT_TYPES))
+        raise UnreadableValue(f"a stored effect cannot be read: {error}; this version knows {known}") from error
 
 
 # ------------------------------------------------------------------------------------------------- structs, dataclasses
@@ -100,7 +99,12 @@ def encode(value: Any) -> bytes:
 
     Raises `TypeError` for a value that has no form in JSON: an error of the program, not of its input.
     """
-    return _encoded(value)
+    try:
+        if _settled(type(value))(value):
+            return _direct_writer.encode(value)
+        return _sorted_writer.encode(_builtins(value, _written(type(value))))
+    except UnicodeEncodeError:  # half of a surrogate pair somewhere
+        return _sorted_writer.encode(decode_plain(encode_plain(to_plain(value))))
 
 
 def decode(type_: type[T], body: bytes | str) -> T:
@@ -176,18 +180,6 @@ _strict_writer = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys
 
 _sorted_writer = msgspec.json.Encoder(order="deterministic")
 """Ten times as fast, and writes null for such numbers."""
-
-
-def _encoded(value: Any, **more: str) -> bytes:
-    """`more` stands beside the fields of a struct or dataclass."""
-    try:
-        if not more and _settled(type(value))(value):
-            return _direct_writer.encode(value)
-        plain = _builtins(value, _written(type(value)))
-        return _sorted_writer.encode({**plain, **more} if more else plain)
-    except UnicodeEncodeError:  # half of a surrogate pair somewhere
-        plain = to_plain(value)
-        return _sorted_writer.encode(decode_plain(encode_plain({**plain, **more} if more else plain)))
 
 
 _direct_writer = msgspec.json.Encoder(order="sorted", enc_hook=lambda value: _plain_mapping(value))
