@@ -98,9 +98,13 @@ def room_of(agent: Agent | None, occupants: Occupants) -> Room | None:
     """None when the agent may be given nothing."""
     if agent is None or not agent.placeable:
         return None
-    usable = agent.usable_slots
-    staying = {index for _, each in occupants if not each.leaving for index in each.slots}
-    going = {index for _, each in occupants if each.leaving for index in each.slots} - staying
+    usable, aux = agent.usable_slots, 0
+    staying: set[int] = set()
+    going: set[int] = set()
+    for _, each in occupants:
+        (going if each.leaving else staying).update(each.slots)
+        aux += each.aux
+    going -= staying
     return Room(
         agent=agent.id,
         size=len(usable),
@@ -108,5 +112,5 @@ def room_of(agent: Agent | None, occupants: Occupants) -> Room | None:
         leaving=len(usable & going),
         busy=bool(staying or going),
         stays_busy=bool(staying),
-        aux=sum(each.aux for _, each in occupants),
+        aux=aux,
     )

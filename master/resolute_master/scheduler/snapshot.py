@@ -6,6 +6,7 @@ never has to read the whole pool; a snapshot that was derived change by change e
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
@@ -40,7 +41,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
     leaving, by what they will have free; `sizes` is how many agents have so many usable slots, `places` which agents have a
     place for a container without slots, first where the next one goes. `evictable` is what runs on
     slots and may be preempted where priority decides, `losses` the same by what that would cost, `job_slots` what each job holds
-    now.
+    now. `room_made` is how many of what may be preempted have made room for others so often, by priority (0 where shares decide).
     """
 
     policy: PoolPolicy
@@ -60,6 +61,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
     job_slots: SortedMap[JobId, int]
     evictable: SortedMap[Standing, bool]
     losses: SortedMap[Loss, bool]
+    room_made: SortedMap[tuple[int, int], int]
     shares: Shares | None
     """Kept where the pool is divided by fair share."""
 
@@ -96,6 +98,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             job_slots=SortedMap(meter=meter),
             evictable=SortedMap(meter=meter),
             losses=SortedMap(meter=meter),
+            room_made=SortedMap(meter=meter),
             shares=Shares.empty(meter) if policy.scheduler is SchedulerKind.FAIR_SHARE else None,
         )
         here = replace(
@@ -252,7 +255,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         job = self.jobs.get(allocation.job_id)
         return Shape(
             auxiliary=allocation.slots_needed == 0,
-            priority=self.priority_of(allocation.job_id) if self.shares is None else 0,
+            priority=self._rank(allocation.job_id),
             slots=allocation.slots_needed,
             single_node=allocation.single_node,
             preemptible=allocation.preemptible,
@@ -287,8 +290,17 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         return Standing(self.priority_of(allocation.job_id), position, allocation.id)
 
     def loss(self, allocation: Allocation) -> Loss:
-        since = allocation.wasted_since.timestamp()
+        since = allocation.spared_since.timestamp()
         return Loss(-self.priority_of(allocation.job_id), allocation.slots_needed, -since, allocation.id)
+
+    def least_room_made(self, job: JobId) -> int:
+        """So often everything that may be preempted has made room, of the job's priority or where shares decide of the pool."""
+        priority = self._rank(job)
+        first = self.room_made.first_key_from((priority,))
+        return first[1] if first is not None and first[0] == priority else 0
+
+    def _rank(self, job: JobId) -> int:
+        return self.priority_of(job) if self.shares is None else 0
 
     def pending(self) -> Iterator[Allocation]:
         """What waits, the most important first."""
@@ -342,16 +354,19 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
                 queue[shape].append((key, allocation.id))
                 if shares is not None:
                     shares = shares.with_waiting(self.member(allocation), shape, key)
-            elif _stays(allocation) and shares is not None:
-                shares = shares.with_running(self.member(allocation), allocation, evictable=allocation.preemptible)
-            elif _stays(allocation) and allocation.preemptible:
-                evictable.append(allocation)
+            elif _stays(allocation):
+                if shares is not None:
+                    shares = shares.with_running(self.member(allocation), allocation, evictable=allocation.preemptible)
+                if allocation.preemptible:
+                    evictable.append(allocation)
+        by_priority = evictable if shares is None else []
         return replace(
             self,
             job_allocations=self._sorted((job, self._sorted(held)) for job, held in mates.items()),
             queue=self._sorted((shape, self._sorted(line)) for shape, line in queue.items()),
-            evictable=self._sorted((self.standing(allocation), True) for allocation in evictable),
-            losses=self._sorted((self.loss(allocation), True) for allocation in evictable),
+            evictable=self._sorted((self.standing(allocation), True) for allocation in by_priority),
+            losses=self._sorted((self.loss(allocation), True) for allocation in by_priority),
+            room_made=self._sorted(Counter((self._rank(each.job_id), each.room_made) for each in evictable).items()),
             shares=shares,
         )
 
@@ -393,9 +408,11 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             self._set(queue=self.queue.set(shape, line.set(key, allocation.id)))
             if shares is not None:
                 self._set(shares=shares.with_waiting(self.member(allocation), shape, key))
-        elif not _stays(allocation):
-            pass
-        elif shares is not None:
+            return
+        if not _stays(allocation):
+            return
+        self._count_room_made(allocation, 1)
+        if shares is not None:
             member = self.member(allocation)
             self._set(shares=shares.with_running(member, allocation, evictable=allocation.preemptible))
         elif allocation.preemptible:
@@ -410,8 +427,16 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             return
         shape, key = self.shape(before), self.queue_key(before)
         self._dequeue(shape, key)
+        self._count_room_made(after, 1)
         member, evictable = self.member(after), after.preemptible
         self._set(shares=self.shares.with_running(member, after, evictable=evictable, waited=(shape, key)))
+
+    def _count_room_made(self, allocation: Allocation, more: int) -> None:
+        """One that may be preempted runs more, or less."""
+        if allocation.preemptible:
+            sums, key = self.room_made, (self._rank(allocation.job_id), allocation.room_made)
+            count = (sums.get(key) or 0) + more
+            self._set(room_made=sums.set(key, count) if count else sums.discard(key))
 
     def _dequeue(self, shape: Shape, key: QueueKey) -> None:
         line = self.queue[shape].discard(key)
@@ -424,9 +449,11 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             self._dequeue(shape, key)
             if shares is not None:
                 self._set(shares=shares.without_waiting(self.member(allocation), shape, key))
-        elif not _stays(allocation):
-            pass
-        elif shares is not None:
+            return
+        if not _stays(allocation):
+            return
+        self._count_room_made(allocation, -1)
+        if shares is not None:
             member = self.member(allocation)
             self._set(shares=shares.without_running(member, allocation, evictable=allocation.preemptible))
         elif allocation.preemptible:
@@ -450,10 +477,10 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         occupancy = self.occupancy
         changed = [agent for agent in sorted(old.keys() | new.keys()) if old.get(agent) != new.get(agent)]
         for agent in changed:
-            others = tuple(each for each in occupancy.get(agent) or () if each[0] != id_)
-            mine = ((id_, new[agent]),) if agent in new else ()
-            occupants = tuple(sorted(others + mine))
-            occupancy = occupancy.set(agent, occupants) if occupants else occupancy.discard(agent)
+            there = [each for each in occupancy.get(agent) or () if each[0] != id_]
+            if agent in new:
+                insort(there, (id_, new[agent]))
+            occupancy = occupancy.set(agent, tuple(there)) if there else occupancy.discard(agent)
         self._set(occupancy=occupancy)
         for allocation, sign in ((before, -1), (after, 1)):
             if allocation is not None:
@@ -527,6 +554,7 @@ def _same_footprint(one: Allocation, other: Allocation) -> bool:
         and one.single_node == other.single_node
         and one.preemptible == other.preemptible
         and one.blocked_agents == other.blocked_agents
+        and one.room_made == other.room_made
     )
 
 
