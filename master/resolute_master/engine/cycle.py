@@ -192,9 +192,8 @@ class Cycle:
     def _update_snapshots(self) -> set[PoolName]:
         """Bring the pools' snapshots up to date with the working copy; answers which pools changed."""
         changed: set[PoolName] = set()
-        for kind, key in sorted(self._step.written_keys(), key=self._turn):
-            if kind not in POOL_KINDS:
-                continue
+        written = [slot for slot in self._step.written_keys() if slot[0] in POOL_KINDS]
+        for kind, key in sorted(written, key=self._turn):
             committed = self._memory.state.get(KINDS[kind], key)
             before, after = self._shown.get((kind, key), committed), self._step.get(KINDS[kind], key)
             if after is before:
@@ -225,8 +224,9 @@ class Cycle:
         policy = self._memory.pools[pool]
         beliefs = instances.beliefs(self._step, pool)
         snapshot = self._snapshots[pool].at(self._now)
-        if policy.scaling is not None:
-            snapshot = snapshot.with_supply(supply.of(policy.scaling, self._machines(pool), beliefs, self._now))
+        payable = None if policy.scaling is None else spending.as_paid(self._step, policy.scaling, self._now)
+        if payable is not None:
+            snapshot = snapshot.with_supply(supply.of(payable, self._machines(pool), beliefs, self._now))
         closed = budget.hold_of_pool(self._step, pool) != ""
         plan = Plan() if closed else schedule(snapshot, starts=STARTS_A_CYCLE)
         self._apply(plan)
@@ -234,10 +234,10 @@ class Cycle:
             self._unfinished.add(pool)
         wakes = [plan.revisit_at]
         scale = ScalePlan()
-        if policy.scaling is not None and not plan.cut:
+        if policy.scaling is not None and payable is not None and not plan.cut:
             # After the scheduler's plan is applied: gangs that it has placed are no demand, and their machines are busy.
             machines = self._machines(pool)
-            scaling = budget.buying_nothing(policy.scaling) if closed else policy.scaling
+            scaling = budget.buying_nothing(policy.scaling) if closed else payable
             demand = launch_errors.fail_waiting(self._step, scaling, plan.demand)
             if demand != plan.demand:
                 self._unfinished.add(pool)  # the demand that was listed is not all that waits
@@ -291,11 +291,12 @@ class Cycle:
 
     def _apply(self, plan: Plan) -> None:
         for preemption in plan.preempt:
-            allocations.preempt(self._step, preemption.allocation, preemption.reason)
+            allocations.preempt(self._step, preemption.allocation, preemption.reason, for_another=True)
         for placement in plan.place:
             if not spending.affords(self._step, placement.allocation, placement.slots):
                 self._unfinished.add(self._step.need(Allocation, placement.allocation).pool)
                 continue
+            allocations.begin_with_others(self._step, placement.allocation, placement.room_made)
             allocations.assign(self._step, placement.allocation, placement.slots, placement.agents, placement.reason)
         for reservation in plan.reserve:
             allocations.reserve(self._step, reservation.allocation, reservation.agents)
