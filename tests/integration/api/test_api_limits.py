@@ -9,6 +9,7 @@ import resource
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,10 @@ from resolute_master.api import limits
 from resolute_master.api.admission import Admission, ByteBudget
 from resolute_master.api.app import ROUTES
 from resolute_master.api.connections import Listening, Patience, allow_open_files, runner_of
+from resolute_master.api.extensions import MAX_DECISIONS
+from resolute_master.domain.change import Decision
 from resolute_master.store.base import LogQuery
+from resolute_master.store.memory import MemoryStore, MemoryTables
 from support.api import a_config, an_api
 
 
@@ -412,3 +416,26 @@ async def test_large_names_and_searches_are_refused_before_anything_is_stored(tm
         assert "notes" in await world.error("PATCH", f"/api/v1/experiments/{created}", patch, status=400)
         shown = await world.get("/api/v1/experiments")
         assert [row["id"] for row in shown["experiments"]] == [created] and not shown["experiments"][0]["notes"]
+
+
+async def test_a_list_of_decisions_has_the_newest_of_so_many(tmp_path: Path) -> None:
+    count = MAX_DECISIONS + 1
+    made = [
+        Decision(at=datetime(2026, 1, 1, tzinfo=UTC), pool="old", kind="place", subject=f"s{n}", reason="r")
+        for n in range(count)
+    ]
+    async with an_api(tmp_path, store=MemoryStore(MemoryTables(decisions=made))) as world:
+
+        async def subjects(limit: int) -> list[str]:
+            found = (await world.get(f"/api/v1/decisions?limit={limit}"))["decisions"]
+            return [each["subject"] for each in found]
+
+        stored = [each.subject for each in await world.context.store.decisions(2 * count)]
+        assert len(stored) >= count
+        for limit, shown in (
+            (MAX_DECISIONS - 1,) * 2,
+            (MAX_DECISIONS,) * 2,
+            (count, MAX_DECISIONS),
+            (0, MAX_DECISIONS),
+        ):
+            assert await subjects(limit) == stored[-shown:]

@@ -13,6 +13,7 @@ import pytest
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import PoolName
 from resolute_master.lifecycle import workspaces
+from resolute_master.lifecycle.workspaces import MAX_PROJECT_KEY_LENGTH, MAX_WORKSPACE_NAME_LENGTH
 from resolute_master.pools.policies import pool_policies
 from resolute_master.store.base import Store
 from support.api import World, a_config, an_api, master_config
@@ -140,8 +141,13 @@ async def test_projects_have_names_of_their_workspace_and_keys_of_the_cluster(tm
             ({"name": "digits"}, 409, "exists already"),
             ({"name": "other", "key": "DIG"}, 409, "with the key 'DIG'"),
             ({"name": "other", "key": "a b"}, 400, "letters and digits"),
+            ({"name": "other", "key": "K" * (MAX_PROJECT_KEY_LENGTH + 1)}, 400, "1 to 5 letters and digits"),
+            ({"name": "x" * (MAX_WORKSPACE_NAME_LENGTH + 1)}, 400, "1 to 80 characters"),
         ):
             assert words in await world.error("POST", path, {**body, "workspaceId": one}, status=status)
+        longest = {"name": "x" * MAX_WORKSPACE_NAME_LENGTH, "key": "K" * MAX_PROJECT_KEY_LENGTH, "workspaceId": one}
+        given = (await world.post(path, longest))["project"]
+        assert (given["name"], given["key"]) == (longest["name"], longest["key"])
         text = await world.error("POST", "/api/v1/workspaces/1/projects", {"name": "x", "workspaceId": 1}, status=400)
         assert "create a workspace first" in text
 

@@ -15,7 +15,7 @@ import pytest
 
 from resolute import core
 from resolute.core.distributed import DistributedContext, PeerLost, derived_ports
-from resolute.core.sender import Report, Sender
+from resolute.core.sender import QUEUE_LIMIT, Report, Sender
 from resolute.core.session import RetryPolicy, Session, StaleRun
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound, ResoluteError, Unauthenticated, Unavailable
 from support.harness_master import TOKEN, FakeMaster, task_variables
@@ -133,6 +133,21 @@ def test_reports_arrive_in_order_and_a_full_queue_holds_the_reporter_back() -> N
     put_all.join()
     sender.close()
     assert poster.posted == list(range(10))
+
+
+def test_without_another_order_so_many_reports_may_wait() -> None:
+    poster = Recorder()
+    sender = Sender(poster)
+    for number in range(QUEUE_LIMIT):
+        sender.put(numbered(number))  # nobody takes them: one more would wait for ever
+    put_one = threading.Thread(target=sender.put, args=(numbered(QUEUE_LIMIT),), daemon=True)
+    put_one.start()
+    put_one.join(0.2)
+    assert put_one.is_alive()
+    sender.start()
+    put_one.join()
+    sender.close()
+    assert poster.posted == list(range(QUEUE_LIMIT + 1))
 
 
 def test_a_refused_report_is_raised_to_the_reporter() -> None:

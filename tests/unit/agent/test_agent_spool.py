@@ -10,7 +10,7 @@ import pytest
 
 from resolute_agent import supervisor
 from resolute_agent.runtimes.disk_space import BLOCK_BYTES, FREED_AT_ONCE_BYTES, free_stored
-from resolute_agent.supervisor import Stream
+from resolute_agent.supervisor import MAX_UNSTORED_BYTES, Stream
 
 
 class Stored:
@@ -58,6 +58,19 @@ def test_what_a_restarted_supervisor_finds_counts(tmp_path: Path, stored: Stored
     again = Stream(str(tmp_path / "stdout"), stored, limit=1000)
     assert again.held()
     for descriptor in (again.source, again.sink, again.file, again.times):
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize(("unstored", "waits"), [(MAX_UNSTORED_BYTES - 1, False), (MAX_UNSTORED_BYTES, True)])
+def test_without_another_order_so_much_may_be_unstored(
+    tmp_path: Path, stored: Stored, unstored: int, waits: bool
+) -> None:
+    path = tmp_path / "stdout"
+    path.touch()
+    os.truncate(path, unstored)  # a hole: it takes no room
+    stream = Stream(str(path), stored)
+    assert stream.held() is waits
+    for descriptor in (stream.source, stream.sink, stream.file, stream.times):
         os.close(descriptor)
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from resolute.ids import SeededIds
-from resolute_master.api.auth import Cost, Passwords
+from resolute_master.api.auth import CONCURRENT_HASHES, Cost, Passwords
 
 FAST = Cost(log2_n=4)
 
@@ -41,3 +46,29 @@ async def test_a_broken_hash_matches_nothing(stored: str) -> None:
 
 async def test_nobody_is_checked_like_somebody() -> None:
     assert not await Passwords(SeededIds(1), FAST).matches("", None)
+
+
+async def test_so_many_are_hashed_at_once_and_the_others_wait_in_line() -> None:
+    crowd, inside, most = 2 * CONCURRENT_HASHES, 0, 0
+    counting, go_on = threading.Lock(), threading.Event()
+
+    class Held(Cost):
+        def derive(self, password: str, salt: bytes) -> bytes:
+            nonlocal inside, most
+            with counting:
+                inside += 1
+                most = max(most, inside)
+            assert go_on.wait(60)
+            with counting:
+                inside -= 1
+            return super().derive(password, salt)
+
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(crowd + 1))
+    passwords = Passwords(SeededIds(1), Held(log2_n=4))
+    hashing = [asyncio.create_task(passwords.hash("x")) for _ in range(crowd)]
+    async with asyncio.timeout(60):
+        while inside < CONCURRENT_HASHES:
+            await asyncio.to_thread(time.sleep, 0.01)  # behind whoever else was given to a thread
+    go_on.set()
+    assert len(set(await asyncio.gather(*hashing))) == crowd
+    assert most == CONCURRENT_HASHES

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resolute.config import load_yaml
-from resolute.config.yaml_text import MAX_DEPTH, _FastLoader, _Loader, as_json
+from resolute.config.yaml_text import MAX_DEPTH, MAX_VALUES, _FastLoader, _Loader, as_json
 from resolute.errors import InvalidInput
 
 
@@ -146,3 +146,16 @@ def test_both_parsers_read_the_same(value: object, flow: bool) -> None:
 def test_no_text_ends_the_process(text: str) -> None:
     with pytest.raises(InvalidInput, match="nested too deeply"):
         load_yaml(text)
+
+
+def test_a_short_text_has_so_many_values_after_its_aliases_are_expanded() -> None:
+    def text(values: int) -> str:
+        """The mapping and its three lists are values, and so is each of a thousand and what repeats them."""
+        zeros = ", ".join(["0"] * 999)
+        repeats, rest = divmod(values - 1003, 1000)
+        return f"a: &a [{zeros}]\nb: [{', '.join(['*a'] * repeats)}]\nc: [{', '.join(['0'] * rest)}]"
+
+    most = load_yaml(text(MAX_VALUES))
+    assert len(most["b"]) == 198
+    with pytest.raises(InvalidInput, match=f"more than {MAX_VALUES} values"):
+        load_yaml(text(MAX_VALUES + 1))

@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 from resolute.clock import FixedClock
-from resolute.errors import AlreadyExists, Conflict, FailedPrecondition, NotFound
+from resolute.errors import AlreadyExists, Conflict, FailedPrecondition, LimitExceeded, NotFound
 from resolute.wire.agent_link import Exit
 from resolute.wire.states import ContainerState, ExperimentState
 from resolute_master.domain.allocation import Allocation
@@ -33,7 +33,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
-from resolute_master.engine.engine import CycleTimes
+from resolute_master.engine.engine import INBOX_LIMIT, CycleTimes
 from resolute_master.engine.replay import replay
 from resolute_master.store.memory import MemoryStore
 from support.cluster import at
@@ -48,6 +48,24 @@ async def test_a_reply_comes_when_it_is_durable() -> None:
         id_ = await an_experiment(engine, owner)
         stored = await store.experiment(id_)
     assert stored is not None and stored.state is ExperimentState.ACTIVE
+
+
+async def test_a_full_inbox_refuses_the_next_command_and_keeps_all_it_took() -> None:
+    store = MemoryStore()
+    engine = an_engine(store)
+    await engine.start()
+    refused = KillExperiment(experiment=ExperimentId(1))
+    waiting = [asyncio.create_task(engine.submit(refused)) for _ in range(INBOX_LIMIT)]
+    await asyncio.sleep(0)
+    assert engine.waiting_commands == INBOX_LIMIT
+    with pytest.raises(LimitExceeded, match=f"inbox holds {INBOX_LIMIT} commands; try again"):
+        await asyncio.wait_for(engine.submit(refused), 30)
+    cycles = asyncio.create_task(engine.run())
+    replies = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(reply) for reply in replies} == {NotFound}, "each was carried out"
+    await a_user(engine)
+    cycles.cancel()
+    await asyncio.gather(cycles, return_exceptions=True)
 
 
 async def test_a_refused_command_leaves_no_trace_and_no_journal() -> None:

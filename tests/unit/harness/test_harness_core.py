@@ -15,7 +15,7 @@ from resolute.clock import FixedClock
 from resolute.core.merge import merge_files, merge_metadata
 from resolute.core.preempt import NoticeFileReader, StopSignal, signal_of_notice, signal_of_poll
 from resolute.core.searcher import SearcherContext, SearcherMode, Unit, parse_length
-from resolute.core.train import LocalTrain, StepMarks
+from resolute.core.train import MARKS_LIMIT, LocalTrain, StepMarks
 from resolute.core.values import encodable, encodable_metrics, parse_time, rfc3339
 from resolute.errors import FailedPrecondition, InvalidInput
 from resolute.storage import FileEntry
@@ -66,6 +66,16 @@ def test_marks_begin_with_the_first_step_and_carry_the_time_of_saves() -> None:
         {"steps": 11, "at": "2026-01-01T12:00:01.000000Z", "checkpointingS": 3.25},
     ]
     assert marks.take() == []
+
+
+def test_while_the_master_is_away_so_many_marks_are_kept_the_newest() -> None:
+    marks = StepMarks(FixedClock(NOW))
+    for step in range(MARKS_LIMIT):
+        assert marks.step(step, now=True)
+    assert [mark["steps"] for mark in marks.take()] == list(range(MARKS_LIMIT))
+    for step in range(MARKS_LIMIT + 1):
+        marks.step(step, now=True)
+    assert [mark["steps"] for mark in marks.take()] == list(range(1, MARKS_LIMIT + 1))
 
 
 def test_a_run_without_steps_makes_no_marks() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import io
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from resolute.errors import InvalidInput
 from resolute.launch.__main__ import masked
 from resolute.launch.child import exit_code_of
-from resolute.launch.context_dir import unpack
+from resolute.launch.context_dir import MAX_UNPACKED_BYTES, unpack
 from resolute.launch.entrypoint import command_of, uses_released_harness
 from resolute.launch.process_per_slot import layout_of, variables_of
 from resolute.launch.task_info import ProcessPlace, RendezvousInfo, TaskInfo
@@ -150,6 +152,25 @@ def test_secrets_are_masked() -> None:
 def test_archives_that_are_none(tmp_path: Path, text: str) -> None:
     with pytest.raises(InvalidInput, match="unpacked"):
         unpack(text, (tmp_path,))
+
+
+def a_bomb(sizes: list[int]) -> str:
+    """A small archive of files that are holes: nothing of them is in it."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
+        for number, size in enumerate(sizes):
+            hole = tarfile.TarInfo(f"hole-{number}")
+            hole.pax_headers = {"GNU.sparse.size": str(size), "GNU.sparse.map": "0,0"}
+            archive.addfile(hole)
+    return base64.b64encode(packed.getvalue()).decode()
+
+
+def test_a_context_is_no_larger_unpacked_than_model_code_is(tmp_path: Path) -> None:
+    half = MAX_UNPACKED_BYTES // 2
+    assert unpack(a_bomb([half, half]), ()) == 2
+    with pytest.raises(InvalidInput, match=f"{MAX_UNPACKED_BYTES + 1} bytes unpacked, over the limit"):
+        unpack(a_bomb([half, half + 1]), (tmp_path,))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_empty_context_is_fine(tmp_path: Path) -> None:
