@@ -61,18 +61,15 @@ def launch_error(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: dat
 
 
 def blocks(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> dict[str, Block]:
-    """The offers that may not be asked for now, by their ids in order: what keeps each back, and the pool as a whole."""
+    """The offers that may not be asked for now, by their ids in order: what keeps each back, its price, and the pool as a whole."""
     found = risk.blocks(pool.offers, beliefs, now)
+    for id_, unpaid in risk.money_blocks(pool, now, machines=0).items():
+        found[id_] = risk.longer(found.get(id_), unpaid)
     error = launch_error(pool, beliefs, now)
     if error is None:
-        return found
+        return dict(sorted(found.items()))
     given_up = Block(until=error.until, reason=f"the pool has given up (launch_error_timeout): {error.reason}")
-    return {id_: _longer(found.get(id_), given_up) for id_ in sorted(offer.offer_id for offer in pool.offers)}
-
-
-def _longer(own: Block | None, given_up: Block) -> Block:
-    lasts = own is not None and (own.until is None or given_up.until is None or own.until > given_up.until)
-    return own if own is not None and lasts else given_up
+    return {id_: risk.longer(found.get(id_), given_up) for id_ in sorted(offer.offer_id for offer in pool.offers)}
 
 
 def _another(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], offer_id: str, now: datetime) -> bool:

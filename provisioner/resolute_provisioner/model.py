@@ -205,6 +205,17 @@ class Disruption:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unpaid:
+    """Of this offer only so many more machines can be paid for, for long enough to be of use; 0 is none. `until` is when there is
+    money again, None: when a person gives some."""
+
+    offer_id: str
+    machines: int
+    reason: str
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolScaling:
     """The elastic part of a resource pool's configuration."""
 
@@ -236,6 +247,8 @@ class PoolScaling:
     consolidation: Consolidation | None = None
     """None moves nothing."""
     disruption: Disruption = Disruption()
+    unpaid: tuple[Unpaid, ...] = ()
+    """What the pool's budget keeps from being bought now: no part of the configuration, and empty where none is near its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from resolute_provisioner.model import Evidence, Offer, OfferBelief, RefusalKind
+from resolute_provisioner.model import Evidence, Offer, OfferBelief, PoolScaling, RefusalKind
 from resolute_provisioner.offers import too_dear
 
 REFUSAL_BACKOFF_S = 5.0
@@ -243,16 +243,33 @@ def blocks(offers: Iterable[Offer], beliefs: Mapping[str, OfferBelief], now: dat
     return found
 
 
-def gang_blocks(offers: Iterable[Offer], beliefs: Mapping[str, OfferBelief], now: datetime) -> dict[str, Block]:
+def gang_blocks(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> dict[str, Block]:
     """The offers that may not be asked for several machines of one gang, by their ids in order."""
-    found: dict[str, Block] = {}
-    for offer in sorted(offers, key=lambda each: each.offer_id):
+    found = money_blocks(pool, now, machines=1)
+    for offer in sorted(pool.offers, key=lambda each: each.offer_id):
         belief = beliefs.get(offer.offer_id)
         until = None if belief is None else belief.gang_backoff_until
         if belief is not None and until is not None and until > now:
             times = "" if belief.partial_gangs == 1 else f", {belief.partial_gangs} times in a row"
-            found[offer.offer_id] = Block(until=until, reason=f"gave some machines of a gang and not all{times}")
-    return found
+            partial = Block(until=until, reason=f"gave some machines of a gang and not all{times}")
+            found[offer.offer_id] = longer(found.get(offer.offer_id), partial)
+    return dict(sorted(found.items()))
+
+
+def money_blocks(pool: PoolScaling, now: datetime, *, machines: int) -> dict[str, Block]:
+    """The offers of which the pool can pay for just so many more machines, by their ids in order."""
+    unpaid = sorted(pool.unpaid, key=lambda each: each.offer_id)
+    return {
+        each.offer_id: Block(until=each.until, reason=each.reason)
+        for each in unpaid
+        if each.machines == machines and (each.until is None or each.until > now)
+    }
+
+
+def longer(known: Block | None, other: Block) -> Block:
+    """The one that lasts longer; the other one when both last as long."""
+    lasts = known is not None and (known.until is None or other.until is None or known.until > other.until)
+    return known if known is not None and lasts else other
 
 
 def on_probation(belief: OfferBelief | None) -> bool:

@@ -124,7 +124,9 @@ class PaidCluster:
 
     # -- what tests ask ----------------------------------------------------------------------------------------
 
-    def submit(self, *, max_cost: float | None = None, workspace: int = 1, **shape: Any) -> ExperimentId:
+    def submit(
+        self, *, max_cost: float | None = None, workspace: int = 1, priority: int = 42, **shape: Any
+    ) -> ExperimentId:
         config = a_config(**shape)
         if max_cost is not None:
             config["resources"]["max_cost"] = max_cost
@@ -135,7 +137,7 @@ class PaidCluster:
                 original_config="",
                 context_hash="",
                 pool=POOL,
-                priority=42,
+                priority=priority,
                 weight=1.0,
                 max_slots=None,
                 seed=7,

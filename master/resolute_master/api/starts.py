@@ -23,6 +23,7 @@ from resolute.clock import Clock
 from resolute.errors import ResoluteError
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import PoolBelief
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, JobId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
@@ -30,6 +31,7 @@ from resolute_master.engine.engine import Engine
 from resolute_master.foresight.estimate import Estimate, estimates
 from resolute_master.foresight.pool import VirtualPool
 from resolute_master.foresight.run_times import MOST, RunTimes
+from resolute_master.lifecycle import spending
 from resolute_master.store.base import Store
 
 log = logging.getLogger(__name__)
@@ -235,13 +237,15 @@ async def _foresee(
 
 def _virtual(engine: Engine, pool: PoolName, now: datetime) -> VirtualPool:
     snapshot = engine.snapshot(pool).at(now)
-    scaling, machines = snapshot.policy.scaling, engine.memory.machines
+    policy, machines = snapshot.policy, engine.memory.machines
+    if policy.scaling is not None:
+        policy = replace(policy, scaling=spending.as_paid(engine.state, policy.scaling, now))
     mine = [instance.id for instance in engine.state.find(Instance, "instances_of_pool", pool)]
     return VirtualPool(
-        policy=snapshot.policy,
+        policy=policy,
         now=now,
         snapshot=snapshot,
-        offers={offer.offer_id: offer for offer in scaling.offers} if scaling is not None else {},
+        offers={} if policy.scaling is None else {offer.offer_id: offer for offer in policy.scaling.offers},
         machines={id_: machines[id_] for id_ in sorted(mine) if id_ in machines},
         beliefs={b.belief.offer_id: b.belief for b in engine.state.find(PoolBelief, "beliefs_of_pool", pool)},
     )

@@ -16,7 +16,8 @@ from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S, outlooks
 def of(
     scaling: PoolScaling, instances: Sequence[InstanceView], beliefs: Mapping[str, OfferBelief], now: datetime
 ) -> Supply:
-    """Machines on their way and offers that may be asked for now, of one elastic pool."""
+    """Machines on their way and offers that may be asked for now, of one elastic pool. `scaling` is `spending.as_paid`: what the
+    pool's budget has no room for is no supply, and nobody waits for it."""
     wanted = [i for i in instances if i.intent is Intent.RUN and i.observed is not Observed.GONE]
     coming = tuple(
         ComingMachine(
@@ -29,7 +30,7 @@ def of(
         if i.joined_at is None and i.notice is None
     )
     blocked = launch_errors.blocks(scaling, beliefs, now)
-    partial = risk.gang_blocks(scaling.offers, beliefs, now)
+    partial = risk.gang_blocks(scaling, beliefs, now)
     obstacles = [notes.why_blocked(blocked)] if blocked else []
     offers = [
         AvailableOffer(
@@ -46,6 +47,8 @@ def of(
     room = max(0, scaling.max_instances - sum(i.notice is None for i in wanted))
     if not room:
         obstacles.append(f"the pool has its {scaling.max_instances} machine(s)")
+    payable = {each.offer_id: each.machines for each in scaling.unpaid if each.until is None or each.until > now}
+    room = min(room, max((payable.get(each.offer_id, room) for each in offers), default=room))
     return Supply(machines=coming, offers=tuple(offers), room=room, reason="; ".join(obstacles))
 
 

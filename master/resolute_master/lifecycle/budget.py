@@ -144,6 +144,13 @@ def reason(account: Account, found: Reached, called: str) -> str:
             )
 
 
+def no_room(found: Reached, pool: str, machines: int) -> str:
+    """Why only so many more machines of an offer can be bought. Without what is spent by now: it is to be the same tomorrow."""
+    left = f"more than {machines} more machine(s)" if machines else "another machine"
+    raised = f"raise it with `det resource-pool set-budget {quote(pool)}`"
+    return f"the pool's budget of {found.limit:g}{found.words} leaves no room for {left}; {raised}"
+
+
 # -------------------------------------------------------------------------------------------------- what is held back
 
 

@@ -8,6 +8,7 @@ it was away included.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -28,7 +29,7 @@ from resolute_master.lifecycle import allocations, budget, experiments, workspac
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.prices import offer_price, price_moves, price_per_hour
 from resolute_master.lifecycle.step import Step
-from resolute_provisioner.model import Launch, PoolScaling, ScalePlan
+from resolute_provisioner.model import Intent, Note, PoolScaling, ScalePlan, Unpaid
 
 State = Step | ClusterState
 
@@ -205,25 +206,93 @@ def _unpriced(account: Account, slots: Sequence[SlotRef]) -> str:
     )
 
 
-def within_budget(step: Step, scaling: PoolScaling, plan: ScalePlan) -> ScalePlan:
-    """The plan without the machines that the pool could not pay for long enough to be of use. Gangs get all of theirs or none."""
-    account = step.get(Account, account_id(Owner.POOL, scaling.pool))
+class _Purse:
+    """What a pool may spend on more machines, beside those that it pays for and those that it has asked for."""
+
+    def __init__(self, state: State, account: Account, scaling: PoolScaling, now: datetime) -> None:
+        self._now = now
+        self._pool = pool = PoolName(scaling.pool)
+        wanted = [each for each in state.find(Instance, "instances_of_pool", pool) if _is_to_be_paid(each)]
+        self.idle = not wanted
+        """Nothing is paid for, and nothing comes that would be."""
+        beside = sum((_at(each.price_per_hour, moves=each.price_moves) for each in wanted), NOTHING)
+        # The rate of the account is of what was booked, and this cycle may have bought already.
+        current = account.until(now)
+        self._account = replace(current, rate_per_hour=beside.per_hour, moving_rate_per_hour=beside.moving_per_hour)
+        self._rates = {o.offer_id: _at(offer_price(state, pool, o), moves=o.price_moves) for o in scaling.offers}
+        self._most = scaling.max_instances
+
+    def rate(self, offers: Sequence[str]) -> Rate:
+        """Of a machine of each."""
+        return sum((self._rates[each] for each in offers), NOTHING)
+
+    def beyond(self, offers: Sequence[str]) -> budget.Reached | None:
+        """The limit that these machines together would reach before they have been of use, None for a machine of each offer that
+        can be paid for. What costs nothing reaches none."""
+        more = self.rate(offers)
+        if more == NOTHING:
+            return None
+        return budget.reached(self._account, self._now, more=more, at_least_s=budget.LEAST_LIFE_S)
+
+    def unpaid(self, offer_id: str) -> Unpaid | None:
+        """None for an offer of which as many can be paid for as the pool may have."""
+        counts = range(1, self._most + 1)
+        machines = bisect_left(counts, True, key=lambda count: self.beyond([offer_id] * count) is not None)
+        found = self.beyond([offer_id] * (machines + 1)) if machines < self._most else None
+        if found is None:
+            return None
+        reason = budget.no_room(found, self._pool, machines)
+        return Unpaid(offer_id=offer_id, machines=machines, reason=reason, until=found.until)
+
+
+def _is_to_be_paid(instance: Instance) -> bool:
+    if instance.over or instance.paid_until is not None:
+        return False
+    return instance.paid_from is not None or instance.intent is Intent.RUN
+
+
+def _purse(state: State, scaling: PoolScaling, now: datetime) -> _Purse | None:
+    """None where nothing limits what the pool buys, or it buys nothing at all because its limit is reached."""
+    account = state.get(Account, account_id(Owner.POOL, scaling.pool))
     if account is None or account.landing is not None or not account.limits:
+        return None
+    return _Purse(state, account, scaling, now)
+
+
+def as_paid(state: State, scaling: PoolScaling, now: datetime) -> PoolScaling:
+    """The elastic part of a pool with what its budget leaves room for now: for all who ask what could be bought. Of a pool that
+    spends nothing it says nothing: nobody there could be evicted, and the first launch beyond the budget lands it, so that
+    everybody is told."""
+    purse = _purse(state, scaling, now)
+    if purse is None or purse.idle:
+        return scaling
+    unpaid = tuple(found for each in scaling.offers if (found := purse.unpaid(each.offer_id)) is not None)
+    return replace(scaling, unpaid=unpaid)
+
+
+def within_budget(step: Step, scaling: PoolScaling, plan: ScalePlan) -> ScalePlan:
+    """The plan without the machines that the pool could not pay for long enough to be of use, and with a note for who had been
+    meant to get them. Gangs get all of theirs or none. `as_paid` has judged each offer alone, here they are judged together."""
+    purse = _purse(step, scaling, step.now) if plan.launches else None
+    if purse is None:
         return plan
-    pool = PoolName(scaling.pool)
-    rates = {each.offer_id: _at(offer_price(step, pool, each), moves=each.price_moves) for each in scaling.offers}
-    kept: list[Launch] = []
-    more = NOTHING
-    for launch in plan.launches:
-        more += rates[launch.offer_id]
-        found = budget.reached(account, step.now, more=more, at_least_s=budget.LEAST_LIFE_S)
-        if found is not None:
-            if not account.rate_per_hour:
-                _land(step, account, _reason(step, account, found), found.until, more=more)
-            break
-        kept.append(launch)
-    left_out = {gang for launch in plan.launches[len(kept) :] for gang in launch.gang_tokens}
-    return replace(plan, launches=tuple(each for each in kept if not left_out.intersection(each.gang_tokens)))
+    names = [launch.offer_id for launch in plan.launches]
+    counts = range(1, len(names) + 1)
+    kept = bisect_left(counts, True, key=lambda count: purse.beyond(names[:count]) is not None)
+    found = purse.beyond(names[: kept + 1])
+    if found is None:
+        return plan
+    if purse.idle:
+        account = step.need(Account, account_id(Owner.POOL, scaling.pool))
+        _land(step, account, _reason(step, account, found), found.until, more=purse.rate(names[: kept + 1]))
+    left_out = {gang for launch in plan.launches[kept:] for gang in launch.gang_tokens}
+    reason = budget.no_room(found, scaling.pool, kept)
+    return replace(
+        plan,
+        launches=tuple(each for each in plan.launches[:kept] if not left_out.intersection(each.gang_tokens)),
+        notes=(*plan.notes, *(Note(subject=gang, text=reason) for gang in sorted(left_out))),
+        revisit_at=min((at for at in (plan.revisit_at, found.until) if at is not None), default=None),
+    )
 
 
 def fall_due(step: Step, account: Account) -> None:

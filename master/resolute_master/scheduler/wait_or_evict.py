@@ -1,8 +1,8 @@
 """Whether the more important waits for a machine or makes others leave. Pure.
 
 Both ways one more machine is had, because whoever has to leave needs one, too: so its price is paid either way, and does
-not decide. (What is above a price limit or beyond a budget is no supply, and nobody waits for it.) What differs is who waits
-for the machine, and that work is done again:
+not decide. (What is above a price limit or beyond the pool's budget is no supply, and nobody waits for it: `engine.supply`
+leaves it out.) What differs is who waits for the machine, and that work is done again:
 
     waiting   costs  urgency x slots of the claim x (wait - time that leaving takes)
     evicting  costs  slots of the victims x wait  +  what the victims lose

@@ -177,7 +177,7 @@ class ToBeHad:
 
     @cached_property
     def _gang_blocks(self) -> Mapping[str, Block]:
-        return risk.gang_blocks(self._pool.offers, self._beliefs, self._now)
+        return risk.gang_blocks(self._pool, self._beliefs, self._now)
 
     @cached_property
     def _coming(self) -> Mapping[tuple[str, Market | None], Sequence[InstanceView]]:

@@ -116,7 +116,7 @@ class _Market:
         self.asked = probing.asked(alive, beliefs)
         """The offers whose one request has no answer yet."""
         self.blocks = probing.blocks(pool, self.asked, beliefs, now)
-        self.gang_blocks = risk.gang_blocks(pool.offers, beliefs, now)
+        self.gang_blocks = risk.gang_blocks(pool, beliefs, now)
         """Of offers that may be asked for one machine and not for several of a gang."""
         offers = outlooks(pool, beliefs, now)
         self.usable = [each for each in offers if each.offer.offer_id not in self.blocks]

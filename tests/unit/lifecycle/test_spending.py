@@ -27,11 +27,13 @@ from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.commands import ActivateExperiment, RecordObservation
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
+from resolute_master.engine import supply
 from resolute_master.lifecycle import budget, spending
 from resolute_master.lifecycle.apply import apply
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.step import Step
-from resolute_provisioner.model import Market, Observed, Offer
+from resolute_master.scheduler.explain import explain
+from resolute_provisioner.model import Launch, Market, Observed, Offer, PoolScaling, ScalePlan
 from support.cluster import T0, an_instance, at
 from support.paid_cluster import POOL, Habits, PaidCluster, a_paid_pool, words
 
@@ -339,6 +341,113 @@ def test_a_gang_whose_second_machine_cannot_be_paid_gets_none() -> None:
     cluster.submit(slots=2)
     cluster.run_for(1000)
     assert cluster.bill() == 0.0
+
+
+def a_late_and_important_one(limits: Limits, *, after_s: float, machines: int = 3) -> PaidCluster:
+    """Something runs, and after so long a job of priority 1 comes."""
+    pools = {
+        name: replace(each, preemption=True) for name, each in a_paid_pool(machines=machines, budget=limits).items()
+    }
+    cluster = PaidCluster(pools)
+    cluster.submit()
+    cluster.run_for(after_s)
+    cluster.submit(priority=1)
+    return cluster
+
+
+def preempted(cluster: PaidCluster) -> list[str]:
+    return words(cluster.decisions, "preempt")
+
+
+def test_the_important_evicts_where_the_budget_pays_for_no_other_machine() -> None:
+    cluster = a_late_and_important_one(Limits(per_day=1.6), after_s=1000.0)
+    cluster.run_for(100)
+    (said,) = preempted(cluster)
+    assert "has priority 1 before 42" in said
+    assert len(cluster.machines) == 1 and cluster.running() == 1
+
+
+def test_the_important_waits_for_a_machine_that_the_budget_pays_for() -> None:
+    cluster = a_late_and_important_one(Limits(per_day=3.0), after_s=1000.0)
+    cluster.run_for(100)
+    assert preempted(cluster) == []
+    assert len(cluster.machines) == 2 and cluster.running() == 2
+
+
+def test_who_waits_is_told_that_the_budget_has_no_room_and_until_when() -> None:
+    cluster = a_late_and_important_one(Limits(per_day=1.6), after_s=1000.0)
+    cluster.run_for(100)
+    known = cluster.memory.snapshots[POOL].supply
+    assert known.offers == ()
+    assert known.reason == (
+        "offer paid: the pool's budget of 1.6 today leaves no room for another machine; raise it with "
+        "`det resource-pool set-budget default`; asked again at 00:00:00 UTC"
+    )
+    waiting = next(each for each in cluster.memory.state.all(Allocation) if each.assigned_at is None)
+    told = explain(cluster.memory.snapshots[POOL].at(cluster.now), waiting.job_id)
+    assert any(known.reason in each for each in told.details), told.details
+    assert not any("may ask for" in each for each in (told.reason, *told.details))
+
+
+def what_else_is_payable(per_day: float, *machines: Instance) -> PoolScaling:
+    """Of a pool that may have nine machines of 3.6 an hour: 300 s of one cost 0.3."""
+    scaling = a_paid_pool(machines=9)[POOL].scaling
+    assert scaling is not None
+    account = Account(id="pool/default", at=T0, limits=Limits(per_day=per_day))
+    return spending.as_paid(ClusterState((account, *machines)), scaling, T0)
+
+
+def test_machines_that_were_asked_for_and_are_not_paid_for_yet_take_room_in_the_budget() -> None:
+    coming = [an_instance(f"default-{n}", offer_id="paid", observed=Observed.UNKNOWN) for n in range(4)]
+    assert [each.machines for each in what_else_is_payable(1.3, *coming[:2]).unpaid] == [2]
+    assert [each.machines for each in what_else_is_payable(1.3, *coming).unpaid] == [0]
+    gone = [replace(each, observed=Observed.GONE) for each in coming[1:]]
+    (found,) = what_else_is_payable(1.3, coming[0], *gone).unpaid
+    assert (found.machines, found.until) == (3, T0 + timedelta(days=1))
+    assert what_else_is_payable(3.1, coming[0]).unpaid == ()
+
+
+def test_a_pool_that_spends_nothing_lands_with_its_first_launch_and_not_before() -> None:
+    assert what_else_is_payable(0.1).unpaid == ()
+
+
+@pytest.mark.parametrize(("per_day", "room", "one_only"), [(1.3, 3, False), (0.7, 1, True)])
+def test_no_more_machines_of_a_gang_may_be_asked_for_than_the_budget_pays(
+    per_day: float, room: int, one_only: bool
+) -> None:
+    found = supply.of(what_else_is_payable(per_day, an_instance("default-1", paid_from=T0)), (), {}, T0)
+    assert (found.room, [each.one_only for each in found.offers]) == (room, [one_only])
+
+
+def test_a_scale_plan_says_who_gets_no_machine_for_the_budget() -> None:
+    scaling = a_paid_pool(budget=Limits(per_day=1.0))[POOL].scaling
+    assert scaling is not None
+    account = Account(id="pool/default", at=T0, limits=Limits(per_day=1.0), in_day=0.2, rate_per_hour=3.6)
+    runs = an_instance("default-1")
+    state = ClusterState((account, replace(runs, offer_id="paid", price_per_hour=3.6, paid_from=T0)))
+    step = Step(state, now=T0, ids=SeededIds("a"), sequence=1, pools={})
+    asked = ScalePlan(launches=tuple(Launch(offer_id="paid", gang_tokens=(token,), reason="") for token in "ab"))
+    kept = spending.within_budget(step, scaling, asked)
+    assert [each.gang_tokens for each in kept.launches] == [("a",)]
+    (note,) = kept.notes
+    assert (note.subject, note.text) == (
+        "b",
+        "the pool's budget of 1 today leaves no room for more than 1 more machine(s); raise it with "
+        "`det resource-pool set-budget default`",
+    )
+    assert kept.revisit_at == T0.replace(hour=0) + timedelta(days=1)
+
+
+def test_what_waits_for_the_budget_of_tomorrow_gets_its_machine_then() -> None:
+    # What runs costs 86.4 a day, so that it is never asked to land.
+    cluster = PaidCluster(a_paid_pool(budget=Limits(per_day=86.5)))
+    cluster.submit()
+    cluster.run_for(86_400 - 400)
+    cluster.submit()
+    cluster.run_for(399)
+    before = len(cluster.machines)
+    cluster.run_for(100)
+    assert (before, len(cluster.machines)) == (1, 2) and preempted(cluster) == []
 
 
 def test_a_task_is_told_until_when_it_may_save() -> None:
