@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
-from resolute.wire.rest.why import BlockingWork, ExplainJobResponse, JobBlockers, JobStart, JobWhatIf
+from resolute.wire.rest.why import BlockingWork, ExplainJobResponse, JobBlockers, JobStart, JobWhatIf, NamedWork
 from resolute_cli.invocation import Invocation
 from resolute_cli.render import Renderer, time_text
 
@@ -29,6 +30,17 @@ def show_explanation(render: Renderer, answer: ExplainJobResponse) -> None:
 
 
 def explanation_lines(answer: ExplainJobResponse) -> Iterator[str]:
+    return _with_experiments(_lines(answer), answer.named)
+
+
+def _with_experiments(lines: Iterable[str], named: Iterable[NamedWork]) -> Iterator[str]:
+    """Behind the first mention of each job and allocation, which experiment it is of."""
+    untold = {each.id: f" (experiment {each.experiment_id}, {each.name})" for each in named}
+    for line in lines:
+        yield re.sub(r"[\w.-]*\w", lambda word: word[0] + untold.pop(word[0], ""), line)
+
+
+def _lines(answer: ExplainJobResponse) -> Iterator[str]:
     yield f"Job {answer.job_id} is {answer.state}: {answer.reason}"
     yield from (f"  - {detail}" for detail in answer.details)
     if answer.start is not None:

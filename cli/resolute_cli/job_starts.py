@@ -12,8 +12,10 @@ from resolute.errors import NotFound, ResoluteError
 from resolute.wire.rest.enums import JobState
 from resolute.wire.rest.jobs import Job, LimitedJob
 from resolute.wire.rest.why import GetPoolStartsResponse, JobStart
+from resolute_cli.job_explain import SHARE
 from resolute_cli.render import time_text
 
+COLUMNS = ("Expected Start", f"Likely Range ({SHARE})")
 NAMED = 100
 """Of more jobs than that all of their pool are asked for: an address has room for so many."""
 
@@ -29,7 +31,7 @@ class Starts:
         return {each.job_id: each.start for answer in self.answers.values() for each in answer.starts}
 
     def cells(self, jobs: Sequence[Job | LimitedJob | None]) -> list[tuple[str, str]]:
-        """The expected start of each and its range; both empty for what does not wait, and where no answer was had."""
+        """`COLUMNS`: the expected start of each and its range; both empty for what does not wait, and where no answer was had."""
         starts = self.by_job()
         return [
             ("", "")
@@ -86,6 +88,6 @@ def start_cells(start: JobStart | None) -> tuple[str, str]:
     if start is None:
         return "not foreseen yet", "ask again in a few seconds"
     if start.expected_at is None:
-        return "unknown", start.basis
+        return "cannot be foreseen", start.basis
     latest = "later" if start.latest is None else time_text(start.latest)
     return time_text(start.expected_at), f"{time_text(start.earliest)} to {latest}"

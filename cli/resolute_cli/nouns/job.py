@@ -10,9 +10,9 @@ from resolute.wire.rest.jobs import GetJobsQuery, QueueControl, RBACJob
 from resolute.wire.rest.pools import ResourcePool
 from resolute_cli.command import Command, Group, UsageError, paging
 from resolute_cli.invocation import Invocation
-from resolute_cli.job_explain import SHARE, explain
+from resolute_cli.job_explain import explain
 from resolute_cli.job_snapshot import schedule, schedule_arguments, snapshot, snapshot_arguments
-from resolute_cli.job_starts import Starts, failure_note, pool_starts, starts_note
+from resolute_cli.job_starts import COLUMNS, Starts, failure_note, pool_starts, starts_note
 
 OPERATIONS = ("priority", "weight", "resource-pool", "ahead-of", "behind-of")
 """Of `det job update-batch`."""
@@ -42,13 +42,17 @@ def list_jobs(cli: Invocation, args: argparse.Namespace) -> None:
     found = pool_starts(queue, shown, needed=args.starts) if wanted else Starts()
     for name, failure in sorted(found.failures.items()):
         cli.render.warning(failure_note(name, failure))
-    answers = found.answers
-    if not answers and not args.starts:
-        cli.render.table(columns, rows, jobs)
-        return
-    rows = [(*row, *cells) for row, cells in zip(rows, found.cells(shown), strict=True)]
-    cli.render.table((*columns, "Expected Start", f"With {SHARE}"), rows, {"jobs": jobs, "starts": found.by_job()})
-    for name, answer in sorted(answers.items()):
+    values: object = jobs
+    if found.answers or args.starts:
+        columns += COLUMNS
+        rows = [(*row, *cells) for row, cells in zip(rows, found.cells(shown), strict=True)]
+        values = {"jobs": jobs, "starts": found.by_job()}
+    reasons = [entry.full.reason or "" if entry.full else "" for entry in jobs]
+    if for_people and any(reasons):
+        columns += ("Why It Waits",)
+        rows = [(*row, reason) for row, reason in zip(rows, reasons, strict=True)]
+    cli.render.table(columns, rows, values)
+    for name, answer in sorted(found.answers.items()):
         cli.render.note(starts_note(name, answer))
 
 
@@ -168,7 +172,7 @@ NOUN = Group(
             name="explain",
             help="say why a job is where it is, and what would start it",
             run=explain,
-            arguments=lambda p: p.add_argument("job_id", help="id of the job"),
+            arguments=lambda p: p.add_argument("job_id", help="id of the job, or of its experiment"),
         ),
         Command(
             name="snapshot",
@@ -178,7 +182,7 @@ NOUN = Group(
         ),
         Command(
             name="schedule",
-            help="print what the scheduler decides on a snapshot, without a master",
+            help="decide on a snapshot as the scheduler would, with no need of a master",
             run=schedule,
             arguments=schedule_arguments,
         ),

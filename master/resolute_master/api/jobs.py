@@ -27,12 +27,16 @@ from resolute_master.api.call import Call, Route, nothing
 from resolute_master.api.context import ApiContext
 from resolute_master.api.paging import page_of
 from resolute_master.api.queue import queue_stats, summary_of
+from resolute_master.api.why import reason_to_hold, reason_to_idle
 from resolute_master.domain.commands import UpdateJob
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId, JobId, PoolName, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.user import User
 from resolute_master.event_loop import giving_way
+from resolute_master.lifecycle.budget import hold_of_pool
+from resolute_master.scheduler import job_states as scheduler
+from resolute_master.scheduler.explain import reasons_of
 from resolute_master.scheduler.job_states import JobStanding, job_states
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
@@ -53,6 +57,8 @@ class _Seen:
     jobs: Sequence[Job]
     experiments: Sequence[Experiment]
     users: Mapping[UserId, User]
+    holds: Mapping[PoolName, str]
+    """The budget that nothing of the pool may start for, or empty."""
 
 
 async def _queue(call: Call) -> tuple[tuple[WireJob, ...], Pagination]:
@@ -60,13 +66,14 @@ async def _queue(call: Call) -> tuple[tuple[WireJob, ...], Pagination]:
     query, engine = call.query(GetJobsQuery), call.api.engine
     if query.limit < 0:
         raise InvalidInput(f"limit: {query.limit} must not be negative; 0 is {DEFAULT_PAGE}")
+    pools = _pool_names(call.api, query.resource_pool)
     seen = _Seen(
-        snapshots={pool: engine.snapshot(pool) for pool in _pool_names(call.api, query.resource_pool)},
+        snapshots={pool: engine.snapshot(pool) for pool in pools},
         jobs=engine.state.listed(Job),
         experiments=engine.state.listed(Experiment),
         users={user.id: user for user in engine.state.listed(User)},
+        holds={pool: hold_of_pool(engine.state, pool) for pool in pools},
     )
-
     return await asyncio.to_thread(_page, seen, query)
 
 
@@ -87,7 +94,28 @@ def _page(seen: _Seen, query: GetJobsQuery) -> tuple[tuple[WireJob, ...], Pagina
             rows.append((job, standing))
     rows.sort(key=_place, reverse=query.order_by is OrderBy.DESC)
     found, pages = page_of(rows, offset=query.offset, limit=query.limit or DEFAULT_PAGE)
-    return tuple(_show(job, standing, seen.users, experiments) for job, standing in found), pages
+    reasons = _reasons(seen, found, experiments)
+    return tuple(_show(job, standing, seen.users, experiments, reasons.get(job.id)) for job, standing in found), pages
+
+
+def _reasons(
+    seen: _Seen, rows: Sequence[tuple[Job, JobStanding | None]], experiments: Mapping[ExperimentId, Experiment]
+) -> dict[JobId, str]:
+    """Of the rows of which nothing runs, as `explain` says it. For each pool with such rows it decides twice at most."""
+    reasons: dict[JobId, str] = {}
+    waiting: dict[PoolName, list[JobId]] = {}
+    for job, standing in rows:
+        if standing is None or standing.state is scheduler.JobState.IDLE:
+            experiment = experiments.get(job.experiment_id) if job.experiment_id is not None else None
+            reasons[job.id] = reason_to_idle(job, experiment)
+        elif standing.state is scheduler.JobState.QUEUED:
+            if hold := seen.holds[job.pool] or job.hold:
+                reasons[job.id] = reason_to_hold(hold)
+            else:
+                waiting.setdefault(job.pool, []).append(job.id)
+    for pool, jobs in waiting.items():
+        reasons |= reasons_of(seen.snapshots[pool], jobs, walk=giving_way)
+    return reasons
 
 
 def _is_listed(job: Job, standing: JobStanding | None, experiment: Experiment | None) -> bool:
@@ -107,6 +135,7 @@ def _show(
     standing: JobStanding | None,
     users: Mapping[UserId, User],
     experiments: Mapping[ExperimentId, Experiment],
+    reason: str | None,
 ) -> WireJob:
     owner = users.get(job.owner)
     experiment = experiments.get(job.experiment_id) if job.experiment_id is not None else None
@@ -126,6 +155,7 @@ def _show(
         requested_slots=standing.requested_slots if standing else 0,
         allocated_slots=standing.allocated_slots if standing else 0,
         submission_time=job.submitted_at,
+        reason=reason,
         summary=summary_of(standing),
     )
 

@@ -1,4 +1,4 @@
-"""Why a job waits, what would start it, and the snapshot that such questions are about."""
+"""Why jobs wait, what would start one, and the snapshot that such questions are about."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from aiohttp import web
 
 from resolute.errors import NotFound
 from resolute.wire.rest.why import ExplainJobResponse, GetPoolStartsQuery, GetPoolStartsResponse, JobStart, PoolStart
+from resolute.wire.states import ExperimentState
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
+from resolute_master.api.finders import find_experiment
 from resolute_master.api.starts import Foreseen
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
+from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, JobId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.engine.markets import sentences
@@ -23,25 +26,50 @@ from resolute_master.lifecycle.budget import hold_of_pool
 from resolute_master.lifecycle.workspaces import may_use
 from resolute_master.scheduler.explain import explain
 from resolute_master.scheduler.explain_message import explain_message
+from resolute_master.scheduler.job_states import JobState
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from resolute_master.scheduler.snapshot_file import write_snapshot
 
 
 async def _job(call: Call) -> Job:
-    id_ = call.text("jobId")
-    found = call.api.engine.state.get(Job, id_)
+    """By its id, or by the number of its experiment, which is what people know. One that is over is in the store only."""
+    id_, api = call.text("jobId"), call.api
+    if id_.isdecimal():
+        id_ = (await find_experiment(api, call.number("jobId"))).job_id
+    found = api.engine.state.get(Job, id_) or next(iter(await api.store.jobs([JobId(id_)])), None)
     if found is None:
-        raise NotFound("job", id_)
+        raise NotFound("job", id_, "give the id of a job (`det job list`) or of an experiment (`det experiment list`)")
     return found
+
+
+def reason_to_idle(job: Job, experiment: Experiment | None) -> str:
+    """Why nothing of the job waits or runs."""
+    if job.ended:
+        return "It has ended."
+    if experiment is not None and experiment.state is ExperimentState.PAUSED:
+        return f"Its experiment is paused; `det experiment activate {experiment.id}` lets it go on."
+    if experiment is not None and experiment.state is not ExperimentState.ACTIVE:
+        return f"Its experiment is {experiment.state}: nothing of it starts any more."
+    return "It is between two runs: nothing of it waits or runs at the moment."
+
+
+def reason_to_hold(hold: str) -> str:
+    """Nothing but money is in its way."""
+    return f"It waits for money: {hold}."
 
 
 async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
     engine = call.api.engine
+    experiment = None if job.experiment_id is None else engine.state.get(Experiment, job.experiment_id)
+    if job.ended:
+        return ExplainJobResponse(job_id=job.id, state=JobState.IDLE, reason=reason_to_idle(job, experiment))
     snapshot, cycle = engine.snapshot(job.pool), engine.memory.sequence
     others = {name: engine.snapshot(name) for name in engine.pools if name != job.pool and _may_move(call, job, name)}
     markets = sentences(engine.memory, job, call.api.clock.now())
     explained = await asyncio.to_thread(_explained, snapshot, job, others, cycle)
     explained = replace(explained, details=(*explained.details, *markets))
+    if explained.state == JobState.IDLE:
+        explained = replace(explained, reason=reason_to_idle(job, experiment))
     if explained.allocation_id:
         explained = replace(explained, start=await _start(call, AllocationId(explained.allocation_id)))
     hold = hold_of_pool(engine.state, job.pool) or job.hold
@@ -49,9 +77,7 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
 
 
 def _held(explained: ExplainJobResponse, hold: str) -> ExplainJobResponse:
-    """Nothing but money is in its way."""
-    reason = f"It waits for money: {hold}."
-    return replace(explained, reason=reason, blockers=None, what_if=(), gave_up=(), start=None)
+    return replace(explained, reason=reason_to_hold(hold), blockers=None, what_if=(), gave_up=(), start=None)
 
 
 async def _start(call: Call, allocation: AllocationId) -> JobStart | None:

@@ -254,7 +254,7 @@ def _why_unknown(run_times: RunTimes, known: Basis | None, played: str, stopped:
     if stopped:
         return f"the machines that are there do not suffice, and the pool asks for no others: {stopped}"
     if known is None:
-        return f"only {len(run_times)} run(s) of the pool have ended, and {LEAST} are needed"
+        return f"an estimate needs {LEAST} runs of the pool that have ended, and there are {len(run_times)}"
     return f"it did not start within {HORIZON_S / 86_400:.0f} days in most of {played}"
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from resolute.wire.rest.why import BlockingAgent, BlockingWork, ExplainJobResponse, JobBlockers, JobWhatIf
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from resolute.wire.rest.why import BlockingAgent, BlockingWork, ExplainJobResponse, JobBlockers, JobWhatIf, NamedWork
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.ids import JobId
+from resolute_master.domain.copies import replace
+from resolute_master.domain.ids import AllocationId, JobId
 from resolute_master.scheduler.blockers import Blockers
 from resolute_master.scheduler.explain import Explanation
 from resolute_master.scheduler.reasons import shut_because
@@ -18,7 +24,7 @@ SHOWN = 100
 def explain_message(snapshot: PoolSnapshot, job: JobId, found: Explanation, *, cycle: int) -> ExplainJobResponse:
     """`cycle` is the engine's cycle that left the snapshot; 0 for one that comes from no engine."""
     waiting = None if found.waiting is None else snapshot.allocations[found.waiting]
-    return ExplainJobResponse(
+    answer = ExplainJobResponse(
         job_id=job,
         state=str(found.state),
         reason=found.reason,
@@ -34,6 +40,19 @@ def explain_message(snapshot: PoolSnapshot, job: JobId, found: Explanation, *, c
         passes=found.passes,
         gave_up=found.gave_up,
     )
+    return replace(answer, named=tuple(_named(snapshot, answer)))
+
+
+_WORD = re.compile(r"[\w.-]*\w")
+
+
+def _named(snapshot: PoolSnapshot, answer: ExplainJobResponse) -> Iterator[NamedWork]:
+    """The experiment of each id that occurs in the answer, also within a sentence."""
+    for word in sorted(set(_WORD.findall(msgspec.json.encode(answer).decode()))):
+        allocation = snapshot.allocations.get(AllocationId(word))
+        job = snapshot.jobs.get(JobId(word) if allocation is None else allocation.job_id)
+        if job is not None and job.experiment_id is not None:
+            yield NamedWork(id=word, experiment_id=job.experiment_id, name=job.name)
 
 
 def _blockers(snapshot: PoolSnapshot, waiting: Allocation, found: Blockers) -> JobBlockers:

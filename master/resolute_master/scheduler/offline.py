@@ -86,7 +86,7 @@ def explained(data: object, changes: Sequence[str], job: str) -> ExplainJobRespo
 def _no_machines(supply: Supply) -> str:
     if supply.room and supply.offers:
         return ""
-    return supply.reason or ("none is offered" if supply.room else "the pool is at its maximum")
+    return supply.reason or ("none is offered for now" if supply.room else "the pool is at its maximum")
 
 
 def _job_of(snapshot: PoolSnapshot, id_: AllocationId) -> JobId:

@@ -48,7 +48,10 @@ async def test_when_a_job_starts_is_foreseen_once_enough_has_ended(tmp_path: Pat
         running, waiting = await world.create(a_config()), await world.create(a_config())
         await settled(world)
         told = (await world.get(f"/api/v1/jobs/{waiting['jobId']}/explain"))["start"]
-        assert told["expectedAt"] is None and told["basis"] == "only 0 run(s) of the pool have ended, and 20 are needed"
+        assert (
+            told["expectedAt"] is None
+            and told["basis"] == "an estimate needs 20 runs of the pool that have ended, and there are 0"
+        )
         assert (await world.get(f"/api/v1/jobs/{running['jobId']}/explain"))["start"] is None
         answer = await world.get("/api/v1/resource-pools/default/starts")
         (listed,) = answer["starts"]
@@ -56,6 +59,61 @@ async def test_when_a_job_starts_is_foreseen_once_enough_has_ended(tmp_path: Pat
         for asked, found in ((waiting, [listed]), (running, [])):
             path = f"/api/v1/resource-pools/default/starts?jobIds={asked['jobId']}&jobIds=another"
             assert (await world.get(path))["starts"] == found
+
+
+async def listed(world: World, path: str = "job-queues-v2") -> dict[str, str | None]:
+    """By experiment, why nothing of it runs."""
+    rows = (await world.get(f"/api/v1/{path}"))["jobs"]
+    return {job["entityId"]: job["reason"] for row in rows for job in [row.get("full", row)]}
+
+
+async def test_the_queue_says_why_each_job_waits_as_the_explanation_of_it_does(tmp_path: Path) -> None:
+    async with an_api(tmp_path, pools=pool_policies(master_config(tmp_path, **POOLS)), config=POOLS) as world:
+        await world.agent(slots=2)
+        for slots in (2, 1, 2, 64):
+            await world.create(a_config(resources={"slots_per_trial": slots}))
+        await world.create(a_config(resources={"resource_pool": "vision"}))
+        paused = await world.create(a_config(), activate=False)
+        await settled(world)
+        reasons = await listed(world)
+        assert reasons == await listed(world, "job-queues")
+        assert reasons.pop("1") is None, "it runs"
+        told = {id_: (await world.get(f"/api/v1/jobs/{id_}/explain"))["reason"] for id_ in reasons}
+        assert reasons == told and sorted(reasons) == ["2", "3", "4", "5"], "a paused one is in no queue"
+        assert told == {
+            "2": "It waits for 1 slot(s): agent-1 is kept for it until enough of what runs there has ended, and this pool "
+            "preempts nobody.",
+            "3": "It waits for 2 slot(s): no slot is free, and this pool preempts nobody.",
+            "4": "It can never start here: it needs 64 slots on whole machines of one size, and the pool's machines by slots "
+            "are: 1 of 2.",
+            "5": "It waits for 1 slot(s): no agent of the pool takes work, and the pool launches no machines.",
+        }
+        assert set(await listed(world, "job-queues-v2?limit=2&offset=1")) == {"2", "3"}
+        answer = await world.get(f"/api/v1/jobs/{paused['id']}/explain")
+        assert answer["reason"] == "Its experiment is paused; `det experiment activate 6` lets it go on."
+
+
+async def test_an_explanation_takes_the_number_of_an_experiment_and_names_those_of_others(tmp_path: Path) -> None:
+    async with an_api(tmp_path, config={"launch_error": False}) as world:
+        await world.agent(slots=1)
+        running, waiting = await world.create(a_config(name="first")), await world.create(a_config(name="second"))
+        await settled(world)
+        answer = await world.get(f"/api/v1/jobs/{waiting['id']}/explain")
+        assert answer["jobId"] == waiting["jobId"]
+        (blocking,) = answer["blockers"]["running"]
+        named = {each["id"]: (each["experimentId"], each["name"]) for each in answer["named"]}
+        assert {id_: named[id_] for id_ in (running["jobId"], blocking["allocationId"], waiting["jobId"])} == {
+            running["jobId"]: (running["id"], "first"),
+            blocking["allocationId"]: (running["id"], "first"),
+            waiting["jobId"]: (waiting["id"], "second"),
+        }
+        await world.post(f"/api/v1/experiments/{waiting['id']}/kill")
+        await settled(world)
+        for asked in (waiting["id"], waiting["jobId"]):
+            over = await world.get(f"/api/v1/jobs/{asked}/explain")
+            assert (over["state"], over["reason"]) == ("IDLE", "It has ended.")
+        assert "det job list" in str(await world.error("GET", "/api/v1/jobs/nobody/explain", status=404))
+        assert "experiment '99' not found" in str(await world.error("GET", "/api/v1/jobs/99/explain", status=404))
 
 
 async def test_a_list_does_not_wait_for_an_answer_that_takes_long(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from resolute.errors import NotFound, ResoluteError
-from resolute.wire.rest.enums import LaunchWarning, ResourcePoolType, WireCheckpointState, WireExperimentState
+from resolute.wire.rest.enums import JobState, LaunchWarning, ResourcePoolType, WireCheckpointState, WireExperimentState
+from resolute.wire.rest.experiments import JobSummary
 from resolute.wire.rest.jobs import RBACJob
 from resolute.wire.rest.metrics import Metrics
 from resolute.wire.rest.trials import MetricsWorkload
@@ -173,6 +174,22 @@ def test_the_list_of_jobs_tells_people_when_those_that_wait_will_start(det: Shel
         assert "2026-01-01 12:00" not in det.ok("job", "list", format_)
     told_json = json.loads(det.ok("job", "list", "--starts", "--json"))
     assert told_json["starts"]["job-2"]["basis"] == "19 courses" and len(told_json["jobs"]) == 2
+
+
+def test_the_list_of_jobs_tells_people_why_those_that_wait_do(det: Shell, master: FakeMaster) -> None:
+    reason = "It waits for 2 slot(s) of machines that are on their way."
+    waits = replace(a_job(2), reason=reason, summary=JobSummary(jobs_ahead=1, state=JobState.QUEUED))
+    master.jobs = (RBACJob(full=a_job()), RBACJob(full=waits), RBACJob(limited=a_limited_job()))
+    header, _, runs, *others = det.ok("job", "list").splitlines()
+    assert header.endswith(" | Why It Waits") and others[0].endswith(f" | {reason}")
+    assert runs.endswith("determined |") and others[1].rstrip(" |").endswith("***"), (
+        "nothing is told of what runs, or may not be seen"
+    )
+    assert reason not in det.ok("job", "list", "--csv"), "programs get what they always got"
+    told = json.loads(det.ok("job", "list", "--json"))
+    assert [row["full"]["reason"] for row in told if row["full"]] == [None, reason]
+    master.jobs = (RBACJob(full=a_job()),)
+    assert "Why It Waits" not in det.ok("job", "list")
 
 
 def test_jobs_of_several_pools_are_shown_with_their_pool(det: Shell, master: FakeMaster) -> None:

@@ -17,7 +17,7 @@ from resolute.client.errors import MasterUnreachable
 from resolute.client.queue import Queue
 from resolute.client.session import Session
 from resolute.wire.rest.enums import JobState
-from resolute.wire.rest.jobs import JobSummary
+from resolute.wire.rest.experiments import JobSummary
 from resolute.wire.rest.why import (
     BlockingAgent,
     BlockingWork,
@@ -26,6 +26,7 @@ from resolute.wire.rest.why import (
     JobBlockers,
     JobStart,
     JobWhatIf,
+    NamedWork,
     PoolStart,
 )
 from resolute_cli.invocation import Invocation
@@ -86,6 +87,35 @@ def test_a_job_of_the_file_is_explained(file: str) -> None:
     )
     assert "  - old of job low, which has 4 slot(s) on a1" in out
     assert "  - one more agent of 4 slot(s): now" in out
+
+
+def test_a_job_that_the_file_lacks_is_told_with_those_that_it_has(file: str) -> None:
+    code, _, err = det("job", "schedule", "--snapshot", file, "--explain", "2")
+    assert (code, err) == (
+        1,
+        "Failed to decide on a snapshot as the scheduler would, with no need of a master: job '2' not found; the jobs with work "
+        "in the file are low, new\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("supply", "told"),
+    [
+        ({}, "tell the provisioner that machines are wanted for new"),
+        ({"room": 0}, "ask for no machines, though some would be of use for new: the pool is at its maximum"),
+        ({"room": 0, "reason": "its budget is used up"}, "some would be of use for new: its budget is used up"),
+        (
+            {"offers": {"big": {"slots": 8, "available": False}}},
+            "some would be of use for new: none is offered for now",
+        ),
+    ],
+)
+def test_machines_are_asked_for_only_where_the_pool_may(tmp_path: Path, supply: dict[str, object], told: str) -> None:
+    path = tmp_path / "pool.json"
+    pool = {"tasks": {"new": {"slots": 8}}, "supply": {"offers": {"big": {"slots": 8}}, **supply}}
+    path.write_text(json.dumps(pool))
+    code, out, _ = det("job", "schedule", "--snapshot", str(path))
+    assert code == 0 and told in out, out
 
 
 @pytest.mark.parametrize(
@@ -158,6 +188,28 @@ def test_an_explanation_reads_from_the_reason_to_what_would_start_it() -> None:
     ]
 
 
+def test_the_experiment_of_an_id_is_told_at_its_first_mention() -> None:
+    answer = ExplainJobResponse(
+        job_id="j",
+        state="QUEUED",
+        reason="It waits for 2 slot(s) on a1: r.1 must leave first.",
+        first_ahead=("k", "kk"),
+        jobs_ahead=2,
+        blockers=JobBlockers(running=(BlockingWork(allocation_id="r.1", job_id="k", slots=2),), running_count=1),
+        named=(
+            NamedWork(id="j", experiment_id=3, name="mine"),
+            NamedWork(id="r.1", experiment_id=2, name="theirs"),
+            NamedWork(id="k", experiment_id=2, name="theirs"),
+        ),
+    )
+    assert list(explanation_lines(answer)) == [
+        "Job j (experiment 3, mine) is QUEUED: It waits for 2 slot(s) on a1: r.1 (experiment 2, theirs) must leave first.",
+        "Ahead of it: k (experiment 2, theirs), kk",
+        "In its way; without all of this it would start now:",
+        "  - r.1 of job k, which has 2 slot(s) on no agent",
+    ]
+
+
 def test_the_expected_start_is_told_with_its_range_and_what_it_rests_on() -> None:
     at = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
     known = JobStart(expected_at=at, earliest=at, latest=at.replace(hour=13), basis="20 courses")
@@ -171,7 +223,7 @@ def test_the_expected_start_is_told_with_its_range_and_what_it_rests_on() -> Non
     assert start_cells(open_end)[1].endswith("to later")
     unknown = replace(answer, start=JobStart(basis="only 3 run(s) have ended"))
     assert "When it will start cannot be said: only 3 run(s) have ended." in list(explanation_lines(unknown))
-    assert start_cells(unknown.start) == ("unknown", "only 3 run(s) have ended")
+    assert start_cells(unknown.start) == ("cannot be foreseen", "only 3 run(s) have ended")
 
 
 def test_a_job_that_came_after_its_pool_was_foreseen_is_told_so() -> None:
@@ -181,7 +233,7 @@ def test_a_job_that_came_after_its_pool_was_foreseen_is_told_so() -> None:
     start = PoolStart(job_id="known", allocation_id="k.1", start=JobStart(basis="only 3 run(s) have ended"))
     found = Starts(answers={late.resource_pool: GetPoolStartsResponse(starts=(start,))})
     assert found.cells([known, late, runs, replace(elsewhere, resource_pool="failed"), None]) == [
-        ("unknown", "only 3 run(s) have ended"),
+        ("cannot be foreseen", "only 3 run(s) have ended"),
         ("not foreseen yet", "ask again in a few seconds"),
         ("", ""),
         ("", ""),

@@ -119,6 +119,14 @@ def test_errors_have_the_masters_words(status: int, code: int, kind: type[Resolu
     assert str(caught.value) == "experiment '7' not found"
 
 
+def test_what_is_not_found_is_known_also_where_the_master_says_what_to_do() -> None:
+    session, _ = session_of(failure(404, 5, "job '2' not found; look at `det job list`"))
+    with pytest.raises(NotFound) as caught:
+        session.post("api/v1/anything", Empty)
+    assert (caught.value.kind, caught.value.key) == ("job", "2")
+    assert str(caught.value) == "job '2' not found; look at `det job list`"
+
+
 @pytest.mark.parametrize(
     ("body", "text"),
     [

@@ -102,7 +102,7 @@ def test_nothing_is_said_before_enough_has_ended() -> None:
     waits = _submit(pool, "next")
     found = estimates(pool, _past(*[60.0] * (LEAST - 1)), seed=1)[waits]
     assert found.expected_at is None and found.earliest is None and found.latest is None
-    assert found.basis == f"only {LEAST - 1} run(s) of the pool have ended, and {LEAST} are needed"
+    assert found.basis == f"an estimate needs {LEAST} runs of the pool that have ended, and there are {LEAST - 1}"
 
 
 @dataclass(slots=True)

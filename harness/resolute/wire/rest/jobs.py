@@ -12,7 +12,8 @@ from resolute.wire.rest.paging import Pagination
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job with everything about it."""
+    """A job with everything about it. `reason`: why nothing of it runs, as `ExplainJobResponse.reason` says; None when it runs. An
+    extension of the contract."""
 
     allocated_slots: int
     entity_id: str
@@ -27,6 +28,7 @@ class Job:
     workspace_id: int
     priority: int | None = None
     progress: float | None = None
+    reason: str | None = None
     summary: JobSummary | None = None
     user_id: int | None = None
     weight: float | None = None

@@ -1,6 +1,6 @@
 """Why a job is where it is, and what would start it. An extension of the contract.
 
-GET /api/v1/jobs/{jobId}/explain     ExplainJobResponse
+GET /api/v1/jobs/{jobId}/explain     ExplainJobResponse; for `jobId` the number of an experiment will do
 """
 
 from __future__ import annotations
@@ -103,6 +103,15 @@ class GetPoolStartsResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NamedWork:
+    """The experiment that a job or an allocation belongs to, by the id that was used for it."""
+
+    id: str
+    experiment_id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainJobResponse:
     """Why a job is where it is: one sentence, then the details behind it.
 
@@ -110,6 +119,7 @@ class ExplainJobResponse:
     empty unless something of the job waits: it is about the allocation `allocation_id`, the job's first. `first_ahead` are the
     first of the `jobs_ahead` jobs that come before it. `blockers` None: nothing that could go is in its way, or it was not found.
     `what_if` are the changes that would start it. `gave_up` says what was not found out within `passes` passes of the scheduler.
+    `named` are the experiments of the jobs and allocations whose ids occur in the rest.
     """
 
     job_id: str
@@ -126,5 +136,6 @@ class ExplainJobResponse:
     what_if: tuple[JobWhatIf, ...] = ()
     passes: int = 0
     gave_up: tuple[str, ...] = ()
+    named: tuple[NamedWork, ...] = ()
     start: JobStart | None = None
     """None where nothing of the job waits."""

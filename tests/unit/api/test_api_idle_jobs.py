@@ -1,0 +1,23 @@
+"""What is said of a job of which nothing waits or runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from resolute.wire.states import ExperimentState
+from resolute_master.api.why import reason_to_idle
+from support.pools import a_job
+from support.stores import an_experiment
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (ExperimentState.ACTIVE, "It is between two runs: nothing of it waits or runs at the moment."),
+        (ExperimentState.PAUSED, "Its experiment is paused; `det experiment activate 3` lets it go on."),
+        (ExperimentState.STOPPING_KILLED, "Its experiment is STOPPING_KILLED: nothing of it starts any more."),
+    ],
+)
+def test_a_job_that_asks_for_nothing_says_what_its_experiment_does(state: ExperimentState, told: str) -> None:
+    assert reason_to_idle(a_job("j"), an_experiment(3, state=state)) == told
+    assert reason_to_idle(a_job("j", ended=True), an_experiment(3, state=state)) == "It has ended."
