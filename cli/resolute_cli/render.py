@@ -153,6 +153,11 @@ class Renderer:
 
     # ----------------------------------------------------------------------------------------------------- progress
 
+    def status(self, text: str) -> None:
+        """What a command that takes long does now; on the error stream, also where no terminal is: a log is read later."""
+        self.err.write(text + "\n")
+        self.err.flush()
+
     @contextmanager
     def progress(self, description: str) -> Iterator[Callable[[int, int], None] | None]:
         """A bar for bytes that move, on a terminal; yields who wants to hear of (bytes done, bytes in all)."""

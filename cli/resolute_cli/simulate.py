@@ -42,14 +42,17 @@ COLUMNS = (
 
 def simulate(cli: Invocation, args: argparse.Namespace) -> int:
     if args.journal is not None:
+        _check_journal_alone(args)
         return _replay(cli, args)
+    if args.config_file is not None:
+        raise UsageError("--config-file goes with --journal only; name the pool's configuration with --pool")
     if args.pool is None or args.jobs is None:
         raise UsageError("name the pool with --pool and the jobs with --jobs, or a recorded journal with --journal")
     with loading(*SIMULATOR):
         from resolute_sim.twin import compare
     request = _request(compare, args)
     setting = compare.setting_of(request)
-    reports = compare.compare(setting, request.policies, processes=request.processes)
+    reports = compare.compare(setting, request.policies, processes=request.processes, tell=cli.render.status)
     report: dict[str, Any] = compare.as_json(request, setting, reports)
     _table(cli, report)
     if args.json is not None:
@@ -118,17 +121,29 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _check_journal_alone(args: argparse.Namespace) -> None:
+    """A recorded journal brings its own jobs and machines: what would be ignored is refused."""
+    for flag in ("pool", "jobs", "spot", "policy", "resource_pool", "first_day", "last_day", "html"):
+        if getattr(args, flag) not in (None, []):
+            raise UsageError(
+                f"--{flag.replace('_', '-')} does not go with --journal, which runs again what was recorded; leave one of them out"
+            )
+
+
 def _request(module: ModuleType, args: argparse.Namespace) -> Request:
     if args.processes < 1:
         raise UsageError(f"--processes: must be at least 1, and is {args.processes}")
     if args.checkpoint_every <= 0:
         raise UsageError("--checkpoint-every: must be above 0")
+    twice = next((policy for policy in args.policy if args.policy.count(policy) > 1), None)
+    if twice is not None:
+        raise UsageError(f"--policy: {twice!r} is given {args.policy.count(twice)} times; give each policy once")
     request: Request = module.Request(
         pool=args.pool,
         jobs=args.jobs,
         resource_pool=args.resource_pool,
         spot=tuple(args.spot),
-        policies=tuple(dict.fromkeys(args.policy)) or (module.POLICIES[0],),
+        policies=tuple(args.policy) or (module.POLICIES[0],),
         seed=args.seed,
         first_day=args.first_day,
         last_day=args.last_day,

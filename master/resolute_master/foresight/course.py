@@ -7,6 +7,7 @@ back to its last periodic checkpoint.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -124,6 +125,10 @@ class Course:
     """Told of each that came to its end."""
     log: Callable[[float, str, str], None] = lambda at_s, word, subject: None
     """Told every decision and everything that happened: when, what, to whom."""
+    standing: int = 0
+    """So many machines stay when no work is left: the course does not wait for their end, and they are paid until its own."""
+    patience_s: float = math.inf
+    """Work that waits, while nothing runs and nothing has got ahead for longer, waits for ever: a market moves without end."""
     works: dict[AllocationId, Work] = field(default_factory=dict)
     """By the present run's allocation."""
     bills: dict[InstanceId, Bill] = field(default_factory=dict)
@@ -135,6 +140,8 @@ class Course:
     _count: int = 0
     _waiting: int = 0
     _unsubmitted: int = 0
+    _got_ahead_s: float = 0.0
+    """When work was last submitted, or ended, or saved what it had done."""
 
     # -- from outside ------------------------------------------------------------------------------------------
 
@@ -158,8 +165,8 @@ class Course:
         self._at(at_s, _Kind.JOINED, instance)
 
     def run(self, until: Callable[[], bool] = lambda: False, *, strict: bool = True) -> None:
-        """Play until nothing is left to happen, or `until` says so after a decision. Raises `CourseStuck`; if not `strict`, only
-        for a decider that never comes to rest."""
+        """Play until no work is left and no machine but those that stand, or nothing is left to happen but moves of the market, or
+        `until` says so after a decision. Raises `CourseStuck`; if not `strict`, not for work that is left when nothing happens."""
         self._expect_market(-1.0)
         self._decide()
         while self._events and not until():
@@ -173,6 +180,7 @@ class Course:
                 moved |= self._happen(_Kind(kind), subject)
             if moved:
                 self._decide()
+            self._check_patience()
         if not strict or until():
             return
         for id_ in sorted(self.pool.machines):
@@ -192,7 +200,19 @@ class Course:
     # -- what happens ------------------------------------------------------------------------------------------
 
     def _done(self) -> bool:
-        return not (self._unsubmitted or self.works or self.pool.machines)
+        if self._unsubmitted or self.works:
+            return False
+        if len(self.pool.machines) <= self.standing:
+            return True
+        return all(kind is _Kind.MARKET for _, kind, _, _ in self._events)
+
+    def _check_patience(self) -> None:
+        nothing_runs = self._waiting > 0 and self._waiting == len(self.works)
+        if nothing_runs and self.now_s - self._got_ahead_s > self.patience_s:
+            raise CourseStuck(
+                f"{self._waiting} gang(s) wait at second {self.now_s:.0f}, and nothing has got ahead since second "
+                f"{self._got_ahead_s:.0f}: what can be had is never enough for them, or never for long enough"
+            )
 
     def _happen(self, kind: _Kind, subject: Any) -> bool:
         """Whether something happened after which one has to decide."""
@@ -218,6 +238,7 @@ class Course:
     def _submitted(self, work: Work) -> None:
         self._unsubmitted -= 1
         self._waiting += 1
+        self._got_ahead_s = self.now_s
         work.queued_s = self.now_s
         self.works[work.first.id] = work
         self.pool.submitted(work.job, work.first)
@@ -231,6 +252,7 @@ class Course:
 
     def _finish(self, id_: AllocationId, work: Work) -> None:
         del self.works[id_]
+        self._got_ahead_s = self.now_s
         work.held.append((work.started_s or 0.0, self.now_s))
         work.done_s, work.started_s, work.ended_s = work.length_s, None, self.now_s
         self.pool.ended(id_)
@@ -249,11 +271,14 @@ class Course:
 
     def _cut(self, id_: AllocationId, work: Work, kept_s: float) -> None:
         """The run is over and another one waits, which goes on with what was kept."""
+        left = self.pool.snapshot.allocations[id_]
         self.pool.ended(id_)
         del self.works[id_]
         work.held.append((work.started_s or 0.0, self.now_s))
         work.done_s = min(work.length_s, work.done_s + kept_s)
         work.started_s = None
+        if kept_s > 0.0:
+            self._got_ahead_s = self.now_s
         if work.done_s >= work.length_s:
             work.ended_s = self.now_s
             self.pool.job_ended(work.job)
@@ -267,6 +292,7 @@ class Course:
             state=AllocationState.PENDING,
             containers=(),
             preempt=None,
+            given_up_s=left.given_up_by_now_s,
             reserved_agents=(),
         )
         self.works[again.id] = work

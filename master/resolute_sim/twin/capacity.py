@@ -23,6 +23,8 @@ from resolute_master.foresight.market import Given, MarketMove, Refused
 from resolute_provisioner.model import Market, Offer, RefusalKind
 
 KINDS = ("availability", "price")
+LEAST_PATIENCE_S = 86_400.0
+"""Longer than any boot, any pause after a refusal and any checkpoint interval."""
 _NAMED = re.compile(r"(?P<zone>[a-z]+(?:-[a-z]+)+-?\d[a-z]?(?:-[a-z])?)_(?P<accelerator>[a-z0-9-]+)_(?P<slots>\d+)$")
 
 
@@ -139,6 +141,11 @@ class TracedMarket:
             if trace.concerns(offer)
         }
         self._alive: dict[str, int] = dict.fromkeys(self._offers, 0)
+
+    @property
+    def patience_s(self) -> float:
+        """What has not come within two rounds of the longest series, or a day, does not come."""
+        return max(LEAST_PATIENCE_S, 2.0 * max((trace.length_s for trace in self._capacity.values()), default=0.0))
 
     @property
     def cheapest_slot_hour(self) -> float:

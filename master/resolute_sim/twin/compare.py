@@ -6,8 +6,8 @@ The one door for `det simulate`.
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,13 +67,43 @@ def setting_of(request: Request) -> Setting:
     )
 
 
-def compare(setting: Setting, policies: Sequence[str], *, processes: int = 2) -> tuple[Report, ...]:
-    """One report a policy, in the order given."""
+def compare(
+    setting: Setting, policies: Sequence[str], *, processes: int = 2, tell: Callable[[str], None] = lambda line: None
+) -> tuple[Report, ...]:
+    """One report a policy, in the order given. `tell` gets a line when a policy begins and one when it has ended."""
     if len(policies) == 1 or processes <= 1:
-        return tuple(simulate(setting, policy) for policy in policies)
+        return tuple(_one_after_another(setting, policies, tell))
+    reports: dict[str, Report] = {}
+    waiting, running = list(policies), dict[Future[Report], str]()
     # A fresh interpreter each, so that what one course has built up is no burden for the next.
     with ProcessPoolExecutor(min(processes, len(policies)), mp_context=multiprocessing.get_context("spawn")) as pool:
-        return tuple(pool.map(simulate, [setting] * len(policies), policies))
+        while waiting or running:
+            while waiting and len(running) < processes:
+                policy = waiting.pop(0)
+                tell(_begins(setting, policy))
+                running[pool.submit(simulate, setting, policy)] = policy
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                policy = running.pop(future)
+                reports[policy] = future.result()
+                tell(_ended(reports[policy]))
+    return tuple(reports[policy] for policy in policies)
+
+
+def _one_after_another(setting: Setting, policies: Sequence[str], tell: Callable[[str], None]) -> Iterator[Report]:
+    for policy in policies:
+        tell(_begins(setting, policy))
+        report = simulate(setting, policy)
+        tell(_ended(report))
+        yield report
+
+
+def _begins(setting: Setting, policy: str) -> str:
+    return f"{policy}: plays {len(setting.jobs)} job(s)"
+
+
+def _ended(report: Report) -> str:
+    last_s = max((span.ended_s for span in report.spans), default=0.0)
+    return f"{report.policy}: has played {last_s / 86_400:.1f} days, on {report.figures.launches} machine(s)"
 
 
 def as_json(request: Request, setting: Setting, reports: Sequence[Report]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 - `Determined`: the scale decider of the platform that this project succeeds, on its own tick of five seconds, with one size of
   machine; who runs where on the machines that are there is decided by our scheduler.
-- `Static`: a fixed fleet from the first moment to the last; our scheduler places.
+- `Static`: a fixed fleet from the first moment to the last, of which what is missing is asked for each minute; our scheduler
+  places.
 - `FirstFit`: in the order of submission, each gang on the first machine that has room, the cheapest kinds first and then the
   oldest; else on the first that is on its way; else on a new one of the cheapest kind that holds it. Ended after five idle
   minutes.
@@ -28,6 +29,7 @@ TICK_S = 5.0
 DETERMINED_IDLE_S = 1200.0
 STARTING_S = 1200.0
 FIRST_FIT_IDLE_S = 300.0
+ASK_AGAIN_S = 60.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,20 +89,27 @@ class Determined:
 
 @dataclass(slots=True, kw_only=True)
 class Static:
-    """`machines` of the one offer, from the first moment on."""
+    """`machines` of the one offer, from the first moment on; one that is refused or taken back is asked for again."""
 
     machines: int
-    _started: bool = False
+    _ask_at: datetime | None = None
 
     def decide(self, pool: VirtualPool) -> Decision:
         plan = _place(pool)
         launches: tuple[Launch, ...] = ()
-        if not self._started:
-            self._started = True
+        missing = self.machines - len(pool.machines)
+        if missing > 0 and (self._ask_at is None or pool.now >= self._ask_at):
+            self._ask_at = pool.now + timedelta(seconds=ASK_AGAIN_S)
             scaling = pool.policy.scaling
             assert scaling is not None
-            launches = _of(scaling.offers[0], min(self.machines, scaling.max_instances), "the fleet")
-        return Decision(place=plan.place, preempt=plan.preempt, reserve=plan.reserve, launches=launches)
+            launches = _of(scaling.offers[0], missing, "the fleet")
+        return Decision(
+            place=plan.place,
+            preempt=plan.preempt,
+            reserve=plan.reserve,
+            launches=launches,
+            revisit_at=self._ask_at if missing > 0 else None,
+        )
 
 
 def peak_machines(demand: Sequence[tuple[float, float, int]], size: int) -> int:

@@ -15,7 +15,7 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import JobId, TaskId, UserId, allocation_id
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.foresight.course import EPOCH, Course, Frictions, Work
+from resolute_master.foresight.course import EPOCH, Course, CourseStuck, Frictions, Work
 from resolute_master.foresight.decide import Decider, Production
 from resolute_master.foresight.pool import VirtualPool
 from resolute_provisioner.model import Gang, Offer
@@ -46,24 +46,32 @@ class Setting:
 
 
 def simulate(setting: Setting, policy: str) -> Report:
-    """Raises `InvalidInput` for a policy that is not known and for a job that the pool can never hold."""
+    """Raises `InvalidInput` for a policy that is not known, for a job that the pool can never hold, and where the series of
+    `capacity` never let a job get ahead."""
     pool = _pool_of(setting, policy)
     check_jobs(pool, setting.jobs)
     # All offers, whatever the policy knows of them: the lower bound of the cost is the same for all policies.
     market = TracedMarket(_offers(setting.pool), setting.capacity, boot_s=setting.boot_s, seed=setting.seed)
-    journal = _Digest()
+    journal, decider = _Digest(), _decider(policy, pool, setting.jobs)
     course = Course(
         pool=VirtualPool.empty(pool, EPOCH),
-        decider=_decider(policy, pool, setting.jobs),
+        decider=decider,
         market=market,
         epoch=EPOCH,
         frictions=setting.frictions,
         stopwatch=time.process_time,
         log=journal.note,
+        standing=_standing(decider, pool),
+        patience_s=market.patience_s,
     )
     works = [as_work(pool, number, job) for number, job in enumerate(setting.jobs)]
     course.submit(works)
-    course.run()
+    try:
+        course.run()
+    except CourseStuck as error:
+        raise InvalidInput(
+            f"--policy {policy}: {error}; give the pool offers without a series, or series with more, or leave these jobs out"
+        ) from None
     return _report(policy, course, works, market, journal)
 
 
@@ -145,9 +153,21 @@ def _decider(policy: str, pool: PoolPolicy, jobs: Sequence[TraceJob]) -> Decider
             return FirstFit()
         case "static":
             demand = [(job.submit_s, job.duration_s, job.slots) for job in jobs]
-            return Static(machines=peak_machines(demand, largest_size(pool)))
+            most = pool.scaling.max_instances if pool.scaling is not None else 0
+            return Static(machines=min(most, peak_machines(demand, largest_size(pool))))
         case _:
             raise InvalidInput(f"--policy: {policy!r} is not known; use one of: {', '.join(POLICIES)}")
+
+
+def _standing(decider: Decider, pool: PoolPolicy) -> int:
+    """How many machines the policy never ends."""
+    match decider:
+        case Static():
+            return decider.machines
+        case FirstFit():
+            return 0
+        case _:
+            return pool.scaling.min_instances if pool.scaling is not None else 0
 
 
 def as_work(pool: PoolPolicy, number: int, trace: TraceJob) -> Work:

@@ -115,6 +115,55 @@ def test_a_refused_offer_is_followed_by_the_next_and_the_lesson_is_kept() -> Non
     assert _played(setting).figures.wait_mean_s == 181.0
 
 
+@pytest.mark.parametrize("kind", ["availability", "price"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_course_ends_with_its_work_though_the_market_moves_for_ever(policy: str, kind: str) -> None:
+    """The series begin anew each 900 s; the machines that outlive the work are paid until its end and no longer."""
+    values = {"availability": (50.0, 49.0), "price": (1.0, 0.9)}[kind]
+    series = CapacityTrace(name="t", kind=kind, values=values, ends=(600.0, 900.0), offer_id="spot-8")
+    pool = _pool(_offer(8, Market.SPOT, 1.0), _offer(8), min_instances=1)
+    report = _played(Setting(pool=pool, jobs=(_job("a", 100.0, 5000.0, 8),), capacity=(series,)), policy)
+    assert report.figures.jobs_completed == 1 and {span.launched_s for span in report.spans} <= {0.0, 1.0, 100.0}
+    after_s = max(span.ended_s for span in report.spans) - report.busy_slots[-1][0]
+    assert after_s == (
+        300.0 if policy == "packing" else 0.0
+    )  # which has no minimum and ends its machine when it has idled
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_stands_is_paid_until_the_last_job_ends_with_and_without_a_series(policy: str) -> None:
+    level = CapacityTrace(name="t", kind="price", values=(8.0,), ends=(1e7,), offer_id="spot-8")
+    pool = _pool(_offer(8, Market.SPOT, 1.0), min_instances=1)
+    setting = Setting(pool=pool, jobs=(_job("a", 100.0, 5000.0, 8), _job("b", 200.0, 100.0, 8)))
+    alone, beside = _played(setting, policy), _played(replace(setting, capacity=(level,)), policy)
+    assert beside.figures.cost == pytest.approx(alone.figures.cost) and beside.spans == alone.spans
+    if policy == "static":
+        assert [(span.launched_s, span.ended_s) for span in alone.spans] == [(0.0, 5180.0)] * 2
+
+
+def test_a_fixed_fleet_asks_again_for_what_was_refused_and_taken_back() -> None:
+    series = CapacityTrace(
+        name="t", kind="availability", values=(0.0, 1.0, 0.0, 1.0), ends=(90.0, 1000.0, 2000.0, 1e9), offer_id="spot-8"
+    )
+    setting = Setting(pool=_pool(_offer(8, Market.SPOT, 1.0)), jobs=(_job("a", 0.0, 3000.0, 8),), capacity=(series,))
+    report = _played(setting, "static")
+    assert [(span.launched_s, span.cause) for span in report.spans] == [
+        (120.0, "taken back"),
+        (2020.0, "end of the course"),
+    ]
+    assert report.figures.jobs_completed == 1
+
+
+@pytest.mark.parametrize("policy", ["resolute", "static"])
+def test_work_that_the_series_never_let_get_ahead_is_told_and_not_waited_for(policy: str) -> None:
+    none = CapacityTrace(name="t", kind="availability", values=(0.0,), ends=(600.0,), offer_id="spot-8")
+    setting = Setting(pool=_pool(_offer(8, Market.SPOT, 1.0)), jobs=(_job("a", 0.0, 60.0, 8),), capacity=(none,))
+    with pytest.raises(
+        InvalidInput, match=rf"--policy {policy}: 1 gang\(s\) wait.*nothing has got ahead since second 0"
+    ):
+        _played(setting, policy)
+
+
 def test_consolidation_moves_what_is_left_onto_a_machine_of_its_size() -> None:
     jobs = (_job("short", 0.0, 600.0, 7), _job("long", 0.0, 50_000.0, 1))
     still = _played(Setting(pool=_pool(_offer(1), _offer(8)), jobs=jobs)).figures

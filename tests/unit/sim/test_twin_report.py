@@ -67,6 +67,18 @@ def test_the_figures_of_each_policy_are_written(files: Path, capsys: pytest.Capt
     assert "resolute" in table and "static" in table and ours["digest"][:12] in table
 
 
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_who_waits_is_told_which_policy_begins_and_ends(
+    files: Path, processes: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _simulate(files, "--policy", "packing", "--policy", "static", "--processes", processes) == 0
+    told = capsys.readouterr().err.splitlines()
+    for policy in ("packing", "static"):
+        mine = [line for line in told if line.startswith(f"{policy}: ")]
+        assert len(mine) == 2 and mine[0] == f"{policy}: plays 3 job(s)" and "has played 0." in mine[1]
+    assert len(told) == 4
+
+
 class _Tags(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
@@ -119,6 +131,9 @@ def test_every_machine_that_was_taken_back_is_red(
         (("--checkpoint-every", "0"), 2, "--checkpoint-every: must be above 0"),
         (("--boot", "-1"), 2, "must be a number that is at least 0"),
         (("--spot", "none.json"), 1, "none.json cannot be read"),
+        (("--policy", "static", "--policy", "static"), 2, "--policy: 'static' is given 2 times; give each policy once"),
+        (("--journal", "j.db"), 2, "--pool does not go with --journal"),
+        (("--config-file", "m.yaml"), 2, "--config-file goes with --journal only"),
         (("--html", "/no/such/place.html"), 1, "--html: /no/such/place.html cannot be written"),
     ],
 )
