@@ -1,4 +1,4 @@
-"""Writes the tables of `docs/limits.md` from the constants themselves: value, and the sentence that stands below each.
+"""Writes the tables of `docs/limits.md` from the constants themselves: value, the sentence that stands below each, and its test.
 
 python scripts/limits_reference.py            # writes docs/limits.md
 python scripts/limits_reference.py --check    # exit code 1 when it is not current
@@ -98,6 +98,150 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
 }
 """Which limits each table of the page has, by the file that they are in."""
 
+HELD_BY: dict[str, dict[str, tuple[str, ...]]] = {
+    "integration/api/test_api_limits.py": {
+        "test_a_master_takes_as_many_connections_as_it_may_open_files": (
+            "MAX_CONNECTIONS",
+            "SPARE_FILES",
+        ),
+        "test_heads_have_a_limit_for_their_first_line_and_for_each_field": (
+            "MAX_REQUEST_LINE_BYTES",
+            "MAX_HEADER_BYTES",
+        ),
+        "test_without_other_orders_the_documented_limits_hold": (
+            "MAX_REQUESTS_PER_USER",
+            "MAX_REQUESTS_PER_CONTAINER",
+            "MAX_PUBLIC_REQUESTS",
+        ),
+        "test_one_connection_more_than_may_be_is_told_to_come_again": ("RETRY_AFTER_S",),
+        "test_two_of_the_largest_uploads_are_held_at_once": ("MAX_BODIES_BYTES",),
+        "test_only_calls_that_carry_files_take_large_bodies": ("MAX_UPLOAD_BYTES",),
+        "test_the_body_of_an_ordinary_call_and_of_one_without_a_token_have_limits_of_their_own": (
+            "MAX_BODY_BYTES",
+            "MAX_PUBLIC_BODY_BYTES",
+        ),
+        "test_large_bodies_wait_for_their_turn_in_order_and_not_for_ever": ("LARGE_BODY_BYTES",),
+        "test_bodies_that_are_built_to_be_large_are_refused": (
+            "MAX_JSON_VALUES",
+            "MAX_JSON_DEPTH",
+        ),
+        "test_lines_of_a_post_and_lines_from_the_end": (
+            "MAX_LOG_TAIL",
+            "MAX_LOG_LINES_PER_POST",
+            "MAX_SEARCH_LENGTH",
+        ),
+        "test_names_of_metrics_and_how_many_there_are": (
+            "MAX_TRIALS_PER_STREAM",
+            "MAX_GROUP_LENGTH",
+            "MAX_METRIC_NAMES",
+            "MAX_METRIC_NAME_LENGTH",
+        ),
+        "test_a_list_of_decisions_has_the_newest_of_so_many": ("MAX_DECISIONS",),
+        "test_a_posted_line_that_is_too_long_goes_on_as_the_next": ("MAX_LINE_LENGTH",),
+    },
+    "integration/api/test_api_workspaces.py": {
+        "test_projects_have_names_of_their_workspace_and_keys_of_the_cluster": (
+            "MAX_WORKSPACE_NAME_LENGTH",
+            "MAX_PROJECT_KEY_LENGTH",
+        ),
+    },
+    "integration/harness/test_harness_transport.py": {
+        "test_without_another_order_so_many_reports_may_wait": ("QUEUE_LIMIT",),
+    },
+    "unit/agent/test_agent_core.py": {
+        "test_containers_share_each_batch_evenly": ("LOG_BATCH_LINES",),
+        "test_output_is_not_read_further_than_the_master_stores": ("LOG_BATCHES_IN_FLIGHT",),
+    },
+    "unit/agent/test_agent_log_limits.py": {
+        "test_a_batch_is_closed_at_so_many_bytes": ("BATCH_BYTES",),
+        "test_of_one_container_so_much_is_read_as_may_be_held": ("PENDING_BYTES",),
+    },
+    "unit/agent/test_agent_logs.py": {
+        "test_a_long_line_goes_on_as_the_next_one": ("MAX_LINE_BYTES",),
+    },
+    "unit/agent/test_agent_parts.py": {
+        "test_unknown_message_types_are_left_to_the_caller_and_nonsense_is_not": ("MAX_FRAME_BYTES",),
+    },
+    "unit/agent/test_agent_spool.py": {
+        "test_without_another_order_so_much_may_be_unstored": ("MAX_UNSTORED_BYTES",),
+        "test_stored_output_takes_no_space_and_keeps_its_offsets": ("FREED_AT_ONCE_BYTES",),
+    },
+    "unit/agents/test_hub.py": {
+        "test_a_connection_that_does_not_say_who_it_is_is_closed": ("HELLO_S",),
+        "test_a_silent_agent_is_disconnected_and_a_speaking_one_is_answered": ("SILENT_HEARTBEATS",),
+    },
+    "unit/agents/test_link_patience.py": {
+        "test_a_peer_that_takes_nothing_is_gone_at_the_limit_and_a_slow_one_is_not": ("SEND_TIMEOUT_S",),
+    },
+    "unit/api/test_api_context_archive.py": {
+        "test_too_much_is_refused_with_the_limit": ("MAX_CONTEXT_BYTES",),
+    },
+    "unit/api/test_api_limits_of_time.py": {
+        "test_a_connection_without_a_head_is_closed_at_the_next_look_after_its_time": ("HEAD_S",),
+        "test_a_connection_between_requests_is_kept_so_long": ("IDLE_S",),
+        "test_a_caller_who_takes_nothing_is_cut_off_at_the_next_look_after_its_time": ("UNREAD_S",),
+        "test_a_preemption_poll_is_held_as_long_as_it_asks_for_and_no_longer_than_the_limit": ("MAX_POLL_S",),
+        "test_members_of_a_gang_are_waited_for_so_long": ("BARRIER_LIMIT_S",),
+        "test_a_large_body_waits_so_long_for_its_turn": ("BODY_WAIT_S",),
+        "test_a_body_has_its_time_and_a_second_more_for_so_many_bytes": (
+            "BODY_FIRST_S",
+            "BODY_BYTES_PER_S",
+        ),
+    },
+    "unit/api/test_api_limits_of_values.py": {
+        "test_the_edge": (
+            "MAX_FILES",
+            "MAX_PATH_BYTES",
+            "MAX_CONFIG_BYTES",
+            "MAX_NAME_LENGTH",
+            "MAX_DESCRIPTION_LENGTH",
+            "MAX_NOTES_LENGTH",
+            "MAX_LABELS",
+            "MAX_LABEL_LENGTH",
+            "MAX_TRIALS",
+            "MAX_TRIALS_AT_ONCE",
+        ),
+        "test_a_page_has_so_many_rows_and_says_where_the_next_begins": ("MAX_PAGE_ROWS",),
+    },
+    "unit/api/test_api_passwords.py": {
+        "test_so_many_are_hashed_at_once_and_the_others_wait_in_line": ("CONCURRENT_HASHES",),
+    },
+    "unit/config/test_config_log_policies.py": {
+        "test_too_many_policies_are_refused": ("MAX_LOG_POLICIES",),
+        "test_what_re2_does_not_take_or_what_would_take_long_is_refused": ("MAX_PATTERN_SIZE",),
+    },
+    "unit/config/test_config_yaml_text.py": {
+        "test_a_short_text_has_so_many_values_after_its_aliases_are_expanded": ("MAX_VALUES",),
+        "test_deep_nesting_is_refused": ("MAX_DEPTH",),
+    },
+    "unit/engine/test_engine.py": {
+        "test_a_full_inbox_refuses_the_next_command_and_keeps_all_it_took": ("INBOX_LIMIT",),
+    },
+    "unit/engine/test_garbage.py": {
+        "test_what_is_lost_is_found_as_soon_as_the_process_has_grown_much": (
+            "LEAST_GROWTH",
+            "ASKED_AFTER",
+        ),
+    },
+    "unit/harness/test_harness_core.py": {
+        "test_while_the_master_is_away_so_many_marks_are_kept_the_newest": ("MARKS_LIMIT",),
+    },
+    "unit/harness/test_harness_launch.py": {
+        "test_a_context_is_no_larger_unpacked_than_model_code_is": ("MAX_UNPACKED_BYTES",),
+    },
+    "unit/store/test_batched_writer.py": {
+        "test_a_batch_ends_at_the_limit_of_items_and_never_inside_a_call": ("MAX_BATCH_ITEMS",),
+        "test_a_large_batch_does_not_wait_for_the_last_to_be_known": ("SMALL_BATCH_ITEMS",),
+        "test_a_batch_ends_at_the_limit_of_bytes": ("MAX_BATCH_BYTES",),
+        "test_who_has_nothing_unstored_need_not_wait_for_those_who_have_much": ("MAX_UNSTORED_ITEMS",),
+        "test_the_reserve_for_newcomers_ends_too": ("RESERVED_ITEMS",),
+    },
+    "unit/store/test_recent_code.py": {
+        "test_what_is_large_is_left_to_who_asks": ("MAX_CODE_CHARACTERS",),
+    },
+}
+"""Which limits each test holds at their edge, by the file below `tests` that it is in."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
@@ -149,13 +293,16 @@ def _shown(name: str, value: float) -> str:
 
 
 def table(subject: str) -> str:
-    rows = ["| limit | value | |", "|---|---|---|"]
+    tests = {limit: file for file, held in HELD_BY.items() for limits in held.values() for limit in limits}
+    rows = ["| limit | value | | held by |", "|---|---|---|---|"]
     for file, names in SUBJECTS[subject].items():
         known = limits_of(file)
         for name in names:
             if name not in known or not known[name].reason:
                 raise SystemExit(f"{file}: there is no limit {name} with a sentence below it")
-            rows.append(f"| `{name}` | {known[name].value} | {known[name].reason} |")
+            if name not in tests:
+                raise SystemExit(f"{file}: {name} is in no test of HELD_BY; write one that meets it at its edge")
+            rows.append(f"| `{name}` | {known[name].value} | {known[name].reason} | `{tests[name]}` |")
     return "\n".join(rows)
 
 
