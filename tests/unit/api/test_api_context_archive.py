@@ -61,10 +61,10 @@ def test_what_cannot_be_one_directory_is_refused(files: list[File], named: str) 
 
 
 def test_too_much_is_refused_with_the_limit() -> None:
-    content = bytes(context_archive.MAX_CONTEXT_BYTES // 2 + 1)
-    check_files([a_file("a", content)])
+    content = bytes(context_archive.MAX_CONTEXT_BYTES // 2)
+    check_files([a_file("a", content), a_file("b", content)])
     with pytest.raises(LimitExceeded, match=r"95 MiB.*\.detignore"):
-        check_files([a_file("a", content), a_file("b", content)])
+        check_files([a_file("a", content), a_file("b", content + b"x")])
 
 
 @given(st.lists(st.text(max_size=20), max_size=6, unique=True))
