@@ -296,7 +296,7 @@ class Cycle:
             if not spending.affords(self._step, placement.allocation, placement.slots):
                 self._unfinished.add(self._step.need(Allocation, placement.allocation).pool)
                 continue
-            allocations.begin_with_others(self._step, placement.allocation, placement.room_made)
+            allocations.begin_with_others(self._step, placement.allocation, placement.given_up_s)
             allocations.assign(self._step, placement.allocation, placement.slots, placement.agents, placement.reason)
         for reservation in plan.reserve:
             allocations.reserve(self._step, reservation.allocation, reservation.agents)

@@ -75,6 +75,10 @@ class Precedence(Protocol):
         """False when `levels` would name nobody; may be true of some for whom they name nobody either."""
         ...
 
+    def patient_until(self, claim: Claim) -> datetime | None:
+        """When more will have to leave for the claim than now; None when it is not a matter of time."""
+        ...
+
     def in_vain(self, claim: Claim) -> None:
         """Those who would have to leave for it make no room. So it is until somebody leaves or is given something."""
         ...
@@ -148,7 +152,7 @@ class _Candidates:
     def __init__(
         self,
         levels: Iterator[Level],
-        lost_work: Callable[[Allocation], float],
+        weight: Callable[[Allocation], float],
         enough: Callable[[AgentId, int], bool],
     ) -> None:
         """`enough`: whether an agent comes into question when those who were read have so many of its slots."""
@@ -159,7 +163,7 @@ class _Candidates:
         """Its first that has not been read."""
         self._read_up_to = _NOTHING
         """Whoever has not been read of this level and those before it adds no agent that costs less."""
-        self._lost_work = lost_work
+        self._weight = weight
         self._enough = enough
         self._slots: dict[AgentId, int] = {}
         """Of those who were read."""
@@ -202,10 +206,10 @@ class _Candidates:
             self._level, self._next = level, next(level.members, None)
             return True
         importance = max(self._read_up_to[0], self._level.importance)
-        for lost, allocation in sorted(((self._lost_work(each), each) for each in several), key=itemgetter(0)):
+        for lost, allocation in sorted(((self._weight(each), each) for each in several), key=itemgetter(0)):
             self._read(allocation, (importance, lost, 1))
         more = self._next if self._level.cheapest_first else None
-        self._read_up_to = (importance, inf if more is None else self._lost_work(more), inf)
+        self._read_up_to = (importance, inf if more is None else self._weight(more), inf)
         return True
 
     def _ahead(self) -> Iterator[Allocation]:
@@ -266,7 +270,7 @@ class Evictions:
         found = self._candidates.get(kind)
         if found is None:
             precedence = self._precedence
-            found = self._candidates[kind] = _Candidates(precedence.levels(claim), self._lost_work, enough)
+            found = self._candidates[kind] = _Candidates(precedence.levels(claim), self._weight, enough)
         return found
 
     # -- one agent ---------------------------------------------------------------------------------------------
@@ -310,7 +314,7 @@ class Evictions:
                 break
             if not self._may_evict(claim, allocation, nobody):
                 continue
-            importance, lost = self._precedence.importance(allocation), self._lost_work(allocation)
+            importance, lost = self._precedence.importance(allocation), self._weight(allocation)
             for there, (wasted, count, numbers) in sorted(best.items(), reverse=True):
                 sum_: _Sum = (wasted + lost, count + 1, (*numbers, number))
                 covered = min(there + slots, missing)
@@ -476,13 +480,18 @@ class Evictions:
         return True
 
     def _lost_work(self, allocation: Allocation) -> float:
+        """Slot-seconds."""
         return allocation.slots_needed * max((self._snapshot.now - allocation.wasted_since).total_seconds(), 0.0)
+
+    def _weight(self, allocation: Allocation) -> float:
+        """Slot-seconds that count: what it loses, and what its task gave up when it made room before."""
+        return allocation.slots_needed * max((self._snapshot.now - allocation.spared_since).total_seconds(), 0.0)
 
     def _cheapness(self, allocation: Allocation) -> tuple[object, ...]:
         precedence = self._precedence
         return (
             precedence.importance(allocation),
-            self._lost_work(allocation),
+            self._weight(allocation),
             precedence.last_resort(allocation),
             allocation.id,
         )
@@ -492,7 +501,7 @@ class Evictions:
         if not leave:
             return _NOTHING
         importance = max(self._precedence.importance(allocation) for allocation in leave)
-        return (importance, sum(self._lost_work(allocation) for allocation in leave), len(leave))
+        return (importance, sum(self._weight(allocation) for allocation in leave), len(leave))
 
     def _leave(self, eviction: Eviction) -> None:
         self._evicted.update((victim.id, victim) for victim in eviction.victims)

@@ -41,7 +41,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
     leaving, by what they will have free; `sizes` is how many agents have so many usable slots, `places` which agents have a
     place for a container without slots, first where the next one goes. `evictable` is what runs on
     slots and may be preempted where priority decides, `losses` the same by what that would cost, `job_slots` what each job holds
-    now. `room_made` is how many of what may be preempted have made room for others so often, by priority (0 where shares decide).
+    now. `given_up` is of how many of what may be preempted the tasks have given up so much, by priority (0 where shares decide).
     """
 
     policy: PoolPolicy
@@ -61,7 +61,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
     job_slots: SortedMap[JobId, int]
     evictable: SortedMap[Standing, bool]
     losses: SortedMap[Loss, bool]
-    room_made: SortedMap[tuple[int, int], int]
+    given_up: SortedMap[tuple[int, float], int]
     shares: Shares | None
     """Kept where the pool is divided by fair share."""
 
@@ -98,7 +98,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             job_slots=SortedMap(meter=meter),
             evictable=SortedMap(meter=meter),
             losses=SortedMap(meter=meter),
-            room_made=SortedMap(meter=meter),
+            given_up=SortedMap(meter=meter),
             shares=Shares.empty(meter) if policy.scheduler is SchedulerKind.FAIR_SHARE else None,
         )
         here = replace(
@@ -293,10 +293,10 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         since = allocation.spared_since.timestamp()
         return Loss(-self.priority_of(allocation.job_id), allocation.slots_needed, -since, allocation.id)
 
-    def least_room_made(self, job: JobId) -> int:
-        """So often everything that may be preempted has made room, of the job's priority or where shares decide of the pool."""
+    def least_given_up_s(self, job: JobId) -> float:
+        """So much everybody has given up who may be preempted, of the job's priority or where shares decide of the pool."""
         priority = self._rank(job)
-        first = self.room_made.first_key_from((priority,))
+        first = self.given_up.first_key_from((priority,))
         return first[1] if first is not None and first[0] == priority else 0
 
     def _rank(self, job: JobId) -> int:
@@ -366,7 +366,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             queue=self._sorted((shape, self._sorted(line)) for shape, line in queue.items()),
             evictable=self._sorted((self.standing(allocation), True) for allocation in by_priority),
             losses=self._sorted((self.loss(allocation), True) for allocation in by_priority),
-            room_made=self._sorted(Counter((self._rank(each.job_id), each.room_made) for each in evictable).items()),
+            given_up=self._sorted(Counter((self._rank(each.job_id), each.given_up_s) for each in evictable).items()),
             shares=shares,
         )
 
@@ -411,7 +411,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             return
         if not _stays(allocation):
             return
-        self._count_room_made(allocation, 1)
+        self._count_given_up(allocation, 1)
         if shares is not None:
             member = self.member(allocation)
             self._set(shares=shares.with_running(member, allocation, evictable=allocation.preemptible))
@@ -427,16 +427,16 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             return
         shape, key = self.shape(before), self.queue_key(before)
         self._dequeue(shape, key)
-        self._count_room_made(after, 1)
+        self._count_given_up(after, 1)
         member, evictable = self.member(after), after.preemptible
         self._set(shares=self.shares.with_running(member, after, evictable=evictable, waited=(shape, key)))
 
-    def _count_room_made(self, allocation: Allocation, more: int) -> None:
+    def _count_given_up(self, allocation: Allocation, more: int) -> None:
         """One that may be preempted runs more, or less."""
         if allocation.preemptible:
-            sums, key = self.room_made, (self._rank(allocation.job_id), allocation.room_made)
+            sums, key = self.given_up, (self._rank(allocation.job_id), allocation.given_up_s)
             count = (sums.get(key) or 0) + more
-            self._set(room_made=sums.set(key, count) if count else sums.discard(key))
+            self._set(given_up=sums.set(key, count) if count else sums.discard(key))
 
     def _dequeue(self, shape: Shape, key: QueueKey) -> None:
         line = self.queue[shape].discard(key)
@@ -452,7 +452,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             return
         if not _stays(allocation):
             return
-        self._count_room_made(allocation, -1)
+        self._count_given_up(allocation, -1)
         if shares is not None:
             member = self.member(allocation)
             self._set(shares=shares.without_running(member, allocation, evictable=allocation.preemptible))
@@ -554,7 +554,7 @@ def _same_footprint(one: Allocation, other: Allocation) -> bool:
         and one.single_node == other.single_node
         and one.preemptible == other.preemptible
         and one.blocked_agents == other.blocked_agents
-        and one.room_made == other.room_made
+        and one.given_up_s == other.given_up_s
     )
 
 
