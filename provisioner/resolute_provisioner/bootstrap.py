@@ -83,7 +83,7 @@ class HostSetup:
     startup_script: str = ""
     """Run by root before anything else; when it fails so does the boot."""
     container_startup_script: str = ""
-    """Run by the shell of the agent's container before the agent."""
+    """Run by a shell each time before the agent, where the agent runs; when it fails the agent does not start."""
     agent_image: str = ""
     """Container image for the agent, with Python and the packages of the extra `agent`; empty runs it on the machine itself."""
     agent_network: str = "default"
@@ -99,10 +99,6 @@ class HostSetup:
     """A machine whose agent has not heard from its master so long after the start of the script ends itself."""
 
     def __post_init__(self) -> None:
-        if self.container_startup_script and not self.agent_image:
-            raise InvalidInput(
-                "container_startup_script: the agent runs in no container; set agent_docker_image, or use startup_script"
-            )
         if self.log_driver and not self.agent_image:
             raise InvalidInput(
                 f"{self.log_driver}: the agent runs in no container whose output Docker could send there; set "
@@ -175,8 +171,9 @@ def render_boot_script(boot: MachineBoot, host: HostSetup) -> str:
 
 def _agent_command(host: HostSetup, boot: MachineBoot) -> str:
     agent = f"-m resolute_agent --config {DIRECTORY}/agent.yaml"
+    before = f"sh {DIRECTORY}/container-startup && " if host.container_startup_script else ""
     if not host.agent_image:
-        return f'PYTHONPATH="$DIR/package" "$PYTHON" {agent}'
+        return f'{before}PYTHONPATH="$DIR/package" "$PYTHON" {agent}'
     # No privilege beside the engine's socket, which amounts to root: the agent has every container run by the engine. Its
     # folder has the same path inside, because the engine is told to mount what lies in it into tasks.
     options = ["--rm", "--init", "--name", "resolute-agent", "--network", host.agent_network]
@@ -188,10 +185,7 @@ def _agent_command(host: HostSetup, boot: MachineBoot) -> str:
         options += [f"--log-opt={name}={value}" for name, value in sorted(host.log_options.items())]
     options += [f"--volume={DIRECTORY}:{DIRECTORY}", "--volume=/var/run/docker.sock:/var/run/docker.sock"]
     options += [f"--env=PYTHONPATH={DIRECTORY}/package", "--entrypoint", "/bin/sh", host.agent_image, "-c"]
-    inside = f"exec python3 {agent}"
-    if host.container_startup_script:
-        inside = f"sh {DIRECTORY}/container-startup && {inside}"
-    command = shlex.join(["docker", "run", *options, inside])
+    command = shlex.join(["docker", "run", *options, f"{before}exec python3 {agent}"])
     return f"docker rm --force resolute-agent; {command}"
 
 

@@ -76,9 +76,9 @@ def gcp_settings(pool: ResourcePool, provider: GcpProvider, wheel: AgentWheel) -
             "name one with Docker and, for GPUs, their driver, such as projects/PROJECT/global/images/family/FAMILY"
         )
     driver = "gcplogs" if provider.use_cloud_logging else ""
-    host = host_setup(pool, provider, metadata="gce", wheel=wheel, log_driver=driver)
     network, account = provider.network_interface, provider.service_account
     try:
+        host = host_setup(pool, provider, metadata="gce", wheel=wheel, log_driver=driver)
         return GcpSettings(
             project=provider.project or "",
             startup_script=lambda boot: render_boot_script(boot, host),
@@ -98,7 +98,7 @@ def gcp_settings(pool: ResourcePool, provider: GcpProvider, wheel: AgentWheel) -
             operation_timeout_s=provider.operation_timeout_period,
         )
     except InvalidInput as error:
-        raise InvalidInput(f"resource_pools: pool '{pool.pool_name}': {error}") from error
+        raise InvalidInput(f"resource_pools: provider of pool '{pool.pool_name}': {error}") from error
 
 
 def check_base_config(pool: ResourcePool, provider: GcpProvider) -> None:

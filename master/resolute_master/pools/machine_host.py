@@ -28,10 +28,13 @@ def host_setup(
     """Checked by rendering the script of an example. Raises `InvalidInput` for what no machine could boot with."""
     if provider.master_cert_name:
         raise InvalidInput(
-            f"resource_pools: provider.master_cert_name of pool '{pool.pool_name}' is not acted on: use the name of the "
-            "certificate as the host of provider.master_url, and remove the key"
+            "master_cert_name: is not acted on; use the name of the certificate as the host of master_url, and remove the key"
         )
-    given = {"agent_reconnect_backoff": provider.agent_reconnect_backoff, **(provider.agent_config_file_contents or {})}
+    given = {
+        "agent_reconnect_attempts": provider.agent_reconnect_attempts,
+        "agent_reconnect_backoff": provider.agent_reconnect_backoff,
+        **(provider.agent_config_file_contents or {}),
+    }
     host = HostSetup(
         metadata=metadata,
         wheel=wheel,

@@ -131,7 +131,11 @@ def test_every_key_reaches_ec2() -> None:
         "group",
         "stream",
     )
-    assert host.agent_config == {"container_runtime": "process", "agent_reconnect_backoff": 5.0}
+    assert host.agent_config == {
+        "container_runtime": "process",
+        "agent_reconnect_attempts": 5,
+        "agent_reconnect_backoff": 5.0,
+    }
 
 
 @pytest.mark.parametrize(
@@ -140,7 +144,6 @@ def test_every_key_reaches_ec2() -> None:
         ({"image_id": None}, "image_id"),
         ({"startup_script": "".join(f"{n * 7919:x}" for n in range(9000))}, "startup_script"),
         ({"agent_config_file_contents": {"container_runtim": "process"}}, "container_runtim"),
-        ({"container_startup_script": "true"}, "container_startup_script"),
         ({"log_group": "group"}, "agent_docker_image"),
         ({"master_cert_name": "other"}, "master_cert_name"),
     ],

@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -120,12 +121,49 @@ def test_an_agent_in_a_container_gets_the_engine_and_no_privilege() -> None:
     assert files_of(script)["container-startup"] == "echo 'hello'\n"
 
 
-@pytest.mark.parametrize(
-    "change", [{"container_startup_script": "true"}, {"log_driver": "awslogs", "log_options": {"awslogs-group": "g"}}]
-)
-def test_what_needs_a_container_is_refused_without_one(change: dict[str, object]) -> None:
+def test_what_needs_a_container_is_refused_without_one() -> None:
     with pytest.raises(InvalidInput, match="agent_docker_image"):
-        replace(HOST, **change)  # type: ignore[arg-type]
+        replace(HOST, log_driver="awslogs", log_options={"awslogs-group": "g"})
+
+
+def readable(script: str) -> str:
+    """With the files that the script writes as they are, for what packs them may change from release to release."""
+    for name, content in files_of(script).items():
+        script = re.sub(rf"(?s)(\nput {name} <<'END'\n).*?(\nEND\n)", lambda m, c=content: m[1] + c + m[2], script)  # type: ignore[misc]
+    return script
+
+
+IN_CONTAINER = replace(
+    HOST,
+    metadata="gce",
+    agent_image="registry.example/agent:1",
+    agent_network="host",
+    log_driver="gcplogs",
+    startup_script="#!/bin/sh\nmount /data\n",
+    container_startup_script="echo ready\n",
+    agent_config={"debug": True},
+    master_cert="-----BEGIN CERTIFICATE-----\n",
+)
+
+
+@pytest.mark.parametrize(
+    ("golden", "host", "master_url"),
+    [
+        ("ec2_machine.sh", HOST, "http://10.0.0.1:8080"),
+        ("gce_container.sh", IN_CONTAINER, "https://master.example:8443"),
+    ],
+)
+def test_the_whole_script(golden: str, host: HostSetup, master_url: str) -> None:
+    """As kept in `boot_scripts`; who changes the script on purpose changes these too, and reads the difference."""
+    kept = Path(__file__).with_name("boot_scripts") / golden
+    assert readable(render_boot_script(replace(BOOT, master_url=master_url), host)) == kept.read_text(encoding="utf-8")
+
+
+def test_an_agent_on_the_machine_is_started_after_its_script() -> None:
+    script = render_boot_script(BOOT, replace(HOST, container_startup_script="echo ready\n"))
+    command = next(line for line in script.splitlines() if line.startswith("run_agent()"))
+    assert command.startswith("run_agent() { sh /var/lib/resolute/container-startup && PYTHONPATH=")
+    assert files_of(script)["container-startup"] == "echo ready\n"
 
 
 def test_no_secret_stands_in_the_open() -> None:

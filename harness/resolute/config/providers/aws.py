@@ -78,7 +78,7 @@ class AwsProvider(CloudProvider):
     region: Annotated[Text, AfterValidator(_region)] | None = None
     """Region; null takes the master's own, or AWS_DEFAULT_REGION."""
     image_id: Text | None = None
-    """Machine image; null takes the release's image of the region."""
+    """Machine image; it must be given, for no image is released."""
     instance_type: NonEmptyText = "g4dn.metal"
     """Kind of machine."""
     instance_slots: Count | None = None
@@ -94,7 +94,7 @@ class AwsProvider(CloudProvider):
     network_interface: AwsNetworkInterface = AwsNetworkInterface()
     """Network."""
     tag_key: NonEmptyText = "managed_by"
-    """Key of the tag by which machines are found again."""
+    """Key of a tag that says whose the machines are; they are found by a tag of the master's own."""
     tag_value: Text | None = None
     """Its value; null takes the master's own instance id."""
     instance_name: NonEmptyText = "determined-ai-agent"
@@ -102,9 +102,9 @@ class AwsProvider(CloudProvider):
     custom_tags: tuple[AwsTag, ...] = ()
     """More tags."""
     log_group: Text | None = None
-    """CloudWatch group for the agent's log."""
+    """CloudWatch group for the output of the agent's container; needs `agent_docker_image`."""
     log_stream: Text | None = None
-    """CloudWatch stream for the agent's log."""
+    """CloudWatch stream of it; needs `log_group`."""
     spot: Flag = False
     """Use spot machines."""
     spot_max_price: Annotated[Text | None, BeforeValidator(price_text)] = None
@@ -123,6 +123,9 @@ class AwsProvider(CloudProvider):
         types = [type_ for offer in self.offers for type_ in offer.instance_types] or [self.instance_type]
         found += prices_of_no_type(self.prices, types)
         found += self._wrong_tags()
+        if self.log_stream and not self.log_group:
+            text = "is a stream of no group; name the group in log_group, or remove it"
+            found.append((("log_stream",), text, self.log_stream))
         for index, offer in enumerate(self.offers):
             found += [(("offers", index, *path), text, value) for path, text, value in self._wrong_zones(offer)]
         for zone in (zone for zone in self.network_interface.subnets if not self._is_here(zone)):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from resolute.config.base import (
     ConfigModel,
@@ -26,6 +26,8 @@ from resolute.config.disruption import DisruptionPolicy
 from resolute.config.durations import Duration, PositiveDuration
 from resolute.config.errors import suggestion
 from resolute.config.spot_policy import SpotFallbackPolicy
+from resolute.config.yaml_text import load_yaml
+from resolute.errors import InvalidInput
 
 MIN_DISK_GB = 100  # the machine image alone needs about half of it
 
@@ -43,13 +45,23 @@ def _master_url(text: str) -> str:
     return text
 
 
+def _agent_file(value: object) -> object:
+    """A text is read as the file that it would be."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return load_yaml(value, what="the agent's configuration file")
+    except InvalidInput as error:
+        raise broken_rule(f"must be the text of a configuration file of agents: {error}") from None
+
+
 class ProviderBase(ConfigModel):
     """What every elastic pool has."""
 
     master_url: Annotated[Text, AfterValidator(_master_url)] = ""
     """How machines reach the master; empty takes the master's own address."""
     master_cert_name: Text = ""
-    """Name to verify when TLS is used."""
+    """Refused: use the certificate's name as the host of `master_url`."""
     min_instances: Count = 0
     """Machines to keep even when there is nothing to do."""
     max_instances: PositiveInteger = 5
@@ -71,9 +83,9 @@ class ProviderBase(ConfigModel):
     spot_fallback: SpotFallbackPolicy = SpotFallbackPolicy()
     """When work leaves spot for on demand, and when it comes back."""
     agent_reconnect_attempts: Count = 5
-    """Given to the agents."""
+    """Given to the agents, which go on trying until their `master_timeout` all the same."""
     agent_reconnect_backoff: Duration = 5.0
-    """Given to the agents."""
+    """Given to the agents: the longest pause between two attempts."""
 
     @model_validator(mode="after")
     def _limits(self) -> Self:
@@ -159,7 +171,7 @@ class CloudProvider(ProviderBase):
     startup_script: Secret = ""
     """Run by root on the machine before the agent starts."""
     container_startup_script: Secret = ""
-    """Run in the agent's container before the agent starts."""
+    """Run each time before the agent starts, in its container or, where it has none, on the machine."""
     agent_docker_image: Text = ""
     """Image for the agent's container; empty runs the agent on the machine itself, from the wheel that the master serves."""
     agent_docker_network: NonEmptyText = "default"
@@ -168,8 +180,8 @@ class CloudProvider(ProviderBase):
     """Runtime of the agent's container."""
     agent_fluent_image: Text | None = None
     """Has no effect; accepted for old configurations."""
-    agent_config_file_contents: FreeMap | None = None
-    """Written as the agent's configuration file."""
+    agent_config_file_contents: Annotated[FreeMap, BeforeValidator(_agent_file)] | None = None
+    """Keys of the agent's configuration file, as a mapping or as a text of JSON or YAML; what the master decides wins."""
     prices: dict[str, TypePrices] = Field(default_factory=dict)
     """Prices of your own by instance type, before all others."""
 

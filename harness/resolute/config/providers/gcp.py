@@ -188,7 +188,7 @@ class GcpProvider(CloudProvider):
     boot_disk_size: Annotated[Count, Field(ge=MIN_DISK_GB)] = 200
     """Disk in GB."""
     boot_disk_source_image: Text | None = None
-    """Machine image; null takes the release's."""
+    """Machine image; it must be given, for no image is released."""
     boot_disk_type: Text | None = None
     """Kind of disk; null takes pd-standard."""
     labels: dict[str, Text] = Field(default_factory=dict)
@@ -212,7 +212,7 @@ class GcpProvider(CloudProvider):
     operation_timeout_period: PositiveDuration = 300.0
     """How long an operation is followed."""
     use_cloud_logging: Flag = False
-    """Send the agent's log to the cloud."""
+    """Send the output of the agent's container to the cloud; needs `agent_docker_image`."""
     offers: tuple[GcpOffer, ...] = ()
     """What may be bought, instead of one instance_type."""
 
