@@ -99,6 +99,9 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
 """Which limits each table of the page has, by the file that they are in."""
 
 HELD_BY: dict[str, dict[str, tuple[str, ...]]] = {
+    "integration/agent/test_link_frames.py": {
+        "test_the_master_reads_frames_up_to_the_limit": ("MAX_FRAME_BYTES",),
+    },
     "integration/api/test_api_limits.py": {
         "test_a_master_takes_as_many_connections_as_it_may_open_files": (
             "MAX_CONNECTIONS",
@@ -158,9 +161,6 @@ HELD_BY: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "unit/agent/test_agent_logs.py": {
         "test_a_long_line_goes_on_as_the_next_one": ("MAX_LINE_BYTES",),
-    },
-    "unit/agent/test_agent_parts.py": {
-        "test_unknown_message_types_are_left_to_the_caller_and_nonsense_is_not": ("MAX_FRAME_BYTES",),
     },
     "unit/agent/test_agent_spool.py": {
         "test_without_another_order_so_much_may_be_unstored": ("MAX_UNSTORED_BYTES",),
