@@ -124,6 +124,11 @@ def test_devices_are_taken_side_by_side_and_from_the_shortest_run(
     assert side_by_side(free, slots) == chosen
 
 
+def test_what_starts_is_given_devices_side_by_side() -> None:
+    busy = on(waiting("busy", "j"), {"a": (1,)})
+    assert places([an_agent("a", 4)], busy, waiting("new", "j", 2)) == {"new": {"a": (2, 3)}}
+
+
 def test_one_size_is_preferred_even_if_it_takes_more_agents() -> None:
     assert divide(4, {2: 1, 1: 4}, mixed=True) == {1: 4}
     assert divide(8, {4: 2, 2: 4}, mixed=True) == {4: 2}
