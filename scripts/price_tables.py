@@ -135,6 +135,37 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+WITHOUT_PRICE: Sequence[Row] = (
+    ("dl1.24xlarge", "96", "768", "Gaudi", "8"),
+    ("g4ad.xlarge", "4", "16", "Radeon Pro V520", "1"),
+    ("g4ad.2xlarge", "8", "32", "Radeon Pro V520", "1"),
+    ("g4ad.4xlarge", "16", "64", "Radeon Pro V520", "1"),
+    ("g4ad.8xlarge", "32", "128", "Radeon Pro V520", "2"),
+    ("g4ad.16xlarge", "64", "256", "Radeon Pro V520", "4"),
+    ("g5g.xlarge", "4", "8", "T4g", "1"),
+    ("g5g.2xlarge", "8", "16", "T4g", "1"),
+    ("g5g.4xlarge", "16", "32", "T4g", "1"),
+    ("g5g.8xlarge", "32", "64", "T4g", "1"),
+    ("g5g.16xlarge", "64", "128", "T4g", "2"),
+    ("g5g.metal", "64", "128", "T4g", "2"),
+    ("g6f.large", "2", "8", "L4", "1"),
+    ("g6f.xlarge", "4", "16", "L4", "1"),
+    ("g6f.2xlarge", "8", "32", "L4", "1"),
+    ("g6f.4xlarge", "16", "64", "L4", "1"),
+    ("gr6f.4xlarge", "16", "128", "L4", "1"),
+    ("inf1.xlarge", "4", "8", "Inferentia", "1"),
+    ("inf1.2xlarge", "8", "16", "Inferentia", "1"),
+    ("inf1.6xlarge", "24", "48", "Inferentia", "4"),
+    ("inf1.24xlarge", "96", "192", "Inferentia", "16"),
+    ("inf2.xlarge", "4", "16", "Inferentia2", "1"),
+    ("inf2.8xlarge", "32", "128", "Inferentia2", "1"),
+    ("inf2.24xlarge", "96", "384", "Inferentia2", "6"),
+    ("inf2.48xlarge", "192", "768", "Inferentia2", "12"),
+    ("trn2.3xlarge", "12", "128", "Trainium2", "1"),
+)
+"""Machines with accelerators of which the source has no price; what they are is in AWS's pages of instance types."""
+
+
 def _aws_shapes(rows: Iterable[dict[str, str]]) -> Iterator[Row]:
     for family, ratio, sizes in CPU_FAMILIES:
         for size in sizes.split():
@@ -142,6 +173,7 @@ def _aws_shapes(rows: Iterable[dict[str, str]]) -> Iterator[Row]:
             vcpus = 4 * int(count) if count.isdigit() else SIZES[size]
             yield (f"{family}.{size}", f"{vcpus:g}", f"{vcpus * ratio:g}", "", "0")
     yield from IRREGULAR
+    yield from WITHOUT_PRICE
     for row in rows:
         yield (
             row["instance_type"],

@@ -21,8 +21,9 @@ QUOTAS = {
 
 STANDARD = "Standard (A, C, D, H, I, M, R, T, Z)"
 
-ARTIFICIAL = frozenset({"Trainium", "Trainium2", "Inferentia", "Inferentia2"})
-"""Accelerators that the agent cannot enumerate: their slots are counted, and a task finds its devices itself."""
+ARTIFICIAL = ("Trainium", "Inferentia", "Gaudi")
+"""Beginnings of names of accelerators that the agent cannot enumerate: their slots are counted, and a task finds its devices
+itself."""
 
 
 def region_of(zone: str) -> str | None:
@@ -44,3 +45,10 @@ def quota(instance_type: str, *, spot: bool) -> str:
     if spot and letters == "p" and found is not None and int(found["generation"] or 0) >= 5:
         return "P5 and later"  # counted apart from the older ones on the spot market only
     return QUOTAS.get(letters, STANDARD)
+
+
+def slot_type(accelerator: str) -> str:
+    """Of machines with these accelerators, as in `Offer.slot_type`."""
+    if accelerator.startswith(ARTIFICIAL):
+        return "artificial"
+    return "rocm" if accelerator.startswith("Radeon") else "cuda"

@@ -65,7 +65,7 @@ class AwsPrices:
                 )
             except SDK_ERRORS as error:
                 raise cloud_error(error) from error
-            found += [_shape(each) for each in told]
+            found += [shape_of(each) for each in told]
         return tuple(sorted(found, key=lambda shape: shape.instance_type))
 
     async def zones(self) -> tuple[str, ...]:
@@ -107,7 +107,8 @@ def live_price(offer: Offer, newest: Newest) -> LivePrice | None:
     )
 
 
-def _shape(told: Any) -> Shape:
+def shape_of(told: Any) -> Shape:
+    """Of one entry of what `DescribeInstanceTypes` answers."""
     kinds = [
         *(told.get("GpuInfo") or {}).get("Gpus", ()),
         *(told.get("NeuronInfo") or {}).get("NeuronDevices", ()),
@@ -118,5 +119,6 @@ def _shape(told: Any) -> Shape:
         vcpus=told["VCpuInfo"]["DefaultVCpus"],
         memory_gib=told["MemoryInfo"]["SizeInMiB"] / MIB_PER_GIB,
         accelerator=str(kinds[0].get("Name", "")) if kinds else "",
-        accelerators=sum(int(kind.get("Count", 0)) for kind in kinds),
+        # Of a fraction of a GPU (g6f) AWS counts none, and one logical GPU.
+        accelerators=sum(int(kind.get("Count") or kind.get("LogicalGpuCount") or 0) for kind in kinds),
     )

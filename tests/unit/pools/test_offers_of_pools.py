@@ -309,7 +309,7 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     (
         {"type": "gcp", "zone": "us-central1-a", "zones": ["us-central1-b"], "price_refresh": True},
         [
-            "price_refresh: is not a known key; Google Cloud has no service that tells spot prices of the moment; set prices, "
+            "price_refresh: is not a known key; prices of Google Cloud are not asked for; set prices, "
             "or spot_price in offers"
         ],
     ),

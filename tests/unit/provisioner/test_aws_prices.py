@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from resolute_provisioner.clouds.aws_prices import Newest, live_price
+import pytest
+
+from resolute_provisioner.clouds.aws_prices import Newest, live_price, shape_of
 from resolute_provisioner.model import Market, Offer, OfferBelief
 from resolute_provisioner.risk import repriced
 
@@ -26,3 +28,21 @@ def test_an_offer_without_a_zone_follows_the_dearest_zone_up_and_down() -> None:
         belief = repriced(belief, told.per_hour, source="EC2", as_of=told.as_of)
         in_force.append(belief.price_per_hour)
     assert in_force == [1.5, 2.0, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "slots"),
+    [
+        ({"Name": "L4", "Count": 0, "LogicalGpuCount": 1, "GpuPartitionSize": 0.125}, 1),
+        ({"Name": "L4", "Count": 4, "LogicalGpuCount": 4, "GpuPartitionSize": 1.0}, 4),
+        ({"Name": "T4", "Count": 8}, 8),
+    ],
+)
+def test_a_fraction_of_a_gpu_is_one(gpu: dict[str, object], slots: int) -> None:
+    told = {
+        "InstanceType": "t",
+        "VCpuInfo": {"DefaultVCpus": 2},
+        "MemoryInfo": {"SizeInMiB": 8192},
+        "GpuInfo": {"Gpus": [gpu]},
+    }
+    assert (shape_of(told).accelerators, shape_of(told).memory_gib) == (slots, 8.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from resolute_provisioner.catalogue import Catalogue, Shape, aws, gcp, shipped
+from resolute_provisioner.offers import slots_of
 
 ORIGINAL_SLOTS = {
     1: "g4dn.xlarge g4dn.2xlarge g4dn.4xlarge g4dn.8xlarge g4dn.16xlarge g5.xlarge g5.2xlarge g5.4xlarge g5.8xlarge "
@@ -17,9 +18,14 @@ ORIGINAL_SLOTS = {
     "m6i.32xlarge",
 }
 LATER_SLOTS = {
-    1: "p5.4xlarge g6.xlarge g6e.2xlarge gr6.4xlarge g7e.2xlarge trn1.2xlarge",
-    8: "p4de.24xlarge p5.48xlarge p5e.48xlarge p5en.48xlarge p6-b200.48xlarge p6-b300.48xlarge g6.48xlarge g7e.48xlarge",
-    16: "trn1.32xlarge trn1n.32xlarge trn2.48xlarge",
+    1: "p5.4xlarge g6.xlarge g6e.2xlarge gr6.4xlarge g7e.2xlarge trn1.2xlarge trn2.3xlarge g4ad.xlarge g5g.8xlarge g6f.large "
+    "gr6f.4xlarge inf1.2xlarge inf2.8xlarge",
+    2: "g4ad.8xlarge g5g.metal",
+    4: "g4ad.16xlarge inf1.6xlarge",
+    12: "inf2.48xlarge",
+    8: "dl1.24xlarge p4de.24xlarge p5.48xlarge "
+    "p5e.48xlarge p5en.48xlarge p6-b200.48xlarge p6-b300.48xlarge g6.48xlarge g7e.48xlarge",
+    16: "inf1.24xlarge trn1.32xlarge trn1n.32xlarge trn2.48xlarge",
 }
 
 
@@ -28,6 +34,21 @@ def test_types_of_aws_have_the_accelerators_that_they_have(slots: dict[int, str]
     shapes = shipped("aws").shapes
     for count, names in slots.items():
         assert {name: shapes[name].accelerators for name in names.split()} == dict.fromkeys(names.split(), count)
+
+
+@pytest.mark.parametrize(
+    ("machine", "slot_type"),
+    [
+        ("g5g.xlarge", "cuda"),
+        ("g6f.large", "cuda"),
+        ("g4ad.xlarge", "rocm"),
+        ("inf2.xlarge", "artificial"),
+        ("trn2.3xlarge", "artificial"),
+        ("dl1.24xlarge", "artificial"),
+    ],
+)
+def test_slots_are_of_the_type_that_an_agent_can_find(machine: str, slot_type: str) -> None:
+    assert slots_of(shipped("aws").shapes[machine], cpu_slots_allowed=False)[1] == slot_type
 
 
 def test_shapes_are_those_of_machines() -> None:

@@ -172,7 +172,7 @@ class GcpProvider(CloudProvider):
     """Machines of Google Compute Engine."""
 
     hints: ClassVar[Mapping[str, str]] = {
-        "price_refresh": "Google Cloud has no service that tells spot prices of the moment; set prices, or spot_price in offers",
+        "price_refresh": "prices of Google Cloud are not asked for; set prices, or spot_price in offers",
     }
 
     type: Literal["gcp"] = "gcp"
