@@ -4,10 +4,11 @@ Who may be made to leave for whom is the scheduler's rule (`Precedence`); never 
 less than the pool's `min_runtime`. A set of victims is chosen as a whole, only if it makes the room, and none of it is
 unneeded. Of all agents, the set whose most important victim is the least important wins, then the one that wastes the least
 time: slots times what an end now would have them do once more, the time since the last checkpoint and that of a start
-(`Allocation.wasted_since`). Then the smaller one.
+(`Allocation.wasted_since`), and what their tasks gave up for others before (`Allocation.spared_since`). Then the smaller one.
 
 Where each victim is judged by itself (`Precedence.independent`) the set on one agent is the cheapest that there is, and so is
-the agent; where what one loses spares another, the cheapest are taken one by one. A gang's agents are emptied one by one.
+the agent; where what one loses spares another, the cheapest are taken one by one. A gang's agents are emptied one by one, and
+once more by waste alone when it is known how important work must leave.
 """
 
 from __future__ import annotations
