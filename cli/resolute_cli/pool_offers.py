@@ -162,7 +162,7 @@ def _offers_arguments(parser: argparse.ArgumentParser) -> None:
 
 OFFERS = Command(
     name="offers",
-    help="list what an elastic pool may buy, first what would be tried first",
+    help="list what an elastic pool may buy",
     run=offers,
     arguments=_offers_arguments,
     formats=("json", "csv"),
@@ -170,7 +170,7 @@ OFFERS = Command(
 
 VALIDATE = Command(
     name="validate",
-    help="check the pools of a configuration file, without a master",
+    help="check the pools of a file",
     run=validate,
     arguments=lambda parser: parser.add_argument("file", type=Path, metavar="FILE", help="the file"),
 )

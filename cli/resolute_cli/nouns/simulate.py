@@ -7,7 +7,7 @@ from resolute_cli.simulate import arguments, simulate
 
 NOUN = Command(
     name="simulate",
-    help="simulate a pool on a trace of jobs, or replay a journal",
+    help="simulate a pool",
     run=simulate,
     arguments=arguments,
     formats=(),

@@ -5,14 +5,15 @@ A file is a master's configuration, or a single entry of its `resource_pools`. I
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
-from resolute.config import InvalidConfig, ResourcePool, load_master_config
+from resolute.config import InvalidConfig, MasterConfig, ResourcePool, load_master_config
 from resolute.config.errors import Location, problems_of, suggestion
 from resolute.config.layers import read_file
 from resolute.errors import InvalidInput
@@ -43,9 +44,16 @@ def read_pools(path: Path) -> tuple[FilePool, ...]:
         except ValidationError as error:
             raise InvalidConfig(str(path), problems_of(error)) from None
     else:
-        config = load_master_config(path, {}, {})
+        config = config_of_pools(path, raw)
         pools = [(pool, ("resource_pools", place)) for place, pool in enumerate(config.resource_pools)]
     return tuple(FilePool(pool=pool, scaling=scaling_of(pool, at)) for pool, at in pools)
+
+
+def config_of_pools(path: Path, raw: Mapping[str, Any]) -> MasterConfig:
+    """A master's configuration, of which the pools are wanted: which of them is the default is not asked where the file does
+    not say. Raises `InvalidInput`."""
+    unsaid = {"resource_manager": {"no_default_resource_pools": True}}
+    return load_master_config(path, {}, {} if "resource_manager" in raw else unsaid)
 
 
 def offers_in(path: Path, now: datetime, name: str | None = None) -> tuple[GetPoolOffersResponse, ...]:

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from resolute.config import InvalidConfig, MasterConfig, ResourceManager, ResourcePool, load_master_config
+from resolute.config import InvalidConfig, MasterConfig, ResourceManager, ResourcePool
 from resolute.config.errors import problems_of, suggestion
 from resolute.config.layers import read_file
 from resolute.errors import InvalidInput
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.pools.policies import pool_policies
+from resolute_master.pools.pool_file import config_of_pools
 
 
 def read_pool(path: Path, name: str | None = None) -> PoolPolicy:
@@ -38,7 +39,7 @@ def read_pool(path: Path, name: str | None = None) -> PoolPolicy:
 def _config(path: Path) -> MasterConfig:
     raw = read_file(path, what="--pool")
     if not ("pool_name" in raw or "provider" in raw):
-        return load_master_config(path, {}, {})
+        return config_of_pools(path, raw)
     try:
         pool = ResourcePool.model_validate({"pool_name": "default", **raw})
     except ValidationError as error:

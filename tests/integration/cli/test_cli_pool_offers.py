@@ -288,3 +288,13 @@ async def test_a_master_tells_what_it_has_learnt(det: Shell) -> None:
 async def test_a_pool_that_buys_nothing_says_so(det: Shell) -> None:
     assert "Pool static has no provider, and so buys no machines." in await det("pool", "offers", "static")
     assert "resource pool 'none' not found" in await det("pool", "offers", "none", code=1)
+
+
+async def test_only_the_pools_of_a_file_are_looked_at_where_it_names_no_default(tmp_path: Path) -> None:
+    pool = {"pool_name": "gpus", "provider": {"type": "local", "slots_per_instance": 2, "max_instances": 3}}
+    file = written(tmp_path, {"resource_pools": [pool]})
+    assert (await Shell(tmp_path)("pool", "validate", file)).startswith("gpus: 1 offer")
+    manager = {"type": "agent", "default_aux_resource_pool": "gpu", "default_compute_resource_pool": "gpus"}
+    file = written(tmp_path, {"resource_pools": [pool], "resource_manager": manager})
+    said = await Shell(tmp_path)("pool", "validate", file, code=1)
+    assert said.startswith("Failed to check the pools of a file: ") and "default_aux_resource_pool" in said
