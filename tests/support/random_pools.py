@@ -51,6 +51,9 @@ def policies(draw: st.DrawFn) -> PoolPolicy:
         preemption=scheduler is SchedulerKind.PRIORITY and draw(st.booleans()),
         fitting=draw(st.sampled_from(Fitting)),
         heterogeneous_fits=draw(st.booleans()),
+        # What runs has begun at most an hour ago, and what waits has come then.
+        min_runtime_s=draw(st.sampled_from([0.0, 0.0, 0.0, 600.0, 7200.0])),
+        preemption_grace_s=draw(st.sampled_from([0.0, 0.0, 0.0, 600.0, 7200.0])),
         max_aux_containers_per_agent=MAX_AUX,
         scaling=draw(st.sampled_from([None, elastic(4, max_instances=100)])),
     )
