@@ -24,6 +24,7 @@ BENCHMARKS = (
     "twin",
     "estimates",
     "planning",
+    "reaction",
     "reclaim",
     "admission",
     "commits",
