@@ -27,22 +27,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _one(seed: int) -> int:
-    outcome = simulate(seed, tell=print, with_replay=True, snapshot_every=1)
+    outcome = simulate(seed, tell=print, with_replay=True, snapshot_every=1, deadlines=True)
     print(_summary(outcome))
     return _say_violations(outcome)
 
 
 def _many(seeds: range, processes: int) -> int:
     broken: list[Outcome] = []
-    commits, hours = 0, 0.0
+    commits, hours, deadlines = 0, 0.0, 0
     for count, outcome in enumerate(simulate_many(seeds, processes=processes), start=1):
         commits += outcome.commits
+        deadlines += outcome.deadlines
         hours += outcome.virtual_s / 3600.0
         if outcome.violations:
             broken.append(outcome)
             _say_violations(outcome)
         if count % 50 == 0 or count == len(seeds):
-            so_far = f"{hours:.0f} virtual hours, {commits} commits"
+            so_far = f"{hours:.0f} virtual hours, {commits} commits, {deadlines} deadlines judged"
             print(f"{count} of {len(seeds)} worlds, {so_far}, {len(broken)} broken", flush=True)
     return 1 if broken else 0
 

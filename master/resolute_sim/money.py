@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from math import ceil
 from typing import Any
 
 from resolute.errors import ResoluteError
@@ -21,6 +22,7 @@ from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_provisioner.model import Consolidation, Disruption, Market, Offer, PoolScaling, SpotFallback, Window
+from resolute_sim.checkers.deadlines import told_length_s
 from resolute_sim.workload import EPOCH, Submission, Workload
 from resolute_sim.world import World
 
@@ -41,6 +43,46 @@ def with_money(rng: random.Random, workload: Workload) -> Workload:
     submissions = tuple(_limited(rng, each, pools[each.pool]) for each in workload.submissions)
     budgets = [_budget(rng, Owner.WORKSPACE, str(WORKSPACE))] if rng.random() < 0.15 else []
     return replace(workload, pools=pools, submissions=submissions, budgets=tuple(budgets))
+
+
+def with_time(rng: random.Random, workload: Workload) -> Workload:
+    """The same work; in some worlds all of it has a deadline that can be kept, of a length that is told truly, and nothing but
+    the choice of a market can make it late. Drawn after everything else, so that the others stay as they are."""
+    if rng.random() < 0.8:
+        return workload
+    pools = {name: _roomy(rng, policy) for name, policy in workload.pools.items()}
+    submissions = tuple(_punctual(rng, each) for each in workload.submissions)
+    return replace(workload, pools=pools, submissions=submissions, budgets=())
+
+
+def _roomy(rng: random.Random, policy: PoolPolicy) -> PoolPolicy:
+    if policy.scaling is None:
+        return policy
+    scaling = policy.scaling
+    if len({offer.market for offer in scaling.offers}) == 1:
+        scaling = _on_both_markets(rng, scaling)
+    return replace(policy, scaling=replace(scaling, max_instances=16), budget=Limits())
+
+
+def _punctual(rng: random.Random, submission: Submission) -> Submission:
+    data = {
+        **submission.config["data"],
+        "failures": [],
+        "worker_fails_after_s": 0.0,
+        "invalid_below": 0.0,
+        "deaf": False,
+        "stuck_s": 0.0,
+    }
+    length_s = told_length_s(data)
+    due = EPOCH + timedelta(seconds=submission.at_s + length_s * rng.uniform(1.1, 2.0) + rng.uniform(700.0, 1500.0))
+    resources = {
+        **submission.config["resources"],
+        "deadline": due.isoformat(),
+        "estimated_duration": f"{ceil(length_s)}s",
+    }
+    resources.pop("max_cost", None)
+    config = {**submission.config, "data": data, "resources": resources}
+    return replace(submission, config=config, activate=True, max_slots=None)
 
 
 # -- pools -------------------------------------------------------------------------------------------------------------

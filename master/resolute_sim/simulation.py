@@ -15,7 +15,7 @@ from resolute_master.store.memory import MemoryStore
 from resolute_sim.loop import run_virtually
 from resolute_sim.market import move_prices, with_moving_prices
 from resolute_sim.mischief import Mischief, restore_order
-from resolute_sim.money import relent, with_money
+from resolute_sim.money import relent, with_money, with_time
 from resolute_sim.verdict import Violation
 from resolute_sim.weather import Weather, draw_weather
 from resolute_sim.workload import Submission, Workload, draw_workload
@@ -42,6 +42,8 @@ class Outcome:
     steps: int
     replayed: int
     """Cycles of the journal that were run again; 0 when that was not asked for."""
+    deadlines: int
+    """Of how many it was judged whether they were kept."""
     tally: Mapping[str, int]
     """How often what happened."""
 
@@ -53,7 +55,7 @@ def simulate_many(seeds: range, *, processes: int) -> Iterator[Outcome]:
 
 
 def _with_replay(seed: int) -> Outcome:
-    return simulate(seed, with_replay=True)
+    return simulate(seed, with_replay=True, deadlines=True)
 
 
 def simulate(
@@ -64,12 +66,16 @@ def simulate(
     weather: Weather | None = None,
     with_replay: bool = False,
     snapshot_every: int = 7,
+    deadlines: bool = False,
 ) -> Outcome:
-    """Run the world of this seed. `workload` and `weather` replace what the seed would draw."""
+    """Run the world of this seed. `workload` and `weather` replace what the seed would draw; with `deadlines` some worlds are
+    given ones that can be kept (`money.with_time`)."""
     rng = random.Random(f"world {seed}")
     chosen_weather = draw_weather(rng)
     chosen_workload = with_money(rng, draw_workload(rng, within_s=chosen_weather.turbulence_s))
     chosen_weather = with_moving_prices(rng, chosen_weather)
+    if deadlines:
+        chosen_workload = with_time(rng, chosen_workload)
     with quiet():
         return run_virtually(
             _lead(seed, workload or chosen_workload, weather or chosen_weather, tell, with_replay, snapshot_every)
@@ -173,6 +179,7 @@ def _outcome(seed: int, world: World, replayed: int) -> Outcome:
         machines=len(world.cloud.machines),
         steps=sum(entry.event == "step" for entry in world.diary.entries),
         replayed=replayed,
+        deadlines=world.verdict.deadlines,
         tally=dict(sorted(world.tally.items())),
     )
 

@@ -18,7 +18,7 @@ from resolute_master.lifecycle.cost import Grouping, Line, cost_by
 from resolute_master.lifecycle.ledger import Books
 from resolute_master.store.base import ExperimentQuery, Store, TrialQuery
 from resolute_provisioner.clouds.fake import FakeCloud
-from resolute_sim.checkers import economy, liveness, reference, resume, safety, spending
+from resolute_sim.checkers import deadlines, economy, liveness, reference, resume, safety, spending
 from resolute_sim.checkers.prices import ToldPrices, work_pays_what_its_machines_cost
 from resolute_sim.diary import Diary, LiveTask
 
@@ -54,6 +54,8 @@ class Verdict:
     ) -> None:
         self.violations: list[Violation] = []
         self.commits = 0
+        self.deadlines = 0
+        """Of how many it was judged whether they were kept."""
         self._clock = clock
         self._cloud = cloud
         self._diary = diary
@@ -64,6 +66,7 @@ class Verdict:
         self._incarnations = safety.Incarnations()
         self._ownership = safety.Ownership(diary, {p.name: p.agent_reconnect_wait_s for p in pools.values()})
         self._lingering = economy.Lingering(pools)
+        self._deadlines = deadlines.Deadlines(pools, diary)
         self._told = ToldPrices(cloud, prices_asked_every_s)
         self._limits = spending.Limits(cloud, diary, self._told)
 
@@ -94,6 +97,7 @@ class Verdict:
         state, now = memory.state, self._clock.now()
         self.commits += 1
         self._lingering.note(state, now)
+        self._deadlines.note(state, change)
         self._found("safety: a slot is used once", safety.slots_used_once(state))
         self._found("safety: gangs are whole", safety.gangs_are_whole(state))
         self._found("safety: pools stay within their bounds", safety.pools_within_bounds(state, self._pools))
@@ -117,15 +121,19 @@ class Verdict:
     def excuse(self, seconds: float) -> None:
         """The master was away, or a machine was out of reach, for so long."""
         self._lingering.excuse(seconds)
+        self._deadlines.excuse(seconds)
 
     def unreachable(self, machine: str | None, since: datetime) -> None:
         """From then until now no order could reach the machine, None: any."""
         self._limits.unreachable(machine, since, self._clock.now())
         if machine is None:
             self._told.away(since, self._clock.now())
+        else:
+            self._deadlines.silent(machine)
 
     def froze(self, machine: str) -> None:
         self._lingering.froze(machine)
+        self._deadlines.silent(machine)
 
     # -- now and then ------------------------------------------------------------------------------------------
 
@@ -165,6 +173,8 @@ class Verdict:
         self._found("economy: machines are given back", lingering)
         for trial in sorted(self._diary.of_trial):
             self._found("resume: steps are contiguous", resume.steps_are_contiguous(self._diary, trial))
+        self._found("economy: deadlines are kept", self._deadlines.check())
+        self.deadlines = self._deadlines.judged
         await self._completed(store)
 
     async def _completed(self, store: Store) -> None:

@@ -11,6 +11,7 @@ from support.sim_mutations import (
     LATE_WORDS,
     LOST_REPLIES,
     MUTATIONS,
+    NO_SPOT,
     RESTLESS_MARKET,
     Mutation,
 )
@@ -18,7 +19,7 @@ from support.sim_mutations import (
 
 def first_caught(mutation: Mutation) -> Outcome | None:
     for seed in range(mutation.seeds):
-        outcome = simulate(seed, weather=mutation.weather, snapshot_every=1)
+        outcome = simulate(seed, weather=mutation.weather, snapshot_every=1, deadlines=mutation.deadlines)
         if outcome.violations:
             return outcome
     return None
@@ -36,10 +37,10 @@ def test_a_mutation_is_caught(mutation: Mutation, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     "weather",
-    [CRASHES, LOST_REPLIES, LATE_WORDS, BRIEF_MACHINES, RESTLESS_MARKET],
-    ids=["crashes", "lost replies", "late words", "brief machines", "a restless market"],
+    [CRASHES, LOST_REPLIES, LATE_WORDS, BRIEF_MACHINES, RESTLESS_MARKET, NO_SPOT],
+    ids=["crashes", "lost replies", "late words", "brief machines", "a restless market", "no spot"],
 )
 def test_the_weather_that_provokes_a_mutation_breaks_nothing_by_itself(weather: object) -> None:
     for seed in range(6):
-        outcome = simulate(seed, weather=weather)  # type: ignore[arg-type]
+        outcome = simulate(seed, weather=weather, deadlines=weather is NO_SPOT)  # type: ignore[arg-type]
         assert not outcome.violations, f"seed {seed}: {outcome.violations[0]}"

@@ -29,7 +29,8 @@ from resolute_master.lifecycle.step import Step
 from resolute_master.scheduler import snapshot
 from resolute_provisioner.clouds.base import LaunchRequest
 from resolute_provisioner.model import InstanceView, Observed, Offer, PoolScaling
-from resolute_provisioner.planning import keep_warm, plan
+from resolute_provisioner.planning import deadline, keep_warm, plan
+from resolute_provisioner.planning.deadline import SPOT, Course
 from resolute_provisioner.planning.standing import Standing
 from resolute_provisioner.reconcile import InstanceLaunched, LaunchRefused, Reconciler
 from resolute_sim.weather import CALM, CALM_CLOUD, Fault, PriceMoves, Weather
@@ -46,6 +47,8 @@ class Mutation:
     caught_by: tuple[str, ...]
     weather: Weather | None = None
     seeds: int = field(default=25)
+    deadlines: bool = False
+    """It shows in worlds whose work has deadlines that can be kept."""
 
 
 # -- those that the architecture names ---------------------------------------------------------------------------------
@@ -218,6 +221,21 @@ def accept_reports_of_older_runs(patch: Patch) -> None:
     patch.setattr(Reporting, "check_run", lambda self, report: None)
 
 
+def wait_for_spot_for_ever(patch: Patch) -> None:
+    """However near the deadline is."""
+    patch.setattr(deadline, "while_waiting", lambda work, now: Course(markets=SPOT, reason="spot alone"))
+
+
+def keep_one_machine_too_many(patch: Patch) -> None:
+    """In pools that keep some."""
+    idle_ones = plan.idle_ones
+
+    def one_less(pool: PoolScaling, spare: Any, warm: int, *rest: Any) -> Any:
+        return idle_ones(pool, spare, warm - 1 if pool.min_instances else warm, *rest)
+
+    patch.setattr(plan, "idle_ones", one_less)
+
+
 CRASHES = replace(
     CALM,
     turbulence_s=1800.0,
@@ -234,6 +252,18 @@ BRIEF_MACHINES = replace(CALM, turbulence_s=900.0, cloud=replace(CALM_CLOUD, los
 LATE_WORDS = replace(CALM, turbulence_s=3600.0, gaps={Fault.USER: 60.0, Fault.INTERRUPT: 400.0}, late_repeat_rate=0.5)
 
 RESTLESS_MARKET = replace(CALM, turbulence_s=1800.0, prices=PriceMoves(mean_gap_s=60.0, asked_every_s=20.0))
+
+NO_SPOT = replace(
+    CALM,
+    turbulence_s=3600.0,
+    cloud=replace(
+        CALM_CLOUD,
+        capacity={
+            f"{pool}-{n}-of-{size}-spot": 0 for pool in ("default", "other") for n in range(3) for size in (1, 2, 4)
+        },
+    ),
+)
+"""There is none while it lasts; machines on demand are never refused."""
 
 MUTATIONS = (
     Mutation(
@@ -334,6 +364,21 @@ MUTATIONS = (
         apply=ask_for_prices_once,
         caught_by=("economy: the market is followed",),
         weather=RESTLESS_MARKET,
+    ),
+    Mutation(
+        name="wait for spot for ever",
+        apply=wait_for_spot_for_ever,
+        caught_by=("economy: deadlines are kept",),
+        weather=NO_SPOT,
+        seeds=60,
+        deadlines=True,
+    ),
+    Mutation(
+        name="keep one machine more than the pool is to keep",
+        apply=keep_one_machine_too_many,
+        caught_by=("economy: machines are given back",),
+        weather=CALM,
+        seeds=60,
     ),
     Mutation(
         name="accept reports of older runs",

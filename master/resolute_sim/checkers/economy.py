@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import ceil
 
 from resolute_master.domain.account import Account, Owner, account_id
@@ -118,22 +118,36 @@ class Lingering:
 
     def check(self, cloud: FakeCloud, diary: Diary, now: datetime) -> Iterator[str]:
         used = {busy.machine: busy.end for busy in sorted(diary.busy, key=lambda b: b.end)}
+        of_pool: defaultdict[PoolName, list[tuple[datetime, datetime, str]]] = defaultdict(list)
         for line in cloud.bill.lines:
             pool = PoolName(cloud.machines[line.provider_id].request.pool)
             scaling = self._pools[pool].scaling
             assert scaling is not None
-            if scaling.min_instances:
-                continue
             last = max(used.get(line.instance_id, line.paid_from), self._wanted_at.get(pool, line.paid_from))
             last = max(last, line.paid_from)
-            unused_s = ((line.paid_until or now) - last).total_seconds()
             patience_s = max(
                 _idle_s(scaling, line.price_per_hour), scaling.disconnect_timeout_s, scaling.boot_timeout_s
             )
             if line.instance_id in self._frozen:
                 patience_s += MASS_LOSS_PATIENCE_S
+            until = line.paid_until or now
+            unused_s = (until - last).total_seconds()
             if unused_s > patience_s + SLACK_S + self._away_s:
-                yield f"{line.instance_id} was paid for {unused_s:.0f} s after the last work of its pool"
+                overdue_at = last + timedelta(seconds=patience_s + SLACK_S + self._away_s)
+                of_pool[pool].append((overdue_at, until, f"{line.instance_id} was paid for {unused_s:.0f} s"))
+        for pool, overdue in sorted(of_pool.items()):
+            scaling = self._pools[pool].scaling
+            assert scaling is not None
+            for words in _beyond(overdue, scaling.min_instances):
+                yield f"{words} after the last work of its pool, which keeps {scaling.min_instances}"
+
+
+def _beyond(overdue: Sequence[tuple[datetime, datetime, str]], kept: int) -> Iterator[str]:
+    """Of machines that were overdue from one moment to another: each that was when as many others were as the pool keeps."""
+    for number, (begin, _, words) in enumerate(sorted(overdue)):
+        others = sum(until > begin for _, until, _ in sorted(overdue)[:number])
+        if others >= kept:
+            yield words
 
 
 def _idle_s(scaling: PoolScaling, price_per_hour: float) -> float:
