@@ -27,6 +27,7 @@ POOLS: dict[str, dict[str, Any]] = {
         "spot_fallback": {"return_after": "1s"},
         "refuse": [{"launch": 2, "error": "no_capacity"}],
     },
+    "dear": {"price_per_hour": 3.6, "spot_price_per_hour": 1.2},
     "halves": {
         "slots_per_instance": 2,
         "price_per_hour": 3.6,
@@ -51,12 +52,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator
     assert cluster.left_over() == []
 
 
-def submit(cluster: LiveCluster, pool: str, *, moves: int) -> Experiment:
+def submit(cluster: LiveCluster, pool: str, *, moves: int, **resources: Any) -> Experiment:
     """A trial that waits to be moved so many times, and saves nothing before it is asked to leave."""
     stage = f"report {STAGE} every 0.02s"
     script = [stage, *["wait for preemption", stage] * moves]
     hparams = {"script": script, "diary": f"{cluster.diary}/"}
-    return cluster.submit(hparams, resources={"slots_per_trial": 1, "resource_pool": pool})
+    return cluster.submit(hparams, resources={"slots_per_trial": 1, "resource_pool": pool, **resources})
 
 
 def attempts(experiment: Experiment) -> tuple[TrialAllocation, ...]:
@@ -156,3 +157,26 @@ def test_work_of_two_half_empty_machines_comes_together_on_one_and_the_other_end
 
 def gone(cluster: LiveCluster, machine: str) -> bool:
     return next(each.state for each in cluster.client.cluster.instances() if each.id == machine) == "gone"
+
+
+def test_work_whose_deadline_leaves_no_time_for_spot_goes_on_demand(cluster: LiveCluster) -> None:
+    experiment = submit(cluster, "dear", moves=0, deadline="2m", estimated_duration="10m")
+    assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
+    (attempt,) = attempts(experiment)
+    assert machine_of(cluster, attempt).offer == "local", "spot is cheaper, and was never asked for"
+    until("the pool is empty", lambda: ended(cluster, "dear"))
+
+
+def test_a_max_cost_lands_with_a_checkpoint_and_is_not_overspent(cluster: LiveCluster) -> None:
+    # On spot, a minute for the first save at twice the price is held back: 0.04. The rest pays for 6 s.
+    most = 0.042
+    experiment = submit(cluster, "dear", moves=1, max_cost=most)
+    until("it is paused", lambda: cluster.client.experiments.get(experiment.id).experiment.state.name == "PAUSED")
+    until("the pool is empty", lambda: ended(cluster, "dear"))
+    (attempt,) = attempts(experiment)
+    assert attempt.preempted and machine_of(cluster, attempt).offer == "local/spot"
+    (trial,) = experiment.list_trials()
+    (saved,) = trial.list_checkpoints()
+    assert saved.metadata["steps_completed"] == STAGE
+    spent = cluster.client.experiments.cost(experiment.id)
+    assert 0 < spent.totals.cost <= most and "max_cost" in spent.landing
