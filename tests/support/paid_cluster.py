@@ -187,7 +187,7 @@ class PaidCluster:
 
     def killed(self) -> int:
         """How many runs were killed: they had no time to save."""
-        return sum(key[0] == "killed" for key in self._known)
+        return sum(isinstance(key, tuple) and key[0] == "killed" for key in self._known)
 
     # -- misfortunes -------------------------------------------------------------------------------------------
 

@@ -133,7 +133,7 @@ async def pool_starts(call: Call, pool: PoolName) -> GetPoolStartsResponse:
 
 
 def _pool_starts(snapshot: PoolSnapshot, newest: Foreseen, asked: Set[str], closed: str) -> GetPoolStartsResponse:
-    """`closed`: the budget that nothing of the pool may start for, or empty. The estimate knows of no money."""
+    """`closed`: the budget that nothing of the pool may start for, or empty."""
     found = newest.starts
     first: dict[JobId, AllocationId] = {}
     for id_ in sorted(found, key=lambda id_: (found[id_].expected_at is None, found[id_].expected_at, id_)):

@@ -79,9 +79,9 @@ class Deadlines:
             self._excuse(course, self._held_up(state, allocation, course))
         made_leave = {each.subject for each in change.decisions if each.kind == "preempt" and _for_another(each.reason)}
         for id_ in sorted(made_leave):
-            allocation = state.get(Allocation, id_)
-            if allocation is not None and allocation.trial_id in self._courses:
-                self._excuse(self._courses[allocation.trial_id], "others were more important")
+            left = state.get(Allocation, id_)
+            if left is not None and left.trial_id in self._courses:
+                self._excuse(self._courses[left.trial_id], "others were more important")
 
     def check(self) -> Iterator[str]:
         """At the end, of what has come to its last step."""

@@ -105,7 +105,7 @@ BASE: Mapping[str, Mapping[str, object]] = {
 WITHOUT_EFFECT = {"type", "agent_fluent_image"}
 """The tag, and what the reference says has no effect."""
 WATCHED = {"price_refresh"}
-"""How often a price is asked decides nothing of a machine: tests/integration/provisioner has its own."""
+"""How often a price is asked decides nothing of a machine: tests/unit/pools/test_price_sources.py has its own."""
 REFUSED = {"master_cert_name": "name"}
 
 
