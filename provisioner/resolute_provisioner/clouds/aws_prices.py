@@ -19,6 +19,13 @@ MOST_PRICES = 20_000
 TYPES_AT_ONCE = 100
 MIB_PER_GIB = 1024.0
 
+ACCELERATORS = (
+    ("GpuInfo", "Gpus"),
+    ("NeuronInfo", "NeuronDevices"),
+    ("InferenceAcceleratorInfo", "Accelerators"),
+)
+"""Where EC2 tells of a type's accelerators. It tells of Inferentia in both of the last two: the first that says anything counts."""
+
 
 class AwsPrices:
     """Obeys `PriceSource`: the spot price history of one region, as it stands now."""
@@ -109,11 +116,7 @@ def live_price(offer: Offer, newest: Newest) -> LivePrice | None:
 
 def shape_of(told: Any) -> Shape:
     """Of one entry of what `DescribeInstanceTypes` answers."""
-    kinds = [
-        *(told.get("GpuInfo") or {}).get("Gpus", ()),
-        *(told.get("NeuronInfo") or {}).get("NeuronDevices", ()),
-        *(told.get("InferenceAcceleratorInfo") or {}).get("Accelerators", ()),
-    ]
+    kinds = next(filter(None, ((told.get(info) or {}).get(devices) for info, devices in ACCELERATORS)), ())
     return Shape(
         instance_type=told["InstanceType"],
         vcpus=told["VCpuInfo"]["DefaultVCpus"],

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from datetime import UTC, datetime, timedelta
+from importlib import resources
+from typing import Any
 
 import pytest
 
+from resolute_provisioner.catalogue.shipped import shipped
 from resolute_provisioner.clouds.aws_prices import Newest, live_price, shape_of
 from resolute_provisioner.model import Market, Offer, OfferBelief
 from resolute_provisioner.risk import repriced
@@ -46,3 +51,21 @@ def test_a_fraction_of_a_gpu_is_one(gpu: dict[str, object], slots: int) -> None:
         "GpuInfo": {"Gpus": [gpu]},
     }
     assert (shape_of(told).accelerators, shape_of(told).memory_gib) == (slots, 8.0)
+
+
+@pytest.fixture(scope="module")
+def told_by_ec2() -> dict[str, Any]:
+    """What `DescribeInstanceTypes` answered of each type, as moto keeps it."""
+    packed = resources.files("moto.ec2").joinpath("resources/instance_types.json.gz").read_bytes()
+    told: dict[str, Any] = json.loads(gzip.decompress(packed))
+    return told
+
+
+def test_ec2_and_the_shipped_table_count_the_same_accelerators(told_by_ec2: dict[str, Any]) -> None:
+    known = shipped("aws").shapes
+    both = sorted(known.keys() & told_by_ec2.keys())
+    assert {"inf1.24xlarge", "inf2.48xlarge", "trn1.32xlarge", "p5.48xlarge"} <= set(both)
+    told = {name: shape_of(told_by_ec2[name]) for name in both}
+    assert {name: told[name].accelerators for name in both} == {name: known[name].accelerators for name in both}
+    differ = {name for name in both if told[name].accelerator != known[name].accelerator}
+    assert differ == {"p3dn.24xlarge", "p4de.24xlarge"}, "the table adds the larger memory to the name"
