@@ -43,7 +43,7 @@ IN_IT: dict[type, set[str]] = {
     Allocation: {
         *("id", "job_id", "pool", "slots_needed", "requested_at", "single_node", "preemptible", "blocked_agents"),
         *("reserved_agents", "state", "containers", "assigned_at", "started_at", "preempt", "killed_at"),
-        *("ready_at", "saved_at", "given_up_s"),
+        *("ready_at", "saved_at"),
     },
 }
 
@@ -61,7 +61,6 @@ def derived(snapshot: PoolSnapshot) -> dict[str, Any]:
         "queue",
         "evictable",
         "losses",
-        "given_up",
         "shares",
     )
     return {name: getattr(snapshot, name) for name in (*names, "job_slots", "job_allocations", "places")}

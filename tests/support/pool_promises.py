@@ -276,5 +276,4 @@ def returned(allocation: Allocation) -> Allocation:
         requested_at=NOW,
         preemptible=allocation.preemptible,
         blocked_agents=allocation.blocked_agents,
-        given_up_s=allocation.given_up_by_now_s,
     )

@@ -104,14 +104,9 @@ def on(allocation: Allocation, places: Mapping[str, tuple[int, ...]], *, second:
     )
 
 
-def leaving(allocation: Allocation, *, reason: str = "preempted", now: datetime = NOW) -> Allocation:
-    """Asked to leave for another."""
-    deadline = now + timedelta(hours=1)
+def leaving(allocation: Allocation, *, reason: str = "preempted") -> Allocation:
     return replace(
-        allocation,
-        preempt=PreemptRequest(
-            reason=reason, requested_at=now, deadline=deadline, given_up_s=allocation.gives_up_s(now)
-        ),
+        allocation, preempt=PreemptRequest(reason=reason, requested_at=NOW, deadline=NOW + timedelta(hours=1))
     )
 
 
@@ -126,7 +121,7 @@ def placed(allocation: Allocation, placement: Placement, now: datetime = NOW) ->
     places: dict[str, tuple[int, ...]] = {
         a: tuple(sorted(s.index for s in placement.slots if s.agent == a)) for a in placement.agents
     }
-    return replace(on(allocation, places), assigned_at=now, started_at=now, given_up_s=placement.given_up_s)
+    return replace(on(allocation, places), assigned_at=now, started_at=now)
 
 
 def applied(snapshot: PoolSnapshot, plan: Plan) -> PoolSnapshot:
@@ -135,7 +130,7 @@ def applied(snapshot: PoolSnapshot, plan: Plan) -> PoolSnapshot:
         snapshot = snapshot.with_allocation(placed(snapshot.allocations[placement.allocation], placement, snapshot.now))
     for preemption in plan.preempt:
         snapshot = snapshot.with_allocation(
-            leaving(snapshot.allocations[preemption.allocation], reason=preemption.reason, now=snapshot.now)
+            leaving(snapshot.allocations[preemption.allocation], reason=preemption.reason)
         )
     for reservation in plan.reserve:
         known = snapshot.allocations[reservation.allocation]

@@ -12,13 +12,6 @@ from resolute.wire.states import AllocationState, ContainerState, FailureKind, N
 from resolute_master.domain.agent import SlotRef
 from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, JobId, PoolName, TaskId, TrialId
 
-PREEMPTION_COUNTS_S = 1800.0
-"""So much a task gives up at least, each time that it makes room for another."""
-LOST_COUNTS = 2.0
-"""So often what it loses by that is added, so that who was asked last is spared however long all of them have saved nothing."""
-MOST_GIVEN_UP_S = 4 * 3600.0
-"""More is not counted for one time: what is long gone throws no long work away."""
-
 
 class Container(Struct, frozen=True, kw_only=True, gc=False):
     """One member of the gang: all slots that the allocation has on one agent. Rank 0 is the chief."""
@@ -46,8 +39,6 @@ class PreemptRequest(Struct, frozen=True, kw_only=True, gc=False):
     requested_at: datetime
     deadline: datetime
     notice: NoticeKind | None = None
-    given_up_s: float = 0.0
-    """What its task gives up so that another has its slots; 0 when that is not the reason."""
     acknowledged_at: datetime | None = None
 
 
@@ -109,9 +100,6 @@ class Allocation(Struct, frozen=True, kw_only=True, gc=False):
     price_moves: bool = False
     """Some of its machines cost what the market asks at the moment."""
     resumed_checkpoint: str | None = None
-    given_up_s: float = 0.0
-    """What its task has given up for others until it was started, as it counts where it is chosen who leaves; one that starts has
-    given up no less than all those that run beside it."""
     history: tuple[str, ...] = ()
 
     @property
@@ -135,21 +123,6 @@ class Allocation(Struct, frozen=True, kw_only=True, gc=False):
         if self.saved_at is None:
             return given
         return given + max(self.saved_at - (self.ready_at or self.running_since), timedelta(0))
-
-    @property
-    def spared_since(self) -> datetime:
-        """What an end costs where it is chosen who leaves is the time from this on: what its task gave up counts like lost work."""
-        return self.wasted_since - timedelta(seconds=self.given_up_s)
-
-    def gives_up_s(self, now: datetime) -> float:
-        """When it is asked now to make room for another."""
-        lost = max((now - self.wasted_since).total_seconds(), 0.0)
-        return min(PREEMPTION_COUNTS_S + LOST_COUNTS * lost, MOST_GIVEN_UP_S)
-
-    @property
-    def given_up_by_now_s(self) -> float:
-        """With what it gives up itself: so its next run begins."""
-        return self.given_up_s + (0.0 if self.preempt is None else self.preempt.given_up_s)
 
     @property
     def leaving(self) -> bool:

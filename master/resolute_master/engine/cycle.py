@@ -291,12 +291,11 @@ class Cycle:
 
     def _apply(self, plan: Plan) -> None:
         for preemption in plan.preempt:
-            allocations.preempt(self._step, preemption.allocation, preemption.reason, for_another=True)
+            allocations.preempt(self._step, preemption.allocation, preemption.reason)
         for placement in plan.place:
             if not spending.affords(self._step, placement.allocation, placement.slots):
                 self._unfinished.add(self._step.need(Allocation, placement.allocation).pool)
                 continue
-            allocations.begin_with_others(self._step, placement.allocation, placement.given_up_s)
             allocations.assign(self._step, placement.allocation, placement.slots, placement.agents, placement.reason)
         for reservation in plan.reserve:
             allocations.reserve(self._step, reservation.allocation, reservation.agents)

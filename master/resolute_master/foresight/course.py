@@ -271,7 +271,6 @@ class Course:
 
     def _cut(self, id_: AllocationId, work: Work, kept_s: float) -> None:
         """The run is over and another one waits, which goes on with what was kept."""
-        left = self.pool.snapshot.allocations[id_]
         self.pool.ended(id_)
         del self.works[id_]
         work.held.append((work.started_s or 0.0, self.now_s))
@@ -292,7 +291,6 @@ class Course:
             state=AllocationState.PENDING,
             containers=(),
             preempt=None,
-            given_up_s=left.given_up_by_now_s,
             reserved_agents=(),
         )
         self.works[again.id] = work

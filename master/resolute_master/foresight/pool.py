@@ -157,7 +157,7 @@ class VirtualPool:
         self, place: Iterable[Placement], preempt: Iterable[Preemption], reserve: Iterable[Reservation]
     ) -> None:
         for preemption in preempt:
-            self._leave(preemption.allocation, preemption.reason, for_another=True)
+            self._leave(preemption.allocation, preemption.reason)
         for placement in place:
             self._assign(placement)
         for reservation in reserve:
@@ -208,10 +208,9 @@ class VirtualPool:
 
     # -- within ------------------------------------------------------------------------------------------------
 
-    def _leave(self, id_: AllocationId, reason: str, *, for_another: bool = False) -> None:
+    def _leave(self, id_: AllocationId, reason: str) -> None:
         allocation = self.snapshot.allocations[id_]
-        given_up_s = allocation.gives_up_s(self.now) if for_another else 0.0
-        request = PreemptRequest(reason=reason, requested_at=self.now, deadline=self.now, given_up_s=given_up_s)
+        request = PreemptRequest(reason=reason, requested_at=self.now, deadline=self.now)
         self.snapshot = self.snapshot.with_allocation(replace(allocation, preempt=request))
         self._refresh_occupants([container.agent for container in allocation.containers])
 
@@ -227,13 +226,7 @@ class VirtualPool:
             )
             for rank, agent in enumerate(placement.agents)
         )
-        runs = replace(
-            waits,
-            containers=containers,
-            state=AllocationState.RUNNING,
-            assigned_at=self.now,
-            given_up_s=placement.given_up_s,
-        )
+        runs = replace(waits, containers=containers, state=AllocationState.RUNNING, assigned_at=self.now)
         self.snapshot = self.snapshot.with_allocation(runs)
         self._refresh_occupants(placement.agents)
 

@@ -70,7 +70,6 @@ class PreemptionAsked(Struct, frozen=True, kw_only=True, gc=False):
     reason: str
     deadline: datetime | None = None
     notice: NoticeKind | None = None
-    for_another: bool = False
 
 
 class PreemptionAcknowledged(Struct, frozen=True, kw_only=True, gc=False):
@@ -238,13 +237,7 @@ def _ask_preemption(allocation: Allocation, event: PreemptionAsked, now: datetim
     deadline = min(patience, event.deadline) if event.deadline else patience
     before = allocation.preempt
     if before is None:
-        request = PreemptRequest(
-            reason=event.reason,
-            requested_at=now,
-            deadline=deadline,
-            notice=event.notice,
-            given_up_s=allocation.gives_up_s(now) if event.for_another else 0.0,
-        )
+        request = PreemptRequest(reason=event.reason, requested_at=now, deadline=deadline, notice=event.notice)
         asked = _remember(replace(allocation, preempt=request), f"asked to end: {event.reason}", now)
         return asked, ()
     if deadline < before.deadline or (event.notice and not before.notice):

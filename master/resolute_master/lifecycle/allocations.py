@@ -101,22 +101,13 @@ def preempt(
     *,
     deadline: datetime | None = None,
     notice: NoticeKind | None = None,
-    for_another: bool = False,
 ) -> None:
     """Ask it to save and end."""
     before = step.need(Allocation, id_)
-    asked = machine.PreemptionAsked(reason=reason, deadline=deadline, notice=notice, for_another=for_another)
-    after = move(step, id_, asked)
+    after = move(step, id_, machine.PreemptionAsked(reason=reason, deadline=deadline, notice=notice))
     if after is not None and before.preempt is None and after.preempt is not None:
         step.log(before.task_id, id_, f"Allocation {id_} is asked to save and end: {reason}")
         step.decide("preempt", pool=before.pool, subject=id_, reason=reason)
-
-
-def begin_with_others(step: Step, id_: AllocationId, given_up_s: float) -> None:
-    """It is about to start, and its task counts from then on as having given up so much for others."""
-    allocation = step.need(Allocation, id_)
-    if allocation.given_up_s != given_up_s:
-        step.put(replace(allocation, given_up_s=given_up_s))
 
 
 def reserve(step: Step, id_: AllocationId, agents: tuple[AgentId, ...]) -> None:

@@ -4,11 +4,10 @@ Who may be made to leave for whom is the scheduler's rule (`Precedence`); never 
 less than the pool's `min_runtime`. A set of victims is chosen as a whole, only if it makes the room, and none of it is
 unneeded. Of all agents, the set whose most important victim is the least important wins, then the one that wastes the least
 time: slots times what an end now would have them do once more, the time since the last checkpoint and that of a start
-(`Allocation.wasted_since`), and what their tasks gave up for others before (`Allocation.spared_since`). Then the smaller one.
+(`Allocation.wasted_since`). Then the smaller one.
 
 Where each victim is judged by itself (`Precedence.independent`) the set on one agent is the cheapest that there is, and so is
-the agent; where what one loses spares another, the cheapest are taken one by one. A gang's agents are emptied one by one, and
-once more by waste alone when it is known how important work must leave.
+the agent; where what one loses spares another, the cheapest are taken one by one. A gang's agents are emptied one by one.
 """
 
 from __future__ import annotations
@@ -74,10 +73,6 @@ class Precedence(Protocol):
 
     def any_lesser(self, claim: Claim) -> bool:
         """False when `levels` would name nobody; may be true of some for whom they name nobody either."""
-        ...
-
-    def patient_until(self, claim: Claim) -> datetime | None:
-        """When more will have to leave for the claim than now; None when it is not a matter of time."""
         ...
 
     def in_vain(self, claim: Claim) -> None:
@@ -153,7 +148,7 @@ class _Candidates:
     def __init__(
         self,
         levels: Iterator[Level],
-        weight: Callable[[Allocation], float],
+        lost_work: Callable[[Allocation], float],
         enough: Callable[[AgentId, int], bool],
     ) -> None:
         """`enough`: whether an agent comes into question when those who were read have so many of its slots."""
@@ -164,7 +159,7 @@ class _Candidates:
         """Its first that has not been read."""
         self._read_up_to = _NOTHING
         """Whoever has not been read of this level and those before it adds no agent that costs less."""
-        self._weight = weight
+        self._lost_work = lost_work
         self._enough = enough
         self._slots: dict[AgentId, int] = {}
         """Of those who were read."""
@@ -207,10 +202,10 @@ class _Candidates:
             self._level, self._next = level, next(level.members, None)
             return True
         importance = max(self._read_up_to[0], self._level.importance)
-        for lost, allocation in sorted(((self._weight(each), each) for each in several), key=itemgetter(0)):
+        for lost, allocation in sorted(((self._lost_work(each), each) for each in several), key=itemgetter(0)):
             self._read(allocation, (importance, lost, 1))
         more = self._next if self._level.cheapest_first else None
-        self._read_up_to = (importance, inf if more is None else self._weight(more), inf)
+        self._read_up_to = (importance, inf if more is None else self._lost_work(more), inf)
         return True
 
     def _ahead(self) -> Iterator[Allocation]:
@@ -271,7 +266,7 @@ class Evictions:
         found = self._candidates.get(kind)
         if found is None:
             precedence = self._precedence
-            found = self._candidates[kind] = _Candidates(precedence.levels(claim), self._weight, enough)
+            found = self._candidates[kind] = _Candidates(precedence.levels(claim), self._lost_work, enough)
         return found
 
     # -- one agent ---------------------------------------------------------------------------------------------
@@ -315,7 +310,7 @@ class Evictions:
                 break
             if not self._may_evict(claim, allocation, nobody):
                 continue
-            importance, lost = self._precedence.importance(allocation), self._weight(allocation)
+            importance, lost = self._precedence.importance(allocation), self._lost_work(allocation)
             for there, (wasted, count, numbers) in sorted(best.items(), reverse=True):
                 sum_: _Sum = (wasted + lost, count + 1, (*numbers, number))
                 covered = min(there + slots, missing)
@@ -403,8 +398,9 @@ class Evictions:
                     candidates.push(cost, other)
         if len(chosen) == count and met:
             most = max(cost[0] for cost, _ in met)
-            # Fewer than `count` can be emptied without anybody so important: no others than these and the next can be cheaper.
-            while sum(cost[0] == most for cost, _ in met) < count and (found := candidates.pop(cost_of, most)):
+            # Fewer than are needed can be emptied without anybody so important: no others than these and the next can be cheaper.
+            needed = count - len(idle)
+            while sum(cost[0] == most for cost, _ in met) < needed and (found := candidates.pop(cost_of, most)):
                 met.append(found)
         for cost, agent in met:
             candidates.push(cost, agent)  # the caller may choose otherwise; if not, they are found to be held
@@ -481,18 +477,13 @@ class Evictions:
         return True
 
     def _lost_work(self, allocation: Allocation) -> float:
-        """Slot-seconds."""
         return allocation.slots_needed * max((self._snapshot.now - allocation.wasted_since).total_seconds(), 0.0)
-
-    def _weight(self, allocation: Allocation) -> float:
-        """Slot-seconds that count: what it loses, and what its task gave up when it made room before."""
-        return allocation.slots_needed * max((self._snapshot.now - allocation.spared_since).total_seconds(), 0.0)
 
     def _cheapness(self, allocation: Allocation) -> tuple[object, ...]:
         precedence = self._precedence
         return (
             precedence.importance(allocation),
-            self._weight(allocation),
+            self._lost_work(allocation),
             precedence.last_resort(allocation),
             allocation.id,
         )
@@ -502,7 +493,7 @@ class Evictions:
         if not leave:
             return _NOTHING
         importance = max(self._precedence.importance(allocation) for allocation in leave)
-        return (importance, sum(self._weight(allocation) for allocation in leave), len(leave))
+        return (importance, sum(self._lost_work(allocation) for allocation in leave), len(leave))
 
     def _leave(self, eviction: Eviction) -> None:
         self._evicted.update((victim.id, victim) for victim in eviction.victims)

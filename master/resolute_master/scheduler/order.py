@@ -50,7 +50,7 @@ class Loss(NamedTuple):
     negative_priority: int
     slots: int
     negative_since: float
-    """Of `Allocation.spared_since`, in seconds."""
+    """Since when its time would be wasted, in seconds."""
     allocation: AllocationId
 
 

@@ -239,14 +239,7 @@ class Placing:
         ahead_of = self._head if slots else None
         reason = "next in the queue" if ahead_of is None else f"starts beside {ahead_of}, which cannot start yet"
         self._place.append(
-            Placement(
-                allocation=allocation.id,
-                agents=tuple(agents),
-                slots=slots,
-                reason=reason,
-                ahead_of=ahead_of,
-                given_up_s=max(allocation.given_up_s, self._snapshot.least_given_up_s(allocation.job_id)),
-            )
+            Placement(allocation=allocation.id, agents=tuple(agents), slots=slots, reason=reason, ahead_of=ahead_of)
         )
 
     # -- the cap of a job --------------------------------------------------------------------------------------
@@ -342,8 +335,6 @@ class Placing:
         claim = self._claim(shape, allocation)
         eviction = self._evictions.find(claim, line, pays)
         if eviction is None:
-            if (patient_until := self._precedence.patient_until(claim)) is not None:
-                self._look_again_at(patient_until)
             return False
         self._unmet.clear()
         for victim in eviction.victims:

@@ -21,8 +21,6 @@ class Placement:
     slots: tuple[SlotRef, ...]
     reason: str
     ahead_of: AllocationId | None = None
-    given_up_s: float = 0.0
-    """So much its task counts from now on as having given up for others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

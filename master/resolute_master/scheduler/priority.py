@@ -18,12 +18,11 @@ when nothing is left for anybody: no slot is free or will be, no machine can be 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
 from heapq import heapify, heappop, heapreplace, merge
 from itertools import groupby, takewhile
 from math import inf
 
-from resolute_master.domain.allocation import PREEMPTION_COUNTS_S, Allocation
+from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId
 from resolute_master.scheduler.eviction import Claim, Group, Level
 from resolute_master.scheduler.order import Loss, QueueKey, Shape
@@ -105,8 +104,7 @@ class ByPriority:
             first = snapshot.losses.first_key_from((1 - priority,))
         later = takewhile(lambda each: each[:2] > mine[:2], snapshot.evictable.keys_before((mine.priority, inf)))
         same = (snapshot.allocations[standing.allocation] for standing in later)
-        if self.patient_until(claim) is None:
-            yield Level((-mine.priority,), same, cheapest_first=False)
+        yield Level((-mine.priority,), same, cheapest_first=False)
 
     def _cheapest_first(self, priority: int) -> Iterator[Allocation]:
         """Of one size they are in order however late it is."""
@@ -127,18 +125,9 @@ class ByPriority:
         if self._is_vain(claim):
             return False
         standing = self._snapshot.standing(claim.allocation)
-        patient = self.patient_until(claim) is not None
-        return self.anybody_after(standing.priority, inf if patient else standing.position)
-
-    def patient_until(self, claim: Claim) -> datetime | None:
-        """Until then it makes nobody of its own priority leave: those who made room would move the whole queue, each time."""
-        mine = claim.allocation
-        until = mine.requested_at + timedelta(seconds=PREEMPTION_COUNTS_S)
-        return until if mine.given_up_s and self._snapshot.now < until else None
+        return self.anybody_after(standing.priority, standing.position)
 
     def in_vain(self, claim: Claim) -> None:
-        if self.patient_until(claim) is not None:
-            return  # others of its priority are not
         self._vain[claim.where] = min(claim.slots, self._vain.get(claim.where, claim.slots))
 
     def _is_vain(self, claim: Claim) -> bool:
@@ -154,10 +143,7 @@ class ByPriority:
     def yields(self, allocation: Allocation, claim: Claim, lost: Mapping[Group, int]) -> bool:
         if allocation.job_id == claim.allocation.job_id:
             return False
-        mine, theirs = self._snapshot.standing(claim.allocation), self._snapshot.standing(allocation)
-        if mine.priority == theirs.priority and self.patient_until(claim) is not None:
-            return False
-        return theirs[:2] > mine[:2]
+        return self._snapshot.standing(allocation)[:2] > self._snapshot.standing(claim.allocation)[:2]
 
     def importance(self, allocation: Allocation) -> tuple[float, ...]:
         return (-self._snapshot.priority_of(allocation.job_id),)

@@ -59,13 +59,12 @@ class Turn(NamedTuple):
 
 
 class Rank(NamedTuple):
-    """Jobs of which something may be preempted: first whose charge stays the greatest when they lose the least they can, of
-    those the ones that can lose the least, and of those whose task has given up the least for others."""
+    """Jobs of which something may be preempted: first whose charge stays the greatest when they lose the least they can, and of
+    those the ones that can lose the least."""
 
     parents: Path
     negative_rest: float
     smallest: int
-    given_up_s: float
     job: JobId
 
 
@@ -121,8 +120,8 @@ class Sharer(Struct, frozen=True, gc=False):
     """Slots."""
     waiting: Waiting
     """What it waits with."""
-    evictable: SortedMap[tuple[int, float, AllocationId], bool]
-    """What of it may be preempted, with its slots and what its task has given up for others, the least first."""
+    evictable: SortedMap[tuple[int, AllocationId], bool]
+    """What of it may be preempted, with its slots, the smallest first."""
 
     @property
     def smallest(self) -> int:
@@ -150,11 +149,9 @@ class Sharer(Struct, frozen=True, gc=False):
     @property
     def rank(self) -> Rank | None:
         """Where it stands among those of which something may be preempted."""
-        (job, parents, weight), first = self.member, self.evictable.first_key()
-        if first is None:
-            return None
-        smallest, given_up_s, _ = first
-        return Rank(parents, -(self.held - smallest + 1) / weight, smallest, given_up_s, job)
+        job, parents, weight = self.member
+        smallest = self.smallest
+        return Rank(parents, -(self.held - smallest + 1) / weight, smallest, job) if smallest else None
 
     def without(self, shape: Shape, key: QueueKey) -> Sharer:
         """When that waits no more."""
@@ -242,16 +239,12 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
         """It holds slots and is not leaving. `waited`: it had waited until now, and does no more."""
         job, slots = self._job(member), allocation.slots_held
         waiting = job.waiting if waited is None else job.without(*waited).waiting
-        there = job.evictable
-        if evictable:
-            there = there.set((slots, allocation.given_up_s, allocation.id), True)
+        there = job.evictable.set((slots, allocation.id), True) if evictable else job.evictable
         return self._changed(job, Sharer(member, job.held + slots, waiting, there))
 
     def without_running(self, member: Member, allocation: Allocation, *, evictable: bool) -> Shares:
         job, slots = self._job(member), allocation.slots_held
-        there = job.evictable
-        if evictable:
-            there = there.discard((slots, allocation.given_up_s, allocation.id))
+        there = job.evictable.discard((slots, allocation.id)) if evictable else job.evictable
         return self._changed(job, Sharer(member, job.held - slots, job.waiting, there))
 
     def _job(self, member: Member) -> Sharer:
@@ -321,7 +314,7 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
         sizes = Counter(
             (job.member.parents[: depth + 1], slots)
             for job in evictable
-            for slots, _, _ in job.evictable
+            for slots, _ in job.evictable
             for depth in range(len(job.member.parents))
         )
         groups, of_jobs = {group for group, _ in sizes}, {job.member.parents for job in evictable}

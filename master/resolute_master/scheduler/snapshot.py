@@ -41,7 +41,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
     leaving, by what they will have free; `sizes` is how many agents have so many usable slots, `places` which agents have a
     place for a container without slots, first where the next one goes. `evictable` is what runs on
     slots and may be preempted where priority decides, `losses` the same by what that would cost, `job_slots` what each job holds
-    now. `given_up` is of how many of what may be preempted the tasks have given up so much, by priority (0 where shares decide).
+    now.
     """
 
     policy: PoolPolicy
@@ -61,7 +61,6 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
     job_slots: SortedMap[JobId, int]
     evictable: SortedMap[Standing, bool]
     losses: SortedMap[Loss, bool]
-    given_up: SortedMap[tuple[int, float], int]
     shares: Shares | None
     """Kept where the pool is divided by fair share."""
 
@@ -98,7 +97,6 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             job_slots=SortedMap(meter=meter),
             evictable=SortedMap(meter=meter),
             losses=SortedMap(meter=meter),
-            given_up=SortedMap(meter=meter),
             shares=Shares.empty(meter) if policy.scheduler is SchedulerKind.FAIR_SHARE else None,
         )
         here = replace(
@@ -255,7 +253,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         job = self.jobs.get(allocation.job_id)
         return Shape(
             auxiliary=allocation.slots_needed == 0,
-            priority=self._rank(allocation.job_id),
+            priority=self.priority_of(allocation.job_id) if self.shares is None else 0,
             slots=allocation.slots_needed,
             single_node=allocation.single_node,
             preemptible=allocation.preemptible,
@@ -290,17 +288,8 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         return Standing(self.priority_of(allocation.job_id), position, allocation.id)
 
     def loss(self, allocation: Allocation) -> Loss:
-        since = allocation.spared_since.timestamp()
+        since = allocation.wasted_since.timestamp()
         return Loss(-self.priority_of(allocation.job_id), allocation.slots_needed, -since, allocation.id)
-
-    def least_given_up_s(self, job: JobId) -> float:
-        """So much everybody has given up who may be preempted, of the job's priority or where shares decide of the pool."""
-        priority = self._rank(job)
-        first = self.given_up.first_key_from((priority,))
-        return first[1] if first is not None and first[0] == priority else 0
-
-    def _rank(self, job: JobId) -> int:
-        return self.priority_of(job) if self.shares is None else 0
 
     def pending(self) -> Iterator[Allocation]:
         """What waits, the most important first."""
@@ -354,19 +343,16 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
                 queue[shape].append((key, allocation.id))
                 if shares is not None:
                     shares = shares.with_waiting(self.member(allocation), shape, key)
-            elif _stays(allocation):
-                if shares is not None:
-                    shares = shares.with_running(self.member(allocation), allocation, evictable=allocation.preemptible)
-                if allocation.preemptible:
-                    evictable.append(allocation)
-        by_priority = evictable if shares is None else []
+            elif _stays(allocation) and shares is not None:
+                shares = shares.with_running(self.member(allocation), allocation, evictable=allocation.preemptible)
+            elif _stays(allocation) and allocation.preemptible:
+                evictable.append(allocation)
         return replace(
             self,
             job_allocations=self._sorted((job, self._sorted(held)) for job, held in mates.items()),
             queue=self._sorted((shape, self._sorted(line)) for shape, line in queue.items()),
-            evictable=self._sorted((self.standing(allocation), True) for allocation in by_priority),
-            losses=self._sorted((self.loss(allocation), True) for allocation in by_priority),
-            given_up=self._sorted(Counter((self._rank(each.job_id), each.given_up_s) for each in evictable).items()),
+            evictable=self._sorted((self.standing(allocation), True) for allocation in evictable),
+            losses=self._sorted((self.loss(allocation), True) for allocation in evictable),
             shares=shares,
         )
 
@@ -408,11 +394,9 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             self._set(queue=self.queue.set(shape, line.set(key, allocation.id)))
             if shares is not None:
                 self._set(shares=shares.with_waiting(self.member(allocation), shape, key))
-            return
-        if not _stays(allocation):
-            return
-        self._count_given_up(allocation, 1)
-        if shares is not None:
+        elif not _stays(allocation):
+            pass
+        elif shares is not None:
             member = self.member(allocation)
             self._set(shares=shares.with_running(member, allocation, evictable=allocation.preemptible))
         elif allocation.preemptible:
@@ -427,16 +411,8 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             return
         shape, key = self.shape(before), self.queue_key(before)
         self._dequeue(shape, key)
-        self._count_given_up(after, 1)
         member, evictable = self.member(after), after.preemptible
         self._set(shares=self.shares.with_running(member, after, evictable=evictable, waited=(shape, key)))
-
-    def _count_given_up(self, allocation: Allocation, more: int) -> None:
-        """One that may be preempted runs more, or less."""
-        if allocation.preemptible:
-            sums, key = self.given_up, (self._rank(allocation.job_id), allocation.given_up_s)
-            count = (sums.get(key) or 0) + more
-            self._set(given_up=sums.set(key, count) if count else sums.discard(key))
 
     def _dequeue(self, shape: Shape, key: QueueKey) -> None:
         line = self.queue[shape].discard(key)
@@ -449,11 +425,9 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             self._dequeue(shape, key)
             if shares is not None:
                 self._set(shares=shares.without_waiting(self.member(allocation), shape, key))
-            return
-        if not _stays(allocation):
-            return
-        self._count_given_up(allocation, -1)
-        if shares is not None:
+        elif not _stays(allocation):
+            pass
+        elif shares is not None:
             member = self.member(allocation)
             self._set(shares=shares.without_running(member, allocation, evictable=allocation.preemptible))
         elif allocation.preemptible:
@@ -554,7 +528,6 @@ def _same_footprint(one: Allocation, other: Allocation) -> bool:
         and one.single_node == other.single_node
         and one.preemptible == other.preemptible
         and one.blocked_agents == other.blocked_agents
-        and one.given_up_s == other.given_up_s
     )
 
 

@@ -304,7 +304,6 @@ class _Reader:
             started_at=row.started_at,
             ready_at=row.ready_at,
             saved_at=row.saved_at,
-            given_up_s=row.given_up_s,
         )
 
 
@@ -428,7 +427,6 @@ def _task_row(allocation: Allocation) -> TaskRow:
         started_at=allocation.started_at or allocation.assigned_at,
         ready_at=allocation.ready_at,
         saved_at=allocation.saved_at,
-        given_up_s=allocation.given_up_s,
         leaving=allocation.leaving,
     )
 

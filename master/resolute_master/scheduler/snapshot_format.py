@@ -146,8 +146,6 @@ class TaskRow(ConfigModel):
     """When its program ran on all its machines: what came before is what a start takes. Null is when it began to run."""
     saved_at: Moment | None = None
     """When it reported its newest checkpoint; null is not yet. Who has saved lately leaves first."""
-    given_up_s: Annotated[Number, Field(ge=0)] = 0.0
-    """Seconds that its task has given up for others: they count like lost work where it is chosen who leaves."""
     leaving: Flag = False
     """Whether it was asked to end, so that its slots will be free."""
 
