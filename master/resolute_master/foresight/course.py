@@ -36,6 +36,10 @@ class CourseStuck(RuntimeError):
     """Work waits and nothing that could happen would start it; or a decider never comes to rest."""
 
 
+class OutOfPatience(CourseStuck):
+    """Nothing has got ahead for longer than the course waits for its market."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frictions:
     """What starting, saving and losing work costs, in seconds."""
@@ -209,7 +213,7 @@ class Course:
     def _check_patience(self) -> None:
         nothing_runs = self._waiting > 0 and self._waiting == len(self.works)
         if nothing_runs and self.now_s - self._got_ahead_s > self.patience_s:
-            raise CourseStuck(
+            raise OutOfPatience(
                 f"{self._waiting} gang(s) wait at second {self.now_s:.0f}, and nothing has got ahead since second "
                 f"{self._got_ahead_s:.0f}: what can be had is never enough for them, or never for long enough"
             )

@@ -91,16 +91,16 @@ class _Row:
     def job(self) -> TraceJob:
         if None in self._row:
             raise InvalidInput(f"--jobs: {self._path}, row {self._number}: has more values than columns; mend the row")
-        job_id = self._text("job_id")
+        job_id, slots = self._text("job_id"), self._count("slots", least=1)
         return TraceJob(
             job_id=job_id if job_id else self._wrong("job_id", "must not be empty"),
             submit_s=self._number_of("submit_s", least=0.0),
             duration_s=self._number_of("duration_s", least=0.0),
-            slots=self._count("slots", least=1),
+            slots=slots,
             group=self._text("group"),
             priority=self._count("priority", least=1, most=99) if self._text("priority") else None,
             weight=self._number_of("weight", least=1e-9) if self._text("weight") else 1.0,
-            max_slots=self._count("max_slots", least=1) if self._text("max_slots") else None,
+            max_slots=self._max_slots(slots) if self._text("max_slots") else None,
             single_node=self._flag("single_node") if self._text("single_node") else None,
             preemptible=self._flag("preemptible") if self._text("preemptible") else True,
         )
@@ -124,6 +124,12 @@ class _Row:
         if value < least or (most is not None and value > most):
             limit = f"at least {least}" if most is None else f"{least} to {most}"
             self._wrong(column, f"must be a whole number, {limit}")
+        return value
+
+    def _max_slots(self, slots: int) -> int:
+        value = self._count("max_slots", least=1)
+        if value < slots:
+            self._wrong("max_slots", f"must be at least the job's slots, {slots}, or it never starts")
         return value
 
     def _flag(self, column: str) -> bool:

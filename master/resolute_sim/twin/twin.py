@@ -15,7 +15,7 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import JobId, TaskId, UserId, allocation_id
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.foresight.course import EPOCH, Course, CourseStuck, Frictions, Work
+from resolute_master.foresight.course import EPOCH, Course, Frictions, OutOfPatience, Work
 from resolute_master.foresight.decide import Decider, Production
 from resolute_master.foresight.pool import VirtualPool
 from resolute_provisioner.model import Gang, Offer
@@ -68,7 +68,9 @@ def simulate(setting: Setting, policy: str) -> Report:
     course.submit(works)
     try:
         course.run()
-    except CourseStuck as error:
+    except OutOfPatience as error:
+        if not any(trace.kind == "availability" for trace in setting.capacity):
+            raise  # whatever is asked for is given: the fault is not in what was given to us
         raise InvalidInput(
             f"--policy {policy}: {error}; give the pool offers without a series, or series with more, or leave these jobs out"
         ) from None
@@ -76,12 +78,18 @@ def simulate(setting: Setting, policy: str) -> Report:
 
 
 def check_jobs(pool: PoolPolicy, jobs: Sequence[TraceJob]) -> None:
-    """Raises `InvalidInput` naming the first job that no machines of the pool can ever hold."""
+    """Raises `InvalidInput` naming the first job that no machines of the pool can ever hold, or that its `max_slots` keeps out."""
     offers, most = _offers(pool), pool.scaling.max_instances if pool.scaling is not None else 0
     for job in jobs:
+        held = slots_held(pool, job.slots)
+        if job.max_slots is not None and job.max_slots < held:
+            raise InvalidInput(
+                f"--jobs: job {job.job_id!r}, column max_slots: must be at least the {held} slots that the job holds on machines "
+                f"of pool '{pool.name}', and is {job.max_slots}; raise it, or leave it empty"
+            )
         gang = Gang(
             token=job.job_id,
-            slots=slots_held(pool, job.slots),
+            slots=held,
             submitted_at=EPOCH,
             single_machine=bool(job.single_node),
         )

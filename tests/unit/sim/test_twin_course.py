@@ -5,13 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from resolute.errors import InvalidInput
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.foresight.course import Frictions
+from resolute_master.foresight.course import Frictions, OutOfPatience
+from resolute_master.foresight.decide import Production
+from resolute_master.foresight.pool import Decision
 from resolute_provisioner.model import Consolidation, Market, Offer, PoolScaling
 from resolute_sim.twin.capacity import CapacityTrace
 from resolute_sim.twin.figures import Report
@@ -189,6 +192,24 @@ def test_more_important_work_makes_less_important_work_save_and_go_on_later() ->
 def test_a_job_that_the_pool_can_never_hold_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"job 'wide' asks for 3 slots, and pool 'p' can never give them.*1 slots"):
         _played(Setting(pool=_pool(_offer(1), max_instances=2), jobs=(_job("wide", 0.0, 1.0, 3),)))
+
+
+def test_a_job_that_its_max_slots_keep_out_is_refused() -> None:
+    def wide(max_slots: int) -> Setting:
+        return Setting(pool=_pool(_offer(8)), jobs=(_job("wide", 0.0, 1.0, 12, max_slots=max_slots),))
+
+    with pytest.raises(
+        InvalidInput, match=r"job 'wide', column max_slots: must be at least the 16 slots .*and is 12; "
+    ):
+        _played(wide(12))
+    assert _played(wide(16)).figures.jobs_completed == 1
+
+
+def test_only_series_of_capacity_are_blamed_for_a_job_that_never_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here it is the decider's fault: it decides nothing."""
+    monkeypatch.setattr(Production, "decide", lambda self, pool: Decision(revisit_at=pool.now + timedelta(hours=1)))
+    with pytest.raises(OutOfPatience, match="nothing has got ahead since second 0"):
+        _played(Setting(pool=_pool(), jobs=(_job("a", 0.0, 60.0),)))
 
 
 def test_the_same_seed_gives_the_same_digest_in_another_process() -> None:

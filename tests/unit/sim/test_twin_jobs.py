@@ -54,6 +54,10 @@ def test_optional_columns_are_taken_where_they_are_given(tmp_path: Path) -> None
         (HEAD + "1,0,5,1,a\n1,0,5,1,a\n", "row 3, column job_id: '1' is there twice"),
         (HEAD + "1,0,5,1,a,b\n", "row 2: has more values than columns"),
         (HEAD.strip() + ",priority\n1,0,5,1,a,100\n", "column priority: must be a whole number, 1 to 99, and is '100'"),
+        (
+            HEAD.strip() + ",max_slots\n1,0,5,2,a,2\n2,0,5,2,a,1\n",
+            "row 3, column max_slots: must be at least the job's slots, 2, or it never starts, and is '1'",
+        ),
         (HEAD.strip() + ",single_node\n1,0,5,1,a,maybe\n", "column single_node: must be true or false, and is 'maybe'"),
     ],
 )
