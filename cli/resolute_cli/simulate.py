@@ -39,6 +39,20 @@ COLUMNS = (
     "Digest",
 )
 
+DEFAULTS = {
+    "seed": 0,
+    "boot": 180.0,
+    "notice": 120.0,
+    "restart": 60.0,
+    "save": 10.0,
+    "checkpoint_every": 1800.0,
+    "processes": 2,
+}
+"""Of a simulation; times in seconds. The parser leaves None instead, so that what was said is known."""
+
+OF_A_SIMULATION = ("pool", "jobs", "spot", "policy", "resource_pool", "first_day", "last_day", "html", *DEFAULTS)
+"""Flags that mean nothing to a recorded journal."""
+
 
 def simulate(cli: Invocation, args: argparse.Namespace) -> int:
     if args.journal is not None:
@@ -86,31 +100,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="resolute (the default), determined, static, cheapest, packing; may be given again",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of everything that is left to chance (default 0)")
+    parser.add_argument("--seed", type=int, help="of everything that is left to chance (default 0)")
     parser.add_argument(
         "--first-day", type=not_negative, metavar="DAY", help="leave out the jobs before this day of the trace"
     )
     parser.add_argument("--last-day", type=not_negative, metavar="DAY", help="leave out the jobs from this day on")
+    parser.add_argument("--boot", type=not_negative, metavar="SECONDS", help="from launch to join (default 180)")
+    parser.add_argument("--notice", type=not_negative, metavar="SECONDS", help="of an interruption (default 120)")
     parser.add_argument(
-        "--boot", type=not_negative, default=180.0, metavar="SECONDS", help="from launch to join (default 180)"
+        "--restart", type=not_negative, metavar="SECONDS", help="to go on from a checkpoint (default 60)"
     )
-    parser.add_argument(
-        "--notice", type=not_negative, default=120.0, metavar="SECONDS", help="of an interruption (default 120)"
-    )
-    parser.add_argument(
-        "--restart", type=not_negative, default=60.0, metavar="SECONDS", help="to go on from a checkpoint (default 60)"
-    )
-    parser.add_argument(
-        "--save", type=not_negative, default=10.0, metavar="SECONDS", help="to save when asked (default 10)"
-    )
+    parser.add_argument("--save", type=not_negative, metavar="SECONDS", help="to save when asked (default 10)")
     parser.add_argument(
         "--checkpoint-every",
         type=not_negative,
-        default=1800.0,
         metavar="SECONDS",
         help="what a cut loses at most (default 1800)",
     )
-    parser.add_argument("--processes", type=int, default=2, help="policies that run at a time (default 2)")
+    parser.add_argument("--processes", type=int, help="policies that run at a time (default 2)")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the figures to this file")
     parser.add_argument("--html", type=Path, metavar="OUT", help="write a page with plots to this file")
     parser.add_argument(
@@ -123,7 +130,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def _check_journal_alone(args: argparse.Namespace) -> None:
     """A recorded journal brings its own jobs and machines: what would be ignored is refused."""
-    for flag in ("pool", "jobs", "spot", "policy", "resource_pool", "first_day", "last_day", "html"):
+    for flag in OF_A_SIMULATION:
         if getattr(args, flag) not in (None, []):
             raise UsageError(
                 f"--{flag.replace('_', '-')} does not go with --journal, which runs again what was recorded; leave one of them out"
@@ -131,6 +138,9 @@ def _check_journal_alone(args: argparse.Namespace) -> None:
 
 
 def _request(module: ModuleType, args: argparse.Namespace) -> Request:
+    for flag, default in DEFAULTS.items():
+        if getattr(args, flag) is None:
+            setattr(args, flag, default)
     if args.processes < 1:
         raise UsageError(f"--processes: must be at least 1, and is {args.processes}")
     if args.checkpoint_every <= 0:

@@ -144,6 +144,14 @@ def test_wrong_calls_are_told_what_to_do(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "flag", ["--seed", "--boot", "--notice", "--restart", "--save", "--checkpoint-every", "--processes", "--first-day"]
+)
+def test_what_a_recorded_journal_would_ignore_is_refused(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--journal", "j.db", flag, "0"]) == 2
+    assert f"{flag} does not go with --journal" in capsys.readouterr().err
+
+
 def test_a_pool_that_never_grows_and_a_job_that_never_fits_are_refused(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
