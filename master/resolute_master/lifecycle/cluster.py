@@ -107,6 +107,9 @@ class ClusterState:
         return list(self._tables[kind_name(type_)].values())
 
     def keys(self, index: str, value: IndexValue) -> frozenset[EntityKey]:
+        """Keys which the index lists under the value. Raises `KeyError` when there is no such index."""
+        if index not in INDEXES:
+            raise KeyError(index)  # for nothing is ever listed in one
         return frozenset(self._listed.get((index, value), ()))
 
     def find(self, type_: type[E], index: str, value: IndexValue) -> tuple[E, ...]:
