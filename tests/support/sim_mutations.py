@@ -25,6 +25,7 @@ from resolute_master.engine.price_watch import PriceWatch
 from resolute_master.engine.reporting import Reporting
 from resolute_master.lifecycle import agents, deadlines, instances, ledger, prices, spending, trials
 from resolute_master.lifecycle import allocation as machine
+from resolute_master.lifecycle.apply import RULES
 from resolute_master.lifecycle.step import Step
 from resolute_master.scheduler import snapshot
 from resolute_provisioner.clouds.base import LaunchRequest
@@ -175,7 +176,7 @@ def forget_machines_that_were_never_seen_running(patch: Patch) -> None:
             command = replace(command, paid_from=None, paid_until=None)
         observed(step, command)
 
-    patch.setattr(instances, "observed", forgetful)
+    patch.setitem(RULES, RecordObservation, forgetful)
 
 
 def leave_idle_time_out_of_the_books(patch: Patch) -> None:
@@ -376,7 +377,7 @@ MUTATIONS = (
     Mutation(
         name="keep one machine more than the pool is to keep",
         apply=keep_one_machine_too_many,
-        caught_by=("economy: machines are given back",),
+        caught_by=("economy: machines are given back", "liveness: everything settles"),
         weather=CALM,
         seeds=60,
     ),
