@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from resolute_provisioner.model import Evidence, Offer, OfferBelief, PoolScaling, RefusalKind
+from resolute_provisioner.model import Evidence, Offer, OfferBelief, PoolScaling, RefusalKind, Unpaid
 from resolute_provisioner.offers import too_dear
 
 REFUSAL_BACKOFF_S = 5.0
@@ -243,27 +243,44 @@ def blocks(offers: Iterable[Offer], beliefs: Mapping[str, OfferBelief], now: dat
     return found
 
 
-def gang_blocks(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> dict[str, Block]:
-    """The offers that may not be asked for several machines of one gang, by their ids in order."""
-    found = money_blocks(pool, now, machines=1)
+def gang_blocks(
+    pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime, *, machines: int
+) -> dict[str, Block]:
+    """The offers that may not be asked for so many machines of one gang, two or more, by their ids in order."""
+    found = money_blocks(pool, now, machines=machines)
     for offer in sorted(pool.offers, key=lambda each: each.offer_id):
         belief = beliefs.get(offer.offer_id)
-        until = None if belief is None else belief.gang_backoff_until
-        if belief is not None and until is not None and until > now:
-            times = "" if belief.partial_gangs == 1 else f", {belief.partial_gangs} times in a row"
-            partial = Block(until=until, reason=f"gave some machines of a gang and not all{times}")
+        if belief is not None and (partial := _partial(belief, now)) is not None:
             found[offer.offer_id] = longer(found.get(offer.offer_id), partial)
     return dict(sorted(found.items()))
 
 
+def gang_limits(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> dict[str, int]:
+    """How many machines of an offer may be asked for one gang that needs several; an offer without a limit is not named."""
+    limits = {each.offer_id: each.machines for each in pool.unpaid if _lasts(each, now)}
+    partial = {id_: 0 for id_, belief in beliefs.items() if _partial(belief, now) is not None}
+    return {**limits, **partial}
+
+
+def _partial(belief: OfferBelief, now: datetime) -> Block | None:
+    until = belief.gang_backoff_until
+    if until is None or until <= now:
+        return None
+    times = "" if belief.partial_gangs == 1 else f", {belief.partial_gangs} times in a row"
+    return Block(until=until, reason=f"gave some machines of a gang and not all{times}")
+
+
 def money_blocks(pool: PoolScaling, now: datetime, *, machines: int) -> dict[str, Block]:
-    """The offers of which the pool can pay for just so many more machines, by their ids in order."""
-    unpaid = sorted(pool.unpaid, key=lambda each: each.offer_id)
+    """The offers of which the pool cannot pay for so many more machines, by their ids in order."""
     return {
         each.offer_id: Block(until=each.until, reason=each.reason)
-        for each in unpaid
-        if each.machines == machines and (each.until is None or each.until > now)
+        for each in sorted(pool.unpaid, key=lambda each: each.offer_id)
+        if each.machines < machines and _lasts(each, now)
     }
+
+
+def _lasts(unpaid: Unpaid, now: datetime) -> bool:
+    return unpaid.until is None or unpaid.until > now
 
 
 def longer(known: Block | None, other: Block) -> Block:

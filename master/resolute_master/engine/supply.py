@@ -30,7 +30,7 @@ def of(
         if i.joined_at is None and i.notice is None
     )
     blocked = launch_errors.blocks(scaling, beliefs, now)
-    partial = risk.gang_blocks(scaling, beliefs, now)
+    partial = risk.gang_blocks(scaling, beliefs, now, machines=2)
     obstacles = [notes.why_blocked(blocked)] if blocked else []
     offers = [
         AvailableOffer(

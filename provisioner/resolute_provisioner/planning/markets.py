@@ -169,15 +169,18 @@ class ToBeHad:
         now: datetime,
     ) -> None:
         self._pool, self._instances, self._beliefs, self._now = pool, instances, beliefs, now
+        self._of_gangs: dict[int, Mapping[str, Block]] = {}
+        """By how many machines they need."""
 
     @cached_property
     def _blocks(self) -> Mapping[str, Block]:
         asked = probing.asked(self._instances, self._beliefs)
         return probing.blocks(self._pool, asked, self._beliefs, self._now)
 
-    @cached_property
-    def _gang_blocks(self) -> Mapping[str, Block]:
-        return risk.gang_blocks(self._pool, self._beliefs, self._now)
+    def _gang_blocks(self, machines: int) -> Mapping[str, Block]:
+        if machines not in self._of_gangs:
+            self._of_gangs[machines] = risk.gang_blocks(self._pool, self._beliefs, self._now, machines=machines)
+        return self._of_gangs[machines]
 
     @cached_property
     def _coming(self) -> Mapping[tuple[str, Market | None], Sequence[InstanceView]]:
@@ -214,7 +217,7 @@ class ToBeHad:
                 yield offer, count
 
     def _obstacles(self, offer_id: str, count: int) -> list[Block]:
-        found = [self._blocks.get(offer_id), self._gang_blocks.get(offer_id) if count > 1 else None]
+        found = [self._blocks.get(offer_id), self._gang_blocks(count).get(offer_id) if count > 1 else None]
         return [each for each in found if each is not None]
 
 

@@ -8,7 +8,7 @@ the outcome that serves the most important gangs at the lowest price wins.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from resolute_provisioner.model import Gang
@@ -61,10 +61,10 @@ def pack(
     *,
     room: int,
     max_aux: int,
-    one_only: Collection[str] = (),
+    gang_limits: Mapping[str, int] | None = None,
 ) -> Packing:
-    """Pack `gangs`, in the order given, buying at most `room` machines of the offers. `one_only`: as in `Stock`."""
-    stock = Stock(outlooks, one_only=one_only)
+    """Pack `gangs`, in the order given, buying at most `room` machines of the offers. `gang_limits`: as in `Stock`."""
+    stock = Stock(outlooks, gang_limits=gang_limits)
     together = _Pass(machines, gangs, stock, room=room, max_aux=max_aux, buys_together=True).run(gangs)
     if together is not None:
         return together
@@ -235,19 +235,20 @@ class _Pass:
             return []
         count = gang.slots // share
         there = self._shelves.sharing(gang, share, count)
-        return self._completed(gang, share, count, there, self._stock.whole_holding(share, gang.markets))
+        missing = count - len(there)
+        return self._completed(gang, share, missing, there, self._stock.whole_holding(share, gang.markets, missing))
 
     def _on_whole_machines(self, gang: Gang, size: int) -> list[_Layout]:
         count = needs_whole_machines(gang, size)
         if count is None:
             return []
         there = self._shelves.whole(gang, size, count)
-        return self._completed(gang, size, count, there, self._stock.whole(size, gang.markets))
+        missing = count - len(there)
+        return self._completed(gang, size, missing, there, self._stock.whole(size, gang.markets, missing))
 
     def _completed(
-        self, gang: Gang, share: int, count: int, there: Sequence[Machine], cheapest: Outlook | None
+        self, gang: Gang, share: int, missing: int, there: Sequence[Machine], cheapest: Outlook | None
     ) -> list[_Layout]:
-        missing = count - len(there)
         if missing == 0:
             return [self._layout(gang, share, there)]
         if cheapest is None:

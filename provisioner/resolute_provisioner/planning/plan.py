@@ -116,8 +116,9 @@ class _Market:
         self.asked = probing.asked(alive, beliefs)
         """The offers whose one request has no answer yet."""
         self.blocks = probing.blocks(pool, self.asked, beliefs, now)
-        self.gang_blocks = risk.gang_blocks(pool, beliefs, now)
-        """Of offers that may be asked for one machine and not for several of a gang."""
+        self.gang_blocks = risk.gang_blocks(pool, beliefs, now, machines=pool.max_instances)
+        """Of offers that may be asked for one machine and not for as many as a gang may need."""
+        self.gang_limits = risk.gang_limits(pool, beliefs, now)
         offers = outlooks(pool, beliefs, now)
         self.usable = [each for each in offers if each.offer.offer_id not in self.blocks]
         """The best first."""
@@ -186,7 +187,7 @@ def _packed(pool: PoolScaling, staying: Sequence[Standing], gangs: list[Gang], m
         market.usable,
         room=room,
         max_aux=pool.max_aux_per_instance,
-        one_only=market.gang_blocks,
+        gang_limits=market.gang_limits,
     )
 
 

@@ -149,7 +149,7 @@ def _standalone(gang: Gang, stock: Stock) -> tuple[Outlook, int]:
 def _on_whole(gang: Gang, stock: Stock, sizes: Iterable[int]) -> Iterator[tuple[Outlook, int]]:
     for size in sizes:
         count = needs_whole_machines(gang, size)
-        outlook = stock.whole(size, gang.markets) if count else None
+        outlook = stock.whole(size, gang.markets, count) if count else None
         if count and outlook is not None:
             yield outlook, count
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from resolute_provisioner.model import Market
 from resolute_provisioner.ranking import Outlook
@@ -32,12 +32,15 @@ class Stock:
     """The offers that may be asked for now. Of those with the same slots on the same market only the best is kept: it
     does whatever the others would."""
 
-    def __init__(self, outlooks: Sequence[Outlook], *, one_only: Collection[str] = ()) -> None:
-        """`one_only`: ids of offers that must not be asked for several machines of one gang."""
+    def __init__(self, outlooks: Sequence[Outlook], *, gang_limits: Mapping[str, int] | None = None) -> None:
+        """`gang_limits`: how many machines of an offer may be asked for one gang that needs several, by offer id."""
+        self._outlooks = outlooks
+        self._gang_limits = gang_limits or {}
         self._best = _best(outlooks)
-        self._best_whole = _best([each for each in outlooks if each.offer.offer_id not in one_only])
+        self._best_whole: dict[int, list[Outlook]] = {}
+        """Of those of which one gang may have so many."""
         self._of_size: dict[tuple[int, frozenset[Market]], Outlook | None] = {}
-        self._whole: dict[tuple[int, frozenset[Market]], Outlook | None] = {}
+        self._whole: dict[tuple[int, frozenset[Market], int], Outlook | None] = {}
         self._holding: dict[tuple[int, frozenset[Market]], Outlook | None] = {}
 
     @property
@@ -64,18 +67,28 @@ class Stock:
             self._of_size[key] = next(found, None)
         return self._of_size[key]
 
-    def whole(self, slots: int, markets: frozenset[Market]) -> Outlook | None:
-        """The cheapest machine of exactly so many slots, for a gang that needs several."""
-        key = (slots, markets)
+    def whole(self, slots: int, markets: frozenset[Market], machines: int) -> Outlook | None:
+        """The cheapest machine of exactly so many slots, for a gang that needs `machines` more of them."""
+        key = (slots, markets, machines)
         if key not in self._whole:
-            found = (each for each in self._best_whole if each.offer.slots == slots and each.offer.market in markets)
+            best = self._best_of(machines)
+            found = (each for each in best if each.offer.slots == slots and each.offer.market in markets)
             self._whole[key] = next(found, None)
         return self._whole[key]
 
-    def whole_holding(self, slots: int, markets: frozenset[Market]) -> Outlook | None:
+    def whole_holding(self, slots: int, markets: frozenset[Market], machines: int) -> Outlook | None:
         """The same of at least so many slots."""
-        found = (each for each in self._best_whole if each.offer.slots >= slots and each.offer.market in markets)
+        found = (each for each in self._best_of(machines) if each.offer.slots >= slots and each.offer.market in markets)
         return next(found, None)
+
+    def _best_of(self, machines: int) -> list[Outlook]:
+        if not self._gang_limits:
+            return self._best
+        if machines not in self._best_whole:
+            limits = self._gang_limits
+            enough = (each for each in self._outlooks if limits.get(each.offer.offer_id, machines) >= machines)
+            self._best_whole[machines] = _best(enough)
+        return self._best_whole[machines]
 
     def holding(self, slots: int, markets: frozenset[Market]) -> Outlook | None:
         """The cheapest machine of at least so many slots."""

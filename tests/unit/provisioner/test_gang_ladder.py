@@ -15,6 +15,7 @@ from resolute_provisioner.model import (
     PoolScaling,
     RefusalKind,
     ScalePlan,
+    Unpaid,
 )
 from resolute_provisioner.planning import probing
 from resolute_provisioner.planning.plan import plan_scale
@@ -160,3 +161,24 @@ def test_a_request_whose_work_waits_no_longer_is_taken_back_before_it_is_paid() 
     assert not plan(ending, work=nobody).terminations
     replacement = starting("i-1", reserved_for=("replacement-of-i-0",))
     assert not plan(replacement, work=nobody).terminations
+
+
+def no_room_for(offer_id: str, machines: int) -> Unpaid:
+    """More than so many, in the pool's budget."""
+    return Unpaid(offer_id=offer_id, machines=machines, reason="no room", until=after(3600.0))
+
+
+def test_a_gang_takes_the_offer_of_which_the_budget_pays_all_its_machines() -> None:
+    short = replace(POOL, unpaid=(no_room_for("cheap", 2), no_room_for("dear", 3)))
+    assert launched(plan(pool=short)) == ["dear"] * 3
+    assert launched(plan(pool=short, work=demand(a_gang("less", 4)))) == ["cheap"] * 2
+
+
+def test_a_gang_beyond_the_budget_is_told_so_and_leaves_the_machines_to_the_others() -> None:
+    short = replace(POOL, unpaid=(no_room_for("cheap", 2), no_room_for("dear", 2)))
+    result = plan(pool=short, work=demand(WIDE, a_gang("small", 2)))
+    assert [each.gang_tokens for each in result.launches] == [("small",)]
+    assert "no room; asked again at" in note(result, "wide")
+    assert result.revisit_at == after(3600.0)
+    there = [member("m1"), member("m2")]
+    assert launched(plan(*there, pool=short)) == ["cheap"], "only what is missing has to be paid"
