@@ -16,10 +16,12 @@ from resolute.wire.states import ExperimentState
 from resolute_master.domain import commands as c
 from resolute_master.domain.account import Account, Limits, Owner, account_id
 from resolute_master.domain.administration import SetBudget, SetMaxCost
+from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
+from resolute_master.lifecycle import spending
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_provisioner.model import Consolidation, Disruption, Market, Offer, PoolScaling, SpotFallback, Window
 from resolute_sim.checkers.deadlines import told_length_s
@@ -189,19 +191,21 @@ async def relent(world: World) -> None:
     """In calm times money holds nothing up for long: limits are lifted, or what has reached its own is given up."""
     if world.master is None:
         return
-    for wish in tuple(_relief(world.rng, world.master.engine.state, world.clock.now())):
+    engine, now = world.master.engine, world.clock.now()
+    for wish in tuple(_relief(world.rng, engine.state, engine.pools, now)):
         try:
             await world.submit(wish)
         except ResoluteError as error:
             world.tell(f"user   is told: {error}")
 
 
-def _relief(rng: random.Random, state: ClusterState, now: datetime) -> Iterator[c.Command]:
+def _relief(
+    rng: random.Random, state: ClusterState, pools: Mapping[PoolName, PoolPolicy], now: datetime
+) -> Iterator[c.Command]:
     for account in state.all(Account):
-        landing = account.landing
-        if account.owner is Owner.EXPERIMENT or landing is None:
+        if account.owner is Owner.EXPERIMENT:
             continue
-        if landing.until is None or landing.until > now + SOON:
+        if any(until is None or until > now + SOON for until in _held_until(state, pools, account, now)):
             yield SetBudget(owner=account.owner, name=account.name, per_day=None, per_month=None)
     for experiment in state.all(Experiment):
         landed = state.get(Account, account_id(Owner.EXPERIMENT, experiment.id))
@@ -212,3 +216,19 @@ def _relief(rng: random.Random, state: ClusterState, now: datetime) -> Iterator[
         else:
             yield SetMaxCost(experiment=experiment.id, max_cost=None)
             yield c.ActivateExperiment(experiment=experiment.id)
+
+
+def _held_until(
+    state: ClusterState, pools: Mapping[PoolName, PoolPolicy], account: Account, now: datetime
+) -> list[datetime | None]:
+    """Until when a budget has landed or, of a pool in which something waits, keeps machines from being bought."""
+    if account.landing is not None:
+        return [account.landing.until]
+    policy = pools.get(PoolName(account.name)) if account.owner is Owner.POOL else None
+    if policy is None or policy.scaling is None:
+        return []
+    if not any(
+        each.pool == policy.name and each.assigned_at is None and not each.ended for each in state.all(Allocation)
+    ):
+        return []
+    return [each.until for each in spending.as_paid(state, policy.scaling, now).unpaid]

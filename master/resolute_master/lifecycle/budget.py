@@ -49,24 +49,30 @@ class Reached:
     spent: float
     until: datetime | None
     ahead_s: float = 0.0
-    """So long is to be paid for, too: for a save, or for as long as a machine must live to be of use."""
+    """So long is to be paid for, too: for a save."""
     ahead: float = 0.0
     """What that costs."""
     rises: bool = False
     """What is at prices of the market is reckoned in that as risen."""
 
 
-def reached(account: Account, now: datetime, *, more: Rate = NOTHING, at_least_s: float = 0.0) -> Reached | None:
-    """The limit that would be reached if so much more were spent from now on, for a save or at least for so long; the one that
-    holds longest."""
+def reached(account: Account, now: datetime, *, more: Rate = NOTHING) -> Reached | None:
+    """The limit that would be reached, a save included, if so much more were spent from now on; the one that holds longest."""
     current = account.until(now)
-    rate = current.rate + more
-    ahead_s = max(current.landing_s, at_least_s)
+    rate, ahead_s = current.rate + more, current.landing_s
     ahead = rate.most_per_hour * ahead_s / 3600.0
     for each in _limits(current):
         if each.spent + ahead >= each.limit - ROUNDING:
             return replace(each, ahead_s=ahead_s, ahead=ahead, rises=rate.moving_per_hour > 0.0)
     return None
+
+
+def left(account: Account, ahead_s: float) -> Iterator[tuple[Reached, float]]:
+    """The limits, the one that holds longest first, each with the sum at which it is reached if what is spent now is spent for so
+    many seconds more."""
+    ahead = account.rate.most_per_hour * ahead_s / 3600.0
+    for each in _limits(account):
+        yield each, each.limit - each.spent - ahead - ROUNDING
 
 
 def exhausted(account: Account, now: datetime) -> bool:
@@ -123,9 +129,8 @@ def _limits(account: Account) -> Iterator[Reached]:
 def reason(account: Account, found: Reached, called: str) -> str:
     """What people are told; `called` is what they call the owner."""
     rise = f", what is on spot at up to {RISE:g} times its price of now" if found.rises else ""
-    what = "for a save" if found.ahead_s <= account.landing_s else "that a machine must live to be of use"
     spent = (
-        f"{found.spent:.4f} of {found.limit:g} spent{found.words}, with up to {found.ahead_s:.0f} s {what} to be paid "
+        f"{found.spent:.4f} of {found.limit:g} spent{found.words}, with up to {found.ahead_s:.0f} s for a save to be paid "
         f"({found.ahead:.4f}{rise})"
     )
     whose = f"{account.owner.value} {called}"

@@ -8,10 +8,11 @@ it was away included.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import accumulate
+from math import ceil
 
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute.wire.states import ExperimentState
@@ -210,39 +211,40 @@ class _Purse:
     """What a pool may spend on more machines, beside those that it pays for and those that it has asked for."""
 
     def __init__(self, state: State, account: Account, scaling: PoolScaling, now: datetime) -> None:
-        self._now = now
         self._pool = pool = PoolName(scaling.pool)
         wanted = [each for each in state.find(Instance, "instances_of_pool", pool) if _is_to_be_paid(each)]
-        self.idle = not wanted
-        """Nothing is paid for, and nothing comes that would be."""
         beside = sum((_at(each.price_per_hour, moves=each.price_moves) for each in wanted), NOTHING)
         # The rate of the account is of what was booked, and this cycle may have bought already.
-        current = account.until(now)
-        self._account = replace(current, rate_per_hour=beside.per_hour, moving_rate_per_hour=beside.moving_per_hour)
-        self._rates = {o.offer_id: _at(offer_price(state, pool, o), moves=o.price_moves) for o in scaling.offers}
+        current = replace(
+            account.until(now), rate_per_hour=beside.per_hour, moving_rate_per_hour=beside.moving_per_hour
+        )
+        life_s = max(account.landing_s, budget.LEAST_LIFE_S)
+        rates = {o.offer_id: _at(offer_price(state, pool, o), moves=o.price_moves) for o in scaling.offers}
+        self._left = tuple(budget.left(current, life_s))
+        self._costs = {offer_id: rate.most_per_hour * life_s / 3600.0 for offer_id, rate in rates.items()}
+        """What a machine of the offer costs for as long as it must live to be of use."""
         self._most = scaling.max_instances
 
-    def rate(self, offers: Sequence[str]) -> Rate:
-        """Of a machine of each."""
-        return sum((self._rates[each] for each in offers), NOTHING)
-
-    def beyond(self, offers: Sequence[str]) -> budget.Reached | None:
-        """The limit that these machines together would reach before they have been of use, None for a machine of each offer that
-        can be paid for. What costs nothing reaches none."""
-        more = self.rate(offers)
-        if more == NOTHING:
-            return None
-        return budget.reached(self._account, self._now, more=more, at_least_s=budget.LEAST_LIFE_S)
+    def affordable(self, offers: Sequence[str]) -> tuple[int, budget.Reached | None]:
+        """How many of these machines can be paid for, in their order, and the limit that the next one would reach."""
+        for count, cost in enumerate(accumulate(self._costs[each] for each in offers)):
+            found = next((limit for limit, left in self._left if cost >= left), None)
+            # What costs nothing reaches no limit.
+            if found is not None and cost:
+                return count, found
+        return len(offers), None
 
     def unpaid(self, offer_id: str) -> Unpaid | None:
         """None for an offer of which as many can be paid for as the pool may have."""
-        counts = range(1, self._most + 1)
-        machines = bisect_left(counts, True, key=lambda count: self.beyond([offer_id] * count) is not None)
-        found = self.beyond([offer_id] * (machines + 1)) if machines < self._most else None
-        if found is None:
+        cost = self._costs[offer_id]
+        if not cost:
             return None
-        reason = budget.no_room(found, self._pool, machines)
-        return Unpaid(offer_id=offer_id, machines=machines, reason=reason, until=found.until)
+        beyond = [(ceil(min(max(left / cost, 1.0), self._most + 1.0)), limit) for limit, left in self._left]
+        first, found = min(beyond, key=lambda each: each[0])
+        if first > self._most:
+            return None
+        reason = budget.no_room(found, self._pool, first - 1)
+        return Unpaid(offer_id=offer_id, machines=first - 1, reason=reason, until=found.until)
 
 
 def _is_to_be_paid(instance: Instance) -> bool:
@@ -260,11 +262,9 @@ def _purse(state: State, scaling: PoolScaling, now: datetime) -> _Purse | None:
 
 
 def as_paid(state: State, scaling: PoolScaling, now: datetime) -> PoolScaling:
-    """The elastic part of a pool with what its budget leaves room for now: for all who ask what could be bought. Of a pool that
-    spends nothing it says nothing: nobody there could be evicted, and the first launch beyond the budget lands it, so that
-    everybody is told."""
+    """The elastic part of a pool with what its budget leaves room for now: for all who ask what could be bought."""
     purse = _purse(state, scaling, now)
-    if purse is None or purse.idle:
+    if purse is None:
         return scaling
     unpaid = tuple(found for each in scaling.offers if (found := purse.unpaid(each.offer_id)) is not None)
     return replace(scaling, unpaid=unpaid)
@@ -276,15 +276,9 @@ def within_budget(step: Step, scaling: PoolScaling, plan: ScalePlan) -> ScalePla
     purse = _purse(step, scaling, step.now) if plan.launches else None
     if purse is None:
         return plan
-    names = [launch.offer_id for launch in plan.launches]
-    counts = range(1, len(names) + 1)
-    kept = bisect_left(counts, True, key=lambda count: purse.beyond(names[:count]) is not None)
-    found = purse.beyond(names[: kept + 1])
+    kept, found = purse.affordable([launch.offer_id for launch in plan.launches])
     if found is None:
         return plan
-    if purse.idle:
-        account = step.need(Account, account_id(Owner.POOL, scaling.pool))
-        _land(step, account, _reason(step, account, found), found.until, more=purse.rate(names[: kept + 1]))
     left_out = {gang for launch in plan.launches[kept:] for gang in launch.gang_tokens}
     reason = budget.no_room(found, scaling.pool, kept)
     return replace(

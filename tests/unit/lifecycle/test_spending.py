@@ -24,7 +24,7 @@ from resolute_master.domain.account import (
 from resolute_master.domain.administration import SetBudget, SetMaxCost
 from resolute_master.domain.allocation import Allocation, PreemptRequest
 from resolute_master.domain.change import PoolBelief
-from resolute_master.domain.commands import ActivateExperiment, RecordObservation
+from resolute_master.domain.commands import ActivateExperiment, CancelExperiment, RecordObservation
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.engine import supply
@@ -313,12 +313,11 @@ def test_a_machine_that_could_not_be_paid_for_long_enough_is_not_begun() -> None
     cluster.submit()
     cluster.run_for(1000)
     assert cluster.bill() == 0.0
-    assert "0.0000 of 0.29 spent today, with up to 300 s that a machine must live to be of use to be paid (0.3000)" in (
-        budget.hold_of_pool(cluster.memory.state, POOL)
+    assert budget.hold_of_pool(cluster.memory.state, POOL) == "", "nothing is paid for, so that nothing is to be ended"
+    assert (
+        "the pool's budget of 0.29 today leaves no room for another machine"
+        in cluster.memory.snapshots[POOL].supply.reason
     )
-    cluster.act(SetBudget(owner="pool", name="default", per_day=0.31, per_month=None))
-    cluster.run_for(1000)
-    assert 0.2 < cluster.bill() <= 0.31
 
 
 def test_a_machine_that_still_boots_when_the_money_is_used_up_is_given_back_at_once() -> None:
@@ -407,8 +406,48 @@ def test_machines_that_were_asked_for_and_are_not_paid_for_yet_take_room_in_the_
     assert what_else_is_payable(3.1, coming[0]).unpaid == ()
 
 
-def test_a_pool_that_spends_nothing_lands_with_its_first_launch_and_not_before() -> None:
-    assert what_else_is_payable(0.1).unpaid == ()
+def test_a_pool_that_spends_nothing_may_buy_no_more_than_its_budget_either() -> None:
+    assert [each.machines for each in what_else_is_payable(0.1).unpaid] == [0]
+    assert [each.machines for each in what_else_is_payable(1.3).unpaid] == [4]
+    assert what_else_is_payable(3.1).unpaid == ()
+
+
+def test_a_gang_beyond_the_budget_does_not_end_the_day_for_the_others() -> None:
+    cluster = PaidCluster(a_paid_pool(machines=12, budget=Limits(per_day=1.3)))
+    gang = cluster.submit(slots=9)
+    cluster.run_for(300)
+    assert not cluster.machines and budget.hold_of_pool(cluster.memory.state, POOL) == ""
+    for _ in range(3):
+        cluster.submit()
+    cluster.run_for(300)
+    assert (len(cluster.machines), cluster.running()) == (3, 3)
+    cluster.act(SetBudget(owner="pool", name="default", per_day=50.0, per_month=None))
+    cluster.run_for(1000)
+    assert cluster.spent_by(gang) > 0.0
+
+
+def test_what_waits_alone_for_the_budget_of_tomorrow_is_begun_then() -> None:
+    cluster = PaidCluster(a_paid_pool(budget=Limits(per_day=0.5)))
+    first = cluster.submit()
+    cluster.run_for(200)
+    cluster.act(CancelExperiment(experiment=first))
+    cluster.run_for(200)
+    cluster.submit()
+    cluster.run_for(100)
+    assert budget.hold_of_pool(cluster.memory.state, POOL) == ""
+    spent = cluster.bill()
+    cluster.run_for(86_400 - 600)
+    assert cluster.bill() == spent
+    cluster.run_for(300)
+    assert cluster.bill() > spent
+
+
+def test_of_a_search_beyond_the_budget_as_many_trials_run_as_it_pays() -> None:
+    cluster = PaidCluster(a_paid_pool(machines=9, budget=Limits(per_day=1.3)))
+    cluster.submit(trials=9)
+    cluster.run_for(200)
+    assert (len(cluster.machines), cluster.running()) == (4, 4)
+    assert budget.hold_of_pool(cluster.memory.state, POOL) == ""
 
 
 @pytest.mark.parametrize(("per_day", "room", "one_only"), [(1.3, 3, False), (0.7, 1, True)])
