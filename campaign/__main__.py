@@ -8,15 +8,15 @@ import signal
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from campaign import report
 from campaign.cluster import CampaignCluster
 from campaign.director import Director
-from campaign.evidence import Verdict, replay, verdict
-from campaign.strikes import Kind, Strike, plan
+from campaign.evidence import replay, verdict
+from campaign.report import Campaign
+from campaign.strikes import Kind, plan
 from campaign.work import Work
 from support.postgres import PostgresServer, postgres_server
 
@@ -44,17 +44,12 @@ def main(arguments: Sequence[str]) -> int:
     folder = Path(given.folder or tempfile.mkdtemp(prefix="resolute-campaign-")).resolve()
     began = time.monotonic()
     print(f"everything lies in {folder}", flush=True)
-    killed: list[Strike] = []
-    asked: Counter[Kind] = Counter()
-    verdicts: list[Verdict] = []
+    campaigns: list[Campaign] = []
     for number, store in enumerate(stores):
         share = _share(given.kills, number, stores)
         print(f"{store}: seed {given.seed}, kills {', '.join(f'{n} x {k}' for k, n in share.items())}", flush=True)
-        strikes, found = _on(store, folder / store, given.seed + number, share)
-        killed += strikes
-        asked.update(share)
-        verdicts.append(found)
-    text, code = report.outcome(killed, asked, verdicts)
+        campaigns.append(_on(store, folder / store, given.seed + number, share))
+    text, code = report.outcome(campaigns)
     print(f"\n{text}\nseed {given.seed}; {time.monotonic() - began:.0f} s")
     if code == 0 and given.folder is None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -76,16 +71,14 @@ def _share(kills: int, number: int, stores: Sequence[str]) -> dict[Kind, int]:
     }
 
 
-def _on(store: str, folder: Path, seed: int, kills: Mapping[Kind, int]) -> tuple[list[Strike], Verdict]:
+def _on(store: str, folder: Path, seed: int, kills: Mapping[Kind, int]) -> Campaign:
     if store == "postgres":
         with postgres_server() as server:
             return campaign(folder, seed, kills, server)
     return campaign(folder, seed, kills, None)
 
 
-def campaign(
-    folder: Path, seed: int, kills: Mapping[Kind, int], server: PostgresServer | None
-) -> tuple[list[Strike], Verdict]:
+def campaign(folder: Path, seed: int, kills: Mapping[Kind, int], server: PostgresServer | None) -> Campaign:
     """One plan on one cluster; what was killed, and what was found afterwards."""
     folder.mkdir(parents=True)
     cluster = CampaignCluster(folder, server)
@@ -96,16 +89,20 @@ def campaign(
         work.start()
         director = Director(cluster, plan(seed, kills, server=server is not None), work, seed=seed)
         director.run()
-        killed = [*director.done, *director.extra]
-        print(f"{len(killed)} kills in {time.monotonic() - began:.0f} s (seed {seed})", flush=True)
+        print(
+            f"{len(director.done) + len(director.extra)} kills in {time.monotonic() - began:.0f} s (seed {seed})",
+            flush=True,
+        )
         found = verdict(cluster, work)
         found.lost += [f"a master ended by itself with {code}" for code in director.ended_by_itself]
         if server is None:
             print(replay(cluster))
     finally:
         cluster.stop()
-    print(f"{report.table(killed)}\n{report.judgement(found)}\n{time.monotonic() - began:.0f} s", flush=True)
-    return killed, found
+    store = "sqlite" if server is None else "postgres"
+    done = Campaign(store=store, asked=kills, done=director.done, extra=director.extra, found=found)
+    print(f"{report.table(done.killed)}\n{report.judgement(found)}\n{time.monotonic() - began:.0f} s", flush=True)
+    return done
 
 
 if __name__ == "__main__":

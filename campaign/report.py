@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from campaign.evidence import Verdict
@@ -45,17 +46,41 @@ def inside_by_kind(strikes: Sequence[Strike]) -> dict[Kind, Fraction]:
     return {kind: inside(of_kind) for kind, of_kind in killed.items() if of_kind}
 
 
-def shortfalls(strikes: Sequence[Strike], asked: Mapping[Kind, int]) -> list[str]:
-    """In words, what the campaign did not do itself: kills of a kind that are missing, too few of all inside of something."""
-    happened = Counter(strike.kind for strike in strikes)
-    found = [
-        f"{happened[kind]} kills of {kind} happened, {count} were asked for"
-        for kind, count in asked.items()
-        if happened[kind] < count
-    ]
-    if (part := inside(strikes)) < INSIDE_AT_LEAST:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """What was asked of one store, which kills happened there, and what was found afterwards."""
+
+    store: str
+    asked: Mapping[Kind, int]
+    done: Sequence[Strike]
+    """The kills of the plan that happened."""
+    extra: Sequence[Strike] = ()
+    """Kills that nobody had asked for, beside the plan."""
+    found: Verdict
+
+    @property
+    def killed(self) -> list[Strike]:
+        return [*self.done, *self.extra]
+
+
+def shortfalls(campaigns: Sequence[Campaign]) -> list[str]:
+    """In words, what the campaigns did not do themselves: kills of a kind that are missing on a store, whatever happened
+    beside its plan and on another; too few of all inside of something."""
+    found: list[str] = []
+    for campaign in campaigns:
+        happened = Counter(strike.kind for strike in campaign.done)
+        found += [
+            f"{campaign.store}: {happened[kind]} kills of {kind} happened, {count} were asked for"
+            for kind, count in campaign.asked.items()
+            if happened[kind] < count
+        ]
+    if (part := inside(_all(campaigns))) < INSIDE_AT_LEAST:
         found.append(f"{float(part):.1%} of the kills were inside of something, {INSIDE_AT_LEAST} must be")
     return found
+
+
+def _all(campaigns: Sequence[Campaign]) -> list[Strike]:
+    return [strike for campaign in campaigns for strike in campaign.killed]
 
 
 def share(strikes: Sequence[Strike]) -> str:
@@ -66,11 +91,11 @@ def share(strikes: Sequence[Strike]) -> str:
     return f"{float(inside(strikes)):.0%} inside, by their markers{fewest}"
 
 
-def outcome(strikes: Sequence[Strike], asked: Mapping[Kind, int], found: Sequence[Verdict]) -> tuple[str, int]:
-    """Of a whole campaign over all its stores: the last lines, and the exit code, which is 1 when anything is bad or missing."""
-    short = shortfalls(strikes, asked)
+def outcome(campaigns: Sequence[Campaign]) -> tuple[str, int]:
+    """Of the campaigns on all stores: the last lines, and the exit code, which is 1 when anything is bad or missing."""
+    strikes, short = _all(campaigns), shortfalls(campaigns)
     lines = [table(strikes), share(strikes), *(f"too little: {text}" for text in short)]
-    return "\n".join(lines), int(bool(short) or not all(each.good for each in found))
+    return "\n".join(lines), int(bool(short) or not all(each.found.good for each in campaigns))
 
 
 def judgement(found: Verdict) -> str:

@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from campaign import leaks, report
@@ -59,9 +61,13 @@ def test_every_planned_point_is_one_that_a_program_reaches() -> None:
     assert {place.point for places in PLACES.values() for place in places} <= reached
 
 
+def on_a_store(done: Sequence[Strike], asked: Mapping[Kind, int], **more: Any) -> report.Campaign:
+    return report.Campaign(**{"store": "sqlite", "asked": asked, "done": done, "found": Verdict(), **more})
+
+
 def test_a_campaign_that_did_what_it_was_asked_for_falls_short_of_nothing() -> None:
     strikes = plan(7, KILLS, server=True)
-    assert report.shortfalls(strikes, KILLS) == []
+    assert report.shortfalls([on_a_store(strikes, KILLS)]) == []
     assert report.share(strikes).startswith("50% inside, by their markers, least of ")
 
 
@@ -70,9 +76,9 @@ def test_a_kill_of_a_kind_that_did_not_happen_is_missed() -> None:
     missing = [strike for strike in strikes if strike.kind is not Kind.TASK]
     last = next(strike for strike in strikes if strike.kind is Kind.AGENT)
     missing.remove(last)
-    assert report.shortfalls(missing, KILLS) == [
-        "249 kills of agent happened, 250 were asked for",
-        "0 kills of task happened, 250 were asked for",
+    assert report.shortfalls([on_a_store(missing, KILLS)]) == [
+        "sqlite: 249 kills of agent happened, 250 were asked for",
+        "sqlite: 0 kills of task happened, 250 were asked for",
     ]
 
 
@@ -83,11 +89,18 @@ def of_machines(inside: int, at_any_moment: int) -> list[Strike]:
 
 def test_a_third_of_all_kills_must_be_inside_of_something() -> None:
     asked = {Kind.MACHINE: 300}
-    assert report.shortfalls(of_machines(100, 200), asked) == []
-    assert report.shortfalls(of_machines(99, 201), asked) == [
+    assert report.shortfalls([on_a_store(of_machines(100, 200), asked)]) == []
+    assert report.shortfalls([on_a_store(of_machines(99, 201), asked)]) == [
         "33.0% of the kills were inside of something, 1/3 must be"
     ]
-    assert report.shortfalls([], {}) == ["0.0% of the kills were inside of something, 1/3 must be"]
+    assert report.shortfalls([]) == ["0.0% of the kills were inside of something, 1/3 must be"]
+
+
+def test_neither_another_store_nor_kills_beside_the_plan_hide_what_is_missing() -> None:
+    asked = {Kind.MACHINE: 200}
+    more = on_a_store(of_machines(101, 100), asked)
+    fewer = on_a_store(of_machines(99, 100), asked, store="postgres", extra=of_machines(0, 1))
+    assert report.shortfalls([more, fewer]) == ["postgres: 199 kills of machine happened, 200 were asked for"]
 
 
 def test_the_kind_with_the_smallest_share_is_named() -> None:
@@ -97,13 +110,13 @@ def test_the_kind_with_the_smallest_share_is_named() -> None:
 
 def test_a_campaign_fails_by_what_it_did_not_do_and_by_what_it_found() -> None:
     enough, asked = of_machines(100, 200), {Kind.MACHINE: 300}
-    good, bad = Verdict(), Verdict(lost=["a step"])
-    assert report.outcome(enough, asked, [good, good])[1] == 0
-    assert report.outcome(enough, asked, [bad, good])[1] == 1
-    text, code = report.outcome(of_machines(99, 201), asked, [good, good])
+    good, bad = on_a_store(enough, asked), on_a_store(enough, asked, found=Verdict(lost=["a step"]))
+    assert report.outcome([good, good])[1] == 0
+    assert report.outcome([bad, good])[1] == 1
+    text, code = report.outcome([on_a_store(of_machines(99, 201), asked)])
     assert code == 1 and "too little: 33.0%" in text
-    text, code = report.outcome(enough, {Kind.MACHINE: 301}, [good, good])
-    assert code == 1 and "too little: 300 kills of machine" in text
+    text, code = report.outcome([on_a_store(enough, {Kind.MACHINE: 301})])
+    assert code == 1 and "too little: sqlite: 300 kills of machine" in text
 
 
 # --------------------------------------------------------------------------------------------------------------- points
