@@ -50,7 +50,7 @@ class Purchase:
 def slots_of(shape: Shape, *, cpu_slots_allowed: bool) -> tuple[int, str]:
     """How many slots a machine of the type has, and of which type they are (as in `Offer.slot_type`)."""
     if shape.accelerators:
-        return shape.accelerators, aws.slot_type(shape.accelerator)
+        return shape.accelerators, aws.slot_type(shape.accelerator, shape.manufacturer)
     return (1, "cpu") if cpu_slots_allowed else (0, "none")
 
 

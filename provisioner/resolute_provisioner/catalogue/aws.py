@@ -21,9 +21,12 @@ QUOTAS = {
 
 STANDARD = "Standard (A, C, D, H, I, M, R, T, Z)"
 
-ARTIFICIAL = ("Trainium", "Inferentia", "Gaudi")
-"""Beginnings of names of accelerators that the agent cannot enumerate: their slots are counted, and a task finds its devices
-itself."""
+MANUFACTURERS = {"Trainium": "AWS", "Inferentia": "AWS", "Gaudi": "Habana", "Radeon": "AMD"}
+"""By the beginnings of names of accelerators, where nobody tells: the others of the shipped table are NVIDIA's."""
+
+SLOT_TYPES = {"NVIDIA": "cuda", "AMD": "rocm"}
+"""By the manufacturer of the accelerators. The agent cannot enumerate those of others: their slots are counted, and a task finds
+its devices itself."""
 
 
 def region_of(zone: str) -> str | None:
@@ -47,8 +50,9 @@ def quota(instance_type: str, *, spot: bool) -> str:
     return QUOTAS.get(letters, STANDARD)
 
 
-def slot_type(accelerator: str) -> str:
+def slot_type(accelerator: str, manufacturer: str = "") -> str:
     """Of machines with these accelerators, as in `Offer.slot_type`."""
-    if accelerator.startswith(ARTIFICIAL):
-        return "artificial"
-    return "rocm" if accelerator.startswith("Radeon") else "cuda"
+    if not manufacturer:
+        by_name = (maker for name, maker in MANUFACTURERS.items() if accelerator.startswith(name))
+        manufacturer = next(by_name, "NVIDIA")
+    return SLOT_TYPES.get(manufacturer, "artificial")

@@ -16,6 +16,8 @@ class Shape:
     accelerator: str = ""
     """Kind of the accelerators that it has built in; on Google Cloud in the cloud's own word."""
     accelerators: int = 0
+    manufacturer: str = ""
+    """Of the accelerators, where the cloud itself tells it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ import pytest
 from resolute_provisioner.catalogue.shipped import shipped
 from resolute_provisioner.clouds.aws_prices import Newest, live_price, shape_of
 from resolute_provisioner.model import Market, Offer, OfferBelief
+from resolute_provisioner.offers import slots_of
 from resolute_provisioner.risk import repriced
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -69,3 +70,31 @@ def test_ec2_and_the_shipped_table_count_the_same_accelerators(told_by_ec2: dict
     assert {name: told[name].accelerators for name in both} == {name: known[name].accelerators for name in both}
     differ = {name for name in both if told[name].accelerator != known[name].accelerator}
     assert differ == {"p3dn.24xlarge", "p4de.24xlarge"}, "the table adds the larger memory to the name"
+
+
+def test_only_accelerators_of_nvidia_are_cuda_and_only_those_of_amd_rocm(told_by_ec2: dict[str, Any]) -> None:
+    def slot_type(told: Any) -> str:
+        return slots_of(shape_of(told), cpu_slots_allowed=False)[1]
+
+    types = {name: slot_type(told_by_ec2[name]) for name in ("p5.48xlarge", "trn2.48xlarge", "inf2.xlarge", "m5.large")}
+    assert types == {
+        "p5.48xlarge": "cuda",
+        "trn2.48xlarge": "artificial",
+        "inf2.xlarge": "artificial",
+        "m5.large": "none",
+    }
+    qualcomm = told_by_ec2["dl2q.24xlarge"]
+    assert (shape_of(qualcomm).accelerator, slots_of(shape_of(qualcomm), cpu_slots_allowed=False)) == (
+        "Qualcomm AI100",
+        (8, "artificial"),
+    )
+    amd = {"GpuInfo": {"Gpus": [{"Name": "Instinct", "Manufacturer": "AMD", "Count": 1}]}}
+    neuron = {"NeuronInfo": {"NeuronDevices": [{"Name": "Novel", "Count": 1}]}}
+    assert [slot_type({**told_by_ec2["m5.large"], **kind}) for kind in (amd, neuron)] == ["rocm", "artificial"]
+
+
+def test_the_makers_of_the_shipped_table_are_those_that_ec2_tells(told_by_ec2: dict[str, Any]) -> None:
+    known = shipped("aws").shapes
+    both = sorted(known.keys() & told_by_ec2.keys())
+    by_name = {name: slots_of(known[name], cpu_slots_allowed=False) for name in both}
+    assert by_name == {name: slots_of(shape_of(told_by_ec2[name]), cpu_slots_allowed=False) for name in both}
