@@ -19,6 +19,7 @@ from pathlib import Path
 from benchmarks.report import Row, Spread, Target
 from resolute.clock import SystemClock
 from resolute.wire.states import ContainerState, NoticeKind
+from resolute_master.domain.account import Limits
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Change
 from resolute_master.domain.commands import Command, CreateUser, Reconsider, RecordRefusal, ReportNotice
@@ -49,7 +50,8 @@ ZONES = tuple(
 )
 """An offer that has refused is left alone for a while, so each round goes one further."""
 SCALING = PoolScaling(pool=DEFAULT, offers=(*ZONES, FIRM), max_instances=2 * MACHINES)
-POOLS = {DEFAULT: PoolPolicy(name=DEFAULT, scaling=SCALING)}
+POOLS = {DEFAULT: PoolPolicy(name=DEFAULT, scaling=SCALING, budget=Limits(per_day=1e6))}
+"""The budget is never reached, and each decision asks what it leaves room for."""
 
 
 def main() -> list[Row]:
