@@ -26,6 +26,7 @@ def list_jobs(cli: Invocation, args: argparse.Namespace) -> None:
         offset=args.offset,
         order_by=OrderBy.DESC if args.reverse else OrderBy.ASC,
         resource_pool=args.resource_pool,
+        reasons=cli.render.format != "csv",
     )
     jobs = queue.page(query).jobs if args.pages == "1" else queue.list(query)
     weighs = pool.scheduler_type == SchedulerType.FAIR_SHARE

@@ -94,7 +94,7 @@ def _page(seen: _Seen, query: GetJobsQuery) -> tuple[tuple[WireJob, ...], Pagina
             rows.append((job, standing))
     rows.sort(key=_place, reverse=query.order_by is OrderBy.DESC)
     found, pages = page_of(rows, offset=query.offset, limit=query.limit or DEFAULT_PAGE)
-    reasons = _reasons(seen, found, experiments)
+    reasons = _reasons(seen, found, experiments) if query.reasons else {}
     return tuple(_show(job, standing, seen.users, experiments, reasons.get(job.id)) for job, standing in found), pages
 
 

@@ -64,6 +64,8 @@ async def test_when_a_job_starts_is_foreseen_once_enough_has_ended(tmp_path: Pat
 async def listed(world: World, path: str = "job-queues-v2") -> dict[str, str | None]:
     """By experiment, why nothing of it runs."""
     rows = (await world.get(f"/api/v1/{path}"))["jobs"]
+    assert not any(job["reason"] for row in rows for job in [row.get("full", row)]), "only who asks for them"
+    rows = (await world.get(f"/api/v1/{path}{'&' if '?' in path else '?'}reasons=true"))["jobs"]
     return {job["entityId"]: job["reason"] for row in rows for job in [row.get("full", row)]}
 
 

@@ -60,7 +60,7 @@ ADDED_FIELDS = {
     "LogEntry": {"logger", "fields"},
 }
 
-ADDED_PARAMETERS = {"MasterLogs": {"timestampAfter"}}
+ADDED_PARAMETERS = {"MasterLogs": {"timestampAfter"}, "GetJobs": {"reasons"}, "GetJobsV2": {"reasons"}}
 
 QUERIES = {
     "GetExperimentsQuery": "GetExperiments",

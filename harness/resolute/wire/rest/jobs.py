@@ -12,8 +12,8 @@ from resolute.wire.rest.paging import Pagination
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job with everything about it. `reason`: why nothing of it runs, as `ExplainJobResponse.reason` says; None when it runs. An
-    extension of the contract."""
+    """A job with everything about it. `reason`: why nothing of it runs, as `ExplainJobResponse.reason` says; None when it runs, or
+    nobody asked (`GetJobsQuery.reasons`). An extension of the contract."""
 
     allocated_slots: int
     entity_id: str
@@ -128,10 +128,12 @@ class GetJobQueueStatsResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetJobsQuery:
-    """Query of the queue; `limit` 0 means 100."""
+    """Query of the queue; `limit` 0 means 100. `reasons`: say of the jobs of the page why nothing of them runs, which decides
+    anew."""
 
     limit: int = 0
     offset: int = 0
     order_by: OrderBy = OrderBy.UNSPECIFIED
     resource_pool: str | None = None
     states: tuple[JobState, ...] = ()
+    reasons: bool = False
