@@ -242,8 +242,10 @@ def test_the_token_of_the_user_data_is_of_no_use_once_the_machine_has_joined(sto
 def test_a_machine_that_cannot_boot_says_why_and_ends_itself(story: Story) -> None:
     failed = [each for each in story.instances.values() if each.pool == "broken"]
     assert failed and all(each.joined_at is None for each in failed)
-    assert all("its boot failed (startup_script)" in each.end_reason for each in failed)
-    assert all("no disk" in each.end_reason for each in failed)
+    said = [each for each in failed if "its boot failed (startup_script)" in each.end_reason]
+    assert said and all("no disk" in each.end_reason for each in said)
+    # The work was ended when the first had said why: one that was booting then is ended because nobody needs it any more.
+    assert len(failed) - len(said) <= 1, [each.end_reason for each in failed]
     asked = sorted(each.requested_at for each in failed if each.requested_at is not None)
     pauses_s = [(later - earlier).total_seconds() for earlier, later in pairwise(asked)]
     wanted_s = [BOOT_BACKOFF_S * 2.0**number for number in range(len(pauses_s))]
