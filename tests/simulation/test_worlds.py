@@ -38,6 +38,7 @@ def _everything_happened(outcomes: list[Outcome]) -> None:
     wanted += ["task: goes on from a checkpoint", "task: is a member of a gang"]
     missing = [what for what in wanted if tally[what] < 5]
     assert not missing, f"hardly ever seen: {missing}"
+    assert any(outcome.deadlines for outcome in outcomes), "no deadline was judged"
     assert sum(outcome.masters > 1 for outcome in outcomes) > len(outcomes) / 4
 
 
