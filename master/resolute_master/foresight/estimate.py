@@ -246,8 +246,15 @@ def _estimate(
         expected_at=pool.now + timedelta(seconds=middle_s),
         earliest=pool.now + timedelta(seconds=low_s),
         latest=None if high_s == inf else pool.now + timedelta(seconds=high_s),
-        basis=f"{played} of the present queue, with {past}",
+        basis=f"{played} of the present queue, with {past}{_money(pool)}",
     )
+
+
+def _money(pool: VirtualPool) -> str:
+    """What a budget leaves room for is not counted down in a course."""
+    scaling = pool.policy.scaling
+    unpaid = scaling is not None and scaling.unpaid
+    return "; as if the pool's budget always left the room for machines that it leaves now" if unpaid else ""
 
 
 def _why_unknown(run_times: RunTimes, known: Basis | None, played: str, stopped: str) -> str:

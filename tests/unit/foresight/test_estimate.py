@@ -22,7 +22,7 @@ from resolute_master.foresight.join_times import JoinTimes
 from resolute_master.foresight.pool import Decision, VirtualPool, virtual_agent
 from resolute_master.foresight.run_times import LEAST, MOST, RunTimes
 from resolute_master.scheduler.plan import Preemption
-from resolute_provisioner.model import Market, Offer, OfferBelief, PoolLaunch, PoolScaling
+from resolute_provisioner.model import Market, Offer, OfferBelief, PoolLaunch, PoolScaling, Unpaid
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 POOL = PoolName("p")
@@ -155,6 +155,19 @@ def test_a_machine_that_is_coming_needs_no_past() -> None:
     assert timedelta(seconds=20) < found.latest - found.earliest < timedelta(seconds=120)
     assert "machines that are there or coming" in found.basis
     assert estimates(pool, RunTimes(), seed=1)[waits] == found
+
+
+def test_where_a_budget_is_near_the_answer_says_that_its_room_was_taken_to_stay() -> None:
+    scaling = PoolScaling(pool="p", offers=(OFFER,), max_instances=5)
+    short = replace(scaling, unpaid=(Unpaid(offer_id="o", machines=1, reason="no room", until=None),))
+    words = []
+    for each in (scaling, short):
+        pool = VirtualPool.empty(replace(ELASTIC, scaling=each), NOW)
+        waits = _submit(pool, "next")
+        (machine,) = pool.apply_launches(Production().decide(pool).launches)
+        pool.launched(machine)
+        words.append(estimates(pool, RunTimes(), seed=1)[waits].basis)
+    assert words[1] == words[0] + "; as if the pool's budget always left the room for machines that it leaves now"
 
 
 def test_the_pool_that_is_asked_about_is_not_changed() -> None:
