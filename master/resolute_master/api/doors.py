@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from aiohttp import web
 
+from resolute.clock import Clock
 from resolute.errors import Unavailable
 from resolute_master.api import health
 from resolute_master.api.call import Route
@@ -17,7 +18,7 @@ from resolute_master.api.cross_origin import allow_everyone, answer_preflight
 from resolute_master.api.limits import MAX_UPLOAD_BYTES
 from resolute_master.api.opening import OPENING, Opening
 from resolute_master.api.patience import Patience
-from resolute_master.api.requests import Surroundings
+from resolute_master.api.requests import Surroundings, Waited
 
 
 class RoutesToCome(web.PlainResource):
@@ -25,18 +26,49 @@ class RoutesToCome(web.PlainResource):
     so those of the API stand in a table of their own, which is looked at when the opening has let the request in. It is also what
     says that there is no such path or method."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Opening, clock: Clock, doors: web.UrlDispatcher) -> None:
+        """`doors` are the routes that are served from the first moment."""
         super().__init__("/")
         self._opening = opening
+        self._clock = clock
+        self._doors = doors
         self.table = web.UrlDispatcher()
 
-    async def resolve(self, request: web.Request) -> tuple[web.UrlMappingMatchInfo, set[str]]:
+    async def resolve(self, request: web.Request) -> tuple[web.UrlMappingMatchInfo | None, set[str]]:
         if self._opening.free is None:
-            try:
-                await self._opening.context()
-            except Unavailable as error:
-                return web.UrlMappingMatchInfo({}, _refusal(error)), set()
-        return await self.table.resolve(request), set()
+            return await self._in_turn(request), set()
+        found = await self.table.resolve(request)
+        if isinstance(found.http_exception, web.HTTPNotFound) and await self._is_at_the_doors(request):
+            return None, set()
+        return found, set()
+
+    async def _in_turn(self, request: web.Request) -> Waited | None:
+        """What the table has, when it is complete; None, at once, for what it will not have: nobody serves OPTIONS (a preflight
+        needs no route), nor further methods of what is at the doors."""
+        if request.method == "OPTIONS" or await self._is_at_the_doors(request):
+            return None
+        came = self._clock.monotonic()
+        try:
+            await self._opening.context()
+        except Unavailable as error:
+            return Waited({}, self._refusal(error), came)
+        found = await self.table.resolve(request)
+        return Waited(found, found.route, came)
+
+    async def _is_at_the_doors(self, request: web.Request) -> bool:
+        """Whether the doors have the path with other methods; which, they tell themselves."""
+        for resource in self._doors.resources():
+            if resource is not self and (await resource.resolve(request))[1]:
+                return True
+        return False
+
+    def _refusal(self, error: Unavailable) -> web.ResourceRoute:
+        """A route that answers as any other that fails."""
+
+        async def refuse(request: web.Request) -> NoReturn:
+            raise error
+
+        return web.ResourceRoute("*", refuse, self)
 
     def __len__(self) -> int:
         return len(self.table.routes())
@@ -45,15 +77,6 @@ class RoutesToCome(web.PlainResource):
         for resource in self.table.resources():
             assert isinstance(resource, web.Resource), "only routes by path are added"
             yield from resource
-
-
-def _refusal(error: Unavailable) -> web.ResourceRoute:
-    """A route that answers as any other that fails."""
-
-    async def refuse(request: web.Request) -> NoReturn:
-        raise error
-
-    return web.ResourceRoute("*", refuse, web.PlainResource("/"))
 
 
 ROUTES_TO_COME: web.AppKey[RoutesToCome] = web.AppKey("routes to come", RoutesToCome)
@@ -71,7 +94,7 @@ def build_doors(
     middlewares = [surroundings.middleware(patience), *([answer_preflight] if enable_cors else [])]
     app = web.Application(middlewares=middlewares, client_max_size=max_request_bytes)
     app[OPENING] = opening
-    app[ROUTES_TO_COME] = RoutesToCome(opening)
+    app[ROUTES_TO_COME] = RoutesToCome(opening, surroundings.clock, app.router)
     app.on_response_prepare.append(surroundings.begins(patience))
     app.cleanup_ctx.append(patience.running)
     if enable_cors:

@@ -87,6 +87,14 @@ PROBES = frozenset({"/health", "/ready"})
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+class Waited(web.UrlMappingMatchInfo):
+    """The route of a request that has waited until there were routes. `came` is the moment at which it came, on the clock."""
+
+    def __init__(self, parts: Mapping[str, str], route: web.AbstractRoute, came: float) -> None:
+        super().__init__(dict(parts), route)
+        self.came = came
+
+
 class Surroundings:
     """Of every request of one application: its only middleware, and what is done as an answer begins."""
 
@@ -129,7 +137,7 @@ class Surroundings:
         given = request.headers.get(REQUEST_ID_HEADER)
         known = given if given is not None and _SENSIBLE_ID.fullmatch(given) else self._new_id()
         found = request.match_info
-        method, route, begun = request.method, self._route_of(found), self._clock.monotonic()
+        method, route, begun = request.method, self._route_of(found), self._came(found)
         status, streamed = CALLER_GONE, False
         with logs.about(request_id=known, **_subjects(found)):
             try:
@@ -151,6 +159,9 @@ class Surroundings:
     def _new_id(self) -> str:
         return f"{next(self._numbers) % (1 << ID_BITS):0{ID_BITS // 4}x}"
 
+    def _came(self, found: AbstractMatchInfo) -> float:
+        return found.came if isinstance(found, Waited) else self._clock.monotonic()
+
     def _route_of(self, found: AbstractMatchInfo) -> str:
         """The template of the path; never longer than the table of routes."""
         resource = found.route.resource if isinstance(found, web.UrlMappingMatchInfo) else None
@@ -158,7 +169,8 @@ class Surroundings:
             return UNKNOWN_ROUTE
         known = self._routes.get(resource)
         if known is None:
-            known = self._routes[resource] = resource.canonical.rstrip("/") or "/"
+            # No call is at the root: there stands what looks for a route, and refuses while the master starts.
+            known = self._routes[resource] = resource.canonical.rstrip("/") or UNKNOWN_ROUTE
         return known
 
 

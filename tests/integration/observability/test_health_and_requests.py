@@ -7,22 +7,25 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession
-from aiohttp.test_utils import TestServer
+from aiohttp.test_utils import BaseTestServer, TestServer
 
 from resolute import logs
-from resolute.clock import SystemClock
+from resolute.clock import FixedClock, SystemClock
 from resolute.errors import Unavailable
 from resolute.ids import SeededIds
-from resolute_master.api.app import build_complete
+from resolute_master.agents.websocket import add_agent_link
+from resolute_master.api.app import ROUTES, build_complete
+from resolute_master.api.doors import add_routes, build_doors
 from resolute_master.api.health import readiness, store_health
 from resolute_master.api.log_ring import LogRing
 from resolute_master.api.opening import Opening
-from resolute_master.api.requests import REQUEST_ID_HEADER, Surroundings, Unobserved
+from resolute_master.api.requests import REQUEST_ID_HEADER, UNKNOWN_ROUTE, Answered, Surroundings, Unobserved
 from resolute_master.store.memory import MemoryStore
 from support.api import an_api
 
@@ -34,7 +37,7 @@ async def doors(opening: Opening) -> AsyncIterator[tuple[TestServer, ClientSessi
         yield server, http
 
 
-async def asked(server: TestServer, http: ClientSession, path: str) -> tuple[int, dict[str, Any]]:
+async def asked(server: BaseTestServer, http: ClientSession, path: str) -> tuple[int, dict[str, Any]]:
     async with http.get(server.make_url(path)) as answer:
         return answer.status, json.loads(await answer.text())
 
@@ -42,7 +45,7 @@ async def asked(server: TestServer, http: ClientSession, path: str) -> tuple[int
 # ------------------------------------------------------------------------------------------------------------- start
 
 
-async def test_probes_are_answered_before_the_master_has_started_and_others_wait(tmp_path: Path) -> None:
+async def test_probes_are_heardbefore_the_master_has_started_and_others_wait(tmp_path: Path) -> None:
     opening = Opening(cluster_name="default")
     opening.doing = "the state is being loaded"
     async with an_api(tmp_path) as world, doors(opening) as (server, http):
@@ -103,6 +106,29 @@ async def test_who_waits_too_long_is_told_to_come_again() -> None:
         assert status == 503 and "stops before it has started" in str(body)
 
 
+class Counted(Unobserved):
+    def __init__(self) -> None:
+        self.heard: list[Answered] = []
+
+    def answered(self, answered: Answered) -> None:
+        self.heard.append(answered)
+
+
+async def test_who_is_refused_during_a_start_is_counted_with_the_wait_and_under_no_route_and_nothing_is_kept() -> None:
+    opening, clock, counted = Opening(), FixedClock(datetime(2026, 1, 1, tzinfo=UTC)), Counted()
+    surroundings = Surroundings(clock=clock, ids=SeededIds(5), observer=counted)
+    async with TestServer(build_doors(opening, surroundings)) as server, ClientSession() as http:
+        early = [asyncio.create_task(asked(server, http, f"/api/v1/trials/{number}")) for number in range(10)]
+        async with asyncio.timeout(30):
+            while len(opening._waiting) < len(early):  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.001)
+        clock.advance(7.0)
+        opening.stop()
+        assert {status for status, _ in await asyncio.gather(*early)} == {503}
+    assert {(each.route, each.status, each.seconds) for each in counted.heard} == {(UNKNOWN_ROUTE, 503, 7.0)}
+    assert len(surroundings._routes) == 1
+
+
 async def test_paths_and_methods_that_nobody_serves_are_told_apart_at_the_doors_and_behind_them(tmp_path: Path) -> None:
     async with an_api(tmp_path) as world, doors(Opening.opened(world.context)) as (server, http):
         for method, path, status in (
@@ -113,6 +139,40 @@ async def test_paths_and_methods_that_nobody_serves_are_told_apart_at_the_doors_
         ):
             async with http.request(method, server.make_url(path)) as answer:
                 assert answer.status == status, path
+
+
+@pytest.mark.parametrize("stage", ["starting", "serving"])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("HEAD", "/health"), ("POST", "/health"), ("POST", "/agents/link")],
+)
+async def test_methods_that_the_doors_do_not_serve_are_told_at_once_at_any_time(
+    tmp_path: Path, stage: str, method: str, path: str
+) -> None:
+    opening = Opening(wait_s=0.0)  # who waits is refused with 503
+    surroundings = Surroundings(clock=SystemClock(), ids=SeededIds(5), observer=Unobserved())
+    app = build_doors(opening, surroundings)
+    add_agent_link(app, asyncio.Event().wait)  # type: ignore[arg-type]  # nobody gets in
+    async with an_api(tmp_path) as world, TestServer(app) as server, ClientSession() as http:
+        if stage == "serving":
+            add_routes(app, ROUTES)
+            opening.open(world.context)
+        async with http.request(method, server.make_url(path)) as answer:
+            assert answer.status == 405
+
+
+@pytest.mark.parametrize(("enable_cors", "status"), [(True, 200), (False, 404)])
+async def test_who_asks_what_a_page_of_another_site_may_do_need_not_wait_for_the_start(
+    *, enable_cors: bool, status: int
+) -> None:
+    surroundings = Surroundings(clock=SystemClock(), ids=SeededIds(5), observer=Unobserved())
+    app = build_doors(Opening(wait_s=0.0), surroundings, enable_cors=enable_cors)
+    asks = {"Access-Control-Request-Method": "GET"}
+    async with TestServer(app) as server, ClientSession() as http:
+        async with http.options(server.make_url("/api/v1/master"), headers=asks) as answer:
+            assert answer.status == status
+        async with http.get(server.make_url("/api/v1/master")) as answer:
+            assert answer.status == 503
 
 
 class HangingStore(MemoryStore):
