@@ -288,13 +288,14 @@ async def _serving(
         context = _context(
             settings, store, engine, reporting, identity, tokens, passwords, recent_code, observation, watches
         )
+        sweeps: list[asyncio.Task[None]] = []
+        stack.push_async_callback(_cancel, sweeps)
+        stack.push_async_callback(doors.close)
+        stack.push_async_callback(hub.close)
         services += doors.open_to_agents(hub)
         doors.opening.doing = "the API is being loaded"
         doors.open(context, await loaded_routes())
-        sweep = asyncio.create_task(_sweep(context), name="sweep of uploads")
-        stack.push_async_callback(_cancel, [sweep])
-        stack.push_async_callback(doors.close)
-        stack.push_async_callback(hub.close)
+        sweeps.append(asyncio.create_task(_sweep(context), name="sweep of uploads"))
         services += [asyncio.create_task(watch.run(), name=f"prices of {watch.pool}") for watch in watches]
         services += await _hands(settings, store, engine, hub, identity, shelf)
         yield services

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from aiohttp import ClientConnectionError, ClientSession, ClientWebSocketResponse, WSCloseCode, WSMsgType
 
 from resolute.clock import SystemClock
 from resolute.config import MasterConfig, load_master_config
 from resolute.config.providers import Interruption
 from resolute.errors import InvalidInput, Unavailable
 from resolute.ids import SystemIds
+from resolute.wire.agent_link import PROTOCOL_VERSION, Hello, Welcome
 from resolute.wire.states import ContainerState
+from resolute_agent.link import decode_master_frame, encode_frame
+from resolute_master.agents.websocket import LINK_PATH
 from resolute_master.api.log_ring import LogRing
 from resolute_master.app import MasterSettings, _check_machines, _until, run_master
 from resolute_master.bootstrap import PASSWORD_FILE, first_users
@@ -29,9 +34,19 @@ from resolute_master.engine.engine import Engine
 from resolute_master.pools.scripted_interruptions import InterruptionsBySteps
 from resolute_master.store.memory import MemoryStore
 from resolute_provisioner.model import Market, Offer, PoolScaling
-from support.cluster import T0, an_instance
+from support.cluster import T0, an_instance, device
 from support.engines import DEFAULT, AgentByHand, a_user, an_engine, an_experiment, joined, launched, running
 from support.stores import a_change
+
+HELLO = Hello(
+    protocol=PROTOCOL_VERSION,
+    version="0",
+    agent_id="agent-1",
+    resource_pool="default",
+    incarnation="first",
+    devices=(device(0),),
+    address="10.0.0.1",
+)
 
 # ------------------------------------------------------------------------------------------------------ its own parts
 
@@ -72,10 +87,10 @@ def the_way_in() -> asyncio.Task[object] | None:
     return next((task for task in asyncio.all_tasks() if task.get_name() == "way in of connections"), None)
 
 
-async def test_a_master_that_nobody_can_call_any_more_ends_with_words(tmp_path: Path) -> None:
+def settings_in(tmp_path: Path) -> MasterSettings:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    settings = MasterSettings(
+    return MasterSettings(
         config=load_master_config(
             None,
             {},
@@ -92,6 +107,10 @@ async def test_a_master_that_nobody_can_call_any_more_ends_with_words(tmp_path: 
         ids=SystemIds(),
         log=LogRing(),
     )
+
+
+async def test_a_master_that_nobody_can_call_any_more_ends_with_words(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
     master = asyncio.create_task(run_master(settings, asyncio.Event()))
     async with asyncio.timeout(60):
         while (way_in := the_way_in()) is None:  # noqa: ASYNC110 - nothing tells of it
@@ -99,6 +118,34 @@ async def test_a_master_that_nobody_can_call_any_more_ends_with_words(tmp_path: 
         way_in.cancel()
         with pytest.raises(Unavailable, match="way in of connections has ended by itself: CancelledError"):
             await master
+
+
+async def test_a_master_whose_api_cannot_be_imported_takes_leave_of_the_agents_that_are_linked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "resolute_master.api.app", None)  # Python raises ImportError for such a module
+    settings = settings_in(tmp_path)
+    master = asyncio.create_task(run_master(settings, asyncio.Event()))
+    url = f"http://127.0.0.1:{settings.config.port}{LINK_PATH}"
+    async with asyncio.timeout(60), ClientSession() as http:
+        while (link := await linked(http, url)) is None:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
+        await link.send_str(encode_frame(HELLO))
+        told = [await link.receive()]
+        while told[-1].type is WSMsgType.TEXT:
+            told.append(await link.receive())
+        assert isinstance(decode_master_frame(told[0].data), Welcome)
+        assert (told[-1].type, told[-1].data) == (WSMsgType.CLOSE, WSCloseCode.OK), "the link was cut"
+        with pytest.raises(ImportError):
+            await master
+
+
+async def linked(http: ClientSession, url: str) -> ClientWebSocketResponse | None:
+    """None before the master's socket is there."""
+    try:
+        return await http.ws_connect(url)
+    except ClientConnectionError:
+        return None
 
 
 # -------------------------------------------------------------------------------------------------------- first users
