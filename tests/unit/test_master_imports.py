@@ -86,3 +86,34 @@ def test_the_routes_and_their_shapes_are_imported_when_agents_have_their_links(t
     found = imported(tmp_path, pools)
     assert "resolute_master.api.doors" in found and found.isdisjoint(SERVED_LATER), found & SERVED_LATER
     assert imported(tmp_path, pools, later=True) >= SERVED_LATER
+
+
+STEPS = """
+import asyncio
+import importlib
+import sys
+import resolute_master.main
+from resolute_master.api import loading
+known = set(sys.modules)
+def imported(name, importing=importlib.import_module):
+    global known
+    found = importing(name)
+    print(name, *sorted(set(sys.modules) - known - {name}))
+    known = set(sys.modules)
+    return found
+importlib.import_module = imported
+asyncio.run(loading.loaded_routes())
+"""
+
+AT_ONCE = 6
+"""Modules of the API in one step: some are small."""
+
+
+def test_the_shapes_are_imported_one_in_a_step_and_of_the_api_few() -> None:
+    done = subprocess.run([sys.executable, "-c", STEPS], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    steps = [line.split() for line in done.stdout.splitlines()]
+    assert "resolute.wire.rest.allocations" in {name for name, *_ in steps}
+    for name, *others in steps:
+        assert not [other for other in others if other.startswith("resolute.wire.rest.")], name
+        assert len(others) < AT_ONCE, f"{name} imports {others}"
