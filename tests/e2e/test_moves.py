@@ -177,6 +177,7 @@ def test_a_max_cost_lands_with_a_checkpoint_and_is_not_overspent(cluster: LiveCl
     assert attempt.preempted and machine_of(cluster, attempt).offer == "local/spot"
     (trial,) = experiment.list_trials()
     (saved,) = trial.list_checkpoints()
-    assert saved.metadata["steps_completed"] == STAGE
+    # A slow machine spends the limit before the stage is done.
+    assert 1 <= saved.metadata["steps_completed"] <= STAGE
     spent = cluster.client.experiments.cost(experiment.id)
     assert 0 < spent.totals.cost <= most and "max_cost" in spent.landing
