@@ -212,7 +212,7 @@ async def test_budgets_are_for_administrators_and_shown_to_all(tmp_path: Path) -
         assert why["reason"].startswith(
             "It waits for money: the budget of pool default is used up: 0.9500 of 1 spent today"
         )
-        listed = (await world.get("/api/v1/job-queues-v2"))["jobs"]
+        listed = (await world.get("/api/v1/job-queues-v2?reasons=true"))["jobs"]
         assert {row["full"]["jobId"]: row["full"]["reason"] for row in listed}[other] == why["reason"]
         assert "was asked to save and end" in str(await world.get(f"/api/v1/jobs/{job}/explain"))
         told = None
