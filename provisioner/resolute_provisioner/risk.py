@@ -257,9 +257,13 @@ def gang_blocks(
 
 def gang_limits(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> dict[str, int]:
     """How many machines of an offer may be asked for one gang that needs several; an offer without a limit is not named."""
-    limits = {each.offer_id: each.machines for each in pool.unpaid if _lasts(each, now)}
     partial = {id_: 0 for id_, belief in beliefs.items() if _partial(belief, now) is not None}
-    return {**limits, **partial}
+    return {**payable(pool, now), **partial}
+
+
+def payable(pool: PoolScaling, now: datetime) -> dict[str, int]:
+    """How many more machines of an offer the pool can pay for; an offer without a limit is not named."""
+    return {each.offer_id: each.machines for each in pool.unpaid if _lasts(each, now)}
 
 
 def _partial(belief: OfferBelief, now: datetime) -> Block | None:

@@ -47,7 +47,7 @@ def of(
     room = max(0, scaling.max_instances - sum(i.notice is None for i in wanted))
     if not room:
         obstacles.append(f"the pool has its {scaling.max_instances} machine(s)")
-    payable = {each.offer_id: each.machines for each in scaling.unpaid if each.until is None or each.until > now}
+    payable = risk.payable(scaling, now)
     room = min(room, max((payable.get(each.offer_id, room) for each in offers), default=room))
     return Supply(machines=coming, offers=tuple(offers), room=room, reason="; ".join(obstacles))
 
