@@ -396,15 +396,15 @@ class Evictions:
             for other in sorted({c.agent for v in leave for c in v.containers if not c.ended} - chosen.keys()):
                 if (cost := cost_of(other)) is not None:
                     candidates.push(cost, other)
+        needed = count - len(idle)
         if len(chosen) == count and met:
             most = max(cost[0] for cost, _ in met)
             # Fewer than are needed can be emptied without anybody so important: no others than these and the next can be cheaper.
-            needed = count - len(idle)
             while sum(cost[0] == most for cost, _ in met) < needed and (found := candidates.pop(cost_of, most)):
                 met.append(found)
         for cost, agent in met:
             candidates.push(cost, agent)  # the caller may choose otherwise; if not, they are found to be held
-        leave, cheaper = list(victims.allocations.values()), self._least_waste(claim, met, count - len(idle))
+        leave, cheaper = list(victims.allocations.values()), self._least_waste(claim, met, needed)
         if len(chosen) == count and cheaper is not None and self._cost(cheaper[1]) < self._cost(leave):
             return [*idle, *cheaper[0]], cheaper[1]
         return list(chosen), leave
