@@ -1,9 +1,9 @@
 """The random numbers of one search: Mersenne Twister, seeded like NumPy's legacy `RandomState`.
 
 The whole state is (seed, draws of 32 bits so far), so it is saved as two integers; taking it up again draws them anew, which costs
-microseconds for the few draws that a search makes.
+little for the few draws that a search makes.
 
-Source: Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998: `init_genrand`.
+Source: Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998, with the seeding of 2002.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ import random
 from collections.abc import Sequence
 
 WORDS = 624
+OFFSET = 397
 WORD = 0xFFFFFFFF
+EARLY = WORDS - OFFSET
+"""So many draws need nothing but the words that come of the seed, and of these as many as reach `OFFSET` beyond the draw."""
 
 
 class Generator:
@@ -21,8 +24,11 @@ class Generator:
     def __init__(self, seed: int, draws: int = 0) -> None:
         self._seed = seed & WORD
         self._draws = draws
+        self._words = [self._seed]
+        """Those that come of the seed, as many as were needed: all of them are a part of a millisecond, and most searches draw
+        once for a trial or not at all."""
         self._twister: random.Random | None = None
-        """Made by the first draw: most events of a search draw nothing, and making it is a part of a millisecond."""
+        """For the draws that are not early."""
 
     @property
     def state(self) -> list[int]:
@@ -34,9 +40,14 @@ class Generator:
 
     def word(self) -> int:
         """32 random bits."""
-        if self._twister is None:
-            self._twister = _twister(self._seed, self._draws)
+        draw = self._draws
         self._draws += 1
+        if draw < EARLY:
+            _extend(self._words, draw + OFFSET + 1)
+            return _early(self._words, draw)
+        if self._twister is None:
+            _extend(self._words, WORDS)
+            self._twister = _twister(self._words, draw)
         return self._twister.getrandbits(32)
 
     def unit(self) -> float:
@@ -66,17 +77,24 @@ class Generator:
         return octets[:count]
 
 
-def _twister(seed: int, draws: int) -> random.Random:
+def _extend(words: list[int], count: int) -> None:
+    """`init_genrand`."""
+    word = words[-1]
+    words += [word := (1812433253 * (word ^ (word >> 30)) + index) & WORD for index in range(len(words), count)]
+
+
+def _early(words: list[int], draw: int) -> int:
+    """`genrand_int32` before the state has been renewed once."""
+    joined = (words[draw] & 0x80000000) | (words[draw + 1] & 0x7FFFFFFF)
+    word = words[draw + OFFSET] ^ (joined >> 1) ^ (0x9908B0DF if joined & 1 else 0)
+    word ^= word >> 11
+    word ^= (word << 7) & 0x9D2C5680
+    word ^= (word << 15) & 0xEFC60000
+    return word ^ (word >> 18)
+
+
+def _twister(words: list[int], draws: int) -> random.Random:
     twister = random.Random(0)  # without a seed it would ask the system for one
-    twister.setstate((3, (*_initial_words(seed), WORDS), None))
-    if draws:
-        twister.getrandbits(32 * draws)
+    twister.setstate((3, (*words, WORDS), None))
+    twister.getrandbits(32 * draws)
     return twister
-
-
-def _initial_words(seed: int) -> list[int]:
-    words = [word := seed]
-    for index in range(1, WORDS):
-        word = (1812433253 * (word ^ (word >> 30)) + index) & WORD
-        words.append(word)
-    return words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy
 import pytest
 
 from resolute.errors import InvalidInput
@@ -11,10 +12,20 @@ from resolute_master.searcher.generator import Generator
 from resolute_master.searcher.hyperparameters import sample
 
 
-def test_the_generator_is_the_mersenne_twister_with_numpys_legacy_seeding() -> None:
-    # First outputs of MT19937 for init_genrand(5489), from the reference implementation.
-    generator = Generator(5489)
-    assert [generator.word() for _ in range(5)] == [3499211612, 581869302, 3890346734, 3586334585, 545404204]
+@pytest.mark.parametrize("seed", [0, 1, 5489, 2**32 - 1])
+def test_the_generator_is_the_mersenne_twister_with_numpys_legacy_seeding(seed: int) -> None:
+    generator, peer = Generator(seed), numpy.random.MT19937()
+    peer._legacy_seeding(seed)
+    assert [generator.word() for _ in range(1500)] == peer.random_raw(1500).tolist()
+
+
+@pytest.mark.parametrize("draws", [0, 1, 226, 227, 228, 623, 624, 2000])
+def test_a_generator_is_taken_up_wherever_it_was_left(draws: int) -> None:
+    one = Generator(7)
+    for _ in range(draws):
+        one.word()
+    other = Generator.of(one.state)
+    assert [one.word() for _ in range(700)] == [other.word() for _ in range(700)]
 
 
 def test_a_generator_goes_on_from_its_saved_state() -> None:
