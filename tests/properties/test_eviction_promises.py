@@ -9,10 +9,12 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.allocation import EVICTION_COUNTS_S, Allocation
 from resolute_master.domain.copies import replace
+from resolute_master.domain.ids import InstanceId
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_master.scheduler.supply import ComingMachine, Supply
 from support.pools import NOW, a_job, a_policy, an_agent, at, on, waiting
 
 SLOTS = 8
@@ -21,7 +23,7 @@ PRIORITIES = (50, 60, 70)
 CLAIM = "claim"
 
 Cost = tuple[int, float]
-"""Importance of the most important victim, and the slot-seconds that are wasted."""
+"""Importance of the most important victim, and the slot-seconds that are wasted, with those that former evictions count as."""
 
 
 @st.composite
@@ -36,7 +38,8 @@ def what_runs(draw: st.DrawFn, agent: str, sizes: Sequence[int]) -> list[Allocat
         job = f"p{draw(st.sampled_from(PRIORITIES))}"
         one = on(waiting(f"{agent}-{len(found)}", job, size), {agent: tuple(free[:size])}, second=begun)
         ready_at, saved_at = (None if second is None else at(second) for second in (ready, saved))
-        found.append(replace(one, ready_at=ready_at, saved_at=saved_at))
+        evictions = draw(st.integers(0, 3))
+        found.append(replace(one, ready_at=ready_at, saved_at=saved_at, evictions=evictions))
         free = free[size:]
     return found
 
@@ -52,7 +55,10 @@ def pools(draw: st.DrawFn, *, agents: int, sizes: Sequence[int], claim: int) -> 
 
 def cost(snapshot: PoolSnapshot, victims: Iterable[Allocation]) -> Cost:
     leave = list(victims)
-    wasted = sum((NOW - each.wasted_since).total_seconds() * each.slots_needed for each in leave)
+    wasted = sum(
+        ((NOW - each.wasted_since).total_seconds() + EVICTION_COUNTS_S * each.evictions) * each.slots_needed
+        for each in leave
+    )
     return -min((snapshot.priority_of(each.job_id) for each in leave), default=100), wasted
 
 
@@ -117,3 +123,29 @@ def test_who_has_just_saved_leaves_before_who_has_just_begun_to_need_it() -> Non
         work = [older, lately, waiting(CLAIM, CLAIM)]
         plan = schedule(PoolSnapshot.build(a_policy(preemption=True), agents, jobs, work, now=NOW))
         assert [each.allocation for each in plan.preempt] == [victim]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3600)), min_size=2, max_size=6))
+def test_who_has_made_room_before_leaves_again_only_if_all_others_would_lose_more(past: list[tuple[int, int]]) -> None:
+    """Ten minutes more, for each time that they have made room less often."""
+    running = [
+        replace(on(waiting(f"t{number}", "p50"), {"a": (number,)}, second=3600 - lost), evictions=evictions)
+        for number, (evictions, lost) in enumerate(past)
+    ]
+    jobs, agents = [a_job(CLAIM, priority=1), a_job("p50", priority=50)], [an_agent("a", len(past))]
+    snapshot = PoolSnapshot.build(a_policy(preemption=True), agents, jobs, [*running, waiting(CLAIM, CLAIM)], now=NOW)
+    (victim,) = (snapshot.allocations[each.allocation] for each in schedule(snapshot).preempt)
+    for other in running:
+        more_s = (victim.wasted_since - other.wasted_since).total_seconds()
+        assert more_s >= EVICTION_COUNTS_S * (victim.evictions - other.evictions)
+
+
+def test_former_evictions_do_not_make_the_more_important_wait_for_a_machine() -> None:
+    """They tell who leaves, and not whether anybody does."""
+    jobs, agents = [a_job(CLAIM, priority=1), a_job("p50", priority=50)], [an_agent("a", 1)]
+    for evictions in (0, 100):
+        runs = replace(on(waiting("t", "p50"), {"a": (0,)}, second=3590), evictions=evictions)
+        coming = ComingMachine(instance=InstanceId("m"), slots=1, expected_at=NOW + timedelta(seconds=600))
+        work, supply = [runs, waiting(CLAIM, CLAIM)], Supply(machines=(coming,))
+        snapshot = PoolSnapshot.build(a_policy(preemption=True), agents, jobs, work, supply, now=NOW)
+        assert [each.allocation for each in schedule(snapshot).preempt] == ["t.1"]

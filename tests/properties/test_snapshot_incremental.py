@@ -135,6 +135,11 @@ class Derived(RuleBasedStateMachine):
         if (allocation := self.allocations.get(AllocationId(f"{task}.1"))) is not None:
             self.put(replace(allocation, saved_at=self.now - timedelta(seconds=ago)))
 
+    @rule(task=TASKS, times=st.integers(0, 2))
+    def remember_evictions(self, task: str, times: int) -> None:
+        if (allocation := self.allocations.get(AllocationId(f"{task}.1"))) is not None:
+            self.put(replace(allocation, evictions=times))
+
     @rule(task=TASKS)
     def let_leave(self, task: str) -> None:
         if (allocation := self.allocations.get(AllocationId(f"{task}.1"))) is not None:

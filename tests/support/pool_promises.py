@@ -276,4 +276,5 @@ def returned(allocation: Allocation) -> Allocation:
         requested_at=NOW,
         preemptible=allocation.preemptible,
         blocked_agents=allocation.blocked_agents,
+        evictions=allocation.evictions_by_now,
     )

@@ -105,9 +105,9 @@ def on(allocation: Allocation, places: Mapping[str, tuple[int, ...]], *, second:
 
 
 def leaving(allocation: Allocation, *, reason: str = "preempted") -> Allocation:
-    return replace(
-        allocation, preempt=PreemptRequest(reason=reason, requested_at=NOW, deadline=NOW + timedelta(hours=1))
-    )
+    """Asked to make room for another."""
+    request = PreemptRequest(reason=reason, requested_at=NOW, deadline=NOW + timedelta(hours=1), for_another=True)
+    return replace(allocation, preempt=request)
 
 
 def gone(allocation: Allocation) -> Allocation:

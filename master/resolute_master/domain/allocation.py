@@ -12,6 +12,10 @@ from resolute.wire.states import AllocationState, ContainerState, FailureKind, N
 from resolute_master.domain.agent import SlotRef
 from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, JobId, PoolName, TaskId, TrialId
 
+EVICTION_COUNTS_S = 600.0
+"""Where it is chosen who leaves, each time that its task has made room for another before counts as so much lost work: whoever has
+just been started again has the least to lose, and it would be the same one each time."""
+
 
 class Container(Struct, frozen=True, kw_only=True, gc=False):
     """One member of the gang: all slots that the allocation has on one agent. Rank 0 is the chief."""
@@ -39,6 +43,8 @@ class PreemptRequest(Struct, frozen=True, kw_only=True, gc=False):
     requested_at: datetime
     deadline: datetime
     notice: NoticeKind | None = None
+    for_another: bool = False
+    """The scheduler gives its room to another."""
     acknowledged_at: datetime | None = None
 
 
@@ -93,6 +99,8 @@ class Allocation(Struct, frozen=True, kw_only=True, gc=False):
     first_failure: ContainerId | None = None
     """The container whose failure came before any kill: it decides the exit."""
     exit: AllocationExit | None = None
+    evictions: int = 0
+    """How often its task has made room for another before this run."""
     resumed_steps: int = 0
     """Steps of the checkpoint that it started from."""
     price_per_hour: float | None = None
@@ -123,6 +131,16 @@ class Allocation(Struct, frozen=True, kw_only=True, gc=False):
         if self.saved_at is None:
             return given
         return given + max(self.saved_at - (self.ready_at or self.running_since), timedelta(0))
+
+    @property
+    def counted_since(self) -> datetime:
+        """As `wasted_since` where it is chosen who leaves."""
+        return self.wasted_since - timedelta(seconds=EVICTION_COUNTS_S * self.evictions)
+
+    @property
+    def evictions_by_now(self) -> int:
+        """With that of this run: so the next one begins."""
+        return self.evictions + (self.preempt is not None and self.preempt.for_another)
 
     @property
     def leaving(self) -> bool:

@@ -291,7 +291,7 @@ class Cycle:
 
     def _apply(self, plan: Plan) -> None:
         for preemption in plan.preempt:
-            allocations.preempt(self._step, preemption.allocation, preemption.reason)
+            allocations.preempt(self._step, preemption.allocation, preemption.reason, for_another=True)
         for placement in plan.place:
             if not spending.affords(self._step, placement.allocation, placement.slots):
                 self._unfinished.add(self._step.need(Allocation, placement.allocation).pool)

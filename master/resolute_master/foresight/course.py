@@ -275,6 +275,7 @@ class Course:
 
     def _cut(self, id_: AllocationId, work: Work, kept_s: float) -> None:
         """The run is over and another one waits, which goes on with what was kept."""
+        evictions = self.pool.snapshot.allocations[id_].evictions_by_now
         self.pool.ended(id_)
         del self.works[id_]
         work.held.append((work.started_s or 0.0, self.now_s))
@@ -296,6 +297,7 @@ class Course:
             containers=(),
             preempt=None,
             reserved_agents=(),
+            evictions=evictions,
         )
         self.works[again.id] = work
         work.queued_s = self.now_s

@@ -157,7 +157,7 @@ class VirtualPool:
         self, place: Iterable[Placement], preempt: Iterable[Preemption], reserve: Iterable[Reservation]
     ) -> None:
         for preemption in preempt:
-            self._leave(preemption.allocation, preemption.reason)
+            self._leave(preemption.allocation, preemption.reason, for_another=True)
         for placement in place:
             self._assign(placement)
         for reservation in reserve:
@@ -208,9 +208,9 @@ class VirtualPool:
 
     # -- within ------------------------------------------------------------------------------------------------
 
-    def _leave(self, id_: AllocationId, reason: str) -> None:
+    def _leave(self, id_: AllocationId, reason: str, *, for_another: bool = False) -> None:
         allocation = self.snapshot.allocations[id_]
-        request = PreemptRequest(reason=reason, requested_at=self.now, deadline=self.now)
+        request = PreemptRequest(reason=reason, requested_at=self.now, deadline=self.now, for_another=for_another)
         self.snapshot = self.snapshot.with_allocation(replace(allocation, preempt=request))
         self._refresh_occupants([container.agent for container in allocation.containers])
 

@@ -70,6 +70,7 @@ class PreemptionAsked(Struct, frozen=True, kw_only=True, gc=False):
     reason: str
     deadline: datetime | None = None
     notice: NoticeKind | None = None
+    for_another: bool = False
 
 
 class PreemptionAcknowledged(Struct, frozen=True, kw_only=True, gc=False):
@@ -237,7 +238,13 @@ def _ask_preemption(allocation: Allocation, event: PreemptionAsked, now: datetim
     deadline = min(patience, event.deadline) if event.deadline else patience
     before = allocation.preempt
     if before is None:
-        request = PreemptRequest(reason=event.reason, requested_at=now, deadline=deadline, notice=event.notice)
+        request = PreemptRequest(
+            reason=event.reason,
+            requested_at=now,
+            deadline=deadline,
+            notice=event.notice,
+            for_another=event.for_another,
+        )
         asked = _remember(replace(allocation, preempt=request), f"asked to end: {event.reason}", now)
         return asked, ()
     if deadline < before.deadline or (event.notice and not before.notice):

@@ -101,10 +101,12 @@ def preempt(
     *,
     deadline: datetime | None = None,
     notice: NoticeKind | None = None,
+    for_another: bool = False,
 ) -> None:
     """Ask it to save and end."""
     before = step.need(Allocation, id_)
-    after = move(step, id_, machine.PreemptionAsked(reason=reason, deadline=deadline, notice=notice))
+    asked = machine.PreemptionAsked(reason=reason, deadline=deadline, notice=notice, for_another=for_another)
+    after = move(step, id_, asked)
     if after is not None and before.preempt is None and after.preempt is not None:
         step.log(before.task_id, id_, f"Allocation {id_} is asked to save and end: {reason}")
         step.decide("preempt", pool=before.pool, subject=id_, reason=reason)

@@ -79,7 +79,7 @@ def ask(step: Step, trial: Trial) -> None:
     experiment = step.need(Experiment, trial.experiment_id)
     job = step.need(Job, trial.job_id)
     run_id = trial.run_id + 1
-    start = trial.latest_checkpoint
+    start, last = trial.latest_checkpoint, step.get(Allocation, allocation_id(trial.task_id, trial.run_id))
     step.put(replace(trial, run_id=run_id))
     step.put(
         Allocation(
@@ -96,6 +96,7 @@ def ask(step: Step, trial: Trial) -> None:
             trial_id=trial.id,
             run_id=run_id,
             blocked_agents=trial.blocked_agents,
+            evictions=0 if last is None else last.evictions_by_now,
             resumed_steps=start.steps_completed if start else 0,
             resumed_checkpoint=start.uuid if start else trial.warm_start_checkpoint,
             history=(f"{step.now.isoformat(timespec='milliseconds')} PENDING",),

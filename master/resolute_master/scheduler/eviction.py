@@ -3,8 +3,9 @@
 Who may be made to leave for whom is the scheduler's rule (`Precedence`); never one of the same job, and nothing that has run for
 less than the pool's `min_runtime`. A set of victims is chosen as a whole, only if it makes the room, and none of it is
 unneeded. Of all agents, the set whose most important victim is the least important wins, then the one that wastes the least
-time: slots times what an end now would have them do once more, the time since the last checkpoint and that of a start
-(`Allocation.wasted_since`). Then the smaller one.
+time: slots times what an end now would have them do once more, the time since the last checkpoint and that of a start, and so
+much for each time that they have made room before (`Allocation.counted_since`). Then the smaller one. Whether it pays at all to
+make anybody leave is judged by what really is lost.
 
 Where each victim is judged by itself (`Precedence.independent`) the set on one agent is the cheapest that there is, and so is
 the agent; where what one loses spares another, the cheapest are taken one by one. A gang's agents are emptied one by one.
@@ -148,7 +149,7 @@ class _Candidates:
     def __init__(
         self,
         levels: Iterator[Level],
-        lost_work: Callable[[Allocation], float],
+        weight: Callable[[Allocation], float],
         enough: Callable[[AgentId, int], bool],
     ) -> None:
         """`enough`: whether an agent comes into question when those who were read have so many of its slots."""
@@ -159,7 +160,7 @@ class _Candidates:
         """Its first that has not been read."""
         self._read_up_to = _NOTHING
         """Whoever has not been read of this level and those before it adds no agent that costs less."""
-        self._lost_work = lost_work
+        self._weight = weight
         self._enough = enough
         self._slots: dict[AgentId, int] = {}
         """Of those who were read."""
@@ -202,10 +203,10 @@ class _Candidates:
             self._level, self._next = level, next(level.members, None)
             return True
         importance = max(self._read_up_to[0], self._level.importance)
-        for lost, allocation in sorted(((self._lost_work(each), each) for each in several), key=itemgetter(0)):
+        for lost, allocation in sorted(((self._weight(each), each) for each in several), key=itemgetter(0)):
             self._read(allocation, (importance, lost, 1))
         more = self._next if self._level.cheapest_first else None
-        self._read_up_to = (importance, inf if more is None else self._lost_work(more), inf)
+        self._read_up_to = (importance, inf if more is None else self._weight(more), inf)
         return True
 
     def _ahead(self) -> Iterator[Allocation]:
@@ -266,7 +267,7 @@ class Evictions:
         found = self._candidates.get(kind)
         if found is None:
             precedence = self._precedence
-            found = self._candidates[kind] = _Candidates(precedence.levels(claim), self._lost_work, enough)
+            found = self._candidates[kind] = _Candidates(precedence.levels(claim), self._weight, enough)
         return found
 
     # -- one agent ---------------------------------------------------------------------------------------------
@@ -310,7 +311,7 @@ class Evictions:
                 break
             if not self._may_evict(claim, allocation, nobody):
                 continue
-            importance, lost = self._precedence.importance(allocation), self._lost_work(allocation)
+            importance, lost = self._precedence.importance(allocation), self._weight(allocation)
             for there, (wasted, count, numbers) in sorted(best.items(), reverse=True):
                 sum_: _Sum = (wasted + lost, count + 1, (*numbers, number))
                 covered = min(there + slots, missing)
@@ -479,11 +480,15 @@ class Evictions:
     def _lost_work(self, allocation: Allocation) -> float:
         return allocation.slots_needed * max((self._snapshot.now - allocation.wasted_since).total_seconds(), 0.0)
 
+    def _weight(self, allocation: Allocation) -> float:
+        """What it loses, and how often it has made room before."""
+        return allocation.slots_needed * max((self._snapshot.now - allocation.counted_since).total_seconds(), 0.0)
+
     def _cheapness(self, allocation: Allocation) -> tuple[object, ...]:
         precedence = self._precedence
         return (
             precedence.importance(allocation),
-            self._lost_work(allocation),
+            self._weight(allocation),
             precedence.last_resort(allocation),
             allocation.id,
         )
@@ -493,7 +498,7 @@ class Evictions:
         if not leave:
             return _NOTHING
         importance = max(self._precedence.importance(allocation) for allocation in leave)
-        return (importance, sum(self._lost_work(allocation) for allocation in leave), len(leave))
+        return (importance, sum(self._weight(allocation) for allocation in leave), len(leave))
 
     def _leave(self, eviction: Eviction) -> None:
         self._evicted.update((victim.id, victim) for victim in eviction.victims)

@@ -50,7 +50,7 @@ class Loss(NamedTuple):
     negative_priority: int
     slots: int
     negative_since: float
-    """Since when its time would be wasted, in seconds."""
+    """`Allocation.counted_since`, in seconds."""
     allocation: AllocationId
 
 

@@ -288,7 +288,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         return Standing(self.priority_of(allocation.job_id), position, allocation.id)
 
     def loss(self, allocation: Allocation) -> Loss:
-        since = allocation.wasted_since.timestamp()
+        since = allocation.counted_since.timestamp()
         return Loss(-self.priority_of(allocation.job_id), allocation.slots_needed, -since, allocation.id)
 
     def pending(self) -> Iterator[Allocation]:

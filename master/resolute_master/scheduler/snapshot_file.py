@@ -304,6 +304,7 @@ class _Reader:
             started_at=row.started_at,
             ready_at=row.ready_at,
             saved_at=row.saved_at,
+            evictions=row.evictions,
         )
 
 
@@ -427,6 +428,7 @@ def _task_row(allocation: Allocation) -> TaskRow:
         started_at=allocation.started_at or allocation.assigned_at,
         ready_at=allocation.ready_at,
         saved_at=allocation.saved_at,
+        evictions=allocation.evictions,
         leaving=allocation.leaving,
     )
 
