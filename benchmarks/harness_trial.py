@@ -1,42 +1,64 @@
-"""The trial of `benchmarks.harness`: `harness_trial.py PAIRS`, run by the cluster. Prints the seconds of each block as JSON."""
+"""The trial of `benchmarks.harness`: `harness_trial.py BLOCKS`, run by the cluster. Prints what each block took, a line of JSON
+each."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections.abc import Callable
+from dataclasses import asdict, dataclass
 
 from resolute import core
 
 BLOCK = 100
+"""Steps of either kind."""
 STEP_S = 0.005
 
 
-def main(pairs: int) -> None:
+@dataclass
+class Taken:
+    """Seconds that a block's steps have taken, that its own thread has computed, and that all other threads have computed."""
+
+    plain_s: float = 0.0
+    managed_s: float = 0.0
+    plain_computed_s: float = 0.0
+    managed_computed_s: float = 0.0
+    beside_computed_s: float = 0.0
+
+
+def main(blocks: int) -> None:
     rounds = calibrated()
-    plain: list[float] = []
-    managed: list[float] = []
+    taken: list[Taken] = []
     with core.init() as context:
         context.preempt.should_preempt()  # the first question waits for the first answer
+        for block in range(blocks):
+            taken.append(timed_block(context, rounds, block * BLOCK + 1))
+        context.train.report_validation_metrics(blocks * BLOCK, {"loss": 0.0})
+    for each in taken:
+        print(json.dumps(asdict(each)), flush=True)
 
-        def bare_step(_: int) -> None:
-            work(rounds)
 
-        def managed_step(number: int) -> None:
+def timed_block(context: core.Context, rounds: int, first: int) -> Taken:
+    """One step of either kind after the other, each kind as often the first of the two."""
+    taken = Taken()
+    all_threads, own_thread = time.process_time(), time.thread_time()
+    for number in range(first, first + BLOCK):
+        for kind in ("plain", "managed") if number % 2 else ("managed", "plain"):
+            start, computed = time.perf_counter(), time.thread_time()
             work(rounds)
+            if kind == "plain":
+                taken.plain_s += time.perf_counter() - start
+                taken.plain_computed_s += time.thread_time() - computed
+                continue
             if number % BLOCK == 0:
                 context.train.report_training_metrics(number, {"loss": 1.0 / number, "accuracy": 0.5})
             if context.preempt.should_preempt():
                 raise SystemExit("preempted in the middle of a measurement")
-
-        first = 1
-        for _ in range(pairs):
-            plain.append(seconds_of(bare_step, first))
-            managed.append(seconds_of(managed_step, first))
-            first += BLOCK
-        context.train.report_validation_metrics(first - 1, {"loss": 0.0})
-    print(json.dumps({"plain": plain, "managed": managed, "steps": [BLOCK]}), flush=True)
+            taken.managed_s += time.perf_counter() - start
+            taken.managed_computed_s += time.thread_time() - computed
+    own_thread = time.thread_time() - own_thread
+    taken.beside_computed_s = time.process_time() - all_threads - own_thread
+    return taken
 
 
 def calibrated() -> int:
@@ -56,13 +78,6 @@ def work(rounds: int) -> float:
     for number in range(rounds):
         total += number * 0.5
     return total
-
-
-def seconds_of(step: Callable[[int], None], first: int) -> float:
-    start = time.perf_counter()
-    for number in range(first, first + BLOCK):
-        step(number)
-    return time.perf_counter() - start
 
 
 if __name__ == "__main__":
