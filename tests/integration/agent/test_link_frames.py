@@ -8,47 +8,26 @@ from aiohttp import ClientSession, WSMsgType, web
 from aiohttp.test_utils import TestServer
 
 from resolute.clock import FixedClock
-from resolute.wire.agent_link import MAX_FRAME_BYTES, PROTOCOL_VERSION, Hello, Welcome
+from resolute.wire.agent_link import MAX_FRAME_BYTES, Welcome
 from resolute_agent.link import decode_master_frame, encode_frame
-from resolute_master.agents.container_spec import SpecRenderer
-from resolute_master.agents.hub import AgentHub, ClusterIdentity
+from resolute_master.agents.hub import AgentHub
 from resolute_master.agents.websocket import LINK_PATH, add_agent_link
-from resolute_master.engine.reporting import Reporting
 from resolute_master.store.memory import MemoryStore
-from support.cluster import T0, device
+from support.cluster import T0
 from support.engines import an_engine, running
-
-HELLO = Hello(
-    protocol=PROTOCOL_VERSION,
-    version="0",
-    agent_id="agent-1",
-    resource_pool="default",
-    incarnation="first",
-    devices=(device(0),),
-    address="10.0.0.1",
-)
+from support.hubs import a_hello, a_hub
 
 
 async def test_the_master_reads_frames_up_to_the_limit() -> None:
     store, clock = MemoryStore(), FixedClock(T0)
-    async with running(an_engine(store, clock=clock)) as engine:
-        reporting = Reporting(store, engine)
-        hub = AgentHub(
-            engine=engine,
-            reporting=reporting,
-            renderer=SpecRenderer(task_token=lambda a, u: "", user_token=lambda a, u: ""),
-            identity=ClusterIdentity(cluster_id="c", cluster_name="test", master_id="m", version="0"),
-            clock=clock,
-            heartbeat_s=5.0,
-            join_key=b"key",
-        )
+    async with running(an_engine(store, clock=clock)) as engine, a_hub(engine, store, clock) as hub:
 
         async def taking() -> AgentHub:
             return hub
 
         app = web.Application()
         add_agent_link(app, taking)
-        largest = encode_frame(HELLO).rjust(MAX_FRAME_BYTES - 1)  # for aiohttp the limit itself is too much
+        largest = encode_frame(a_hello()).rjust(MAX_FRAME_BYTES - 1)  # for aiohttp the limit itself is too much
         async with TestServer(app) as server, ClientSession() as http:
             async with http.ws_connect(server.make_url(LINK_PATH)) as link:
                 await link.send_str(largest)
@@ -58,5 +37,3 @@ async def test_the_master_reads_frames_up_to_the_limit() -> None:
                     await link.send_str(" " + largest)
                 answer = await link.receive(timeout=60)
                 assert answer.type in (WSMsgType.CLOSE, WSMsgType.CLOSED), "where it is read, a Welcome follows"
-            await hub.close()
-        await reporting.close()

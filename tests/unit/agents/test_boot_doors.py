@@ -17,18 +17,17 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from resolute.clock import FixedClock
 from resolute_master.agents.booting import TOKEN_HEADER, add_boot_doors
-from resolute_master.agents.container_spec import SpecRenderer
-from resolute_master.agents.hub import AgentHub, ClusterIdentity
+from resolute_master.agents.hub import AgentHub
 from resolute_master.agents.wheel import WheelShelf, agent_wheel
 from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.engine import Engine
-from resolute_master.engine.reporting import Reporting
 from resolute_master.store.memory import MemoryStore
 from resolute_provisioner.model import Intent, Market, Offer, PoolScaling
 from support.cluster import T0
 from support.engines import DEFAULT, a_user, an_engine, an_experiment, launched, running
+from support.hubs import a_hub
 
 OFFER = Offer(offer_id="o", instance_type="t", zone="z", market=Market.ON_DEMAND, slots=2, price_per_hour=1.0)
 POOLS = {DEFAULT: PoolPolicy(name=DEFAULT, scaling=PoolScaling(pool="default", offers=(OFFER,), max_instances=1))}
@@ -59,29 +58,18 @@ class Doors:
 @asynccontextmanager
 async def doors() -> AsyncIterator[Doors]:
     store, clock = MemoryStore(), FixedClock(T0)
-    async with running(an_engine(store, pools=POOLS, clock=clock)) as engine:
-        reporting = Reporting(store, engine)
-        hub = AgentHub(
-            engine=engine,
-            reporting=reporting,
-            renderer=SpecRenderer(task_token=lambda a, u: "", user_token=lambda a, u: ""),
-            identity=ClusterIdentity(cluster_id="c", cluster_name="test", master_id="m", version="0"),
-            clock=clock,
-            heartbeat_s=5.0,
-            join_key=b"key",
-        )
+    async with (
+        running(an_engine(store, pools=POOLS, clock=clock)) as engine,
+        a_hub(engine, store, clock) as hub,
+    ):
         await an_experiment(engine, await a_user(engine))
         (machine,) = engine.state.all(Instance)
         await launched(engine, machine, T0)
         app, ready = web.Application(), asyncio.get_running_loop().create_future()
         ready.set_result(hub)
         add_boot_doors(app, lambda: asyncio.shield(ready), WheelShelf(VERSION))
-        try:
-            async with TestClient(TestServer(app)) as client:
-                yield Doors(engine, hub, client)
-        finally:
-            await hub.close()
-            await reporting.close()
+        async with TestClient(TestServer(app)) as client:
+            yield Doors(engine, hub, client)
 
 
 async def test_a_boot_that_failed_ends_the_machine_and_is_learnt_of_its_offer() -> None:

@@ -14,7 +14,6 @@ from resolute.clock import FixedClock, LoopClock
 from resolute.wire.agent_link import (
     LOG_BATCH_LINES,
     LOG_BATCHES_IN_FLIGHT,
-    PROTOCOL_VERSION,
     Acknowledged,
     AgentMessage,
     ContainerChanged,
@@ -34,20 +33,19 @@ from resolute.wire.agent_link import (
     Welcome,
 )
 from resolute.wire.states import ContainerState, NoticeKind
-from resolute_master.agents.container_spec import SpecRenderer
-from resolute_master.agents.hub import ORDERS_AT_ONCE, AgentHub, ClusterIdentity
+from resolute_master.agents.hub import ORDERS_AT_ONCE, AgentHub
 from resolute_master.agents.session import HELLO_S, SILENT_HEARTBEATS, Closed
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import KillExperiment, RecordReports
 from resolute_master.domain.ids import AgentId, TaskId
 from resolute_master.engine.engine import Engine
-from resolute_master.engine.reporting import Reporting
 from resolute_master.store.base import LogQuery
 from resolute_master.store.memory import MemoryStore
 from support.agent_virtual import run_virtually
 from support.cluster import T0, device
 from support.engines import AgentByHand, a_user, an_engine, an_experiment, running
+from support.hubs import a_hello, a_hub
 
 SECRET = "a-token-that-nobody-may-keep"
 
@@ -128,36 +126,11 @@ async def a_master(
 ) -> AsyncIterator[Master]:
     store = store or MemoryStore()
     clock = LoopClock(T0, asyncio.get_running_loop()) if virtual else FixedClock(T0)
-    async with running(an_engine(store, clock=clock)) as engine:
-        reporting = Reporting(store, engine)
-        hub = AgentHub(
-            engine=engine,
-            reporting=reporting,
-            renderer=SpecRenderer(task_token=lambda a, u: SECRET, user_token=lambda a, u: SECRET),
-            identity=ClusterIdentity(cluster_id="c", cluster_name="test", master_id="m", version="0"),
-            clock=clock,
-            heartbeat_s=5.0,
-            join_key=b"key",
-            static_join_token=static_join_token,
-        )
-        try:
-            yield Master(engine, store, hub)
-        finally:
-            await hub.close()
-            await reporting.close()
-
-
-def a_hello(name: str = "agent-1", incarnation: str = "first", **changes: Any) -> Hello:
-    given: dict[str, Any] = {
-        "protocol": PROTOCOL_VERSION,
-        "version": "0",
-        "agent_id": name,
-        "resource_pool": "default",
-        "incarnation": incarnation,
-        "devices": (device(0), device(1)),
-        "address": "10.0.0.1",
-    }
-    return Hello(**{**given, **changes})
+    async with (
+        running(an_engine(store, clock=clock)) as engine,
+        a_hub(engine, store, clock, token=SECRET, static_join_token=static_join_token) as hub,
+    ):
+        yield Master(engine, store, hub)
 
 
 def changed(container: str, state: ContainerState, sequence: int, exit_: Exit | None = None) -> ContainerChanged:

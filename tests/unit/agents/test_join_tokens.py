@@ -9,25 +9,23 @@ from dataclasses import replace
 from typing import Any
 
 from resolute.clock import FixedClock
-from resolute.wire.agent_link import PROTOCOL_VERSION, AgentMessage, CredentialKept, Hello, Refused, Welcome
+from resolute.wire.agent_link import AgentMessage, CredentialKept, Hello, Refused, Welcome
 from resolute_agent import state as agent_core
 from resolute_agent.state import AgentState, Durable, Identity, LinkOpened, Received, Save, Send
-from resolute_master.agents.container_spec import SpecRenderer
-from resolute_master.agents.hub import AgentHub, ClusterIdentity
+from resolute_master.agents.hub import AgentHub
 from resolute_master.agents.session import Closed
 from resolute_master.domain.commands import Reconsider
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.engine import Engine
-from resolute_master.engine.reporting import Reporting
 from resolute_master.store.memory import MemoryStore
 from resolute_provisioner.model import Intent, Market, Offer, PoolScaling
 from support.cluster import T0, device
 from support.engines import DEFAULT, a_user, an_engine, an_experiment, launched, running
+from support.hubs import a_hello, a_hub
 
 OFFER = Offer(offer_id="local", instance_type="local", zone="z", market=Market.ON_DEMAND, slots=2, price_per_hour=1.0)
 POOLS = {DEFAULT: PoolPolicy(name=DEFAULT, scaling=PoolScaling(pool="default", offers=(OFFER,), max_instances=1))}
-IDENTITY = ClusterIdentity(cluster_id="c", cluster_name="test", master_id="m", version="0")
 
 
 class Wire:
@@ -64,17 +62,7 @@ class Master:
 
     def hello(self, **changes: Any) -> Hello:
         name = self.instance.id
-        given: dict[str, Any] = {
-            "protocol": PROTOCOL_VERSION,
-            "version": "0",
-            "agent_id": name,
-            "resource_pool": "default",
-            "incarnation": "first",
-            "devices": (device(0), device(1)),
-            "address": "10.0.0.1",
-            "instance_id": name,
-        }
-        return Hello(**{**given, **changes})
+        return a_hello(name, **{"instance_id": name, **changes})
 
     async def answer(self, hello: Hello) -> Welcome | Refused:
         wire = Wire()
@@ -100,17 +88,10 @@ class Master:
 @asynccontextmanager
 async def a_master(store: MemoryStore) -> AsyncIterator[Master]:
     clock = FixedClock(T0)
-    async with running(an_engine(store, pools=POOLS, clock=clock)) as engine:
-        reporting = Reporting(store, engine)
-        hub = AgentHub(
-            engine=engine,
-            reporting=reporting,
-            renderer=SpecRenderer(task_token=lambda a, u: "", user_token=lambda a, u: ""),
-            identity=IDENTITY,
-            clock=clock,
-            heartbeat_s=5.0,
-            join_key=b"key",
-        )
+    async with (
+        running(an_engine(store, pools=POOLS, clock=clock)) as engine,
+        a_hub(engine, store, clock) as hub,
+    ):
         master = Master(engine, hub, clock)
         try:
             if not engine.state.all(Instance):
@@ -119,8 +100,6 @@ async def a_master(store: MemoryStore) -> AsyncIterator[Master]:
             yield master
         finally:
             await master.hang_up()
-            await hub.close()
-            await reporting.close()
 
 
 async def joined(master: Master, **changes: Any) -> Welcome:

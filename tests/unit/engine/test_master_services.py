@@ -17,7 +17,7 @@ from resolute.config import MasterConfig, load_master_config
 from resolute.config.providers import Interruption
 from resolute.errors import InvalidInput, Unavailable
 from resolute.ids import SystemIds
-from resolute.wire.agent_link import PROTOCOL_VERSION, Hello, Welcome
+from resolute.wire.agent_link import Welcome
 from resolute.wire.states import ContainerState
 from resolute_agent.link import decode_master_frame, encode_frame
 from resolute_master.agents.websocket import LINK_PATH
@@ -34,19 +34,10 @@ from resolute_master.engine.engine import Engine
 from resolute_master.pools.scripted_interruptions import InterruptionsBySteps
 from resolute_master.store.memory import MemoryStore
 from resolute_provisioner.model import Market, Offer, PoolScaling
-from support.cluster import T0, an_instance, device
+from support.cluster import T0, an_instance
 from support.engines import DEFAULT, AgentByHand, a_user, an_engine, an_experiment, joined, launched, running
+from support.hubs import a_hello
 from support.stores import a_change
-
-HELLO = Hello(
-    protocol=PROTOCOL_VERSION,
-    version="0",
-    agent_id="agent-1",
-    resource_pool="default",
-    incarnation="first",
-    devices=(device(0),),
-    address="10.0.0.1",
-)
 
 # ------------------------------------------------------------------------------------------------------ its own parts
 
@@ -130,7 +121,7 @@ async def test_a_master_whose_api_cannot_be_imported_takes_leave_of_the_agents_t
     async with asyncio.timeout(60), ClientSession() as http:
         while (link := await linked(http, url)) is None:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.01)
-        await link.send_str(encode_frame(HELLO))
+        await link.send_str(encode_frame(a_hello()))
         told = [await link.receive()]
         while told[-1].type is WSMsgType.TEXT:
             told.append(await link.receive())

@@ -1,0 +1,52 @@
+"""The master's end of the agent link, over an engine of the tests, and what an agent says first."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from resolute.clock import Clock
+from resolute.wire.agent_link import PROTOCOL_VERSION, Hello
+from resolute_master.agents.container_spec import SpecRenderer
+from resolute_master.agents.hub import AgentHub, ClusterIdentity
+from resolute_master.engine.engine import Engine
+from resolute_master.engine.reporting import Reporting
+from resolute_master.store.base import Store
+from support.cluster import device
+
+
+@asynccontextmanager
+async def a_hub(
+    engine: Engine, store: Store, clock: Clock, *, token: str = "", static_join_token: str = ""
+) -> AsyncIterator[AgentHub]:
+    """`token` is what every task and user is given."""
+    reporting = Reporting(store, engine)
+    hub = AgentHub(
+        engine=engine,
+        reporting=reporting,
+        renderer=SpecRenderer(task_token=lambda a, u: token, user_token=lambda a, u: token),
+        identity=ClusterIdentity(cluster_id="c", cluster_name="test", master_id="m", version="0"),
+        clock=clock,
+        heartbeat_s=5.0,
+        join_key=b"key",
+        static_join_token=static_join_token,
+    )
+    try:
+        yield hub
+    finally:
+        await hub.close()
+        await reporting.close()
+
+
+def a_hello(name: str = "agent-1", incarnation: str = "first", **changes: Any) -> Hello:
+    given: dict[str, Any] = {
+        "protocol": PROTOCOL_VERSION,
+        "version": "0",
+        "agent_id": name,
+        "resource_pool": "default",
+        "incarnation": incarnation,
+        "devices": (device(0), device(1)),
+        "address": "10.0.0.1",
+    }
+    return Hello(**{**given, **changes})
