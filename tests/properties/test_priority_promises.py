@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resolute_master.domain.ids import AllocationId
+from resolute_master.domain.copies import replace
+from resolute_master.domain.ids import AgentId, AllocationId
+from resolute_master.scheduler.plan import HoldKind, Plan
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
+from support.pool_promises import yields
 from support.pools import NOW, a_job, a_policy, an_agent, applied, gone, waiting
 
 GANG = AllocationId("gang.1")
@@ -86,3 +91,75 @@ def test_backfill_does_not_delay_a_reservation(snapshot: PoolSnapshot, coming: l
     ended = max((longest.index(id_) + 1 for id_ in there), default=0)
     started = starts_in_round(snapshot, coming)
     assert started is not None and started <= ended
+
+
+def in_the_way(snapshot: PoolSnapshot, agents: set[AgentId]) -> bool:
+    """Something there cannot be made to leave for the gang, however long it runs."""
+    return any(
+        agents & {container.agent for container in each.containers}
+        and not yields(snapshot, each, snapshot.allocations[GANG])
+        for each in snapshot.running()
+    )
+
+
+def kept_for_the_gang(plan: Plan) -> tuple[HoldKind, set[AgentId]] | None:
+    return next(
+        ((hold.kind, {agent for agent, _ in hold.agents}) for hold in plan.holds if hold.allocation == GANG), None
+    )
+
+
+@st.composite
+def full_pools_that_preempt(draw: st.DrawFn) -> PoolSnapshot:
+    """Whatever runs stood before the gang, and has begun now; so has the gang's grace."""
+    policy = a_policy(
+        preemption=True,
+        min_runtime_s=draw(st.sampled_from([0.0, 150.0, 600.0])),
+        preemption_grace_s=draw(st.sampled_from([0.0, 0.0, 400.0])),
+    )
+    jobs = [a_job("small"), a_job("late", second=60), a_job("gang", second=30)]
+    snapshot = PoolSnapshot.build(policy, [an_agent("a0", 4), an_agent("a1", 4), an_agent("a2", 4)], jobs, now=NOW)
+    for number, size in enumerate(draw(st.lists(st.sampled_from([1, 2, 4]), min_size=6, max_size=12))):
+        snapshot = snapshot.after(waiting(f"before-{number:02}", "small", size, second=number))
+    snapshot = applied(snapshot, schedule(snapshot))
+    for allocation in list(snapshot.pending()):
+        snapshot = snapshot.after(gone(allocation))
+    gang = waiting("gang", "gang", draw(st.sampled_from([3, 4, 8, 12])))
+    return snapshot.after(replace(gang, requested_at=NOW))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    full_pools_that_preempt(),
+    st.lists(st.lists(st.sampled_from([1, 1, 2]), max_size=4), min_size=40, max_size=40),
+    st.lists(st.integers(0, 1000), min_size=40, max_size=40),
+)
+def test_with_preemption_a_reservation_waits_for_what_is_in_the_way_min_runtime_and_one_save(
+    snapshot: PoolSnapshot, coming: list[list[int]], ends: list[int]
+) -> None:
+    """Each minute more work comes, which may run on the reserved room, and two that run end. Once nothing is there that the gang
+    cannot make leave, and has not been for as long as `min_runtime`, and its grace is over, it starts or the others are leaving;
+    and once they have left, it starts."""
+    min_runtime, grace = snapshot.policy.min_runtime_s, snapshot.policy.preemption_grace_s
+    clear_since, promised = None, False
+    for number, sizes in enumerate(coming):
+        snapshot = snapshot.at(NOW + timedelta(minutes=number))
+        for more, size in enumerate(sizes):
+            snapshot = snapshot.after(waiting(f"{number:02}-{more}", "late", size, second=100 + number))
+        reserved = set(snapshot.allocations[GANG].reserved_agents)
+        if reserved and clear_since is None and not in_the_way(snapshot, reserved):
+            clear_since = snapshot.now
+        plan = schedule(snapshot)
+        had_left, snapshot = promised and not list(snapshot.leaving()), applied(snapshot, plan)
+        if not waits(snapshot.allocations[GANG]):
+            return
+        assert not had_left, "those who were in the way have left"
+        kept = kept_for_the_gang(plan)
+        promised = kept is not None and kept[0] is not HoldKind.RUNNING
+        due = max(clear_since + timedelta(seconds=min_runtime), NOW + timedelta(seconds=grace)) if clear_since else None
+        assert promised or due is None or snapshot.now < due, "it waits for work that came later"
+        for allocation in list(snapshot.leaving()) if number % 2 else ():
+            snapshot = snapshot.after(gone(allocation))
+        running = list(snapshot.running())
+        if running:
+            snapshot = snapshot.after(gone(running[ends[number] % len(running)]))
+        snapshot = one_ends(snapshot)

@@ -29,16 +29,21 @@ class Pool:
         victims = {p.allocation for p in plan.preempt}
         self.staying: dict[AgentId, set[int]] = {agent: set() for agent in snapshot.agents}
         self.going: dict[AgentId, set[int]] = {agent: set() for agent in snapshot.agents}
+        self.slots_of: dict[AllocationId, list[tuple[AgentId, int]]] = {}
+        """Of those that stay, also when they have just been placed."""
         self.aux = Counter[AgentId]()
         for allocation in snapshot.allocations.values():
             side = self.going if allocation.leaving or allocation.id in victims else self.staying
             for ref in allocation.held_slots:
                 side[ref.agent].add(ref.index)
+            if side is self.staying and allocation.held_slots:
+                self.slots_of[allocation.id] = [(ref.agent, ref.index) for ref in allocation.held_slots]
             self.aux.update(c.agent for c in allocation.containers if not c.slots and not c.ended)
         self.idle_before = {a for a in self.usable if not self.staying[a] and not self.going[a]}
         for placement in plan.place:
             for slot in placement.slots:
                 self.staying[slot.agent].add(slot.index)
+            self.slots_of[placement.allocation] = [(slot.agent, slot.index) for slot in placement.slots]
             self.aux.update(placement.agents if not placement.slots else ())
 
     def free(self, agent: AgentId) -> int:
@@ -49,7 +54,7 @@ class Pool:
             slots
             for hold in self.plan.holds
             for held, slots in hold.agents
-            if held == agent and (soft or hold.kind is not HoldKind.RUNNING or not soft_reservations(self.snapshot))
+            if held == agent and (soft or not hold.soft)
         )
 
     def takeable(self, agent: AgentId, *, soft: bool) -> int:
@@ -70,11 +75,6 @@ class Pool:
         return can_divide(
             allocation.slots_needed, [len(self.usable[a]) for a in idle], mixed=self.snapshot.policy.heterogeneous_fits
         )
-
-
-def soft_reservations(snapshot: PoolSnapshot) -> bool:
-    """What can be preempted again may run on what is reserved."""
-    return snapshot.policy.preemption
 
 
 def can_divide(slots: int, sizes: list[int], *, mixed: bool) -> bool:
@@ -195,7 +195,7 @@ def check_holds(snapshot: PoolSnapshot, plan: Plan) -> None:
                 continue  # its link is down: nothing starts there before it is back
             if hold.kind in promised:
                 assert len(pool.usable[agent] - pool.staying[agent]) >= pool.held(agent, soft=False) >= slots
-            elif not soft_reservations(snapshot):
+            elif not hold.soft:
                 assert pool.takeable(agent, soft=True) == 0 or pool.held(agent, soft=True) <= len(
                     pool.usable[agent] - pool.staying[agent]
                 )
@@ -206,7 +206,33 @@ def check_holds(snapshot: PoolSnapshot, plan: Plan) -> None:
             lesser = (standing(snapshot, snapshot.allocations[holder])) < standing(snapshot, mine)
             on_held = bool(placement.slots) and set(placement.agents) & {agent for agent, _ in hold.agents}
             if lesser and on_held and snapshot.shares is None:
-                assert snapshot.policy.preemption and mine.preemptible, "a reservation is not delayed"
+                assert hold.soft and mine.preemptible, "a reservation is not delayed"
+
+
+def yields(snapshot: PoolSnapshot, allocation: Allocation, claimant: Allocation) -> bool:
+    """Where priority decides, and when it has run for long enough."""
+    lesser = standing(snapshot, claimant) < standing(snapshot, allocation)
+    return lesser and allocation.preemptible and allocation.job_id != claimant.job_id
+
+
+def check_softness(snapshot: PoolSnapshot, plan: Plan) -> None:
+    """What can be preempted again may run on reserved room where the pool preempts, unless nobody but those who have not run for
+    `min_runtime` is in the way: each that began there would be spared again."""
+    pool, policy = Pool(snapshot, plan), snapshot.policy
+    for hold in plan.holds:
+        if hold.kind is not HoldKind.RUNNING or not policy.preemption or policy.min_runtime_s == 0:
+            assert hold.soft is (hold.kind is HoldKind.RUNNING and policy.preemption)
+        elif all(agent in pool.usable for agent, _ in hold.agents):
+            holder = snapshot.allocations[hold.allocation]
+            used = Counter(
+                agent
+                for id_, slots in pool.slots_of.items()
+                if not yields(snapshot, snapshot.allocations[id_], holder)
+                for agent, index in slots
+                if index in pool.usable.get(agent, ())
+            )
+            spared = all(len(pool.usable[agent]) - used[agent] >= slots for agent, slots in hold.agents)
+            assert hold.soft is not spared, "a reservation waits once for those who are spared, and not again and again"
 
 
 def check_hold_sizes(snapshot: PoolSnapshot, plan: Plan) -> None:
@@ -262,6 +288,7 @@ def check_all(snapshot: PoolSnapshot, plan: Plan) -> None:
     check_preemptions(snapshot, plan)
     check_shares(snapshot, plan)
     check_holds(snapshot, plan)
+    check_softness(snapshot, plan)
     check_hold_sizes(snapshot, plan)
     check_work_conservation(snapshot, plan)
 

@@ -139,8 +139,6 @@ class Rooms:
         self._places = iter(snapshot.places)
         self._next_place = next(self._places, None)
         self._moved_places: list[Place] = []
-        self.softly_held = False
-        """Something has a soft hold."""
 
     @property
     def none(self) -> bool:
@@ -262,7 +260,6 @@ class Rooms:
         state = self.state(agent)
         if soft:
             state.softly_held += slots
-            self.softly_held = True
         else:
             state.held += slots
             self._moved(agent, state)

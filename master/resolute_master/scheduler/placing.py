@@ -326,7 +326,7 @@ class Placing:
 
     def _make_leave(self, line: Line, allocation: Allocation, pays: Callable[[int, float], bool] | None = None) -> bool:
         shape = line.shape
-        if not shape.preemptible and self._rooms.softly_held:
+        if not shape.preemptible and self._soft and self._reservations:
             return False
         ripe_at = allocation.requested_at + timedelta(seconds=self._snapshot.policy.preemption_grace_s)
         if self._snapshot.now < ripe_at:
@@ -348,19 +348,47 @@ class Placing:
         An earlier reservation stays where it is: one that followed what looks best now would give away what has become free
         for it, and could wait for ever.
         """
+        keep = self._reserved_before(shape, allocation)
+        if keep is None:
+            keep = self._free_soonest(shape)
+        if keep is None:
+            return False
+        soft = self._soft and not self._only_spared(self._claim(shape, allocation), keep)
+        return self._hold(allocation, HoldKind.RUNNING, keep, soft=soft)
+
+    def _only_spared(self, claim: Claim, keep: dict[AgentId, int]) -> bool:
+        """Those who use the agents would make room for the claim, if they had run for long enough. Nobody else may begin there
+        meanwhile: he would be spared in his turn, and the next one after him, for ever."""
+        if self._snapshot.policy.min_runtime_s == 0:
+            return False
+        asked = {each.allocation for each in self._preempt}
+        for id_, slots in keep.items():
+            if not self._rooms.has(id_):
+                return False
+            usable, state = self._snapshot.agents[id_].usable_slots, self._rooms.state(id_)
+            room = len(state.free) + state.leaving
+            for mate, occupant in self._snapshot.occupancy.get(id_) or ():
+                allocation = self._snapshot.allocations[mate]
+                staying = not occupant.leaving and mate not in asked
+                if staying and allocation.preemptible and self._precedence.yields(allocation, claim, {}):
+                    room += len(usable.intersection(occupant.slots))
+            if room < slots:
+                return False
+        return True
+
+    def _free_soonest(self, shape: Shape) -> dict[AgentId, int] | None:
+        """Of the agents that are held for nobody; None when there are not enough of them."""
 
         def refuses(agent: AgentId) -> bool:
             return self._refuses(shape, agent)
 
-        if (kept := self._reserved_before(shape, allocation)) is not None:
-            return self._hold(allocation, HoldKind.RUNNING, kept, soft=self._soft)
         sizes = self._snapshot.sizes
         if (sizes.last_key() or 0) >= shape.slots:
             agents = self._rooms.emptiest(shape.slots, sizes.last_key() or 0, 1, refuses)
             if agents:
-                return self._hold(allocation, HoldKind.RUNNING, {agents[0]: shape.slots}, soft=self._soft)
+                return {agents[0]: shape.slots}
         if shape.single_node:
-            return False
+            return None
         mixed = self._snapshot.policy.heterogeneous_fits
         found = {
             size: self._rooms.emptiest(size, size, shape.slots // size, refuses)
@@ -369,9 +397,8 @@ class Placing:
         }
         parts = divide(shape.slots, {size: len(agents) for size, agents in found.items()}, mixed=mixed)
         if parts is None:
-            return False
-        keep = {id_: size for size, count in sorted(parts.items(), reverse=True) for id_ in found[size][:count]}
-        return self._hold(allocation, HoldKind.RUNNING, keep, soft=self._soft)
+            return None
+        return {id_: size for size, count in sorted(parts.items(), reverse=True) for id_ in found[size][:count]}
 
     def _reserved_before(self, shape: Shape, allocation: Allocation) -> dict[AgentId, int] | None:
         """The agents of an earlier reservation, if they still hold the allocation and nobody more important has a claim on them.
@@ -395,7 +422,9 @@ class Placing:
             if agent in self._snapshot.rooms:
                 self._rooms.hold(agent, slots, soft=soft)
         self._holds.append(
-            Hold(allocation=allocation.id, kind=kind, agents=tuple(sorted(agents.items(), key=itemgetter(0))))
+            Hold(
+                allocation=allocation.id, kind=kind, agents=tuple(sorted(agents.items(), key=itemgetter(0))), soft=soft
+            )
         )
         if kind is HoldKind.RUNNING and allocation.slots_needed > 1 and set(allocation.reserved_agents) != set(agents):
             # One slot is had wherever the first becomes free: it needs no memory.

@@ -73,6 +73,8 @@ class Hold:
     allocation: AllocationId
     kind: HoldKind
     agents: tuple[tuple[AgentId, int], ...]
+    soft: bool = False
+    """What can be preempted again may run there meanwhile."""
 
     @property
     def words(self) -> str:

@@ -3,7 +3,8 @@
 1. Order: priority (1 first), then the job's queue position, its submission, the request, the id. Work with slots and work
    without are two queues that do not wait for each other. What is done for each in turn is told in `placing`.
 2. The first of each priority for which nothing can be done gets a reservation. With preemption on, work that can be preempted
-   again may run on what is reserved; what cannot be preempted again makes nobody leave while one that comes before it has
+   again may run on what is reserved, until nobody but those who run there under the protection of `min_runtime` is in the way:
+   then nobody else may begin there. What cannot be preempted again makes nobody leave while one that comes before it has
    only a reservation: the reservation would move to the room that was made, and somebody else would have to leave, for ever.
 3. So less important work overtakes more important only where that cannot start anyway and is not delayed.
 4. A waiting allocation makes preemptible ones of lesser priority leave, and those of its own priority whose job stands later

@@ -157,8 +157,8 @@ class Reasons:
         return f"the free slots that would hold it go to {names(first)} now"
 
     def _soft(self, allocation: Allocation, holds: Sequence[Hold]) -> str:
-        soft = self._snapshot.policy.preemption and all(hold.kind is HoldKind.RUNNING for hold in holds)
-        return ", and it could not be preempted again" if soft and not allocation.preemptible else ""
+        soft = not allocation.preemptible and all(hold.soft for hold in holds)
+        return ", and it could not be preempted again" if soft else ""
 
     def _full(self, free: dict[AgentId, int]) -> str:
         most = max(free.values(), default=0)
