@@ -257,8 +257,12 @@ def gang_blocks(
 
 def gang_limits(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> dict[str, int]:
     """How many machines of an offer may be asked for one gang that needs several; an offer without a limit is not named."""
-    partial = {id_: 0 for id_, belief in beliefs.items() if _partial(belief, now) is not None}
-    return {**payable(pool, now), **partial}
+    return {**payable(pool, now), **dict.fromkeys(partial_offers(beliefs, now), 0)}
+
+
+def partial_offers(beliefs: Mapping[str, OfferBelief], now: datetime) -> tuple[str, ...]:
+    """The offers that gave some machines of a gang and not all lately: they are asked for none of a gang that needs several."""
+    return tuple(id_ for id_, belief in beliefs.items() if _partial(belief, now) is not None)
 
 
 def payable(pool: PoolScaling, now: datetime) -> dict[str, int]:

@@ -151,9 +151,8 @@ def supplies(draw: st.DrawFn, policy: PoolPolicy) -> Supply:
     if policy.scaling is None:
         return Supply()
     machines = tuple(ComingMachine(instance=InstanceId(f"m{n}"), slots=4) for n in range(draw(st.integers(0, 2))))
-    return Supply(
-        machines=machines, offers=(AvailableOffer(offer_id="m", slots=4),), room=draw(st.sampled_from([0, 0, 1, 3]))
-    )
+    offer = AvailableOffer(offer_id="m", slots=4, room=draw(st.sampled_from([None, None, 0, 1, 2])))
+    return Supply(machines=machines, offers=(offer,), room=draw(st.sampled_from([0, 0, 1, 3])))
 
 
 @st.composite

@@ -30,7 +30,7 @@ def of(
         if i.joined_at is None and i.notice is None
     )
     blocked = launch_errors.blocks(scaling, beliefs, now)
-    partial = risk.gang_blocks(scaling, beliefs, now, machines=2)
+    partial, payable = risk.partial_offers(beliefs, now), risk.payable(scaling, now)
     obstacles = [notes.why_blocked(blocked)] if blocked else []
     offers = [
         AvailableOffer(
@@ -38,6 +38,7 @@ def of(
             slots=each.offer.slots,
             price_per_hour=each.expected_price,
             expected_s=each.join_time_s,
+            room=payable.get(each.offer.offer_id),
             one_only=each.offer.offer_id in partial,
         )
         for each in outlooks(scaling, beliefs, now)
@@ -47,8 +48,8 @@ def of(
     room = max(0, scaling.max_instances - sum(i.notice is None for i in wanted))
     if not room:
         obstacles.append(f"the pool has its {scaling.max_instances} machine(s)")
-    payable = risk.payable(scaling, now)
-    room = min(room, max((payable.get(each.offer_id, room) for each in offers), default=room))
+    # All offers are paid for from one sum, and of none more can be had for it than of the one that costs the least.
+    room = min(room, max((room if each.room is None else each.room for each in offers), default=room))
     return Supply(machines=coming, offers=tuple(offers), room=room, reason="; ".join(obstacles))
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from resolute_master.domain.ids import AgentId
 from resolute_master.scheduler.fitting import Refuses, Rooms
 from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_master.scheduler.supply import AvailableOffer
 from resolute_master.scheduler.wait_or_evict import expected_wait_s
 from resolute_provisioner.offers import price_order
 
@@ -29,14 +30,24 @@ class _Machine:
         return (token not in self.gangs, self.expected_at, self.name)
 
 
+@dataclass(slots=True)
+class _Stock:
+    """An offer, with how many machines of it may still be counted on in the pass."""
+
+    offer: AvailableOffer
+    room: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Whole:
-    """Machines of one size for one gang: those that come, agents that are there, and how many more must be launched."""
+    """Machines of one size for one gang: those that come, agents that are there, and how many more must be launched, of which
+    offer. `stock` None: none are missing."""
 
     size: int
     coming: list[_Machine]
     present: list[AgentId]
     missing: int
+    stock: _Stock | None
 
 
 class Machines:
@@ -50,12 +61,11 @@ class Machines:
         self._room = supply.room
         self._present_sizes = tuple(snapshot.sizes) if supply.machines or supply.offers else ()
         offers = sorted(supply.offers, key=lambda o: (price_order(o.price_per_hour), o.slots, o.offer_id))
-        self._offered_sizes = tuple(dict.fromkeys(offer.slots for offer in offers))
+        self._stocks = [_Stock(each, supply.room if each.room is None else each.room) for each in offers]
         """The cheapest first."""
-        self._gang_sizes = {offer.slots for offer in offers if not offer.one_only}
-        """Of which several may be had for one gang."""
-        self._join_s = {offer.slots: offer.expected_s for offer in reversed(offers)}
-        """Of the cheapest offer of each size, as far as is known."""
+        self._of_size: dict[int, list[_Stock]] = {}
+        for stock in self._stocks:
+            self._of_size.setdefault(stock.offer.slots, []).append(stock)
         self._machines = [
             _Machine(
                 name=machine.instance,
@@ -71,16 +81,17 @@ class Machines:
     @property
     def none(self) -> bool:
         """Nobody can count on any: none has room left, and none may be launched."""
-        return not (self._room > 0 and self._offered_sizes) and all(m.free <= 0 and m.aux <= 0 for m in self._machines)
+        launchable = self._room > 0 and any(stock.room > 0 for stock in self._stocks)
+        return not launchable and all(m.free <= 0 and m.aux <= 0 for m in self._machines)
 
     def cover_one(self, slots: int, token: str, *, launch: bool) -> bool:
         """Count on one machine for all of it: one that comes or, with `launch`, one that could be launched."""
         machine = self._coming_for(slots, token)
         if machine is None:
-            size = self._launchable_size(slots) if launch else None
-            if size is None:
+            stock = self._launchable(slots) if launch else None
+            if stock is None:
                 return False
-            machine = self._launched(size)
+            machine = self._launched(stock)
         machine.free -= slots
         machine.aux -= not slots
         return True
@@ -90,15 +101,16 @@ class Machines:
         machine = self._coming_for(slots, token)
         if machine is not None:
             return self._wait_s(machine)
-        size = self._launchable_size(slots) if launch else None
-        return None if size is None else self._join_s.get(size)
+        stock = self._launchable(slots) if launch else None
+        return None if stock is None else stock.offer.expected_s
 
     def cover_whole(self, slots: int, token: str, refuses: Refuses, *, launch: bool) -> dict[AgentId, int] | None:
         """Count on whole machines of one size. The answer is what must be kept of agents that are there already."""
         found = self._whole_for(slots, token, refuses, launch=launch)
         if found is None:
             return None
-        for machine in found.coming + [self._launched(found.size) for _ in range(found.missing)]:
+        launched = [] if found.stock is None else [self._launched(found.stock) for _ in range(found.missing)]
+        for machine in found.coming + launched:
             machine.free = 0
         return dict.fromkeys(found.present, found.size)
 
@@ -108,8 +120,8 @@ class Machines:
         if found is None:
             return None
         waits = [self._wait_s(machine) for machine in found.coming]
-        if found.missing:
-            waits.append(self._join_s.get(found.size))
+        if found.stock is not None:
+            waits.append(found.stock.offer.expected_s)
         known = [wait for wait in waits if wait is not None]
         return max(known, default=0.0) if len(known) == len(waits) else None
 
@@ -117,24 +129,31 @@ class Machines:
         fitting = [m for m in self._machines if (m.free >= slots if slots else m.aux > 0)]
         return min(fitting, key=lambda m: (token not in m.gangs, m.free, *m.order(token)), default=None)
 
-    def _launchable_size(self, slots: int) -> int | None:
+    def _launchable(self, slots: int) -> _Stock | None:
         """The cheapest that holds it."""
         if self._room <= 0 or not (slots or self._aux):
             return None
-        return next((size for size in self._offered_sizes if size >= slots), None)
+        return next((stock for stock in self._stocks if stock.room > 0 and stock.offer.slots >= slots), None)
+
+    def _launchable_whole(self, size: int, count: int) -> _Stock | None:
+        """The cheapest that gives so many more machines of one gang. They are of one offer, as the provisioner buys them."""
+        if count > self._room:
+            return None
+        of_size = self._of_size.get(size, ())
+        return next((stock for stock in of_size if stock.room >= count and not stock.offer.one_only), None)
 
     def _whole_for(self, slots: int, token: str, refuses: Refuses, *, launch: bool) -> _Whole | None:
-        offered = self._gang_sizes if launch else set[int]()
-        sizes = {*self._present_sizes, *(m.size for m in self._machines), *offered}
+        sizes = {*self._present_sizes, *(m.size for m in self._machines), *(self._of_size if launch else ())}
         for size in sorted((s for s in sizes if 0 < s < slots and slots % s == 0), reverse=True):
             count = slots // size
             coming = sorted((m for m in self._machines if m.size == size == m.free), key=lambda m: m.order(token))
             own = [m for m in coming if token in m.gangs][:count]
             present = self._rooms.idle_agents(size, count - len(own), refuses, later=True) if count > len(own) else []
             others = coming[len(own) : count - len(present)]
-            missing = count - len(own) - len(present) - len(others)
-            if missing <= 0 or (size in offered and missing <= self._room):
-                return _Whole(size=size, coming=own + others, present=list(present), missing=max(missing, 0))
+            missing = max(count - len(own) - len(present) - len(others), 0)
+            stock = self._launchable_whole(size, missing) if missing and launch else None
+            if stock is not None or not missing:
+                return _Whole(size=size, coming=own + others, present=list(present), missing=missing, stock=stock)
         return None
 
     def _wait_s(self, machine: _Machine) -> float | None:
@@ -142,9 +161,10 @@ class Machines:
             return None
         return expected_wait_s((machine.expected_at - self._now).total_seconds())
 
-    def _launched(self, size: int) -> _Machine:
+    def _launched(self, stock: _Stock) -> _Machine:
         self._room -= 1
-        join_s = self._join_s.get(size)
+        stock.room -= 1
+        size, join_s = stock.offer.slots, stock.offer.expected_s
         machine = _Machine(
             name=f"~{len(self._machines):06d}",
             size=size,

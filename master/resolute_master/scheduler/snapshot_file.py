@@ -126,6 +126,7 @@ class _Reader:
                 slots=offer.slots,
                 price_per_hour=offer.price_per_hour,
                 expected_s=offer.expected_s,
+                room=offer.room,
                 one_only=offer.one_only,
             )
             for id_, offer in supply.offers.items()
@@ -454,6 +455,7 @@ def _supply_row(snapshot: PoolSnapshot) -> SupplyRow | None:
                     slots=offer.slots,
                     price_per_hour=offer.price_per_hour,
                     expected_s=offer.expected_s,
+                    room=offer.room,
                     one_only=offer.one_only,
                 )
                 for offer in supply.offers

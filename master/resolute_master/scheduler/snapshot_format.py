@@ -163,8 +163,10 @@ class OfferRow(ConfigModel):
     """Seconds from the request until its agent joins; null is not known."""
     available: Flag = True
     """Whether it may be asked for now."""
+    room: Count | None = None
+    """Machines of it that may still be asked for; null is as many as of all together."""
     one_only: Flag = False
-    """Whether it may not be asked for several machines of one task."""
+    """Whether it may not be asked for machines of a task that needs several."""
 
 
 class MachineRow(ConfigModel):
@@ -188,7 +190,7 @@ class SupplyRow(ConfigModel):
     machines: dict[str, MachineRow] = Field(default_factory=dict)
     """What is on its way, by name."""
     room: Count | None = None
-    """Machines that may still be asked for; null is what is left of max_instances."""
+    """Machines of all offers together that may still be asked for; null is what is left of max_instances."""
     reason: Text = ""
     """Why none can be had now, in words."""
 

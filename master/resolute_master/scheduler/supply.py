@@ -27,15 +27,18 @@ class AvailableOffer:
     price_per_hour: float | None = None
     expected_s: float | None = None
     """Seconds from the request to the agent, as far as is known."""
+    room: int | None = None
+    """How many machines of it may still be asked for; None: as many as of all offers together."""
     one_only: bool = False
-    """It may be asked for one machine, and for the moment not for several of one gang."""
+    """For the moment it is asked for no machine of a gang that needs several; of work that needs one machine, for any number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supply:
     """What may come. The empty supply is that of a pool that never grows.
 
-    `room` is how many machines may still be asked for; `reason` says in words why none may or none can be had.
+    `room` is how many machines of all offers together may still be asked for; `reason` says in words why none may or none can be
+    had.
     """
 
     machines: tuple[ComingMachine, ...] = ()

@@ -9,11 +9,14 @@ from random import Random
 import pytest
 
 from resolute_master.domain.account import RISE, Account, Limits
+from resolute_master.domain.copies import replace
+from resolute_master.engine import supply
 from resolute_master.lifecycle import budget, spending
 from resolute_master.lifecycle.cluster import ClusterState
-from resolute_provisioner.model import Market, Offer, PoolScaling
+from resolute_provisioner import risk
+from resolute_provisioner.model import Market, Offer, OfferBelief, PoolScaling
 from support.cluster import T0, an_instance
-from support.paid_cluster import POOL
+from support.paid_cluster import POOL, a_paid_pool
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -86,3 +89,21 @@ def test_how_much_is_reckoned_does_not_grow_with_the_machines_that_a_pool_may_ha
         return counted
 
     assert calls(1000) == calls(1)
+
+
+def test_of_each_offer_as_many_machines_may_be_asked_for_as_the_budget_pays() -> None:
+    scaling = a_paid_pool(machines=9)[POOL].scaling
+    assert scaling is not None
+    (paid,) = scaling.offers
+    dear = replace(paid, offer_id="dear", slots=8, price_per_hour=7.2)
+    free = replace(paid, offer_id="free", price_per_hour=0.0)
+    account = Account(id="pool/default", at=T0, limits=Limits(per_day=1.3))
+    stranded = {"paid": risk.stranded(OfferBelief(offer_id="paid"), now=T0)}
+
+    def of(*offers: Offer, beliefs: dict[str, OfferBelief]) -> tuple[int, dict[str, tuple[int | None, bool]]]:
+        pool = spending.as_paid(ClusterState((account,)), replace(scaling, offers=offers), T0)
+        found = supply.of(pool, (), beliefs, T0)
+        return found.room, {each.offer_id: (each.room, each.one_only) for each in found.offers}
+
+    assert of(paid, dear, beliefs={}) == (4, {"paid": (4, False), "dear": (2, False)})
+    assert of(paid, free, beliefs=stranded) == (9, {"paid": (4, True), "free": (None, False)})

@@ -450,12 +450,10 @@ def test_of_a_search_beyond_the_budget_as_many_trials_run_as_it_pays() -> None:
     assert budget.hold_of_pool(cluster.memory.state, POOL) == ""
 
 
-@pytest.mark.parametrize(("per_day", "room", "one_only"), [(1.3, 3, False), (0.7, 1, True)])
-def test_no_more_machines_of_a_gang_may_be_asked_for_than_the_budget_pays(
-    per_day: float, room: int, one_only: bool
-) -> None:
+@pytest.mark.parametrize(("per_day", "room"), [(1.3, 3), (0.7, 1)])
+def test_no_more_machines_may_be_asked_for_than_the_budget_pays(per_day: float, room: int) -> None:
     found = supply.of(what_else_is_payable(per_day, an_instance("default-1", paid_from=T0)), (), {}, T0)
-    assert (found.room, [each.one_only for each in found.offers]) == (room, [one_only])
+    assert (found.room, [each.room for each in found.offers]) == (room, [room])
 
 
 def test_a_scale_plan_says_who_gets_no_machine_for_the_budget() -> None:

@@ -118,7 +118,20 @@ def test_an_elastic_pool_is_one_with_a_supply() -> None:
     decided = decide({"agents": {"a": 4}, "tasks": {"w": {"slots": 8}}, "supply": supply})
     assert decided.machines == ("w",)
     assert "machines that the pool may ask for" in decided.waiting[0]["reason"]
-    assert read_snapshot({"agents": {"a": 4}, "supply": supply}).supply.room == 2
+    read = read_snapshot({"agents": {"a": 4}, "supply": supply}).supply
+    assert (read.room, [offer.room for offer in read.offers]) == (2, [None])
+
+
+def test_an_offer_may_have_less_room_than_the_pool() -> None:
+    def supply(room: int) -> dict[str, Any]:
+        return {"max_instances": 9, "offers": {"m": {"slots": 4, "room": room}}}
+
+    def world(room: int) -> dict[str, Any]:
+        return {"agents": {"a": 4}, "tasks": {"w": {"slots": 12}}, "supply": supply(room)}
+
+    assert "machines that the pool may ask for" in decide(world(3)).waiting[0]["reason"]
+    assert "machines that the pool may ask for" not in decide(world(1)).waiting[0]["reason"]
+    assert write_snapshot(read_snapshot(world(1)))["supply"]["offers"]["m"]["room"] == 1
 
 
 def test_what_a_past_user_is_charged_counts() -> None:

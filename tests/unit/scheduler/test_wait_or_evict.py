@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import InstanceId
 from resolute_master.scheduler.plan import Plan
@@ -108,6 +109,62 @@ def test_an_offer_that_gives_single_machines_only_is_none_for_a_gang() -> None:
 
     assert left(one_only=False) == set()
     assert left(one_only=True) == {"l1", "l2"}
+
+
+SMALL, LARGE = AvailableOffer(offer_id="s", slots=2), AvailableOffer(offer_id="l", slots=4)
+
+
+def who_leaves(supply: Supply, *claims: Allocation) -> set[str]:
+    """Of what fills three agents of 4 slots."""
+    names = {"l1": "a", "l2": "b", "l3": "c"}
+    running = [on(waiting(name, "low", 4), {agent: (0, 1, 2, 3)}) for name, agent in names.items()]
+    agents, policy = [an_agent(agent, 4) for agent in names.values()], a_policy(preemption=True, scaling=elastic(4))
+    return set(evicts(schedule(PoolSnapshot.build(policy, agents, JOBS, [*running, *claims], supply, now=NOW))))
+
+
+@pytest.mark.parametrize(
+    ("large", "small", "room", "left"),
+    [
+        (2, 0, 9, 0),
+        (1, 0, 9, 2),  # only one of the two that it needs
+        (1, 4, 9, 0),  # but four of the other size
+        (1, 3, 9, 2),
+        (1, 4, 3, 2),  # and no more than three in all
+        (None, 0, 2, 0),
+        (None, 0, 1, 2),
+    ],
+)
+def test_a_gang_waits_for_machines_of_an_offer_only_when_all_of_them_may_be_asked_for(
+    large: int | None, small: int, room: int, left: int
+) -> None:
+    supply = Supply(offers=(replace(LARGE, room=large), replace(SMALL, room=small)), room=room)
+    assert len(who_leaves(supply, waiting("gang", "high", 8))) == left
+
+
+def test_what_one_may_have_of_an_offer_is_no_room_for_the_next() -> None:
+    claims = [waiting(f"h{number}", "high", 4) for number in range(3)]
+    dear = replace(LARGE, offer_id="dear", price_per_hour=9.0, room=1)
+    for offers, room, left in [((LARGE, dear), 9, 0), ((replace(LARGE, room=1), dear), 9, 1), ((LARGE, dear), 2, 1)]:
+        assert len(who_leaves(Supply(offers=offers, room=room), *claims)) == left
+    claims = [waiting(f"h{number}", "high", 8) for number in range(2)]
+    assert who_leaves(Supply(offers=(replace(LARGE, room=4),), room=9), *claims) == set()
+    assert len(who_leaves(Supply(offers=(replace(LARGE, room=3),), room=9), *claims)) == 2
+
+
+def test_the_machines_that_a_gang_still_needs_are_of_one_offer() -> None:
+    twice = tuple(replace(LARGE, offer_id=name, room=1) for name in ("m", "n"))
+    gang = waiting("gang", "high", 8)
+    assert len(who_leaves(Supply(offers=twice, room=9), gang)) == 2
+    on_its_way = ComingMachine(instance=InstanceId("i-1"), slots=4, expected_at=NOW, gangs=("gang",))
+    assert who_leaves(Supply(offers=twice, room=9, machines=(on_its_way,)), gang) == set()
+
+
+def test_the_wait_is_that_for_the_offer_that_is_left() -> None:
+    quick, slow = replace(LARGE, expected_s=20.0, room=0), replace(LARGE, offer_id="slow", expected_s=7200.0)
+    for slots in (4, 8):
+        claim = waiting("claim", "high", slots)
+        assert len(who_leaves(Supply(offers=(quick, slow), room=9), claim)) == slots // 4
+        assert who_leaves(Supply(offers=(replace(quick, room=2), slow), room=9), claim) == set()
 
 
 def test_who_is_evicted_needs_the_machine_then() -> None:
