@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,10 @@ from support.postgres import PostgresServer, postgres_server
 BATCH = 500
 BATCH_CONNECTIONS = 4
 """Tasks that send batches at once."""
-SINGLE_CONNECTIONS = 32
-"""Requests of one report each that are open at once: as many as one task may have."""
+TRIALS = 8
+"""That report one by one."""
+SINGLE_CONNECTIONS = 16 * TRIALS
+"""Requests of one report each that are open at once."""
 COPIED_TRIAL = 1_000_000
 """A trial that no experiment has: its rows are the raw COPY's."""
 
@@ -49,8 +52,26 @@ METRICS = {"loss": 0.693147180559, "accuracy": 0.5, "learning_rate": 0.001, "gra
 LINE = "step {}: a line of some eighty characters as training code writes them, loss 0.693147"
 
 
+@dataclass(frozen=True, slots=True)
+class _Reporter:
+    """A trial whose first run exists, and what proves to be it."""
+
+    id: int
+    task: str
+    run: int
+    token: str
+
+    @classmethod
+    def of(cls, client: Client, server: PostgresServer, database: str) -> _Reporter:
+        answer = client.post("/api/v1/experiments", json.loads(experiment(["true"])))
+        (trial,) = client.get(f"/api/v1/experiments/{answer['experiment']['id']}/trials")["trials"]
+        id_, task = int(trial["id"]), trial["taskIds"][0] if trial.get("taskIds") else trial["taskId"]
+        run = _wait_for_run(client, id_)
+        return cls(id_, task, run, _task_token(server, database, f"{task}.{run}"))
+
+
 class Bench:
-    """One master on one database, with a trial to report for; every round takes steps and lines that are new."""
+    """One master on one database, with trials to report for; every round takes steps and lines that are new."""
 
     def __init__(self, directory: Path, server: PostgresServer, running: Cluster, url: str, requests: int) -> None:
         self._directory = directory
@@ -59,58 +80,57 @@ class Bench:
         self._requests = requests
         self._steps = itertools.count(1)
         client = running.client()
-        answer = client.post("/api/v1/experiments", json.loads(experiment(["true"])))
-        (trial,) = client.get(f"/api/v1/experiments/{answer['experiment']['id']}/trials")["trials"]
-        self.trial = int(trial["id"])
-        self.task = trial["taskIds"][0] if trial.get("taskIds") else trial["taskId"]
-        self.run = _wait_for_run(client, self.trial)
+        database = url.rpartition("/")[2]
+        self._trials = [_Reporter.of(client, server, database) for _ in range(TRIALS)]
         client.close()
-        self._token = _task_token(server, url.rpartition("/")[2], f"{self.task}.{self.run}")
         self.server_cpu_s = 0.0
         """Processor time of the server, for each row of the last run."""
 
     # -- ours ----------------------------------------------------------------------------------------------------
 
     def batches(self) -> float:
-        """Reports a second by our batch path."""
-        path = f"/api/v1/trials/{self.trial}/metrics/batch"
-        return self._sent([self._request(path, self._batch()) for _ in range(self._requests)], BATCH_CONNECTIONS, BATCH)
+        """Reports a second by our batch path, of one trial."""
+        trial = self._trials[0]
+        path = f"/api/v1/trials/{trial.id}/metrics/batch"
+        requests = [_request(path, trial, self._batch(trial)) for _ in range(self._requests)]
+        return self._sent(requests, BATCH_CONNECTIONS, BATCH)
 
     def lines(self) -> float:
-        """Log lines a second by the contract's path."""
-        requests = [self._request("/task-logs", self._lines()) for _ in range(self._requests)]
+        """Log lines a second by the contract's path, of one trial."""
+        trial = self._trials[0]
+        requests = [_request("/task-logs", trial, self._lines(trial)) for _ in range(self._requests)]
         return self._sent(requests, BATCH_CONNECTIONS, BATCH)
 
     def singles(self) -> float:
-        """Reports a second by the contract's path."""
-        path = f"/api/v1/trials/{self.trial}/metrics"
-        requests = [self._request(path, self._single()) for _ in range(self._requests * 50)]
-        return self._sent(requests, SINGLE_CONNECTIONS, 1)
+        """Reports a second by the contract's path, of all trials."""
+        return self._sent(self._single_requests(), SINGLE_CONNECTIONS, 1)
 
     def bare(self, pid: int, port: int) -> float:
         """Reports a second that the bare handler takes."""
-        path = f"/api/v1/trials/{self.trial}/metrics"
-        requests = [self._request(path, self._single()) for _ in range(self._requests * 50)]
-        return self._sent(requests, SINGLE_CONNECTIONS, 1, pid, port)
+        return self._sent(self._single_requests(), SINGLE_CONNECTIONS, 1, pid, port)
 
-    def _batch(self) -> Any:
+    def _single_requests(self) -> list[bytes]:
+        trials = itertools.islice(itertools.cycle(self._trials), self._requests * 50)
+        return [_request(f"/api/v1/trials/{each.id}/metrics", each, self._single(each)) for each in trials]
+
+    def _batch(self, trial: _Reporter) -> Any:
         reports = [{"stepsCompleted": next(self._steps), "metrics": METRICS} for _ in range(BATCH)]
-        return {"group": "training", "trialRunId": self.run, "reports": reports}
+        return {"group": "training", "trialRunId": trial.run, "reports": reports}
 
-    def _single(self) -> Any:
+    def _single(self, trial: _Reporter) -> Any:
         values = {
-            "trialId": self.trial,
-            "trialRunId": self.run,
+            "trialId": trial.id,
+            "trialRunId": trial.run,
             "stepsCompleted": next(self._steps),
             "metrics": {"avgMetrics": METRICS},
         }
         return {"group": "training", "metrics": values}
 
-    def _lines(self) -> Any:
+    def _lines(self, trial: _Reporter) -> Any:
         return [
             {
-                "taskId": self.task,
-                "allocationId": f"{self.task}.1",
+                "taskId": trial.task,
+                "allocationId": f"{trial.task}.1",
                 "containerId": "c0ffee",
                 "rankId": 0,
                 "timestamp": "2026-01-01T00:00:00.000000Z",
@@ -121,14 +141,6 @@ class Bench:
             }
             for _ in range(BATCH)
         ]
-
-    def _request(self, path: str, body: Any) -> bytes:
-        data = json.dumps(body).encode()
-        head = (
-            f"POST {path} HTTP/1.1\r\nHost: master\r\n{TASK_TOKEN_HEADER}: Bearer {self._token}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
-        )
-        return head.encode() + data
 
     def _sent(
         self, requests: list[bytes], connections: int, rows: int, pid: int | None = None, port: int | None = None
@@ -168,6 +180,15 @@ class Bench:
             return self._requests * BATCH / (time.perf_counter() - began)
         finally:
             await connection.close()
+
+
+def _request(path: str, trial: _Reporter, body: Any) -> bytes:
+    data = json.dumps(body).encode()
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: master\r\n{TASK_TOKEN_HEADER}: Bearer {trial.token}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+    )
+    return head.encode() + data
 
 
 def _metric_row(step: int) -> tuple[Any, ...]:
