@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 
 from hypothesis import event, settings, target
 from hypothesis import strategies as st
@@ -14,18 +15,27 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, JobId, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
+from resolute_master.scheduler.plan import Plan
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from support.pool_promises import check_all, returned
 from support.pools import NOW, a_job, a_policy, an_agent, applied, gone, waiting
 
-POLICIES = st.sampled_from(
-    [
-        a_policy(max_aux_containers_per_agent=2),
-        a_policy(preemption=True, max_aux_containers_per_agent=2),
-        a_policy(scheduler=SchedulerKind.FAIR_SHARE, max_aux_containers_per_agent=2),
-        a_policy(scheduler=SchedulerKind.FAIR_SHARE, hierarchical_shares=True, max_aux_containers_per_agent=2),
-    ]
+LONGEST = 600.0
+PATIENCE = st.sampled_from([0.0, 0.0, 60.0, LONGEST])
+"""Seconds of `min_runtime` and of `preemption_grace`."""
+POLICIES = st.builds(
+    replace,
+    st.sampled_from(
+        [
+            a_policy(max_aux_containers_per_agent=2),
+            a_policy(preemption=True, max_aux_containers_per_agent=2),
+            a_policy(scheduler=SchedulerKind.FAIR_SHARE, max_aux_containers_per_agent=2),
+            a_policy(scheduler=SchedulerKind.FAIR_SHARE, hierarchical_shares=True, max_aux_containers_per_agent=2),
+        ]
+    ),
+    min_runtime_s=PATIENCE,
+    preemption_grace_s=PATIENCE,
 )
 AGENTS = st.sampled_from(["a0", "a1", "a2", "a3"])
 JOBS = st.sampled_from([f"j{number}" for number in range(5)])
@@ -86,7 +96,7 @@ class PoolOverTime(RuleBasedStateMachine):
                     f"t{self.number:03}",
                     job,
                     slots,
-                    second=self.number,
+                    requested_at=self.snapshot.now,
                     single_node=single_node,
                     preemptible=preemptible,
                 )
@@ -104,6 +114,9 @@ class PoolOverTime(RuleBasedStateMachine):
         self.put(a_job(name, priority=1, second=self.number, weight=8.0, owner=owner, workspace_id=int(owner)))
         self.come(name, slots, single_node=False, preemptible=True, count=count)
         self.decide()
+        if self.snapshot.policy.min_runtime_s or self.snapshot.policy.preemption_grace_s:
+            self.let_time_pass(LONGEST)
+            self.decide()
 
     @rule(choice=st.integers(0, 1000))
     def end(self, choice: int) -> None:
@@ -127,11 +140,10 @@ class PoolOverTime(RuleBasedStateMachine):
     def lose_agent(self, name: str) -> None:
         """With everything on it, which is asked for anew."""
         agent = self.snapshot.agents[AgentId(name)]
-        self.put(replace(agent, disconnected_at=NOW))
+        self.put(replace(agent, disconnected_at=self.snapshot.now))
         for allocation in list(self.snapshot.allocations.values()):
             if any(container.agent == agent.id for container in allocation.containers):
-                self.put(gone(allocation))
-                self.put(returned(allocation))
+                self.come_again(allocation)
 
     @rule(name=AGENTS)
     def come_back(self, name: str) -> None:
@@ -153,9 +165,15 @@ class PoolOverTime(RuleBasedStateMachine):
         """One of those that were asked to leave has left, and wants to go on."""
         going = list(self.snapshot.leaving())
         if going:
-            allocation = going[choice % len(going)]
-            self.put(gone(allocation))
-            self.put(returned(allocation))
+            self.come_again(going[choice % len(going)])
+
+    @rule(seconds=st.sampled_from([1.0, 60.0, LONGEST]))
+    def let_time_pass(self, seconds: float) -> None:
+        self.snapshot = self.snapshot.at(self.snapshot.now + timedelta(seconds=seconds))
+
+    def come_again(self, allocation: Allocation) -> None:
+        self.put(gone(allocation))
+        self.put(replace(returned(allocation), requested_at=self.snapshot.now))
 
     def put(self, entity: Agent | Job | Allocation) -> None:
         self.snapshot = self.snapshot.after(entity)
@@ -165,26 +183,40 @@ class PoolOverTime(RuleBasedStateMachine):
     @rule()
     def decide(self) -> None:
         """While those that were asked to leave are still leaving."""
+        self.decided()
+
+    def decided(self) -> Plan:
         plan = schedule(self.snapshot)
         check_all(self.snapshot, plan)
         self.evictions += len(plan.preempt)
         self.snapshot = applied(self.snapshot, plan)
+        self.check_rest()
+        return plan
+
+    def check_rest(self) -> None:
+        """When nothing is to be done now, nor is anything by time alone before the moment that the plan names."""
+        now, plan = self.snapshot.now, schedule(self.snapshot)
+        if plan.place or plan.preempt:
+            return
+        assert plan.revisit_at is None or plan.revisit_at > now
+        last = now + timedelta(days=1) if plan.revisit_at is None else plan.revisit_at - timedelta(microseconds=1)
+        later = schedule(self.snapshot.at(last))
+        assert not later.place and not later.preempt, f"nobody was told to look again before {last}"
 
     @rule()
     def come_to_rest(self) -> None:
+        """What is held up by `min_runtime` or `preemption_grace` is decided again when the plan says."""
         evicted = Counter[str]()
         for _ in range(ROUNDS):
-            plan = schedule(self.snapshot)
-            check_all(self.snapshot, plan)
-            self.evictions += len(plan.preempt)
+            plan = self.decided()
             evicted.update(preemption.allocation.rpartition(".")[0] for preemption in plan.preempt)
-            self.snapshot = applied(self.snapshot, plan)
             going = list(self.snapshot.leaving())
             for allocation in going:
-                self.put(gone(allocation))
-                self.put(returned(allocation))
+                self.come_again(allocation)
             if not plan.place and not plan.preempt and not going:
-                break
+                if plan.revisit_at is None:
+                    break
+                self.snapshot = self.snapshot.at(plan.revisit_at)
         else:
             raise AssertionError("the pool does not come to rest")
         assert max(evicted.values(), default=0) <= AGAIN, f"made to leave again and again: {evicted}"
@@ -200,7 +232,7 @@ class PoolOverTime(RuleBasedStateMachine):
         event(f"{kind}: {many} evictions or more")
 
 
-PoolOverTime.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+PoolOverTime.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 
 
 class TestPoolOverTime(PoolOverTime.TestCase):

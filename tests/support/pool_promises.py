@@ -130,6 +130,15 @@ def preempts(snapshot: PoolSnapshot) -> bool:
     return snapshot.policy.preemption or snapshot.shares is not None
 
 
+def check_patience(snapshot: PoolSnapshot, plan: Plan) -> None:
+    """Who has just begun is spared, and who has just come makes nobody leave."""
+    policy = snapshot.policy
+    for preemption in plan.preempt:
+        victim, winner = snapshot.allocations[preemption.allocation], snapshot.allocations[preemption.for_allocation]
+        assert (snapshot.now - victim.running_since).total_seconds() >= policy.min_runtime_s
+        assert (snapshot.now - winner.requested_at).total_seconds() >= policy.preemption_grace_s
+
+
 def check_shares(snapshot: PoolSnapshot, plan: Plan) -> None:
     """After the exchange nobody who had to leave has less, for its weight and with its past, than the one it left for."""
     if snapshot.shares is None:
@@ -286,6 +295,7 @@ def check_all(snapshot: PoolSnapshot, plan: Plan) -> None:
     check_placements(snapshot, plan)
     check_caps(snapshot, plan)
     check_preemptions(snapshot, plan)
+    check_patience(snapshot, plan)
     check_shares(snapshot, plan)
     check_holds(snapshot, plan)
     check_softness(snapshot, plan)
