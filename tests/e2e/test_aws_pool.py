@@ -16,15 +16,15 @@ from typing import Any
 
 import httpx
 import pytest
-import yaml
 
 from resolute.testing.diary import read_diary
 from resolute.wire.rest.extensions import Instance, TrialAllocation
 from resolute_provisioner.risk import BOOT_BACKOFF_S
+from support.aws_cluster import AwsCluster, aws_cluster
 from support.diary_checker import TrialRecord, check
-from support.ec2_bridge import Ec2Bridge, ec2_bridge
+from support.ec2_bridge import Ec2Bridge
 from support.live import LiveCluster, record_of, until
-from support.moto_ec2 import CREDENTIALS, IMAGE, REGION, Ec2Front, Lose, ec2_front
+from support.moto_ec2 import Lose
 
 pytestmark = pytest.mark.needs("machines")
 
@@ -33,28 +33,11 @@ NOTICE_S = 120.0
 """As EC2 has it. Nobody waits for it to pass: the machine is given back as soon as its work has left."""
 
 
-def provider(master_url: str, **keys: Any) -> dict[str, Any]:
-    return {
-        "type": "aws",
-        "region": REGION,
-        "image_id": IMAGE,
-        "ssh_key_name": "key",
-        "instance_type": "m5.large",
-        "cpu_slots_allowed": True,
-        "max_instances": 2,
-        "max_idle_agent_period": "1s",
-        "master_url": master_url,
-        "agent_config_file_contents": {"container_runtime": "process"},
-        **keys,
-    }
-
-
 @dataclass(frozen=True, slots=True)
 class Story:
     """What is on record of one trial whose spot machine was taken back, and of a pool whose machines cannot boot."""
 
-    front: Ec2Front
-    bridge: Ec2Bridge
+    aws: AwsCluster
     diary: list[dict[str, Any]]
     record: TrialRecord
     runs: tuple[TrialAllocation, ...]
@@ -73,46 +56,23 @@ class Story:
 
     def launch_of(self, instance_id: str) -> Mapping[str, str]:
         """Repeated ones are equal to the letter."""
-        launch, *repeated = [asked for asked in self.front.launches() if instance_id in asked.values()]
+        launch, *repeated = [asked for asked in self.aws.front.launches() if instance_id in asked.values()]
         assert all(asked["ClientToken"] == launch["ClientToken"] for asked in repeated)
         return launch
 
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    directory = tmp_path_factory.mktemp("aws")
-    with (
-        ec2_front(pending_s=0.5, ending_s=0.5) as front,
-        ec2_bridge(front, directory / "machines") as (bridge, network),
-    ):
-        cluster = LiveCluster(directory / "cluster")
-        url = f"http://{network.host}:{cluster.port}"
-        cluster.config |= {
-            "host": "0.0.0.0",
-            "resource_pools": [
-                {"pool_name": "default", "provider": provider(url, spot=True, spot_max_price="0.05")},
-                {"pool_name": "broken", "provider": provider(url, startup_script="#!/bin/sh\necho no disk\nexit 3\n")},
-            ],
-        }
-        cluster.config_file.write_text(yaml.safe_dump(cluster.config))
-        cluster.environment |= CREDENTIALS
-        cluster.environment |= {
-            "AWS_ENDPOINT_URL_EC2": front.url,
-            "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:9",  # this master is not on EC2
-        }
-        try:
-            cluster.start()
-            yield told(cluster, front, bridge)
-        except BaseException:
-            print(cluster.master_log()[-4000:])
-            print("\n".join(machine.log()[-2000:] for machine in bridge.machines.values()))
-            raise
-        finally:
-            cluster.stop()
-    assert cluster.left_over() == []
+    pools = {
+        "default": {"instance_type": "m5.large", "spot": True, "spot_max_price": "0.05"},
+        "broken": {"instance_type": "m5.large", "startup_script": "#!/bin/sh\necho no disk\nexit 3\n"},
+    }
+    with aws_cluster(tmp_path_factory.mktemp("aws"), pools) as aws:
+        yield told(aws)
 
 
-def told(cluster: LiveCluster, front: Ec2Front, bridge: Ec2Bridge) -> Story:
+def told(aws: AwsCluster) -> Story:
+    cluster, front, bridge = aws.cluster, aws.front, aws.bridge
     # The machine is taken back in the middle, however long that takes.
     half = f"report {STEPS // 2} every 0.05s"
     script = [half, "checkpoint", "wait for preemption", half, "checkpoint every 50"]
@@ -122,7 +82,7 @@ def told(cluster: LiveCluster, front: Ec2Front, bridge: Ec2Bridge) -> Story:
     until("it waits to be taken back", lambda: is_half_done(cluster, bridge))
     (trial,) = experiment.list_trials()
     (agent,) = trial.list_allocations()[0].instance_ids
-    (first,) = [id_ for id_ in bridge.machines if agent in tags_of(front, id_).values()]
+    first = aws.machine_of(agent)
     used = files_of(front.user_data(first))
     answer = httpx.post(
         f"{cluster.url}/agents/boot/{agent}",
@@ -131,18 +91,16 @@ def told(cluster: LiveCluster, front: Ec2Front, bridge: Ec2Bridge) -> Story:
     )
     with bridge.boots_held():  # a replacement that joined before the second word would make that word needless
         bridge.recommend_rebalance(first)
-        until("the master has heard of it", lambda: told_of(cluster, "rebalance"))
+        until("the master has heard of it", lambda: aws.told_of("rebalance"))
         ends_at = bridge.interrupt(first, NOTICE_S)
-        until("the master has heard of that, too", lambda: told_of(cluster, "interruption"))
+        until("the master has heard of that, too", lambda: aws.told_of("interruption"))
     assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
     until("the broken pool has said why", lambda: boot_failures(cluster) or None)
     doomed.kill()
-    until("no machine lives", lambda: not bridge.living())
-    until("EC2 has ended all", lambda: {each.state for each in front.machines().values()} == {"terminated"})
+    until("EC2 has ended all", aws.all_ended)
     instances = until("the books are closed", lambda: closed(cluster))
     return Story(
-        front=front,
-        bridge=bridge,
+        aws=aws,
         diary=read_diary(cluster.diary),
         record=record_of(experiment, steps=STEPS),
         runs=trial.list_allocations(),
@@ -150,17 +108,13 @@ def told(cluster: LiveCluster, front: Ec2Front, bridge: Ec2Bridge) -> Story:
         told_at=ends_at - timedelta(seconds=NOTICE_S),
         ends_at=ends_at,
         answer_to_used_token=answer,
-        decisions=decisions(cluster),
+        decisions=aws.decisions(),
     )
 
 
 def is_half_done(cluster: LiveCluster, bridge: Ec2Bridge) -> bool:
     bridge.check()
     return any((event["event"], event["step"]) == ("save", STEPS // 2) for event in read_diary(cluster.diary))
-
-
-def tags_of(front: Ec2Front, machine_id: str) -> dict[str, str]:
-    return {tag["key"]: tag["value"] for tag in front.machines()[machine_id].get_tags()}
 
 
 def files_of(user_data: bytes) -> dict[str, str]:
@@ -170,14 +124,6 @@ def files_of(user_data: bytes) -> dict[str, str]:
 
 def boot_failures(cluster: LiveCluster) -> list[Instance]:
     return [each for each in cluster.client.cluster.instances() if "boot failed" in each.end_reason]
-
-
-def decisions(cluster: LiveCluster) -> list[tuple[str, str, str]]:
-    return [(d.kind, d.subject, d.reason) for d in cluster.client.cluster.decisions(1000)]
-
-
-def told_of(cluster: LiveCluster, what: str) -> bool:
-    return any(kind == "notice" and what in reason for kind, _, reason in decisions(cluster))
 
 
 def closed(cluster: LiveCluster) -> tuple[Instance, ...] | None:
@@ -213,11 +159,12 @@ def test_a_spot_machine_is_asked_for_as_it_should_be(story: Story) -> None:
     assert asked["InstanceMarketOptions.SpotOptions.MaxPrice"] == "0.05"
     assert asked["MetadataOptions.HttpTokens"] == "required"
     assert asked["InstanceInitiatedShutdownBehavior"] == "terminate"
-    (machine_id,) = [id_ for id_ in story.bridge.machines if story.machine(1).id in tags_of(story.front, id_).values()]
-    tags = tags_of(story.front, machine_id)
+    machine_id = story.aws.machine_of(story.machine(1).id)
+    tags = story.aws.tags_of(machine_id)
     assert tags["resolute:token"] == story.machine(1).token and tags["determined-resource-pool"] == "default"
-    assert base64.b64decode(asked["UserData"]) == story.front.user_data(machine_id)
-    assert (story.bridge.machines[machine_id].directory / "user-data").read_bytes() == story.front.user_data(machine_id)
+    held = story.aws.front.user_data(machine_id)
+    assert base64.b64decode(asked["UserData"]) == held
+    assert (story.aws.bridge.machines[machine_id].directory / "user-data").read_bytes() == held
 
 
 def test_a_recommendation_to_leave_is_heard_and_costs_nothing(story: Story) -> None:
@@ -228,10 +175,10 @@ def test_a_recommendation_to_leave_is_heard_and_costs_nothing(story: Story) -> N
 
 def test_each_machine_is_launched_once_and_ends(story: Story) -> None:
     """Although the answer to the very first launch was lost."""
-    assert len(story.front.launches()) > len(story.front.machines())
-    assert len({asked["ClientToken"] for asked in story.front.launches()}) == len(story.front.machines())
-    assert story.bridge.living() == []
-    assert all(machine.state == "terminated" for machine in story.front.machines().values())
+    launches, machines = story.aws.front.launches(), story.aws.front.machines()
+    assert len(launches) > len(machines)
+    assert len({asked["ClientToken"] for asked in launches}) == len(machines)
+    assert story.aws.all_ended()
 
 
 def test_the_token_of_the_user_data_is_of_no_use_once_the_machine_has_joined(story: Story) -> None:
@@ -253,8 +200,8 @@ def test_a_machine_that_cannot_boot_says_why_and_ends_itself(story: Story) -> No
 
 
 def test_no_secret_is_in_what_machines_say(story: Story) -> None:
-    for machine_id, machine in story.bridge.machines.items():
-        token = json.loads(files_of(story.front.user_data(machine_id))["agent.yaml"])["join_token"]
+    for machine_id, machine in story.aws.bridge.machines.items():
+        token = json.loads(files_of(story.aws.front.user_data(machine_id))["agent.yaml"])["join_token"]
         assert token not in machine.log()
         kept = Path(machine.directory / "lib" / "resolute" / "agent" / "agent-state.json")
         assert not kept.exists() or kept.stat().st_mode & 0o077 == 0

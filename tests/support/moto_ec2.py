@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -73,6 +73,8 @@ class Ec2Front:
     hidden_s: float = 0.0
     """A new machine is missing from lists for so long."""
     faults: dict[str, deque[Fault]] = field(default_factory=lambda: defaultdict(deque))
+    refused: dict[str, Refuse] = field(default_factory=dict)
+    """The answer to launches of these instance types, for as long as they stand here."""
     omitted: set[str] = field(default_factory=set)
     """Machines that no list shows."""
     calls: list[tuple[str, dict[str, str]]] = field(default_factory=list)
@@ -143,13 +145,18 @@ class Ec2Front:
         with self._lock:
             self.calls.append((operation, parameters))
             self._advance()
-            fault = self.faults[operation].popleft() if self.faults[operation] else None
+            fault = self._fault(operation, parameters)
             if isinstance(fault, Refuse):
                 return _error(fault.code, f"scripted for {operation}", fault.status)
             if isinstance(fault, Lose) and not fault.carried_out:
                 return "", [], None
             status, headers, answer = self._carry_out(operation, parameters, ask)
             return ("", [], None) if isinstance(fault, Lose) else (status, headers, answer)
+
+    def _fault(self, operation: str, parameters: Mapping[str, str]) -> Fault | None:
+        if operation == "RunInstances" and parameters["InstanceType"] in self.refused:
+            return self.refused[parameters["InstanceType"]]
+        return self.faults[operation].popleft() if self.faults[operation] else None
 
     def _carry_out(self, operation: str, parameters: dict[str, str], ask: Ask) -> Answer:
         token = parameters.get("ClientToken", "")
