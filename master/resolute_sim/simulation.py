@@ -14,6 +14,7 @@ from multiprocessing import get_context
 from resolute_master.store.memory import MemoryStore
 from resolute_sim.loop import run_virtually
 from resolute_sim.market import move_prices, with_moving_prices
+from resolute_sim.master import SimulatedMaster
 from resolute_sim.mischief import Mischief, restore_order
 from resolute_sim.money import relent, with_money, with_time
 from resolute_sim.verdict import Violation
@@ -147,18 +148,25 @@ async def _settle(world: World) -> None:
     while not world.verdict.broken:
         await relent(world)
         await _pass(world, LOOK_S)
-        master = world.master
-        passed_s = asyncio.get_running_loop().time() - began
-        if master is not None and not world.verdict.unsettled(master.engine.memory) and not world.diary.live:
+        if _at_rest(world) is not None:
             await _pass(world, 2 * LOOK_S)  # what the agents have left to forget
-            await world.verdict.at_the_end(master.engine.memory, master.store)
-            return
+            if (master := _at_rest(world)) is not None:  # the cloud may have announced the end of a machine meanwhile
+                await world.verdict.at_the_end(master.engine.memory, master.store)
+                return
+        passed_s = asyncio.get_running_loop().time() - began
         if passed_s > limit_s:
-            if master is None:
+            if world.master is None:
                 world.violate("liveness: everything settles", "the master did not come back")
             else:
-                world.verdict.not_settled(master.engine.memory, passed_s / 3600.0)
+                world.verdict.not_settled(world.master.engine.memory, passed_s / 3600.0)
             return
+
+
+def _at_rest(world: World) -> SimulatedMaster | None:
+    """The master of a world in which nothing is going on."""
+    master = world.master
+    rests = master is not None and not world.verdict.unsettled(master.engine.memory) and not world.diary.live
+    return master if rests else None
 
 
 async def _replay(world: World) -> int:

@@ -77,6 +77,9 @@ class Deadlines:
             if course is None or course.excuse:
                 continue
             self._excuse(course, self._held_up(state, allocation, course))
+        for trial_id, course in self._courses.items():
+            if _paused(state, trial_id):  # nothing of it waits or runs then
+                self._excuse(course, "its user held it up")
         made_leave = {each.subject for each in change.decisions if each.kind == "preempt" and _for_another(each.reason)}
         for id_ in sorted(made_leave):
             left = state.get(Allocation, id_)
@@ -164,6 +167,12 @@ class Deadlines:
     @staticmethod
     def _excuse(course: _Course, words: str) -> None:
         course.excuse = course.excuse or words
+
+
+def _paused(state: ClusterState, trial_id: int) -> bool:
+    trial = state.get(Trial, trial_id)
+    experiment = None if trial is None else state.get(Experiment, trial.experiment_id)
+    return experiment is not None and experiment.state is ExperimentState.PAUSED
 
 
 def _for_another(reason: str) -> bool:
