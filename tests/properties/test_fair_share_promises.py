@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
+from math import ceil, floor
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resolute_master.domain.ids import UserId
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import AgentId, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import SchedulerKind
 from resolute_master.scheduler.schedule import schedule
@@ -15,6 +18,8 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 from support.pools import NOW, a_job, a_policy, an_agent, applied, at_rest, gone, waiting
 
 SIZES = st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, max_size=4)
+TASKS = st.lists(st.sampled_from([1, 1, 2, 3, 4, 8]), min_size=1, max_size=4)
+"""Slots of the tasks of a job, in turn."""
 WEIGHTS = st.sampled_from([0.5, 1.0, 1.0, 2.0, 3.0])
 
 
@@ -83,20 +88,137 @@ def test_slots_settle_at_weighted_max_min_whoever_came_first(
                     assert Fraction(held(snapshot, rich)) / Fraction(rich.weight) <= mine
 
 
-@settings(max_examples=80, deadline=None)
-@given(SIZES, some_jobs())
-def test_sharing_pays_for_everybody(sizes: list[int], jobs: list[tuple[Job, int]]) -> None:
-    """Nobody has less than the part of the pool that its weight would buy, rounded down, unless it wants less."""
-    snapshot = a_pool(sizes, jobs)
+Group = tuple[str, ...]
+"""A workspace, a user in it, a job of his; in a pool without hierarchical shares a job. The pool is ()."""
+
+
+class Level:
+    """What the groups within one group have and want, at rest. Whatever is not said of a job, it has."""
+
+    def __init__(self, snapshot: PoolSnapshot, around: Group) -> None:
+        self.held: Counter[Group] = Counter()
+        self.largest: Counter[Group] = Counter()
+        """Slots of the largest of a group's tasks that run."""
+        self.weights: dict[Group, Fraction] = {}
+        for allocation in snapshot.allocations.values():
+            member = snapshot.member(allocation)
+            path, depth = member.path, len(around) + 1
+            if path[: depth - 1] == around:
+                group, slots = path[:depth], len(allocation.held_slots)
+                self.held[group] += slots
+                self.largest[group] = max(self.largest[group], slots)
+                self.weights[group] = Fraction(member.weight if depth == len(path) else 1)
+
+    def part(self, group: Group, slots: int) -> Fraction:
+        """Of so many slots, by weight."""
+        return slots * self.weights[group] / sum(self.weights.values())
+
+    def beyond_one_slot(self, group: Group) -> int:
+        """What the largest task of each of the others has: taken away, it could be too much."""
+        return sum(max(self.largest[other] - 1, 0) for other in self.weights if other != group)
+
+
+def groups_of(snapshot: PoolSnapshot, allocation: Allocation) -> list[tuple[Group, Group]]:
+    """Each group that it belongs to, after the group around that."""
+    path = snapshot.member(allocation).path
+    return [(path[:depth], path[: depth + 1]) for depth in range(len(path))]
+
+
+def may_have_more(snapshot: PoolSnapshot) -> list[Allocation]:
+    return [each for each in snapshot.pending() if not snapshot.over_cap(each)]
+
+
+def full_of(snapshot: PoolSnapshot, jobs: list[tuple[Job, int]], sizes: list[int]) -> PoolSnapshot:
+    """With as many tasks of each job as it says, of these sizes in turn. Each job finds the pool at rest when it comes."""
     for tasks, (job, _) in zip(work(jobs), jobs, strict=True):
-        for task in tasks:
-            snapshot = snapshot.after(waiting(task, job.id))
-    snapshot = at_rest(snapshot)
-    weights = sum(Fraction(job.weight) for job, count in jobs if count)
-    for job, count in jobs:
-        if count:
-            own = int(sum(sizes) * Fraction(job.weight) / weights)
-            assert held(snapshot, job) >= min(own, demand(job, count))
+        for number, task in enumerate(tasks):
+            snapshot = snapshot.after(waiting(task, job.id, sizes[number % len(sizes)]))
+        snapshot = at_rest(snapshot)
+    return snapshot
+
+
+@settings(max_examples=160, deadline=None)
+@given(SIZES, some_jobs(), st.booleans())
+def test_sharing_pays_for_everybody(sizes: list[int], jobs: list[tuple[Job, int]], hierarchical: bool) -> None:
+    """Tasks of one slot. On each level, nobody has less than the part that its weight would buy of what the group around it has,
+    rounded down, unless it wants less."""
+    snapshot = full_of(a_pool(sizes, jobs, hierarchical=hierarchical), jobs, [1])
+    some = may_have_more(snapshot)
+    assert not some or sum(snapshot.job_slots.values()) == sum(sizes)
+    for allocation in some:
+        for around, group in groups_of(snapshot, allocation):
+            level = Level(snapshot, around)
+            assert level.held[group] >= floor(level.part(group, sum(level.held.values())))
+
+
+@st.composite
+def pools_without_pieces(draw: st.DrawFn) -> PoolSnapshot:
+    """At rest. Room is never in pieces: tasks have one slot, or there is one agent, or all tasks take whole agents of one size."""
+    jobs, hierarchical = draw(some_jobs()), draw(st.booleans())
+    match draw(st.sampled_from(["one slot", "one agent", "whole agents"])):
+        case "one slot":
+            agents, tasks = draw(SIZES), [1]
+        case "one agent":
+            agents, tasks = [draw(st.sampled_from([4, 8, 12]))], draw(TASKS)
+        case _:
+            agents, tasks = (
+                [2] * draw(st.integers(2, 8)),
+                draw(st.lists(st.sampled_from([2, 4, 6, 8]), min_size=1, max_size=4)),
+            )
+    return full_of(a_pool(agents, jobs, hierarchical=hierarchical), jobs, tasks)
+
+
+@settings(max_examples=200, deadline=None)
+@given(pools_without_pieces())
+def test_with_one_more_task_whoever_waits_would_have_more_than_its_part_on_each_level(snapshot: PoolSnapshot) -> None:
+    """Its part of what is kept for nobody else, less what the largest task of each of the others has beyond one slot."""
+    holds = schedule(snapshot).holds
+    total = sum(room.size for room in snapshot.rooms.values())
+    idle = total - sum(snapshot.job_slots.values())
+    for allocation in may_have_more(snapshot):
+        kept = sum(slots for hold in holds if hold.allocation != allocation.id for _, slots in hold.agents)
+        for around, group in groups_of(snapshot, allocation):
+            level = Level(snapshot, around)
+            shared = sum(level.held.values()) + idle - kept
+            least = level.part(group, shared - level.beyond_one_slot(group))
+            assert level.held[group] + allocation.slots_needed > least
+
+
+@settings(max_examples=200, deadline=None)
+@given(SIZES, some_jobs(), TASKS, st.booleans())
+def test_on_no_agent_could_the_richer_make_room_for_who_waits_below_its_part(
+    sizes: list[int], jobs: list[tuple[Job, int]], tasks: list[int], hierarchical: bool
+) -> None:
+    """Room may be in pieces. On each agent, what is free and kept for nobody else, and what the others could leave there, is less
+    than the task needs; and the first that waits has a reservation."""
+    snapshot = full_of(a_pool(sizes, jobs, hierarchical=hierarchical), jobs, tasks)
+    plan = schedule(snapshot)
+    some = may_have_more(snapshot)
+    assert plan.holds or not any(each.slots_needed <= max(sizes) for each in some), (
+        "the first that waits has a reservation"
+    )
+    for allocation in some:
+        for agent, room in snapshot.rooms.items():
+            if room.size >= allocation.slots_needed:
+                kept = sum(dict(hold.agents).get(agent, 0) for hold in plan.holds if hold.allocation != allocation.id)
+                assert len(room.free) - kept + given_back(snapshot, allocation, agent) < allocation.slots_needed
+
+
+def given_back(snapshot: PoolSnapshot, claimant: Allocation, agent: AgentId) -> int:
+    """Slots of the agent that the others (jobs, or workspaces) are rich enough to leave, whatever they leave first: of each what it
+    has there, up to what it has beyond its equal with the claimant's when that has its task, less what its largest task has
+    beyond one slot."""
+    around, mine = groups_of(snapshot, claimant)[0]
+    level, there = Level(snapshot, around), Counter[Group]()
+    for allocation in snapshot.allocations.values():
+        path = snapshot.member(allocation).path
+        there[path[: len(mine)]] += sum(slot.agent == agent for slot in allocation.held_slots)
+    then = (level.held[mine] + claimant.slots_needed) / level.weights[mine]
+    found = 0
+    for other in level.weights.keys() - {mine}:
+        beyond = level.held[other] - then * level.weights[other] - max(level.largest[other] - 1, 0)
+        found += max(0, min(there[other], ceil(beyond)))
+    return found
 
 
 @settings(max_examples=80, deadline=None)
