@@ -19,7 +19,7 @@ from resolute_master.domain.allocation import Allocation, Container
 from resolute_master.domain.change import Change, Counter, JournalEntry, PoolBelief
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.copies import replace
-from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.experiment import Experiment, written
 from resolute_master.domain.ids import (
     AgentId,
     AllocationId,
@@ -173,7 +173,7 @@ def a_change(sequence: int, **parts: Any) -> Change:
     return Change(journal=an_entry(sequence), **parts)
 
 
-def an_experiment(id_: int = 1, **fields: Any) -> Experiment:
+def an_experiment(id_: int = 1, *, config: dict[str, Any] | None = None, **fields: Any) -> Experiment:
     return Experiment(
         **{
             "id": ExperimentId(id_),
@@ -182,7 +182,9 @@ def an_experiment(id_: int = 1, **fields: Any) -> Experiment:
             "workspace_id": 1,
             "project_id": 1,
             "name": f"experiment {id_}",
-            "config": {"searcher": {"name": "single", "metric": "loss"}, "labels": []},
+            "configuration": written(
+                {"searcher": {"name": "single", "metric": "loss"}, "labels": []} if config is None else config
+            ),
             "original_config": "searcher: {name: single}\n",
             "context_hash": "0" * 64,
             "state": ExperimentState.ACTIVE,

@@ -69,7 +69,7 @@ class SpecRenderer:
             return None
         owner = state.get(User, experiment.owner)
         assert owner is not None
-        kind = _kind_of(state, member)
+        kind, config = _kind_of(state, member), experiment.config
         defaults = self.defaults.get(allocation.pool, ContainerDefaults())
         return ContainerSpec(
             container_id=member.id,
@@ -78,18 +78,18 @@ class SpecRenderer:
             task_type=allocation.task_type,
             description=f"exp-{experiment.id}-trial-{trial.id}-rank-{member.rank}",
             slots=member.slots,
-            environment=self._environment(allocation, member, trial, experiment, owner, kind),
+            environment=self._environment(allocation, member, trial, config, owner, kind),
             command=LAUNCHER,
-            image=_image(experiment.config, kind),
-            shared_directories=_shared_directories(experiment.config),
-            shm_bytes=(experiment.config.get("resources") or {}).get("shm_size") or defaults.shm_bytes,
-            options=self._options(experiment.config, allocation, defaults),
+            image=_image(config, kind),
+            shared_directories=_shared_directories(config),
+            shm_bytes=(config.get("resources") or {}).get("shm_size") or defaults.shm_bytes,
+            options=self._options(config, allocation, defaults),
             code=self.code_of(experiment.context_hash),
             alone=len(allocation.containers) == 1,
         )
 
     def _environment(
-        self, allocation: Allocation, member: Container, trial: Trial, experiment: Experiment, owner: User, kind: str
+        self, allocation: Allocation, member: Container, trial: Trial, config: Mapping[str, Any], owner: User, kind: str
     ) -> Mapping[str, str]:
         variables = {
             "DET_TASK_ID": allocation.task_id,
@@ -105,11 +105,11 @@ class SpecRenderer:
             "DET_TASK_LOGGING_METADATA": json.dumps(
                 {"task_id": allocation.task_id, "allocation_id": allocation.id, "container_id": member.id}
             ),
-            "DET_EXPERIMENT_ID": str(experiment.id),
+            "DET_EXPERIMENT_ID": str(trial.experiment_id),
             "DET_TRIAL_ID": str(trial.id),
             "DET_TRIAL_RUN_ID": str(allocation.run_id),
             "DET_TRIAL_SEED": str(trial.seed),
-            "DET_EXPERIMENT_CONFIG": json.dumps(experiment.config),
+            "DET_EXPERIMENT_CONFIG": json.dumps(config),
             "DET_HPARAMS": json.dumps(trial.hparams),
             "DET_STEPS_COMPLETED": str(allocation.resumed_steps),
             **{name: str(port) for name, port in allocation.ports.items()},
@@ -121,7 +121,7 @@ class SpecRenderer:
         trace = self.trace_of(member.id)
         if trace:
             variables["TRACEPARENT"] = trace  # the name that OpenTelemetry gives it
-        return {**variables, **user_variables(experiment.config, kind)}
+        return {**variables, **user_variables(config, kind)}
 
     def _options(
         self, config: Mapping[str, Any], allocation: Allocation, defaults: ContainerDefaults

@@ -32,7 +32,7 @@ from resolute_master.api.render.experiments import experiment as render_experime
 from resolute_master.api.showing import show_experiment
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.commands import CreateExperiment
-from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.experiment import Experiment, written
 from resolute_master.domain.ids import ExperimentId, JobId, PoolName
 from resolute_master.domain.metrics import LogRecord
 from resolute_master.domain.template import Template
@@ -273,7 +273,7 @@ def _preview(call: Call, request: CreateExperimentRequest, checked: Checked) -> 
         name=str(checked.config["name"]),
         description=str(checked.config.get("description") or ""),
         labels=tuple(checked.config.get("labels") or ()),
-        config=checked.config,
+        configuration=written(checked.config),
         original_config=request.config,
         context_hash="",
         state=ExperimentState.PAUSED,

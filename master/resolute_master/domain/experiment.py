@@ -6,18 +6,40 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Raw, Struct, field
+from msgspec.json import Decoder
 
 from resolute.config.durations import parse_duration
 from resolute.wire.states import ExperimentState
 from resolute_master.domain.ids import ExperimentId, JobId, UserId
+from resolute_master.domain.json_text import canonical
 
 DEFAULT_PREEMPTION_TIMEOUT_S = 3600.0
 """How long a task may take to save and end when nothing else is said."""
 
 
+class _Blocks(Struct, frozen=True, gc=False):
+    """Of a configuration what the rules look at."""
+
+    resources: Mapping[str, Any] = {}
+    searcher: Mapping[str, Any] = {}
+    max_restarts: Any = None
+    preemption_timeout: Any = None
+
+
+_whole: Decoder[dict[str, Any]] = Decoder(dict[str, Any])
+_blocks = Decoder(_Blocks)
+
+
+def written(config: Mapping[str, Any]) -> Raw:
+    """A configuration as an experiment keeps it."""
+    return Raw(canonical(config))
+
+
 class Experiment(Struct, frozen=True, kw_only=True, gc=False):
-    """`config` is the complete defaulted configuration; `original_config` is the text that the user sent.
+    """`configuration` is the complete defaulted configuration; `original_config` is the text that the user sent.
+
+    The configuration stays the JSON text that it is in the store: a master that starts takes thousands over, and looks into few.
 
     `context_hash` names the uploaded model definition (sha256 of its archive), which is stored beside the state.
     `searcher` is the search method's own saved state.
@@ -29,7 +51,7 @@ class Experiment(Struct, frozen=True, kw_only=True, gc=False):
     workspace_id: int
     project_id: int
     name: str
-    config: Mapping[str, Any]
+    configuration: Raw = field(name="config")
     original_config: str
     context_hash: str
     state: ExperimentState
@@ -50,52 +72,61 @@ class Experiment(Struct, frozen=True, kw_only=True, gc=False):
     """Its owner's own name for it; unmanaged experiments only."""
 
     @property
+    def config(self) -> Mapping[str, Any]:
+        """The configuration, read anew each time: whoever needs much of it asks once."""
+        return _whole.decode(self.configuration)
+
+    @property
+    def _read(self) -> _Blocks:
+        return _blocks.decode(self.configuration)
+
+    @property
     def slots_per_trial(self) -> int:
-        return int(self.config["resources"]["slots_per_trial"])
+        return int(self._read.resources["slots_per_trial"])
 
     @property
     def max_cost(self) -> float | None:
         """The most that it may cost, in the currency of the prices; None is no limit."""
-        limit = self.config["resources"].get("max_cost")
+        limit = self._read.resources.get("max_cost")
         return None if limit is None else float(limit)
 
     @property
     def single_node(self) -> bool:
-        return bool(self.config["resources"].get("is_single_node"))
+        return bool(self._read.resources.get("is_single_node"))
 
     @property
     def deadline(self) -> datetime | None:
         """By when each trial shall be done."""
-        text = self.config["resources"].get("deadline")
+        text = self._read.resources.get("deadline")
         return None if text is None else datetime.fromisoformat(text)
 
     @property
     def estimated_duration_s(self) -> float | None:
         """The owner's estimate of a trial's training time."""
-        text = self.config["resources"].get("estimated_duration")
+        text = self._read.resources.get("estimated_duration")
         return None if text is None else parse_duration(text)
 
     @property
     def max_batches(self) -> int | None:
         """A trial's length where it is counted in steps; None when it is not known, or counted otherwise."""
-        length = self.config["searcher"].get("max_length")
+        length = self._read.searcher.get("max_length")
         batches = length.get("batches") if isinstance(length, Mapping) else None
         return None if batches is None else int(batches)
 
     @property
     def max_restarts(self) -> int:
-        return int(self.config["max_restarts"])
+        return int(self._read.max_restarts)
 
     @property
     def preemption_timeout_s(self) -> float:
-        timeout = self.config.get("preemption_timeout")
+        timeout = self._read.preemption_timeout
         return DEFAULT_PREEMPTION_TIMEOUT_S if timeout is None else float(timeout)
 
     @property
     def metric(self) -> str:
         """The searcher's metric."""
-        return str(self.config["searcher"]["metric"])
+        return str(self._read.searcher["metric"])
 
     @property
     def smaller_is_better(self) -> bool:
-        return bool(self.config["searcher"]["smaller_is_better"])
+        return bool(self._read.searcher["smaller_is_better"])

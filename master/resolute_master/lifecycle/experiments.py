@@ -12,7 +12,7 @@ from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.commands import CreateExperiment, PatchExperiment
 from resolute_master.domain.copies import replace
 from resolute_master.domain.effects import RemoveCheckpoint, RemoveTensorboardFiles
-from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.experiment import Experiment, written
 from resolute_master.domain.ids import ExperimentId, JobId, TaskId, TrialId
 from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
@@ -65,7 +65,7 @@ def create(step: Step, command: CreateExperiment) -> ExperimentId:
         name=str(config["name"]),
         description=str(config.get("description") or ""),
         labels=tuple(sorted(config.get("labels") or ())),
-        config=config,
+        configuration=written(config),
         original_config=command.original_config,
         context_hash=command.context_hash,
         state=S.ACTIVE if command.activate and not command.unmanaged else S.PAUSED,
@@ -223,7 +223,7 @@ def set_log_retention(step: Step, id_: ExperimentId, days: int) -> None:
     for trial in trials_of(step, experiment):
         trials.set_log_retention(step, trial, days)
     config = {**experiment.config, "retention_policy": {"log_retention_days": days}}
-    step.put(replace(experiment, config=config))
+    step.put(replace(experiment, configuration=written(config)))
 
 
 # ---------------------------------------------------------------------------------------------------------- search
@@ -234,7 +234,8 @@ def tell_search(step: Step, id_: ExperimentId, event: search.SearchEvent) -> Non
     experiment = need(step, id_)
     if experiment.unmanaged:
         return
-    method = make(experiment.config["searcher"], experiment.config["hyperparameters"])
+    config = experiment.config
+    method = make(config["searcher"], config["hyperparameters"])
     state, actions = method.on(experiment.searcher, event)
     experiment = replace(experiment, searcher=state, progress=method.progress(state))
     step.put(experiment)
@@ -258,7 +259,7 @@ def _act(step: Step, experiment: Experiment, actions: Iterable[search.SearchActi
 
 
 def _create_trial(step: Step, experiment: Experiment, action: search.Create) -> None:
-    id_ = TrialId(step.next_number("trial"))
+    id_, config = TrialId(step.next_number("trial")), experiment.config
     trial = Trial(
         id=id_,
         experiment_id=experiment.id,
@@ -269,8 +270,8 @@ def _create_trial(step: Step, experiment: Experiment, action: search.Create) -> 
         hparams=action.hparams,
         seed=action.seed,
         started_at=step.now,
-        warm_start_checkpoint=experiment.config["searcher"].get("source_checkpoint_uuid"),
-        log_retention_days=(experiment.config.get("retention_policy") or {}).get("log_retention_days"),
+        warm_start_checkpoint=config["searcher"].get("source_checkpoint_uuid"),
+        log_retention_days=(config.get("retention_policy") or {}).get("log_retention_days"),
     )
     step.put(trial)
     trials.ask(step, trial)

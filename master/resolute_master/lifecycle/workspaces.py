@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from resolute.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFound
 from resolute_master.domain import administration as c
 from resolute_master.domain.copies import replace
-from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.experiment import Experiment, written
 from resolute_master.domain.ids import PoolName, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.workspace import UNCATEGORIZED, UNCATEGORIZED_ID, PoolBinding, Project, Workspace
@@ -197,7 +197,7 @@ def move(step: Step, experiment: Experiment, project_id: int) -> None:
             experiment,
             workspace_id=workspace.id,
             project_id=project.id,
-            config={**experiment.config, **names},
+            configuration=written({**experiment.config, **names}),
         )
     )
     step.put(budget.with_hold(step, replace(job, workspace_id=workspace.id, project_id=project.id)))

@@ -11,7 +11,6 @@ surrogate pair, which no UTF-8 file or database can hold, becomes a question mar
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from msgspec import inspect as shapes
 from resolute.errors import ResoluteError
 from resolute_master.domain.change import KIND_OF, KINDS, Change, Entity
 from resolute_master.domain.effects import EFFECT_TYPES, Effect
+from resolute_master.domain.json_text import canonical, encode_plain, number_out, sorted_writer
 
 T = TypeVar("T")
 
@@ -102,9 +102,9 @@ def encode(value: Any) -> bytes:
     try:
         if _settled(type(value))(value):
             return _direct_writer.encode(value)
-        return _sorted_writer.encode(_builtins(value, _written(type(value))))
+        return sorted_writer.encode(_builtins(value, _written(type(value))))
     except UnicodeEncodeError:  # half of a surrogate pair somewhere
-        return _sorted_writer.encode(decode_plain(encode_plain(to_plain(value))))
+        return sorted_writer.encode(decode_plain(encode_plain(to_plain(value))))
 
 
 def decode(type_: type[T], body: bytes | str) -> T:
@@ -131,18 +131,6 @@ def from_plain(type_: type[T], plain: Any) -> T:
         raise UnreadableValue(f"a stored {type_.__name__} cannot be read: {error}") from error
 
 
-def encode_plain(plain: Any) -> bytes:
-    """JSON text of a JSON-like value, by sorted keys."""
-    try:
-        text = _strict_writer.encode(plain)
-    except ValueError:
-        text = _strict_writer.encode(spell_not_finite(plain))
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode(errors="replace")
-
-
 def encode_free(values: Mapping[str, Any]) -> str:
     """A free-form map as JSON text that decodes to what `encode` of it decodes to; several times as fast, not canonical."""
     try:
@@ -164,24 +152,6 @@ def decode_plain(body: bytes | str) -> Any:
         raise UnreadableValue(f"a stored value is not JSON: {error}") from error
 
 
-def spell_not_finite(plain: Any) -> Any:
-    """The same value with NaN and the infinities as strings; what is finite is left as it is."""
-    if isinstance(plain, float):
-        return _number_out(plain) if not math.isfinite(plain) else plain
-    if isinstance(plain, Mapping):
-        return {str(key): spell_not_finite(value) for key, value in plain.items()}
-    if isinstance(plain, (list, tuple)):
-        return [spell_not_finite(value) for value in plain]
-    return plain
-
-
-_strict_writer = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
-"""Raises for numbers that JSON cannot spell."""
-
-_sorted_writer = msgspec.json.Encoder(order="deterministic")
-"""Ten times as fast, and writes null for such numbers."""
-
-
 _direct_writer = msgspec.json.Encoder(order="sorted", enc_hook=lambda value: _plain_mapping(value))
 """Of a value in which nothing has to be rewritten, at a third of the price of going through builtins."""
 
@@ -192,35 +162,22 @@ def _builtins(value: Any, rewrite: Rewrite | None) -> Any:
 
 
 def _free_out(plain: Any) -> Any:
-    """A free-form value as text, which need not be searched for numbers that JSON cannot spell when it holds no null."""
-    text = _sorted_writer.encode(plain)
-    if b"null" in text:
-        try:
-            _strict_writer.encode(plain)
-        except ValueError:
-            text = _sorted_writer.encode(spell_not_finite(plain))
-    return msgspec.Raw(text)
+    return msgspec.Raw(canonical(plain))
 
 
 _decoder: Callable[[Any], msgspec.json.Decoder[Any]] = cache(msgspec.json.Decoder)
 
 
 def _plain_mapping(value: Any) -> Any:
-    """msgspec knows dicts; read-only views of them are as good."""
+    """msgspec knows dicts; read-only views of them are as good, and so is what was left as text."""
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, msgspec.Raw):
+        return decode_plain(bytes(value))
     raise TypeError(f"a value of type {type(value).__name__} has no form in JSON")
 
 
 # ---------------------------------------------------------------------------------------- what its type alone decides
-
-
-def _number_out(value: Any) -> Any:
-    """A float, so that 1 and 1.0 are written alike; a word for what JSON cannot spell."""
-    number = float(value)
-    if math.isfinite(number):
-        return number
-    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
 
 
 def _number_in(value: Any) -> Any:
@@ -245,9 +202,9 @@ _written: Callable[[Any], Rewrite | None] = cache(lambda type_: _rewriter(type_,
 
 _inward: Callable[[Any], Rewrite | None] = cache(lambda type_: _rewriter(type_, _INWARD))
 
-_OUTWARD: Leaves = {shapes.FloatType: _number_out, shapes.DateTimeType: _time_out}
+_OUTWARD: Leaves = {shapes.FloatType: number_out, shapes.DateTimeType: _time_out}
 _WRITTEN: Leaves = {**_OUTWARD, shapes.AnyType: _free_out}
-_INWARD: Leaves = {shapes.FloatType: _number_in}
+_INWARD: Leaves = {shapes.FloatType: _number_in, shapes.RawType: _free_out}
 
 
 def _rewriter(type_: Any, leaves: Leaves) -> Rewrite | None:

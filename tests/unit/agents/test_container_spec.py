@@ -21,7 +21,7 @@ from resolute_master.agents.container_spec import (
 from resolute_master.domain.agent import Agent, Slot
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
-from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.experiment import Experiment, written
 from resolute_master.domain.ids import ContainerId, ExperimentId, JobId, PoolName, TaskId, TrialId, UserId
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
@@ -51,7 +51,7 @@ def a_state(config: dict[str, Any], agent: Agent | None = None) -> ClusterState:
         workspace_id=1,
         project_id=1,
         name="e",
-        config=config,
+        configuration=written(config),
         original_config="",
         context_hash="",
         state=ExperimentState.ACTIVE,

@@ -10,7 +10,7 @@ import pytest
 from resolute.wire.states import ExperimentState, TaskType
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
-from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.experiment import Experiment, written
 from resolute_master.domain.ids import AllocationId, ExperimentId, JobId, PoolName, TaskId, TrialId, UserId
 from resolute_master.domain.trial import CheckpointRef, Pace, Trial
 from resolute_master.engine.markets import START_S, running_work, waiting_work
@@ -99,7 +99,7 @@ def state_of(trial: Trial, *, length: dict[str, int] | None = None, estimate: st
         workspace_id=1,
         project_id=1,
         name="x",
-        config=config,
+        configuration=written(config),
         original_config="",
         context_hash="",
         state=ExperimentState.ACTIVE,

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from resolute_master.domain.change import KINDS, Entity
 from resolute_master.domain.effects import EFFECT_TYPES, Effect, KillContainer
+from resolute_master.domain.experiment import Experiment, written
 from resolute_master.domain.ids import AgentId, AllocationId, ContainerId
 from resolute_master.domain.metrics import MetricReport
 from resolute_master.domain.trial import Validation
@@ -76,6 +77,7 @@ SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     datetime: MOMENTS,
     Any: JSON,
     types.NoneType: st.none(),
+    msgspec.Raw: st.dictionaries(TEXT, JSON, max_size=3).map(written),
 }
 
 
@@ -124,6 +126,23 @@ def test_the_order_of_keys_does_not_show() -> None:
     first = an_experiment(config={"a": 1, "b": {"x": 1, "y": 2}})
     second = an_experiment(config={"b": {"y": 2, "x": 1}, "a": 1})
     assert encode_entity(first) == encode_entity(second)
+
+
+def test_a_configuration_stays_the_text_that_is_stored() -> None:
+    body = encode_entity(an_experiment(config={"b": 1, "a": {"name": "x"}}))
+    found = decode_entity("experiment", body)
+    assert isinstance(found, Experiment)
+    assert bytes(found.configuration) == b'{"a":{"name":"x"},"b":1}'
+    assert found.config == {"a": {"name": "x"}, "b": 1}
+    assert encode_entity(found) == body
+
+
+def test_a_configuration_comes_back_beside_a_number_that_json_cannot_spell() -> None:
+    experiment = an_experiment(best_validation=math.nan, config={"b": [1, None], "a": math.inf, "c": "\ud800"})
+    found = decode_entity("experiment", encode_entity(experiment))
+    assert isinstance(found, Experiment)
+    assert found.configuration == experiment.configuration
+    assert found.config == {"a": "Infinity", "b": [1, None], "c": "?"}
 
 
 def test_a_whole_number_at_a_float_s_place_looks_like_a_float() -> None:

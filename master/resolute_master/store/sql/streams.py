@@ -31,10 +31,11 @@ from sqlalchemy import (
 )
 
 from resolute_master.domain.ids import AllocationId, TaskId, TrialId
+from resolute_master.domain.json_text import encode_plain
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
 from resolute_master.store import metric_rows
 from resolute_master.store.base import LogQuery, MetricOutcome
-from resolute_master.store.encoding import decode_plain, encode_plain
+from resolute_master.store.encoding import decode_plain
 from resolute_master.store.listing import check_pattern
 from resolute_master.store.sql import dialect, tables
 
