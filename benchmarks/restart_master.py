@@ -11,7 +11,12 @@ from __future__ import annotations
 
 import gc
 
-gc.disable()  # as `resolute_master.__main__` does
+from resolute_master.certificates import left_unread
+
+gc.disable()  # this and the next as `resolute_master.__main__` does
+
+with left_unread():
+    import aiohttp  # noqa: F401
 
 import json
 import os

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import jwt
 from aiohttp import web
 
 from resolute.clock import Clock
@@ -99,6 +98,8 @@ class Tokens:
         return Caller(user=self._user(claims.get("user")), allocation=self._allocation(claims))
 
     def _sign(self, claims: dict[str, Any]) -> str:
+        import jwt  # here: it brings all of cryptography along, and no task is started before the master has placed it
+
         return jwt.encode({**claims, "iat": int(self._clock.now().timestamp())}, self._key, algorithm=ALGORITHM)
 
     def _claims(self, token: str) -> dict[str, Any]:
@@ -111,6 +112,8 @@ class Tokens:
         return known
 
     def _read(self, token: str) -> dict[str, Any]:
+        import jwt
+
         try:
             # The ends of sessions are in the state; the library would compare with a clock of its own.
             options: Any = {"verify_exp": False, "verify_iat": False}
