@@ -11,12 +11,7 @@ from __future__ import annotations
 
 import gc
 
-from resolute_master.certificates import left_unread
-
-gc.disable()  # this and the next as `resolute_master.__main__` does
-
-with left_unread():
-    import aiohttp  # noqa: F401
+gc.disable()  # as `resolute_master.__main__` does
 
 import json
 import os

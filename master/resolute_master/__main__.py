@@ -5,11 +5,6 @@ import sys
 
 gc.disable()  # the master collects at moments of its own (`resolute_master.garbage`), and nothing while it starts
 
-from resolute_master.certificates import left_unread  # noqa: E402
-
-with left_unread():
-    import aiohttp  # noqa: F401
-
 from resolute_master.main import main  # noqa: E402
 
 sys.exit(main(sys.argv[1:]))

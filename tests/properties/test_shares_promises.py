@@ -124,7 +124,12 @@ def most_important_victim(snapshot: PoolSnapshot, facts: Facts, claim: Claim, ag
         return balance.importance(each), max(wasted, 0.0), -each.requested_at.timestamp(), each.id
 
     missing = claim.slots - len(room.free) - room.leaving
-    for each in sorted((each for each in facts.evictable if each.id in there), key=in_turn):
+    ripe = [
+        each
+        for each in facts.evictable
+        if (snapshot.now - each.running_since).total_seconds() >= snapshot.policy.min_runtime_s
+    ]
+    for each in sorted((each for each in ripe if each.id in there), key=in_turn):
         if missing > 0 and balance.yields(each, claim, lost):
             missing -= there[each.id]
             taken.append((balance.importance(each), there[each.id]))

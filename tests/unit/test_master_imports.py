@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import yaml
-
-from resolute_master.certificates import PLACE
 
 OF_OTHER_MASTERS = {
     "alembic": "a database of an older version",
@@ -94,31 +90,6 @@ def test_the_routes_and_their_shapes_are_imported_when_agents_have_their_links(t
     assert "resolute_master.api.doors" in found and found.isdisjoint(SERVED_LATER), found & SERVED_LATER
     assert found.isdisjoint(FOR_TOKENS), found & FOR_TOKENS
     assert imported(tmp_path, pools, later=True) >= SERVED_LATER
-
-
-CERTIFICATES = """
-import os
-import ssl
-import sys
-import resolute_master.certificates as certificates
-with certificates.left_unread():
-    print(os.environ[certificates.PLACE], ssl.create_default_context().cert_store_stats()['x509'])
-print(os.environ.get(certificates.PLACE), ssl.create_default_context().cert_store_stats()['x509'])
-"""
-
-
-@pytest.mark.parametrize("place", [None, "/nowhere/certificates.pem"])
-def test_the_certificates_of_the_machine_are_left_unread_for_a_while_only(place: str | None) -> None:
-    surroundings = {name: value for name, value in os.environ.items() if name != PLACE}
-    if place is not None:
-        surroundings[PLACE] = place
-    bare = [sys.executable, "-c", "import ssl; print(ssl.create_default_context().cert_store_stats()['x509'])"]
-    usual = subprocess.run(
-        bare, capture_output=True, text=True, check=True, timeout=60, env=surroundings
-    ).stdout.strip()
-    command = [sys.executable, "-c", CERTIFICATES]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=surroundings)
-    assert done.stdout.splitlines() == [f"{os.devnull} 0", f"{place} {usual}"]
 
 
 STEPS = """
