@@ -59,8 +59,6 @@ class _Seen:
     users: Mapping[UserId, User]
     holds: Mapping[PoolName, str]
     """The budget that nothing of the pool may start for, or empty."""
-    unpaid: Mapping[PoolName, Mapping[JobId, str]]
-    """The budget that cannot pay for a job."""
 
 
 async def _queue(call: Call) -> tuple[tuple[WireJob, ...], Pagination]:
@@ -75,7 +73,6 @@ async def _queue(call: Call) -> tuple[tuple[WireJob, ...], Pagination]:
         experiments=engine.state.listed(Experiment),
         users={user.id: user for user in engine.state.listed(User)},
         holds={pool: hold_of_pool(engine.state, pool) for pool in pools},
-        unpaid={pool: engine.memory.unpaid.get(pool, {}) for pool in pools},
     )
     return await asyncio.to_thread(_page, seen, query)
 
@@ -112,7 +109,7 @@ def _reasons(
             experiment = experiments.get(job.experiment_id) if job.experiment_id is not None else None
             reasons[job.id] = reason_to_idle(job, experiment)
         elif standing.state is scheduler.JobState.QUEUED:
-            if hold := seen.holds[job.pool] or job.hold or seen.unpaid[job.pool].get(job.id):
+            if hold := seen.holds[job.pool] or job.hold:
                 reasons[job.id] = reason_to_hold(hold)
             else:
                 waiting.setdefault(job.pool, []).append(job.id)

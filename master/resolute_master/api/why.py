@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Set
+from collections.abc import Set
 
 import msgspec
 from aiohttp import web
@@ -72,7 +72,7 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
         explained = replace(explained, reason=reason_to_idle(job, experiment))
     if explained.allocation_id:
         explained = replace(explained, start=await _start(call, AllocationId(explained.allocation_id)))
-    hold = hold_of_pool(engine.state, job.pool) or job.hold or engine.memory.unpaid.get(job.pool, {}).get(job.id, "")
+    hold = hold_of_pool(engine.state, job.pool) or job.hold
     return _held(explained, hold) if hold and explained.allocation_id else explained
 
 
@@ -129,14 +129,11 @@ async def pool_starts(call: Call, pool: PoolName) -> GetPoolStartsResponse:
     newest = await api.starts.of_all(api.engine, api.store, pool, api.clock)
     if newest is None:
         return GetPoolStartsResponse(starts=())
-    closed, unpaid = hold_of_pool(api.engine.state, pool), api.engine.memory.unpaid.get(pool, {})
-    return await asyncio.to_thread(_pool_starts, snapshot, newest, asked, closed, unpaid)
+    return await asyncio.to_thread(_pool_starts, snapshot, newest, asked, hold_of_pool(api.engine.state, pool))
 
 
-def _pool_starts(
-    snapshot: PoolSnapshot, newest: Foreseen, asked: Set[str], closed: str, unpaid: Mapping[JobId, str]
-) -> GetPoolStartsResponse:
-    """`closed`: the budget that nothing of the pool may start for, or empty; `unpaid`: that of a job."""
+def _pool_starts(snapshot: PoolSnapshot, newest: Foreseen, asked: Set[str], closed: str) -> GetPoolStartsResponse:
+    """`closed`: the budget that nothing of the pool may start for, or empty."""
     found = newest.starts
     first: dict[JobId, AllocationId] = {}
     for id_ in sorted(found, key=lambda id_: (found[id_].expected_at is None, found[id_].expected_at, id_)):
@@ -146,9 +143,8 @@ def _pool_starts(
             first.setdefault(allocation.job_id, id_)
     return GetPoolStartsResponse(
         starts=tuple(
-            PoolStart(job_id=job, allocation_id=id_, start=_unless_held(found[id_], hold))
+            PoolStart(job_id=job, allocation_id=id_, start=_unless_held(found[id_], closed or snapshot.jobs[job].hold))
             for job, id_ in sorted(first.items())
-            for hold in (closed or snapshot.jobs[job].hold or unpaid.get(job, ""),)
         ),
         computed_at=newest.at,
     )

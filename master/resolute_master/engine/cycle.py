@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from resolute.errors import ResoluteError
 from resolute.ids import SeededIds
-from resolute_master.domain.administration import SetBudget, SetMaxCost
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import KINDS, Change, Entity, EntityKey, JournalEntry, kind_name
@@ -25,19 +24,10 @@ from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.usage import Usage
-from resolute_master.engine import markets, supply, unpaid
+from resolute_master.engine import markets, supply
 from resolute_master.engine.journal import chain, encode_commands, encode_entities
 from resolute_master.engine.memory import POOL_KINDS, Memory, pool_of
-from resolute_master.lifecycle import (
-    allocations,
-    budget,
-    deadlines,
-    instances,
-    launch_errors,
-    payers,
-    spending,
-    usage,
-)
+from resolute_master.lifecycle import allocations, budget, deadlines, instances, launch_errors, spending, usage
 from resolute_master.lifecycle.apply import apply, settle
 from resolute_master.lifecycle.step import Step
 from resolute_master.scheduler.plan import Plan
@@ -151,7 +141,7 @@ class Cycle:
         except Exception as error:
             return RuleFault(command, error)
         self._accepted.append(command)
-        if isinstance(command, MasterStarted | Reconsider | SetBudget | SetMaxCost):
+        if isinstance(command, MasterStarted | Reconsider):
             self._stale.update(self._memory.pools)
         if isinstance(command, MasterStarted):
             self._memory.scaled.clear()  # a new process remembers no decision, so a replay over its start must not either
@@ -235,29 +225,23 @@ class Cycle:
         beliefs = instances.beliefs(self._step, pool)
         snapshot = self._snapshots[pool].at(self._now)
         payable = None if policy.scaling is None else spending.as_paid(self._step, policy.scaling, self._now)
-        looked_at, wakes = snapshot, list[datetime | None]()
         if payable is not None:
             snapshot = snapshot.with_supply(supply.of(payable, self._machines(pool), beliefs, self._now))
-            before = payers.Payers(self._step, self._memory.state, payable)
-            looked_at, self._memory.unpaid[pool] = unpaid.hold_back(before, snapshot)
-            wakes.append(before.revisit_at)
         closed = budget.hold_of_pool(self._step, pool) != ""
-        plan = Plan() if closed else schedule(looked_at, starts=STARTS_A_CYCLE)
+        plan = Plan() if closed else schedule(snapshot, starts=STARTS_A_CYCLE)
         self._apply(plan)
         if plan.cut:
             self._unfinished.add(pool)
-        wakes.append(plan.revisit_at)
+        wakes = [plan.revisit_at]
         scale = ScalePlan()
         if policy.scaling is not None and payable is not None and not plan.cut:
             # After the scheduler's plan is applied: gangs that it has placed are no demand, and their machines are busy.
             machines = self._machines(pool)
             scaling = budget.buying_nothing(policy.scaling) if closed else payable
             demand = launch_errors.fail_waiting(self._step, scaling, plan.demand)
-            paying = payers.Payers(self._step, self._memory.state, policy.scaling)
-            paid = paying.paid(demand)
-            if demand != plan.demand or paying.landed:
+            if demand != plan.demand:
                 self._unfinished.add(pool)  # the demand that was listed is not all that waits
-            chosen = markets.plan_pool(self._step, scaling, machines, paid, beliefs, self._now)
+            chosen = markets.plan_pool(self._step, scaling, machines, demand, beliefs, self._now)
             scale = markets.with_drains(self._scale(scaling, chosen.instances, chosen.demand, beliefs), chosen)
             scale = budget.starting_nothing(scale, machines) if closed else scale
             scale = spending.within_budget(self._step, policy.scaling, scale)

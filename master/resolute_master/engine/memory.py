@@ -17,7 +17,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import KIND_OF, KINDS, Change, Entity, EntityKey, PoolBelief, key_of
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import InstanceId, JobId, PoolName
+from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
@@ -65,8 +65,6 @@ class Memory:
         self.due_pools: set[PoolName] = set(pools)
         """To be looked at in the next cycle, whatever changes."""
         self.revisit: dict[PoolName, datetime] = {}
-        self.unpaid: dict[PoolName, dict[JobId, str]] = {}
-        """Jobs that were held back when the pool was last decided about because who pays for their work cannot, and why."""
         self._deadlines: list[tuple[datetime, str, str, EntityKey]] = []
         """A heap that may hold moments which have been put off since; `_due` knows the ones in force."""
         self._due: dict[tuple[str, EntityKey], datetime] = {}

@@ -156,16 +156,6 @@ def no_room(found: Reached, pool: str, machines: int) -> str:
     return f"the pool's budget of {found.limit:g}{found.words} leaves no room for {left}; {raised}"
 
 
-def no_machine(account: Account, found: Reached, called: str) -> str:
-    """Why no machine is bought for work of an experiment or a workspace."""
-    whose = f"{account.owner.value} {called}"
-    if account.owner is Owner.EXPERIMENT:
-        what, raised = f"max_cost of {whose}", f"det experiment set max-cost {called} AMOUNT"
-    else:
-        what, raised = f"the budget of {whose}", f"det workspace set-budget {quote(called)}"
-    return f"{what}, {found.limit:g}{found.words}, leaves no room for another machine; raise it with `{raised}`"
-
-
 # -------------------------------------------------------------------------------------------------- what is held back
 
 

@@ -39,9 +39,15 @@ State = Step | ClusterState
 
 def book(step: Step, before: ClusterState) -> None:
     """What the step has changed about who spends what, since the state that it began with: at the price of the changes."""
-    for account, more in sorted(changes(step, before).items()):
+    rates: defaultdict[str, Rate] = defaultdict(Rate)
+    for touched in _touched(step, before):
+        for owner, rate in _spending(before, before.get(Allocation, touched)):
+            rates[owner] -= rate
+        for owner, rate in _spending(step, step.get(Allocation, touched)):
+            rates[owner] += rate
+    for account, more in sorted(rates.items()):
         if more != NOTHING:
-            step.put(account_of(step, account).paying(more, step.now))
+            step.put(_account(step, account).paying(more, step.now))
     for allocation in step.written_of(Allocation):
         if allocation.ended:
             _learn(step, allocation)
@@ -51,17 +57,6 @@ def book(step: Step, before: ClusterState) -> None:
             _close(step, account_id(Owner.EXPERIMENT, experiment.id))
     for instance in step.written_of(Instance):
         _book_machine(step, before.get(Instance, instance.id), instance)
-
-
-def changes(step: Step, before: ClusterState) -> dict[str, Rate]:
-    """By account: what work spends more, or less, than in the state that the step began with."""
-    rates: defaultdict[str, Rate] = defaultdict(Rate)
-    for touched in _touched(step, before):
-        for owner, rate in _spending(before, before.get(Allocation, touched)):
-            rates[owner] -= rate
-        for owner, rate in _spending(step, step.get(Allocation, touched)):
-            rates[owner] += rate
-    return rates
 
 
 def count_anew(step: Step) -> None:
@@ -78,7 +73,7 @@ def count_anew(step: Step) -> None:
             rates[account_id(Owner.POOL, name)] += NOTHING
     known = {account.id for account in step.all(Account)}
     for id_ in sorted(known | rates.keys()):
-        account = _configured(step, account_of(step, id_))
+        account = _configured(step, _account(step, id_))
         step.put(account.paying(rates[id_] - account.rate, step.now))
 
 
@@ -90,8 +85,7 @@ def _configured(step: Step, account: Account) -> Account:
     return replace(account, limits=policy.budget, configured=policy.budget)
 
 
-def account_of(step: Step, id_: str) -> Account:
-    """The account, or the one that it begins with."""
+def _account(step: Step, id_: str) -> Account:
     known = step.get(Account, id_)
     if known is not None:
         return known
@@ -120,25 +114,23 @@ def _touched(step: Step, before: ClusterState) -> list[AllocationId]:
 
 def _rate(allocation: Allocation) -> Rate:
     """What it spends."""
-    return NOTHING if allocation.ended else rate_at(allocation.price_per_hour, moves=allocation.price_moves)
+    return NOTHING if allocation.ended else _at(allocation.price_per_hour, moves=allocation.price_moves)
 
 
 def _spending(state: State, allocation: Allocation | None) -> Iterator[tuple[str, Rate]]:
     """The accounts that pay for it, each with what it spends; none while it spends nothing."""
     if allocation is not None and (rate := _rate(allocation)) != NOTHING:
-        for owner in owners(state, allocation):
+        for owner in _owners(state, allocation):
             yield owner, rate
 
 
-def rate_at(price_per_hour: float | None, *, moves: bool) -> Rate:
-    """What is spent at a price; nothing where it is not known."""
+def _at(price_per_hour: float | None, *, moves: bool) -> Rate:
     if not price_per_hour:
         return NOTHING
     return Rate(per_hour=price_per_hour, moving_per_hour=price_per_hour if moves else 0.0)
 
 
-def owners(state: State, allocation: Allocation) -> tuple[str, ...]:
-    """The accounts that pay for it, whether it spends or not."""
+def _owners(state: State, allocation: Allocation) -> tuple[str, ...]:
     job = state.get(Job, allocation.job_id)
     assert job is not None, f"{allocation.id} holds slots for a job that is not there"
     workspace = account_id(Owner.WORKSPACE, job.workspace_id)
@@ -156,13 +148,13 @@ def _book_machine(step: Step, before: Instance | None, after: Instance) -> None:
 
     if more == NOTHING and not unheard(None):
         return
-    account = account_of(step, account_id(Owner.POOL, after.pool))
+    account = _account(step, account_id(Owner.POOL, after.pool))
     step.put(account.corrected(unheard, step.now).paying(more, step.now))
 
 
 def _rate_of_machine(instance: Instance) -> Rate:
     paying = instance.paid_from is not None and instance.paid_until is None and not instance.over
-    return rate_at(instance.price_per_hour, moves=instance.price_moves) if paying else NOTHING
+    return _at(instance.price_per_hour, moves=instance.price_moves) if paying else NOTHING
 
 
 def _billed(instance: Instance, since: datetime | None, now: datetime) -> float:
@@ -179,7 +171,7 @@ def _learn(step: Step, ended: Allocation) -> None:
     if request is None or request.acknowledged_at is None or ended.ended_at is None or ended.ended_at != step.now:
         return
     took_s = (ended.ended_at - request.requested_at).total_seconds()
-    for id_ in (*owners(step, ended), account_id(Owner.POOL, ended.pool)):
+    for id_ in (*_owners(step, ended), account_id(Owner.POOL, ended.pool)):
         account = step.get(Account, id_)
         if account is not None:
             step.put(account.having_saved(took_s))
@@ -192,30 +184,19 @@ def affords(step: Step, id_: AllocationId, slots: Sequence[SlotRef]) -> bool:
     """Whether it may have these slots. If not, who would pay for them lands, and it does not wait any more or waits on."""
     allocation = step.need(Allocation, id_)
     price = price_per_hour(step, slots)
-    more = rate_at(price, moves=price_moves(step, slots))
-    for owner in owners(step, allocation) if price != 0.0 else ():
-        account = account_of(step, owner)
+    more = _at(price, moves=price_moves(step, slots))
+    for owner in _owners(step, allocation) if price != 0.0 else ():
+        account = _account(step, owner)
         if not account.limits:
             continue
         if price is None and account.owner is Owner.EXPERIMENT:
             _land(step, account, _unpriced(account, slots), None)
             return False
-        if refuse_start(step, account, more=more):
+        found = budget.reached(account, step.now, more=more)
+        if found is not None:
+            _land(step, account, _reason(step, account, found), found.until, more=more)
             return False
     return True
-
-
-def refuse_start(step: Step, account: Account, *, more: Rate) -> bool:
-    """Whether so much more would reach a limit of it; it then lands."""
-    found = budget.reached(account, step.now, more=more)
-    if found is not None:
-        _land(step, account, _reason(step, account, found), found.until, more=more)
-    return found is not None
-
-
-def no_machine(step: Step, account: Account, found: budget.Reached) -> str:
-    """Why none is bought for its work."""
-    return budget.no_machine(account, found, _called(step, account))
 
 
 def _unpriced(account: Account, slots: Sequence[SlotRef]) -> str:
@@ -232,13 +213,13 @@ class _Purse:
     def __init__(self, state: State, account: Account, scaling: PoolScaling, now: datetime) -> None:
         self._pool = pool = PoolName(scaling.pool)
         wanted = [each for each in state.find(Instance, "instances_of_pool", pool) if _is_to_be_paid(each)]
-        beside = sum((rate_at(each.price_per_hour, moves=each.price_moves) for each in wanted), NOTHING)
+        beside = sum((_at(each.price_per_hour, moves=each.price_moves) for each in wanted), NOTHING)
         # The rate of the account is of what was booked, and this cycle may have bought already.
         current = replace(
             account.until(now), rate_per_hour=beside.per_hour, moving_rate_per_hour=beside.moving_per_hour
         )
         life_s = max(account.landing_s, budget.LEAST_LIFE_S)
-        rates = {o.offer_id: rate_at(offer_price(state, pool, o), moves=o.price_moves) for o in scaling.offers}
+        rates = {o.offer_id: _at(offer_price(state, pool, o), moves=o.price_moves) for o in scaling.offers}
         self._left = tuple(budget.left(current, life_s))
         self._costs = {offer_id: rate.most_per_hour * life_s / 3600.0 for offer_id, rate in rates.items()}
         """What a machine of the offer costs for as long as it must live to be of use."""
@@ -359,12 +340,9 @@ def _resumed(step: Step, account: Account) -> Account:
 
 
 def _reason(step: Step, account: Account, found: budget.Reached) -> str:
-    return budget.reason(account, found, _called(step, account))
-
-
-def _called(step: Step, account: Account) -> str:
     of_workspace = account.owner is Owner.WORKSPACE
-    return workspaces.need_workspace(step, int(account.name)).name if of_workspace else account.name
+    called = workspaces.need_workspace(step, int(account.name)).name if of_workspace else account.name
+    return budget.reason(account, found, called)
 
 
 def _say(step: Step, account: Account, reason: str) -> None:
@@ -392,7 +370,7 @@ def _work(step: Step, account: Account) -> list[Allocation]:
             trials = step.find(Trial, "trials_of_experiment", int(account.name))
             found = [a for trial in trials for a in step.find(Allocation, "allocations_of_task", trial.task_id)]
         case Owner.WORKSPACE:
-            found = [a for a in step.all(Allocation) if _rate(a) != NOTHING and account.id in owners(step, a)]
+            found = [a for a in step.all(Allocation) if _rate(a) != NOTHING and account.id in _owners(step, a)]
         case Owner.POOL:
             found = [a for a in step.all(Allocation) if a.pool == account.name and a.assigned_at is not None]
     return [allocation for allocation in found if not allocation.ended]
@@ -456,7 +434,7 @@ def set_budget(step: Step, command: SetBudget) -> None:
         if amount is not None:
             check_amount(key, amount)
     limits = Limits(per_day=command.per_day, per_month=command.per_month)
-    account = replace(account_of(step, account_id(owner, command.name)).until(step.now), limits=limits)
+    account = replace(_account(step, account_id(owner, command.name)).until(step.now), limits=limits)
     step.put(account)
     found = budget.reached(account, step.now)
     if account.landing is not None:

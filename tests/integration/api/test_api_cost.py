@@ -223,24 +223,6 @@ async def test_budgets_are_for_administrators_and_shown_to_all(tmp_path: Path) -
         assert told["basis"].startswith("it waits for money: the budget of pool default is used up: 0.9500 of 1")
 
 
-async def test_who_waits_for_the_budget_of_the_workspace_is_told_so(tmp_path: Path) -> None:
-    async with a_paid_world(tmp_path, FixedClock(T0)) as world:
-        root = await world.login("root")
-        await world.call("PUT", "/api/v1/workspaces/1/budget", {"perDay": 0.01}, token=root)
-        job = (await world.create(a_config()))["jobId"]
-        await settled(world)
-        why = await world.get(f"/api/v1/jobs/{job}/explain")
-        reason = (
-            "It waits for money: the budget of workspace Uncategorized, 0.01 today, leaves no room for another machine"
-        )
-        assert why["reason"].startswith(reason) and why["start"] is None
-        (row,) = (await world.get("/api/v1/job-queues-v2?reasons=true"))["jobs"]
-        assert row["full"]["reason"] == why["reason"]
-        await world.call("PUT", "/api/v1/workspaces/1/budget", {"perDay": 100.0}, token=root)
-        await settled(world)
-        assert "money" not in (await world.get(f"/api/v1/jobs/{job}/explain"))["reason"]
-
-
 async def test_a_limit_that_could_not_be_kept_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
     async with a_paid_world(tmp_path, FixedClock(T0), price=None) as world:
         body = {"config": json.dumps(a_config(resources={"max_cost": 1})), "validateOnly": True}
