@@ -20,6 +20,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import PoolName
+from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.lifecycle import spending
 from resolute_master.lifecycle.cluster import ClusterState
@@ -221,14 +222,14 @@ def _relief(
 def _held_until(
     state: ClusterState, pools: Mapping[PoolName, PoolPolicy], account: Account, now: datetime
 ) -> list[datetime | None]:
-    """Until when a budget has landed or, of a pool in which something waits, keeps machines from being bought."""
+    """Until when a budget has landed or, of a pool that needs machines, keeps them from being bought."""
     if account.landing is not None:
         return [account.landing.until]
     policy = pools.get(PoolName(account.name)) if account.owner is Owner.POOL else None
     if policy is None or policy.scaling is None:
         return []
-    if not any(
-        each.pool == policy.name and each.assigned_at is None and not each.ended for each in state.all(Allocation)
-    ):
+    waiting = any(a.pool == policy.name and a.assigned_at is None and not a.ended for a in state.all(Allocation))
+    there = [each for each in state.find(Instance, "instances_of_pool", policy.name) if not each.over]
+    if not waiting and len(there) >= policy.scaling.min_instances:
         return []
     return [each.until for each in spending.as_paid(state, policy.scaling, now).unpaid]
