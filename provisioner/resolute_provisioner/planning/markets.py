@@ -234,9 +234,11 @@ def course_of_start(
     """Where a gang may be started, with what is to be had now and what comes for it already under the token of `waiting`.
     `part`: so many slots of it are asked for, on one machine; None asks for all."""
     course = course_of_waiting(pool, among, waiting, now)
+    slots, one_machine = (gang.slots, gang.single_machine) if part is None else (part, True)
+    if course.markets == SPOT and to_be_had.comes(waiting.token, Market.ON_DEMAND, slots, one_machine=one_machine):
+        return replace(course, markets=ANY, reason=f"{course.reason}; but a machine on demand is on its way for it")
     if course.markets != ON_DEMAND or Market.SPOT not in among.markets:
         return course
-    slots, one_machine = (gang.slots, gang.single_machine) if part is None else (part, True)
     if waiting.work is not None and to_be_had.comes(waiting.token, Market.SPOT, slots, one_machine=one_machine):
         with_it = deadline.while_coming(waiting.work, now)
         if Market.SPOT in with_it.markets:

@@ -177,6 +177,16 @@ def test_a_replacement_on_its_way_is_not_bought_again_on_demand(of: str) -> None
     assert markets["i-1"] == (ANY if of == "i-1" else ON_DEMAND)
 
 
+@pytest.mark.parametrize("token", ["a", "b"])
+def test_a_machine_on_demand_that_comes_for_the_work_is_not_bought_again_on_spot(token: str) -> None:
+    """It was asked for when the deadline was near; since then more is known."""
+    far = Waiting(token="a", since=NOW, work=relaxed())
+    found = plan(pool(), waiting=far, instances=(asked_of("firm", asked_s=3.0, reserved_for=(token,)),))
+    scale = plan_scale(pool(), found.instances, found.demand, {}, NOW)
+    assert markets_of(found) == (ANY if token == "a" else SPOT)
+    assert [each.offer_id for each in scale.launches] == ([] if token == "a" else ["spot"])
+
+
 def test_several_machines_are_asked_of_spot_where_on_demand_gives_only_some_of_a_gang() -> None:
     near = Waiting(token="a", since=NOW, work=relaxed(remaining_s=19.9 * HOUR))
     wide = Demand(gangs=(Gang(token="a", slots=4, submitted_at=ago(10)),))
