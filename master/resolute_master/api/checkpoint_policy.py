@@ -40,13 +40,13 @@ async def _policy(api: ApiContext, experiment: Experiment, wanted: PatchCheckpoi
         if count < 0:
             raise InvalidInput(f"{name}: {count} must not be negative; 0 keeps none for that reason")
     found = await api.store.checkpoints(CheckpointQuery(experiment_id=experiment.id))
-    validations = await validations_of(api, (checkpoint.trial_id for checkpoint in found))
+    validations, metric = await validations_of(api, (checkpoint.trial_id for checkpoint in found)), experiment.metric
     return SetCheckpointPolicy(
         experiment=experiment.id,
         experiment_best=counts["save_experiment_best"],
         trial_best=counts["save_trial_best"],
         trial_latest=counts["save_trial_latest"],
-        metrics={c.uuid: metric_at(validations[c.trial_id], c, experiment.metric) for c in found},
+        metrics={c.uuid: metric_at(validations[c.trial_id], c, metric) for c in found},
     )
 
 

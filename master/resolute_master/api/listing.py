@@ -18,7 +18,6 @@ from resolute_master.api.render.checkpoints import checkpoint as render_checkpoi
 from resolute_master.api.render.trials import metric_at
 from resolute_master.api.showing import validations_of
 from resolute_master.domain.checkpoint import Checkpoint
-from resolute_master.domain.experiment import Experiment
 from resolute_master.store.base import CheckpointQuery
 
 SortKey = tuple[float | int | str, ...]
@@ -86,18 +85,20 @@ async def _by_metric(
 ) -> tuple[Checkpoint, ...]:
     """Rows without the metric come last. The searcher's metric without a direction shows the better ones first."""
     validations = await validations_of(api, (c.trial_id for c in found))
-    experiments: dict[int, Experiment] = {}
+    searched: dict[int, tuple[str, bool]] = {}
+    """Of each experiment the searcher's metric, and whether smaller is better."""
     keyed: list[tuple[float, str, Checkpoint]] = []
     without: list[Checkpoint] = []
     for row in found:
-        if row.experiment_id not in experiments:
-            experiments[row.experiment_id] = await find_experiment(api, row.experiment_id)
-        experiment = experiments[row.experiment_id]
-        value = metric_at(validations[row.trial_id], row, asked.sort_by_metric or experiment.metric)
+        if row.experiment_id not in searched:
+            experiment = await find_experiment(api, row.experiment_id)
+            searched[row.experiment_id] = (experiment.metric, experiment.smaller_is_better)
+        metric, smaller_is_better = searched[row.experiment_id]
+        value = metric_at(validations[row.trial_id], row, asked.sort_by_metric or metric)
         if value is None or math.isnan(value):
             without.append(row)
             continue
         best_first = not asked.sort_by_metric and asked.order_by is OrderBy.UNSPECIFIED
-        larger_first = not experiment.smaller_is_better if best_first else asked.order_by is OrderBy.DESC
+        larger_first = not smaller_is_better if best_first else asked.order_by is OrderBy.DESC
         keyed.append((-value if larger_first else value, row.uuid, row))
     return (*(row for _, _, row in sorted(keyed, key=lambda k: k[:2])), *without)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from msgspec import Raw, Struct, field
 from msgspec.json import Decoder
+from msgspec.structs import force_setattr
 
 from resolute.config.durations import parse_duration
 from resolute.wire.states import ExperimentState
@@ -24,6 +25,7 @@ class _Blocks(Struct, frozen=True, gc=False):
     resources: Mapping[str, Any] = {}
     searcher: Mapping[str, Any] = {}
     max_restarts: Any = None
+    log_policies: Any = None
     preemption_timeout: Any = None
 
 
@@ -32,7 +34,7 @@ _blocks = Decoder(_Blocks)
 
 
 def written(config: Mapping[str, Any]) -> Raw:
-    """A configuration as an experiment keeps it."""
+    """A configuration, of JSON's own values, as an experiment keeps it."""
     return Raw(canonical(config))
 
 
@@ -70,6 +72,10 @@ class Experiment(Struct, frozen=True, kw_only=True, gc=False):
     """Its trials run elsewhere and report; nothing of it is scheduled. Its state follows from theirs."""
     external_id: str | None = None
     """Its owner's own name for it; unmanaged experiments only."""
+
+    def __post_init__(self) -> None:
+        # Else it would be a view that keeps all of the text alive that the experiment was read from.
+        force_setattr(self, "configuration", self.configuration.copy())
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -121,6 +127,10 @@ class Experiment(Struct, frozen=True, kw_only=True, gc=False):
     def preemption_timeout_s(self) -> float:
         timeout = self._read.preemption_timeout
         return DEFAULT_PREEMPTION_TIMEOUT_S if timeout is None else float(timeout)
+
+    @property
+    def log_policies(self) -> Sequence[Mapping[str, Any]]:
+        return self._read.log_policies or ()
 
     @property
     def metric(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -152,8 +152,9 @@ class LogMatching:
 
 def policies_of(experiment: Experiment) -> tuple[Policy, ...]:
     """Those that can match."""
-    written: Iterable[Mapping[str, Any]] = experiment.config.get("log_policies") or ()
-    return tuple(policy for entry in written if entry.get("pattern") and (policy := _policy(entry)) is not None)
+    return tuple(
+        policy for entry in experiment.log_policies if entry.get("pattern") and (policy := _policy(entry)) is not None
+    )
 
 
 def _policy(entry: Mapping[str, Any]) -> Policy | None:

@@ -250,8 +250,8 @@ def _work(
 
 def _total_steps(experiment: Experiment, trial: Trial) -> float | None:
     """The whole length: what the search asks for, else what the trial's own progress makes it."""
-    if experiment.max_batches is not None:
-        return float(experiment.max_batches)
+    if (batches := experiment.max_batches) is not None:
+        return float(batches)
     return trial.steps_completed / trial.progress if trial.progress > 0 and trial.steps_completed else None
 
 

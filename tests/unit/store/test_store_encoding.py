@@ -135,6 +135,7 @@ def test_a_configuration_stays_the_text_that_is_stored() -> None:
     assert bytes(found.configuration) == b'{"a":{"name":"x"},"b":1}'
     assert found.config == {"a": {"name": "x"}, "b": 1}
     assert encode_entity(found) == body
+    assert found.configuration.copy() is found.configuration, "it keeps no more alive than itself"
 
 
 def test_a_configuration_comes_back_beside_a_number_that_json_cannot_spell() -> None:

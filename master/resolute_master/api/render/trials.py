@@ -102,12 +102,12 @@ def metric_at(validations: Iterable[MetricReport], checkpoint: Checkpoint, name:
 
 
 def _best_checkpoint(checkpoints: Sequence[Checkpoint], around: TrialSurroundings) -> CheckpointWorkload | None:
-    experiment = around.experiment
+    name, smaller_is_better = around.experiment.metric, around.experiment.smaller_is_better
     ranked = []
     for checkpoint in checkpoints:
-        metric = metric_at(around.validations, checkpoint, experiment.metric)
+        metric = metric_at(around.validations, checkpoint, name)
         if checkpoint.state is CheckpointState.COMPLETED and metric is not None and not math.isnan(metric):
-            signed = metric if experiment.smaller_is_better else -metric
+            signed = metric if smaller_is_better else -metric
             ranked.append((signed, checkpoint.steps_completed, checkpoint.uuid, checkpoint))
     return checkpoint_workload(min(ranked)[3]) if ranked else None
 
