@@ -29,8 +29,8 @@ SLACK_S = 300.0
 
 def launches_are_needed(state: ClusterState, change: Change, pools: Mapping[PoolName, PoolPolicy]) -> Iterator[str]:
     """When something is launched, no more machines are on their way than the waiting work can use."""
-    launching = {e.pool for e in change.upserts if isinstance(e, Instance) and e.requested_at == change.journal.at}
-    for pool in sorted(launching):
+    launching = [e for e in change.upserts if isinstance(e, Instance) and e.requested_at == change.journal.at]
+    for pool in sorted({each.pool for each in launching}):
         scaling = pools[pool].scaling
         assert scaling is not None
         wanted = _wanted(state, pool, scaling)
@@ -44,7 +44,8 @@ def launches_are_needed(state: ClusterState, change: Change, pools: Mapping[Pool
             yield f"pool {pool} needs {need} machine(s) for its waiting work and has {len(for_work)} on their way"
         warm = [i for i in coming if not i.gangs]
         for_moves = int(scaling.consolidation is not None and _one_is_dearer(rows, warm))
-        if len(warm) > scaling.min_instances + for_moves:
+        adds_one = any(each.pool == pool and not each.gangs for each in launching)
+        if adds_one and len(warm) > scaling.min_instances + for_moves:
             yield (
                 f"pool {pool} keeps {scaling.min_instances} machine(s), may move work to {for_moves}, and has {len(warm)} "
                 "on their way for that alone"
