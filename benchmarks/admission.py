@@ -7,8 +7,8 @@ of its own with one trial: rules, search, snapshot, scheduler, journal with its 
 an admission: an allocation that was placed, committed and ordered from its agent.
 
 Time is virtual, so nobody waits; a commit takes `COMMIT_S` of it, so that commands gather meanwhile as they do before a disk. The
-agents are played by the benchmark: its own work is part of the figure. The first load once more on SQLite is in real time: whenever
-one has ended the next one comes, so that all slots are wanted all the time and commands gather as they do before a busy master.
+agents are played by the benchmark: its own work is part of the figure. The first load once more on SQLite is in real time: twice
+as many as there are slots are there at a time, and when one has ended the next one comes, so that slots are always wanted.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class _Players:
         self._projects: list[tuple[int, int]] = []
         """Each with its workspace."""
         self._group = asyncio.TaskGroup()
-        self._alive = asyncio.Semaphore(load.at_once)
+        self._alive = asyncio.Semaphore(2 * load.at_once)
         self.admitted = 0
 
     async def prepare(self) -> None:

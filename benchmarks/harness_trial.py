@@ -39,11 +39,11 @@ def main(blocks: int) -> None:
 
 
 def timed_block(context: core.Context, rounds: int, first: int) -> Taken:
-    """One step of either kind after the other, each kind as often the first of the two."""
+    """One step of either kind after the other, each kind as often the first of the two, and as often after a report."""
     taken = Taken()
     all_threads, own_thread = time.process_time(), time.thread_time()
     for number in range(first, first + BLOCK):
-        for kind in ("plain", "managed") if number % 2 else ("managed", "plain"):
+        for kind in ("plain", "managed") if (number + number // BLOCK) % 2 else ("managed", "plain"):
             start, computed = time.perf_counter(), time.thread_time()
             work(rounds)
             if kind == "plain":
