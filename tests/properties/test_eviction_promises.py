@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from itertools import combinations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -125,6 +126,7 @@ def test_who_has_just_saved_leaves_before_who_has_just_begun_to_need_it() -> Non
         assert [each.allocation for each in plan.preempt] == [victim]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3600)), min_size=2, max_size=6))
 def test_who_has_made_room_before_leaves_again_only_if_all_others_would_lose_more(past: list[tuple[int, int]]) -> None:
     """Ten minutes more, for each time that they have made room less often."""
@@ -140,12 +142,14 @@ def test_who_has_made_room_before_leaves_again_only_if_all_others_would_lose_mor
         assert more_s >= EVICTION_COUNTS_S * (victim.evictions - other.evictions)
 
 
-def test_former_evictions_do_not_make_the_more_important_wait_for_a_machine() -> None:
-    """They tell who leaves, and not whether anybody does."""
-    jobs, agents = [a_job(CLAIM, priority=1), a_job("p50", priority=50)], [an_agent("a", 1)]
-    for evictions in (0, 100):
+@pytest.mark.parametrize("others", [0, 1])
+def test_former_evictions_do_not_make_the_more_important_wait_for_a_machine(others: int) -> None:
+    """They tell who leaves, and not whether anybody does: also where it would not pay to make the others leave."""
+    jobs, agents = [a_job(CLAIM, priority=1), a_job("p50", priority=50)], [an_agent("a", 1 + others)]
+    spared = [on(waiting(f"other-{each}", "p50"), {"a": (1 + each,)}, second=3100) for each in range(others)]
+    for evictions in (0, 1):
         runs = replace(on(waiting("t", "p50"), {"a": (0,)}, second=3590), evictions=evictions)
-        coming = ComingMachine(instance=InstanceId("m"), slots=1, expected_at=NOW + timedelta(seconds=600))
-        work, supply = [runs, waiting(CLAIM, CLAIM)], Supply(machines=(coming,))
+        coming = ComingMachine(instance=InstanceId("m"), slots=1, expected_at=NOW + timedelta(seconds=300))
+        work, supply = [runs, *spared, waiting(CLAIM, CLAIM)], Supply(machines=(coming,))
         snapshot = PoolSnapshot.build(a_policy(preemption=True), agents, jobs, work, supply, now=NOW)
         assert [each.allocation for each in schedule(snapshot).preempt] == ["t.1"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from itertools import combinations, groupby
 
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId
-from resolute_master.scheduler.plan import HoldKind, Plan
+from resolute_master.scheduler.plan import Hold, HoldKind, Plan
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from support.pools import NOW, waiting
 from support.random_pools import MAX_AUX
@@ -226,9 +227,12 @@ def yields(snapshot: PoolSnapshot, allocation: Allocation, claimant: Allocation)
 
 def check_softness(snapshot: PoolSnapshot, plan: Plan) -> None:
     """What can be preempted again may run on reserved room where the pool preempts, unless nobody but those who have not run for
-    `min_runtime` is in the way: each that began there would be spared again."""
+    `min_runtime` is in the way: each that began there would be spared again. Who may make nobody leave yet is held up by more."""
     pool, policy = Pool(snapshot, plan), snapshot.policy
+    reserved: list[Hold] = []
     for hold in plan.holds:
+        earlier = bool(reserved)
+        reserved += [hold] if hold.kind is HoldKind.RUNNING else []
         if hold.kind is not HoldKind.RUNNING or not policy.preemption or policy.min_runtime_s == 0:
             assert hold.soft is (hold.kind is HoldKind.RUNNING and policy.preemption)
         elif all(agent in pool.usable for agent, _ in hold.agents):
@@ -241,7 +245,12 @@ def check_softness(snapshot: PoolSnapshot, plan: Plan) -> None:
                 if index in pool.usable.get(agent, ())
             )
             spared = all(len(pool.usable[agent]) - used[agent] >= slots for agent, slots in hold.agents)
-            assert hold.soft is not spared, "a reservation waits once for those who are spared, and not again and again"
+            grace, min_runtime = timedelta(seconds=policy.preemption_grace_s), timedelta(seconds=policy.min_runtime_s)
+            graced = snapshot.now + min_runtime <= holder.requested_at + grace
+            powerless = graced or (earlier and not holder.preemptible)
+            assert hold.soft is (powerless or not spared), (
+                "a reservation waits once for those who are spared, and not again and again"
+            )
 
 
 def check_hold_sizes(snapshot: PoolSnapshot, plan: Plan) -> None:

@@ -89,6 +89,8 @@ class Trial(Struct, frozen=True, kw_only=True, gc=False):
     ended_at: datetime | None = None
     run_id: int = 0
     restarts: int = 0
+    evictions: int = 0
+    """How often its runs have made room for others."""
     steps_completed: int = 0
     reported_run: int = 0
     """The run whose reports `steps_completed` counts."""

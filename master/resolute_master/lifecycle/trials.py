@@ -79,7 +79,7 @@ def ask(step: Step, trial: Trial) -> None:
     experiment = step.need(Experiment, trial.experiment_id)
     job = step.need(Job, trial.job_id)
     run_id = trial.run_id + 1
-    start, last = trial.latest_checkpoint, step.get(Allocation, allocation_id(trial.task_id, trial.run_id))
+    start = trial.latest_checkpoint
     step.put(replace(trial, run_id=run_id))
     step.put(
         Allocation(
@@ -96,7 +96,7 @@ def ask(step: Step, trial: Trial) -> None:
             trial_id=trial.id,
             run_id=run_id,
             blocked_agents=trial.blocked_agents,
-            evictions=0 if last is None else last.evictions_by_now,
+            evictions=trial.evictions,
             resumed_steps=start.steps_completed if start else 0,
             resumed_checkpoint=start.uuid if start else trial.warm_start_checkpoint,
             history=(f"{step.now.isoformat(timespec='milliseconds')} PENDING",),
@@ -117,7 +117,8 @@ def allocation_ended(step: Step, id_: AllocationId) -> None:
     assert allocation.exit is not None
     if allocation.trial_id is None:
         return
-    trial = step.need(Trial, allocation.trial_id)
+    trial = replace(step.need(Trial, allocation.trial_id), evictions=allocation.evictions_by_now)
+    step.put(trial)
     failure, reason = allocation.exit.failure, allocation.exit.reason
     if trial.state in STOPPING_ENDS:
         _end(step, trial, S.ERROR if failure and failure.counts_as_restart else STOPPING_ENDS[trial.state], reason)

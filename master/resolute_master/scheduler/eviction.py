@@ -39,6 +39,9 @@ _Candidate = tuple[Allocation, int]
 _Sum = tuple[float, int, tuple[int, ...]]
 """Slot-seconds that some candidates waste, how many they are, and their numbers."""
 
+_FORGETFUL = "forgetful"
+"""Of candidates that are looked for without regard to who has made room before."""
+
 _NOTHING: Cost = ((float("-inf"),), 0.0, 0)
 
 
@@ -234,6 +237,8 @@ class Evictions:
         self._precedence = precedence
         self.ripe_at: datetime | None = None
         """When the first of those that were spared for having just begun may be evicted."""
+        self._forgets = False
+        """Who has made room before counts like everybody else."""
         self._evicted: dict[AllocationId, Allocation] = {}
         self._candidates: dict[object, _Candidates] = {}
         """To make room on, per kind of claim; to be emptied, per kind and size."""
@@ -245,18 +250,29 @@ class Evictions:
         `pays`: whether it should be done at all, for so many slots of the victims and so many slot-seconds that they lose."""
         if not self._precedence.any_lesser(claim):
             return None
-        eviction = self._on_one(claim, kind)
-        if eviction is None and not claim.single_node and claim.slots > 1:
-            eviction = self._on_whole(claim, kind)
+        eviction = self._found(claim, kind)
         if eviction is None:
             self._precedence.in_vain(claim)
             return None
-        if pays is not None:
-            held = sum(len(victim.held_slots) for victim in eviction.victims)
-            if not pays(held, sum(self._lost_work(victim) for victim in eviction.victims)):
+        if pays is not None and not self._pays(eviction, pays):
+            # Whoever has made room before is spared; but nobody waits longer for that.
+            self._forgets = True
+            eviction = self._found(claim, (kind, _FORGETFUL))
+            self._forgets = False
+            if eviction is None or not self._pays(eviction, pays):
                 return None
         self._leave(eviction)
         return eviction
+
+    def _found(self, claim: Claim, kind: object) -> Eviction | None:
+        eviction = self._on_one(claim, kind)
+        if eviction is None and not claim.single_node and claim.slots > 1:
+            eviction = self._on_whole(claim, kind)
+        return eviction
+
+    def _pays(self, eviction: Eviction, pays: Callable[[int, float], bool]) -> bool:
+        held = sum(len(victim.held_slots) for victim in eviction.victims)
+        return pays(held, sum(self._lost_work(victim) for victim in eviction.victims))
 
     def _candidates_of(self, claim: Claim, kind: object, slots: int) -> _Candidates:
         """Agents on which so many slots may be had."""
@@ -482,6 +498,8 @@ class Evictions:
 
     def _weight(self, allocation: Allocation) -> float:
         """What it loses, and how often it has made room before."""
+        if self._forgets:
+            return self._lost_work(allocation)
         return allocation.slots_needed * max((self._snapshot.now - allocation.counted_since).total_seconds(), 0.0)
 
     def _cheapness(self, allocation: Allocation) -> tuple[object, ...]:

@@ -359,7 +359,11 @@ class Placing:
     def _only_spared(self, claim: Claim, keep: dict[AgentId, int]) -> bool:
         """Those who use the agents would make room for the claim, if they had run for long enough. Nobody else may begin there
         meanwhile: he would be spared in his turn, and the next one after him, for ever."""
-        if self._snapshot.policy.min_runtime_s == 0:
+        policy, allocation = self._snapshot.policy, claim.allocation
+        graced_until = allocation.requested_at + timedelta(seconds=policy.preemption_grace_s)
+        # Who begins now will have run for long enough when the grace of the claim is over.
+        graced = self._snapshot.now + timedelta(seconds=policy.min_runtime_s) <= graced_until
+        if policy.min_runtime_s == 0 or graced or (not allocation.preemptible and self._reservations):
             return False
         asked = {each.allocation for each in self._preempt}
         for id_, slots in keep.items():
@@ -368,9 +372,9 @@ class Placing:
             usable, state = self._snapshot.agents[id_].usable_slots, self._rooms.state(id_)
             room = len(state.free) + state.leaving
             for mate, occupant in self._snapshot.occupancy.get(id_) or ():
-                allocation = self._snapshot.allocations[mate]
+                there = self._snapshot.allocations[mate]
                 staying = not occupant.leaving and mate not in asked
-                if staying and allocation.preemptible and self._precedence.yields(allocation, claim, {}):
+                if staying and there.preemptible and self._precedence.yields(there, claim, {}):
                     room += len(usable.intersection(occupant.slots))
             if room < slots:
                 return False

@@ -429,7 +429,7 @@ def _task_row(allocation: Allocation) -> TaskRow:
         started_at=allocation.started_at or allocation.assigned_at,
         ready_at=allocation.ready_at,
         saved_at=allocation.saved_at,
-        evictions=allocation.evictions,
+        evictions=allocation.evictions_by_now,
         leaving=allocation.leaving,
     )
 

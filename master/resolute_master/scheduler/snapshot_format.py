@@ -146,7 +146,7 @@ class TaskRow(ConfigModel):
     """When its program ran on all its machines: what came before is what a start takes. Null is when it began to run."""
     saved_at: Moment | None = None
     """When it reported its newest checkpoint; null is not yet. Who has saved lately leaves first."""
-    evictions: Annotated[int, Field(ge=0)] = 0
+    evictions: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """How often it has made room for others before: who has not leaves rather."""
     leaving: Flag = False
     """Whether it was asked to end, so that its slots will be free."""

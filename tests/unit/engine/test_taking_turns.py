@@ -10,8 +10,8 @@ from resolute.clock import FixedClock
 from resolute.wire.agent_link import Exit
 from resolute.wire.states import ContainerState
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.commands import AcknowledgePreemption, CreateExperiment
-from resolute_master.domain.ids import TrialId, UserId
+from resolute_master.domain.commands import AcknowledgePreemption, ActivateExperiment, CreateExperiment, PauseExperiment
+from resolute_master.domain.ids import ExperimentId, TrialId, UserId
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.engine import Engine
 from resolute_master.store.sql import open_store, sqlite_url
@@ -82,3 +82,29 @@ async def test_equally_important_work_takes_turns_in_making_room_also_over_resta
         await store.close()
     assert len(turns) == JOBS
     assert max(turns.values()) - min(turns.values()) <= 1
+
+
+async def test_a_pause_does_not_make_anybody_forget(tmp_path: Path) -> None:
+    """Of who has made room, and was paused and taken up again while he waited."""
+    clock = FixedClock(datetime(2026, 1, 1, tzinfo=UTC))
+    store = await open_store(sqlite_url(tmp_path / "master.db"))
+    try:
+        async with running(an_engine(store, clock=clock, pools=POOLS)) as engine:
+            agent, owner = AgentByHand(engine, slots=1), await a_user(engine)
+            await agent.register()
+            await submitted(engine, owner, 50)
+            await all_run(agent)
+            await submitted(engine, owner, 1)
+            (victim,) = (each for each in engine.state.all(Allocation) if each.preempt is not None)
+            assert (victim.trial_id, victim.evictions) == (1, 0)
+            await engine.submit(AcknowledgePreemption(allocation=victim.id))
+            await end(engine, agent, victim)
+            for command in (
+                PauseExperiment(experiment=ExperimentId(1)),
+                ActivateExperiment(experiment=ExperimentId(1)),
+            ):
+                await engine.submit(command)
+            (again,) = (each for each in engine.state.all(Allocation) if each.trial_id == 1)
+            assert again.id != victim.id and again.evictions == 1
+    finally:
+        await store.close()
