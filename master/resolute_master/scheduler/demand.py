@@ -46,9 +46,9 @@ def demand_of(
         waiting = ((_order(turns, shape, key), shape) for key in keys)
         listed.extend(islice(waiting if turns is None else sorted(waiting), limit))
     listed.sort()
-    ranks = [shape.priority for _, shape in listed] if turns is None else range(len(listed))
+    # Their places in the order, and no more: where jobs were moved by hand neither priority nor submission says it.
     return Demand(
-        gangs=tuple(_gang(snapshot, shape, key, rank) for ((_, key), shape), rank in zip(listed, ranks, strict=True)),
+        gangs=tuple(_gang(snapshot, shape, key, place) for place, ((_, key), shape) in enumerate(listed)),
         kept=_kept(snapshot, holds),
     )
 
@@ -102,13 +102,13 @@ def _largest_run(policy: PoolPolicy, slots: int) -> int:
     return scaling.max_instances * max((offer.slots for offer in scaling.offers), default=0) // slots + 1
 
 
-def _gang(snapshot: PoolSnapshot, shape: Shape, key: QueueKey, rank: int) -> Gang:
+def _gang(snapshot: PoolSnapshot, shape: Shape, key: QueueKey, place: int) -> Gang:
     blocked = (snapshot.agents.get(agent) for agent in shape.blocked)
     return Gang(
         token=key.allocation,
         slots=shape.slots,
         submitted_at=key.submitted_at,
         single_machine=shape.single_node or shape.slots <= 1,
-        priority=rank,
+        priority=place,
         excluded_instances=frozenset(agent.instance_id for agent in blocked if agent is not None and agent.instance_id),
     )

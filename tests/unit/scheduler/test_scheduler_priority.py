@@ -16,7 +16,9 @@ from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.sorted_map import Meter
 from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
+from resolute_provisioner.planning.plan import plan_scale
 from support.pools import NOW, a_job, a_policy, an_agent, applied, elastic, evicts, gone, leaving, on, starts, waiting
+from support.provisioner import joined
 
 FIRST = a_job("first", priority=1)
 HIGH = a_job("high", priority=10)
@@ -289,10 +291,21 @@ def test_demand_says_what_each_gang_needs() -> None:
     blocked = replace(waiting("picky", "late", 4, single_node=True), blocked_agents=(TWO[0].id, TWO[1].id))
     snapshot = pool(TWO, blocked, waiting("aux", "low", 0, blocked_agents=(TWO[0].id, TWO[1].id)), scaling=elastic())
     first, second = schedule(snapshot).demand.gangs
-    assert (first.token, first.slots, first.single_machine, first.priority) == ("picky.1", 4, True, 42)
+    assert (first.token, first.slots, first.single_machine, first.priority) == ("picky.1", 4, True, 0)
     assert first.submitted_at == LATE.submitted_at
     assert first.excluded_instances == {"ia", "ib"}
-    assert (second.token, second.slots, second.single_machine) == ("aux.1", 0, True)
+    assert (second.token, second.slots, second.single_machine, second.priority) == ("aux.1", 0, True, 1)
+
+
+def test_machines_are_asked_for_in_the_order_that_was_made_by_hand() -> None:
+    """A gang of three machines that was moved ahead of one of two, one machine there and room for two more: both would wait for
+    ever if the scheduler kept the one for the first and the planner for the second."""
+    jobs = [a_job("first", second=60, queue_position=0.0), a_job("second", second=0)]
+    scaling, work = elastic(4, max_instances=3), [waiting("second", "second", 8), waiting("first", "first", 12)]
+    offers = (AvailableOffer(offer_id="m", slots=4),)
+    plan = schedule(pool(TWO[:1], *work, jobs=jobs, supply=Supply(offers=offers, room=2), scaling=scaling))
+    bought = plan_scale(scaling, (joined("ia", slots=4, offer="m"),), plan.demand, {}, NOW).launches
+    assert [launch.gang_tokens for launch in bought] == [("first.1",), ("first.1",)]
 
 
 def test_a_pool_that_never_grows_has_no_demand() -> None:
