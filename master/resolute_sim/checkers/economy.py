@@ -126,9 +126,9 @@ class Lingering:
             assert scaling is not None
             last = max(used.get(line.instance_id, line.paid_from), self._wanted_at.get(pool, line.paid_from))
             last = max(last, line.paid_from)
-            patience_s = max(
-                _idle_s(scaling, line.price_per_hour), scaling.disconnect_timeout_s, scaling.boot_timeout_s
-            )
+            # By `max_idle_cost` the cheaper it becomes, the longer it may idle.
+            least = min((price for _, price in line.prices), default=line.price_per_hour)
+            patience_s = max(_idle_s(scaling, least), scaling.disconnect_timeout_s, scaling.boot_timeout_s)
             if line.instance_id in self._frozen:
                 patience_s += MASS_LOSS_PATIENCE_S
             until = line.paid_until or now
