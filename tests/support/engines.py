@@ -68,7 +68,12 @@ async def a_user(engine: Engine, name: str = "ada") -> UserId:
 
 
 async def an_experiment(
-    engine: Engine, owner: UserId, config: Mapping[str, Any] | None = None, *, pool: PoolName = DEFAULT
+    engine: Engine,
+    owner: UserId,
+    config: Mapping[str, Any] | None = None,
+    *,
+    pool: PoolName = DEFAULT,
+    priority: int = 42,
 ) -> ExperimentId:
     """Created and active."""
     command = CreateExperiment(
@@ -77,7 +82,7 @@ async def an_experiment(
         original_config="",
         context_hash="",
         pool=pool,
-        priority=42,
+        priority=priority,
         weight=1.0,
         max_slots=None,
         seed=7,

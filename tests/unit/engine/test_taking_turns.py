@@ -10,33 +10,16 @@ from resolute.clock import FixedClock
 from resolute.wire.agent_link import Exit
 from resolute.wire.states import ContainerState
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.commands import AcknowledgePreemption, ActivateExperiment, CreateExperiment, PauseExperiment
+from resolute_master.domain.commands import AcknowledgePreemption, ActivateExperiment, PauseExperiment
 from resolute_master.domain.ids import ExperimentId, TrialId, UserId
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.engine import Engine
 from resolute_master.store.sql import open_store, sqlite_url
-from support.engines import DEFAULT, AgentByHand, a_config, a_user, an_engine, running
+from support.engines import DEFAULT, AgentByHand, a_user, an_engine, an_experiment, running
 
 POOLS = {DEFAULT: PoolPolicy(name=DEFAULT, preemption=True)}
 JOBS = 4
 ROUNDS = 3 * JOBS
-
-
-async def submitted(engine: Engine, owner: UserId, priority: int) -> None:
-    await engine.submit(
-        CreateExperiment(
-            owner=owner,
-            config=a_config(),
-            original_config="",
-            context_hash="",
-            pool=DEFAULT,
-            priority=priority,
-            weight=1.0,
-            max_slots=None,
-            seed=7,
-            activate=True,
-        )
-    )
 
 
 async def all_run(agent: AgentByHand) -> None:
@@ -52,7 +35,7 @@ async def end(engine: Engine, agent: AgentByHand, allocation: Allocation) -> Non
 
 async def makes_room(engine: Engine, agent: AgentByHand, owner: UserId) -> TrialId | None:
     """Something important comes, is given the slot of somebody, and goes. Answers whose."""
-    await submitted(engine, owner, 1)
+    await an_experiment(engine, owner, priority=1)
     (victim,) = (each for each in engine.state.all(Allocation) if each.preempt is not None and not each.ended)
     await engine.submit(AcknowledgePreemption(allocation=victim.id))
     await end(engine, agent, victim)
@@ -71,7 +54,7 @@ async def test_equally_important_work_takes_turns_in_making_room_also_over_resta
             agent, owner = AgentByHand(engine, slots=JOBS), await a_user(engine)
             await agent.register()
             for _ in range(JOBS):
-                await submitted(engine, owner, 50)
+                await an_experiment(engine, owner, priority=50)
             await all_run(agent)
         for seed in range(2, 2 + ROUNDS):
             async with running(an_engine(store, clock=clock, pools=POOLS, seed=seed)) as engine:
@@ -92,9 +75,9 @@ async def test_a_pause_does_not_make_anybody_forget(tmp_path: Path) -> None:
         async with running(an_engine(store, clock=clock, pools=POOLS)) as engine:
             agent, owner = AgentByHand(engine, slots=1), await a_user(engine)
             await agent.register()
-            await submitted(engine, owner, 50)
+            await an_experiment(engine, owner, priority=50)
             await all_run(agent)
-            await submitted(engine, owner, 1)
+            await an_experiment(engine, owner, priority=1)
             (victim,) = (each for each in engine.state.all(Allocation) if each.preempt is not None)
             assert (victim.trial_id, victim.evictions) == (1, 0)
             await engine.submit(AcknowledgePreemption(allocation=victim.id))

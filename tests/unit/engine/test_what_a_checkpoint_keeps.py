@@ -8,32 +8,14 @@ from pathlib import Path
 from resolute.clock import FixedClock
 from resolute.wire.states import ContainerState
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.commands import CreateExperiment, ReportCheckpoint
-from resolute_master.domain.ids import UserId
+from resolute_master.domain.commands import ReportCheckpoint
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.replay import replay
 from resolute_master.store.sql import open_store, sqlite_url
-from support.engines import DEFAULT, AgentByHand, a_config, a_user, an_engine, running
+from support.engines import DEFAULT, AgentByHand, a_user, an_engine, an_experiment, running
 
 POOLS = {DEFAULT: PoolPolicy(name=DEFAULT, preemption=True)}
-
-
-async def submitted(engine: Engine, owner: UserId, priority: int) -> None:
-    await engine.submit(
-        CreateExperiment(
-            owner=owner,
-            config=a_config(),
-            original_config="",
-            context_hash="",
-            pool=DEFAULT,
-            priority=priority,
-            weight=1.0,
-            max_slots=None,
-            seed=7,
-            activate=True,
-        )
-    )
 
 
 def asked_to_leave(engine: Engine) -> list[int | None]:
@@ -48,7 +30,7 @@ async def test_who_has_saved_last_leaves_first_also_after_a_restart(tmp_path: Pa
             agent, owner = AgentByHand(engine), await a_user(engine)
             await agent.register()
             for _ in range(2):
-                await submitted(engine, owner, 50)
+                await an_experiment(engine, owner, priority=50)
                 clock.advance(100)
                 await agent.report(agent.containers()[-1], ContainerState.RUNNING)
                 clock.advance(500)
@@ -63,7 +45,7 @@ async def test_who_has_saved_last_leaves_first_also_after_a_restart(tmp_path: Pa
         async with running(an_engine(store, clock=clock, pools=POOLS, seed=2)) as engine:
             await agent.returns_to(engine)
             assert engine.state.get(Allocation, older.id) == kept
-            await submitted(engine, owner, 1)
+            await an_experiment(engine, owner, priority=1)
             assert asked_to_leave(engine) == [older.trial_id]
             digest = engine.memory.digest
         for snapshot in await store.snapshots():
