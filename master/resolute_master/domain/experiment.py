@@ -12,6 +12,7 @@ from msgspec.structs import force_setattr
 
 from resolute.config.durations import parse_duration
 from resolute.wire.states import ExperimentState
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import ExperimentId, JobId, UserId
 from resolute_master.domain.json_text import canonical
 
@@ -81,6 +82,11 @@ class Experiment(Struct, frozen=True, kw_only=True, gc=False):
     def config(self) -> Mapping[str, Any]:
         """The configuration, read anew each time: whoever needs much of it asks once."""
         return _whole.decode(self.configuration)
+
+    def with_settings(self, block: str, settings: Mapping[str, Any]) -> Experiment:
+        """The same, with these keys of one block of its configuration set."""
+        config = self.config
+        return replace(self, configuration=written({**config, block: {**config[block], **settings}}))
 
     @property
     def _read(self) -> _Blocks:

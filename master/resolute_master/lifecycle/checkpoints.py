@@ -17,7 +17,6 @@ from resolute_master.domain.commands import (
 )
 from resolute_master.domain.copies import replace
 from resolute_master.domain.effects import RemoveCheckpoint, RemoveFiles
-from resolute_master.domain.experiment import written
 from resolute_master.domain.ids import TrialId
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle import experiments
@@ -122,9 +121,7 @@ def set_policy(step: Step, command: SetCheckpointPolicy) -> None:
         if count < 0:
             raise InvalidInput(f"checkpointStorage.{name}: {count} must not be negative; 0 keeps none for that reason")
     experiment = experiments.need(step, command.experiment)
-    config = experiment.config
-    config = {**config, "checkpoint_storage": {**config["checkpoint_storage"], **counts}}
-    step.put(replace(experiment, configuration=written(config)))
+    step.put(experiment.with_settings("checkpoint_storage", counts))
     found = step.find(Checkpoint, "checkpoints_of_experiment", experiment.id)
     trials = experiments.trials_of(step, experiment)
     for checkpoint in removable(found, trials, command, smaller_is_better=experiment.smaller_is_better):

@@ -8,7 +8,7 @@ from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute_master.domain import commands as c
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
-from resolute_master.domain.experiment import Experiment, written
+from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import JobId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import SchedulerKind
@@ -137,6 +137,4 @@ def _keep_in_config(step: Step, before: Job, job: Job) -> None:
     now = {"priority": job.priority, "weight": job.weight, "max_slots": job.max_slots, "resource_pool": job.pool}
     changed = {key: value for key, value in now.items() if value != was[key]}
     if changed:
-        config = experiment.config
-        config = {**config, "resources": {**config["resources"], **changed}}
-        step.put(replace(experiment, configuration=written(config)))
+        step.put(experiment.with_settings("resources", changed))

@@ -21,7 +21,7 @@ from resolute_master.domain.administration import SetBudget, SetMaxCost
 from resolute_master.domain.agent import SlotRef
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
-from resolute_master.domain.experiment import Experiment, written
+from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, ExperimentId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
@@ -399,9 +399,7 @@ def set_max_cost(step: Step, command: SetMaxCost) -> None:
         check_amount("max_cost", limit)
         pool = step.need(Job, experiment.job_id).pool
         budget.check_priced(step, step.pools.get(pool), pool)
-    config = experiment.config
-    config = {**config, "resources": {**config["resources"], "max_cost": limit}}
-    step.put(replace(experiment, configuration=written(config)))
+    step.put(experiment.with_settings("resources", {"max_cost": limit}))
     before = step.get(Account, account_id(Owner.EXPERIMENT, experiment.id))
     if before is None:
         return
