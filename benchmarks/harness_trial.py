@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from dataclasses import asdict, dataclass
+from statistics import median
 
 from resolute import core
 
@@ -62,9 +63,9 @@ def timed_block(context: core.Context, rounds: int, first: int) -> Taken:
 
 
 def calibrated() -> int:
-    """How many rounds of work take one step: of five attempts the fastest, which others disturbed least."""
-    fastest = min(_timed_work(20_000) for _ in range(5))
-    return max(1, int(20_000 * STEP_S / fastest))
+    """How many rounds of work take one step: by the median of a second of attempts, the first being slower than all later ones."""
+    attempts = [_timed_work(20_000) for _ in range(int(1.0 / STEP_S))]
+    return max(1, int(20_000 * STEP_S / median(attempts)))
 
 
 def _timed_work(rounds: int) -> float:

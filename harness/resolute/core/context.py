@@ -188,6 +188,7 @@ def _managed(
         run_dir=info.run_dir,
         distributed=distributed,
         mode=preempt_mode,
+        clock=clock,
         sigterm_on_notice=sigterm_on_notice,
     )
     return Context(

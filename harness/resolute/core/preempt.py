@@ -1,6 +1,7 @@
 """Learning that the run should stop, from the master's long poll and from the notice file of the machine.
 
-Asking is meant to be done at every step: it reads a flag and looks at one file's modification time.
+Asking is meant to be done at every step: a look reads a flag and one file's modification time, and a process that asks alone looks
+at most ten times a second. A look that takes 8 µs when repeated takes 80 µs between steps, which leave nothing of it in the caches.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
 
+from resolute.clock import Clock
 from resolute.core.distributed import DistributedContext
 from resolute.core.session import Session
 from resolute.core.values import parse_time, rfc3339
@@ -29,6 +31,8 @@ POLL_S = 60
 FIRST_ANSWER_WAIT_S = 10.0
 """How long the first question waits for the master's first answer before it goes on without."""
 PAUSE_AFTER_ERROR_S = 2.0
+LOOK_PERIOD_S = 0.1
+"""A process that asks alone, sooner than this after a look, is told what that look has seen. A notice leaves seconds at least."""
 NOTICE_FILE = "notice.json"
 PID_FILE = "notice.pid"
 
@@ -203,6 +207,7 @@ class ManagedPreempt:
         run_dir: Path,
         distributed: DistributedContext,
         mode: PreemptMode,
+        clock: Clock,
         sigterm_on_notice: bool = False,
     ) -> None:
         self._session = session
@@ -217,6 +222,8 @@ class ManagedPreempt:
         self._started = False
         self._acknowledged = False
         self._checkpoint_given = False
+        self._monotonic = clock.monotonic
+        self._quiet_until = float("-inf")
         self._known = StopSignal()
 
     def start(self) -> None:
@@ -238,12 +245,19 @@ class ManagedPreempt:
         Without it, call `acknowledge_preemption_signal` before exiting with code 0: an unacknowledged clean exit
         means that the trial is complete.
         """
+        now = self._monotonic()
+        if now < self._quiet_until:
+            return False
         if not self._started:
             raise FailedPrecondition("should_preempt() works inside `with resolute.core.init() as context:` only")
         self._known = self._ask()
-        if self._known.preempt and auto_ack:
+        if not self._known.preempt:
+            # Ranks that ask together must all ask: for one of them the period may be over sooner than for another.
+            self._quiet_until = now if self._asks_together() else now + LOOK_PERIOD_S
+            return False
+        if auto_ack:
             self.acknowledge_preemption_signal()
-        return self._known.preempt
+        return True
 
     def should_checkpoint(self) -> bool:
         """True once after a notice that asks for a checkpoint without stopping. Says what `should_preempt` last saw."""
@@ -272,10 +286,13 @@ class ManagedPreempt:
     def _speaks_for_all(self) -> bool:
         return self._distributed.rank == 0 or self._mode is PreemptMode.WorkersAskMaster
 
+    def _asks_together(self) -> bool:
+        return self._distributed.size > 1 and self._mode is PreemptMode.WorkersAskChief
+
     def _ask(self) -> StopSignal:
         if self._mode is PreemptMode.ChiefOnly and self._distributed.rank != 0:
             raise FailedPrecondition("with PreemptMode.ChiefOnly only the chief (rank 0) calls should_preempt()")
-        if self._distributed.size == 1 or self._mode is not PreemptMode.WorkersAskChief:
+        if not self._asks_together():
             return self._look()
         # A notice reaches the one machine that goes away, which need not be the chief's: every rank says what it sees.
         answers = self._distributed.allgather(self._look().to_json())
@@ -297,6 +314,7 @@ class ManagedPreempt:
 
         def remember(number: int, frame: Any) -> None:
             self._terminated = True
+            self._quiet_until = float("-inf")
             if callable(previous):
                 previous(number, frame)
 

@@ -52,13 +52,14 @@ def test_sigterm_after_a_notice_preempts_those_who_asked_for_it(tasks: Tasks, tm
     program = """
 import signal, sys, time
 from pathlib import Path
+from resolute.clock import SystemClock
 from resolute.core.distributed import DistributedContext
 from resolute.core.preempt import ManagedPreempt, PreemptMode
 from resolute.core.session import RetryPolicy, Session
 session = Session("http://127.0.0.1:9", "token", retry=RetryPolicy(total_s=0.1))
 preempt = ManagedPreempt(session=session, allocation_id="t.1", run_dir=Path(sys.argv[1]),
                          distributed=DistributedContext.alone(), mode=PreemptMode.WorkersAskChief,
-                         sigterm_on_notice=True)
+                         clock=SystemClock(), sigterm_on_notice=True)
 preempt.start()
 print(preempt.should_preempt(auto_ack=False), flush=True)
 while not preempt.should_preempt(auto_ack=False):

@@ -1,0 +1,79 @@
+"""How soon a process that asks at every step learns of a notice, and that ranks which ask together stay in step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from resolute.clock import FixedClock
+from resolute.core.distributed import DistributedContext
+from resolute.core.preempt import LOOK_PERIOD_S, NOTICE_FILE, ManagedPreempt, PreemptMode
+from resolute.core.session import RetryPolicy, Session
+
+NOBODY = "http://127.0.0.1:9"
+"""No master answers here: what is learnt comes from the notice file."""
+
+
+@contextmanager
+def asking(run_dir: Path, distributed: DistributedContext, clock: FixedClock) -> Iterator[ManagedPreempt]:
+    session = Session(NOBODY, "token", retry=RetryPolicy(total_s=0.05, first_wait_s=0.01))
+    preempt = ManagedPreempt(
+        session=session,
+        allocation_id="t.1",
+        run_dir=run_dir,
+        distributed=distributed,
+        mode=PreemptMode.WorkersAskChief,
+        clock=clock,
+    )
+    preempt.start()
+    try:
+        yield preempt
+    finally:
+        preempt.close()
+        session.close()
+        distributed.close()
+
+
+def give_notice(run_dir: Path) -> None:
+    (run_dir / NOTICE_FILE).write_text(json.dumps({"kind": "interruption", "deadline": None, "reason": "spot"}))
+
+
+def a_clock() -> FixedClock:
+    return FixedClock(datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def test_a_notice_is_seen_a_look_period_after_the_last_look_at_the_latest(tmp_path: Path) -> None:
+    clock = a_clock()
+    with asking(tmp_path, DistributedContext.alone(), clock) as preempt:
+        assert not preempt.should_preempt(auto_ack=False)
+        give_notice(tmp_path)
+        clock.advance(LOOK_PERIOD_S / 2)
+        assert not preempt.should_preempt(auto_ack=False), "sooner than the period nothing is looked at"
+        clock.advance(LOOK_PERIOD_S / 2)
+        assert preempt.should_preempt(auto_ack=False) and preempt.reason == "spot"
+        assert preempt.should_preempt(auto_ack=False), "once seen it is told at every question"
+
+
+def test_ranks_that_ask_together_look_at_every_question(tmp_path: Path) -> None:
+    """The clock of one rank stands still: did either skip a question by its clock, the other would wait for it."""
+
+    def of_rank(rank: int) -> list[bool]:
+        run_dir = tmp_path / str(rank)
+        run_dir.mkdir()
+        distributed = DistributedContext(rank=rank, size=2, local_size=2, local_rank=rank, key=str(tmp_path))
+        clock, answers = a_clock(), []
+        with asking(run_dir, distributed, clock) as preempt:
+            for step in range(4):
+                if rank == 1 and step == 2:
+                    give_notice(run_dir)
+                if rank == 1:
+                    clock.advance(LOOK_PERIOD_S)
+                answers.append(preempt.should_preempt(auto_ack=False))
+        return answers
+
+    with ThreadPoolExecutor(2) as ranks:
+        assert list(ranks.map(of_rank, range(2))) == 2 * [[False, False, True, True]]
