@@ -19,7 +19,7 @@ from benchmarks.cluster import Client, cluster
 from benchmarks.harness_trial import BLOCK
 from benchmarks.report import Row, Spread, Target
 
-BLOCKS = 60
+BLOCKS = 200
 TARGET = Target(at_most=1.0)
 CODE = "harness_trial.py"
 
