@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import AsyncIterator
 from typing import Any
@@ -314,6 +315,23 @@ async def test_following_continues_after_the_last_id_seen(store: Store) -> None:
     assert await found(store, after_id=first[-1].id) == ["3", "4", "5"]
     assert await found(store, after_id=first[-1].id, limit=1) == ["3"]
     assert await found(store, after_id=first[-1].id + 3) == []
+
+
+async def test_batches_that_are_given_together_are_stored_in_the_order_of_the_calls(store: Store) -> None:
+    """The first takes several turns to be made ready and some of it is there already, so that it goes the longer way."""
+    await store.append_logs([a_line("0")])
+    await asyncio.gather(
+        store.append_logs([a_line(str(n)) for n in range(1_200)]),
+        *(store.append_logs([a_line(f"late {n}")]) for n in range(3)),
+    )
+    assert await found(store, limit=2_000) == [*map(str, range(1_200)), "late 0", "late 1", "late 2"]
+    assert await asyncio.gather(
+        store.append_metrics([a_report(1), *(a_report(step) for step in range(1, 1_200))]),
+        store.append_metrics([a_report(1)]),
+        store.append_metrics([a_report(600, run_id=2)]),
+        store.append_metrics([a_report(601, run_id=1)]),
+    ) == [(STORED, REPEATED, *[STORED] * 1_198), (REPEATED,), (STORED,), (REPEATED,)]
+    assert await live(store) == [*((1, "training", step) for step in range(1, 600)), (2, "training", 600)]
 
 
 async def test_descending_gives_the_newest_first(store: Store) -> None:

@@ -179,7 +179,7 @@ class Store(Protocol):
     # -- streams -----------------------------------------------------------------------------------------------
 
     async def append_metrics(self, reports: Sequence[MetricReport]) -> tuple[MetricOutcome, ...]:
-        """Store a batch in order, one outcome a report.
+        """Store a batch in order, one outcome a report; batches in the order of the calls.
 
         A report of a newer run archives the rows of older runs of that trial with a larger step count in any group, or
         an equal or larger one in the same group (all groups but training and validation count as one here). Reports
@@ -188,7 +188,7 @@ class Store(Protocol):
         ...
 
     async def append_logs(self, records: Sequence[LogRecord]) -> None:
-        """Store a batch; records whose key exists are left out."""
+        """Store a batch, batches in the order of the calls; records whose key exists are left out."""
         ...
 
     async def remove_logs(self, tasks: Sequence[TaskId]) -> int:

@@ -1,7 +1,8 @@
 """Many small appends become few transactions, without a timer.
 
 While one batch is being written, what arrives waits; a turn of the event loop after the write has ended, all that waits is the
-next batch. So a lone append is written at once, and under load batches grow by themselves.
+next batch. So a lone append is written at once, and under load batches grow by themselves. A full batch need not wait: the store
+is given it while the one before is still written, and can make its rows ready meanwhile.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -21,10 +23,11 @@ from resolute_master.turns import a_few_at_a_time
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
-Write = Callable[[Sequence[Item]], Awaitable[Sequence[Outcome] | None]]
-"""Stores a batch, all or nothing, and says what became of each item; None when there is nothing to say."""
+Write = Callable[[Sequence[Item]], Coroutine[None, None, Sequence[Outcome] | None]]
+"""Stores a batch, all or nothing, and says what became of each item; None when there is nothing to say. Called a second time before
+the first call has returned, it stores in the order of the calls."""
 
-Publish = Callable[[Sequence[Item], Sequence[Outcome] | None], Awaitable[None]]
+Publish = Callable[[Sequence[Item], Sequence[Outcome] | None], Coroutine[None, None, None]]
 """Makes a stored batch known before its callers are answered. Called in the order of the batches, while a large next is written."""
 
 MAX_BATCH_ITEMS = 500
@@ -50,6 +53,15 @@ class _Call(Generic[Item, Outcome]):
     size: int
     share: Hashable
     done: asyncio.Future[tuple[Outcome, ...]]
+
+
+@dataclass(slots=True, eq=False)
+class _Writing(Generic[Item, Outcome]):
+    """A batch that the store has been given."""
+
+    calls: list[_Call[Item, Outcome]]
+    items: list[Item]
+    written: asyncio.Task[Sequence[Outcome] | None]
 
 
 @dataclass(slots=True, eq=False)
@@ -96,7 +108,7 @@ class BatchedWriter(Generic[Item, Outcome]):
         self._size_of = size_of
         self._waiting: FairQueue[_Call[Item, Outcome]] = FairQueue()
         self._queued = 0
-        self._worth_writing = asyncio.Event()
+        self._look_again = asyncio.Event()
         self._unstored_of: Counter[Hashable] = Counter()
         self._unstored = 0
         self._admission = asyncio.Lock()
@@ -157,7 +169,7 @@ class BatchedWriter(Generic[Item, Outcome]):
         self._waiting.put(call, share)
         self._queued += len(items)
         if self._queued >= SMALL_BATCH_ITEMS:
-            self._worth_writing.set()
+            self._look_again.set()
         self._unstored += len(items)
         self._unstored_of[share] += len(items)
         if self._unstored >= MAX_UNSTORED_ITEMS:
@@ -168,30 +180,56 @@ class BatchedWriter(Generic[Item, Outcome]):
         return call
 
     async def _flush(self) -> None:
+        writing: _Writing[Item, Outcome] | None = None
         try:
-            while self._waiting:
+            while self._waiting or writing is not None:
                 await asyncio.sleep(0)  # who comes in the next turn of the loop shares the batch
-                await self._until_worth_writing()
-                await self._write_batch(self._next_batch())
-                await self._make_known()
+                if writing is None:
+                    await self._until(self._is_worth_writing)
+                    writing = self._begin()
+                    continue
+                await self._until(partial(self._may_begin_another, writing))
+                ended, writing = writing, None if writing.written.done() else self._begin()
+                await self._end(ended)
+                await self._make_known(writing is not None)
         finally:
-            # Only a cancelled flush leaves calls behind; they must not wait for ever.
-            if self._stored is not None:
-                self._refuse(self._stored.calls, asyncio.CancelledError())
-                self._stored = None
-            for call in self._waiting:
-                call.done.cancel()
-            self._release(tuple(self._waiting))
-            self._waiting.clear()
-            self._queued = 0
-            self._room.set()
+            self._abandon(writing)
             self._flushing = None
 
-    async def _until_worth_writing(self) -> None:
-        """Until the last batch has been made known, or what waits is no small batch."""
-        while self._publishing and self._queued < SMALL_BATCH_ITEMS:
-            self._worth_writing.clear()
-            await self._worth_writing.wait()
+    def _abandon(self, writing: _Writing[Item, Outcome] | None) -> None:
+        """Only a cancelled flush leaves calls behind; they must not wait for ever."""
+        if writing is not None:
+            writing.written.cancel()
+            self._refuse(writing.calls, asyncio.CancelledError())
+        if self._stored is not None:
+            self._refuse(self._stored.calls, asyncio.CancelledError())
+            self._stored = None
+        for call in self._waiting:
+            call.done.cancel()
+        self._release(tuple(self._waiting))
+        self._waiting.clear()
+        self._queued = 0
+        self._room.set()
+
+    def _is_worth_writing(self) -> bool:
+        """The last batch has been made known, or what waits is no small batch."""
+        return not self._publishing or self._queued >= SMALL_BATCH_ITEMS
+
+    def _may_begin_another(self, writing: _Writing[Item, Outcome]) -> bool:
+        """It has been written, or a full batch waits."""
+        return writing.written.done() or self._queued >= MAX_BATCH_ITEMS
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            self._look_again.clear()
+            await self._look_again.wait()
+
+    def _begin(self) -> _Writing[Item, Outcome]:
+        batch = self._next_batch()
+        items = [item for call in batch for item in call.items]
+        written = asyncio.create_task(self._write(items), name="batched-writer-write")
+        written.add_done_callback(lambda _: self._look_again.set())
+        return _Writing(batch, items, written)
 
     def _next_batch(self) -> list[_Call[Item, Outcome]]:
         batch = [self._waiting.take()]
@@ -205,10 +243,10 @@ class BatchedWriter(Generic[Item, Outcome]):
         self._queued -= sum(len(call.items) for call in batch)
         return batch
 
-    async def _write_batch(self, batch: list[_Call[Item, Outcome]]) -> None:
-        items = [item for call in batch for item in call.items]
+    async def _end(self, writing: _Writing[Item, Outcome]) -> None:
+        batch, items = writing.calls, writing.items
         try:
-            outcomes = await self._write(items)
+            outcomes = await writing.written
             if outcomes is not None and len(outcomes) != len(items):
                 raise RuntimeError(f"{len(items)} items were written and {len(outcomes)} outcomes came back")
         except BaseException as error:
@@ -224,10 +262,10 @@ class BatchedWriter(Generic[Item, Outcome]):
         else:
             self._stored.add(stored)
 
-    async def _make_known(self) -> None:
-        """What is stored, unless the next batch is there to become known with it."""
+    async def _make_known(self, followed: bool) -> None:
+        """What is stored, unless the next batch is there, being written or not, to become known with it."""
         stored = self._stored
-        if stored is None or (self._waiting and stored.batches < self._known_together):
+        if stored is None or ((followed or self._waiting) and stored.batches < self._known_together):
             return
         self._stored = None
         if self._publish is None:
@@ -239,7 +277,7 @@ class BatchedWriter(Generic[Item, Outcome]):
 
     def _made_known(self, task: asyncio.Task[None]) -> None:
         self._publishing.discard(task)
-        self._worth_writing.set()
+        self._look_again.set()
 
     async def _published(self, publish: Publish[Item, Outcome], stored: _Stored[Item, Outcome]) -> None:
         try:

@@ -84,6 +84,39 @@ async def test_what_waits_during_a_write_is_the_next_batch_in_order() -> None:
     assert disk.batches == [["a", "aa"], ["b", "bb", "c", "cc", "d", "dd"]]
 
 
+async def test_one_full_batch_is_given_to_the_store_while_another_is_written() -> None:
+    disk = Disk()
+    disk.gate.clear()
+    writer = BatchedWriter(disk.write)
+    calls = await busy_with(writer, ["first"])
+    calls += await busy_with(writer, ["x"] * (writers.MAX_BATCH_ITEMS - 1))
+    assert disk.started == 1, "what waits is not full yet"
+    for number in range(3):
+        calls += await busy_with(writer, [f"full {number}"] * writers.MAX_BATCH_ITEMS)
+        assert disk.started == 2, "one is written and one made ready; all others wait"
+    disk.gate.set()
+    answers = await asyncio.gather(*calls)
+    assert [answer[0] for answer in answers] == ["FIRST", "X", "FULL 0", "FULL 1", "FULL 2"]
+    assert [batch[0] for batch in disk.batches] == ["first", "x", "full 0", "full 1", "full 2"]
+    assert writer.unstored == 0
+
+
+async def test_a_cancelled_writer_answers_nobody_of_the_two_batches_that_the_store_has() -> None:
+    disk = Disk()
+    disk.gate.clear()
+    writer = BatchedWriter(disk.write)
+    calls = await busy_with(writer, ["first"])
+    calls += await busy_with(writer, ["x"] * writers.MAX_BATCH_ITEMS)
+    calls += await busy_with(writer, ["last"])
+    assert disk.started == 2 and writer._flushing is not None
+    writer._flushing.cancel()
+    await asyncio.wait(calls)
+    assert all(call.cancelled() for call in calls) and writer.unstored == 0
+    disk.gate.set()
+    assert await writer.append(["d"]) == ("D",)
+    assert disk.batches == [["d"]]
+
+
 async def test_a_batch_ends_at_the_limit_of_items_and_never_inside_a_call() -> None:
     disk = Disk()
     disk.gate.clear()
@@ -242,7 +275,8 @@ async def test_shares_are_written_in_turn_and_each_in_its_order() -> None:
     await settle()
     disk.gate.set()
     await asyncio.gather(*calls)
-    assert [batch[-1] for batch in disk.batches] == ["first", "0", "quiet 0", "1", "quiet 1", "2"]
+    # The disk was given "0" before anybody else came, and then it was once more the turn of who was there first.
+    assert [batch[-1] for batch in disk.batches] == ["first", "0", "1", "quiet 0", "2", "quiet 1"]
 
 
 async def test_who_has_nothing_unstored_need_not_wait_for_those_who_have_much() -> None:

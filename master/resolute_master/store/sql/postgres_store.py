@@ -15,7 +15,9 @@ from resolute_master.store.base import MetricOutcome
 from resolute_master.store.sql import postgres_commit, postgres_streams
 from resolute_master.store.sql.postgres import START_PATIENCE_S, PostgresDatabase
 from resolute_master.store.sql.postgres_address import PostgresAddress
+from resolute_master.store.sql.postgres_rows import log_arrays, metric_arrays
 from resolute_master.store.sql.postgres_session import Lane
+from resolute_master.store.sql.postgres_streams import Bulk, Rows, in_turns
 from resolute_master.store.sql.store import SqlStore
 
 
@@ -26,6 +28,8 @@ class PostgresStore(SqlStore):
         super().__init__(database)
         self._postgres = database
         self._metrics = postgres_streams.MetricCopier()
+        self._metrics_in_bulk = Bulk()
+        self._logs_in_bulk = Bulk()
 
     @classmethod
     async def open_at(
@@ -58,13 +62,19 @@ class PostgresStore(SqlStore):
         return await self._postgres.turn_of(Lane.LOGS)
 
     async def append_metrics(self, reports: Sequence[MetricReport]) -> tuple[MetricOutcome, ...]:
-        if await self._postgres.on_lane(Lane.METRICS, lambda c: self._metrics.copy(c, reports)):
-            return (MetricOutcome.STORED,) * len(reports)
-        self._metrics.forget(reports)
-        return await super().append_metrics(reports)
+        async def store(rows: Rows) -> tuple[MetricOutcome, ...]:
+            if await self._postgres.on_lane(Lane.METRICS, lambda c: self._metrics.copy(c, reports, rows)):
+                return (MetricOutcome.STORED,) * len(reports)
+            self._metrics.forget(reports)
+            return await super(PostgresStore, self).append_metrics(reports)
+
+        return await self._metrics_in_bulk.append(lambda: in_turns(reports, metric_arrays), store)
 
     async def append_logs(self, records: Sequence[LogRecord]) -> None:
-        await self._postgres.on_lane(Lane.LOGS, lambda c: postgres_streams.append_logs(c, records))
+        async def store(rows: Rows) -> None:
+            await self._postgres.on_lane(Lane.LOGS, lambda c: postgres_streams.append_logs(c, rows))
+
+        await self._logs_in_bulk.append(lambda: in_turns(records, log_arrays), store)
 
     async def append_step_marks(self, marks: Sequence[StepMark]) -> None:
         await self._postgres.on_lane(Lane.LOGS, lambda c: postgres_streams.append_step_marks(c, marks))

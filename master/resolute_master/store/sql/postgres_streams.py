@@ -7,7 +7,8 @@ the unique keys decide: a row that is there already fails the COPY as a whole, a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
@@ -15,20 +16,38 @@ from typing import Any, NamedTuple, TypeVar
 import asyncpg
 from sqlalchemy import Table
 
-from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
+from resolute_master.domain.metrics import MetricReport, StepMark
 from resolute_master.store import metric_rows
 from resolute_master.store.sql import tables
-from resolute_master.store.sql.postgres_rows import array_type, as_arrays, columns_of, log_arrays, metric_arrays
+from resolute_master.store.sql.postgres_rows import array_type, as_arrays, columns_of
 from resolute_master.store.sql.streams import mark_values
 
 Item = TypeVar("Item")
+Stored = TypeVar("Stored")
+
+Rows = list[list[Any]]
+"""A list of values for each column of the table."""
 
 ROWS_A_TURN = 500
-"""Rows that are made in one turn of the event loop: a third of a millisecond, after which whoever asks for little goes on. The lane
-is idle meanwhile: in a turn of the others' there may be as much work again."""
+"""Rows that are made in one turn of the event loop: a third of a millisecond, after which whoever asks for little goes on."""
 
 REMEMBERED_TRIALS = 50_000
 """Past that the memory of what is archived starts anew: it only saves work."""
+
+
+class Bulk:
+    """Rows are made while those before them are stored: both one after the other, in the order of the calls."""
+
+    def __init__(self) -> None:
+        self._making = asyncio.Lock()
+        self._storing = asyncio.Lock()
+
+    async def append(self, make: Callable[[], Awaitable[Rows]], store: Callable[[Rows], Awaitable[Stored]]) -> Stored:
+        async with AsyncExitStack() as stored:
+            async with self._making:
+                rows = await make()
+                await stored.enter_async_context(self._storing)
+            return await store(rows)
 
 
 class MetricCopier:
@@ -46,8 +65,8 @@ class MetricCopier:
         for report in reports:
             self._archived.pop(report.trial_id, None)
 
-    async def copy(self, connection: asyncpg.Connection, reports: Sequence[MetricReport]) -> bool:
-        """True when all reports were news and are stored; False when nothing is, because some were not.
+    async def copy(self, connection: asyncpg.Connection, reports: Sequence[MetricReport], rows: Rows) -> bool:
+        """True when all reports were news and are stored; False when nothing is, because some were not. `rows` are theirs.
 
         Reports without a step count have no key that the database could check: such a batch is for the careful way.
         """
@@ -56,16 +75,15 @@ class MetricCopier:
         series = _series(reports)
         if series is None or _several_runs(series):
             return False
-        arrays = await _in_turns(reports, metric_arrays)
         first = _first_steps(series)
         news = {trial: at for trial, at in first.items() if not self._is_archived(trial, *at)}
         try:
             if not news:
-                await _copy(connection, tables.metrics, arrays)
+                await _copy(connection, tables.metrics, rows)
             else:
                 async with connection.transaction():
                     await connection.execute(_ROLL_BACK, *map(list, zip(*_rollbacks(series, news), strict=True)))
-                    await _copy(connection, tables.metrics, arrays)
+                    await _copy(connection, tables.metrics, rows)
         except asyncpg.UniqueViolationError:
             return False
         self._remember(news)
@@ -86,9 +104,9 @@ class MetricCopier:
                 self._archived[trial] = (run, steps)
 
 
-async def append_logs(connection: asyncpg.Connection, records: Sequence[LogRecord]) -> None:
+async def append_logs(connection: asyncpg.Connection, rows: Rows) -> None:
     """In order; records whose key is there already are left out."""
-    await _append_new(connection, tables.logs, await _in_turns(records, log_arrays))
+    await _append_new(connection, tables.logs, rows)
 
 
 async def append_step_marks(connection: asyncpg.Connection, marks: Sequence[StepMark]) -> None:
@@ -98,7 +116,7 @@ async def append_step_marks(connection: asyncpg.Connection, marks: Sequence[Step
     )
 
 
-async def _in_turns(items: Sequence[Item], arrays_of: Callable[[Sequence[Item]], list[list[Any]]]) -> list[list[Any]]:
+async def in_turns(items: Sequence[Item], arrays_of: Callable[[Sequence[Item]], Rows]) -> Rows:
     """What `arrays_of` makes of all items, a few in each turn."""
     arrays = arrays_of(items[:ROWS_A_TURN])
     for start in range(ROWS_A_TURN, len(items), ROWS_A_TURN):
