@@ -27,7 +27,7 @@ from support.live import LiveCluster, record_of, until
 pytestmark = pytest.mark.needs("machines")
 
 STEPS = 120
-NOTICE_S = 90.0
+NOTICE_S = 60.0
 """Longer than the half a minute that the machine tells of: a busy computer takes its time to say how a task has ended."""
 TESTS = Path(__file__).resolve().parents[1]
 
