@@ -8,7 +8,8 @@ machine; then the machine is drained: its work saves, ends, and goes on there. T
 Run times are heavy-tailed: what has run for an hour is expected to run for another. The saving lasts until the longest of the
 machine's work would have ended, the cost is a restart of all of it, and with another machine that machine's boot.
 
-One machine at a time is drained, and none while anything waits: free slots belong to what waits first.
+One machine at a time is drained, and none while anything waits: free slots belong to what waits first. And one at a time is on its
+way for a move, of whatever market: whether a second one pays is seen when the first is there.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ def consolidate(
         return Move()
     prices = {each.offer.offer_id: each.price_per_hour for each in offers}
     markets = {offer.offer_id: offer.market for offer in pool.offers}
+    room = 0 if any(map(_comes_for_nobody, staying)) else room
     ripe: list[tuple[datetime, float, str, Move]] = []
     for each in staying:
         price = prices.get(each.view.offer_id)
@@ -88,6 +90,10 @@ class _Way:
         return Move(drains=(ended,))
 
 
+def _comes_for_nobody(each: Standing) -> bool:
+    return each.view.joined_at is None and not each.view.reserved_for
+
+
 def _may_move(each: Standing) -> bool:
     """It has room left over, and all that runs there can be moved."""
     view = each.view
@@ -128,8 +134,8 @@ def _onto_smaller(
     slots = each.view.slots_in_use
     for other in others:
         theirs = prices.get(other.view.offer_id)
-        kept_for_nobody = other.view.joined_at is None and not other.view.reserved_for and other.view.slots >= slots
-        if kept_for_nobody and theirs is not None and theirs < price:
+        comes = _comes_for_nobody(other) and other.view.slots >= slots
+        if comes and theirs is not None and theirs < price:
             return _Way(saving=price - theirs, coming=True)
     fitting = [
         o for o in offers if o.offer.slots >= slots and o.price_per_hour is not None and o.price_per_hour < price

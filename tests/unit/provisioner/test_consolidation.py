@@ -138,6 +138,14 @@ def test_a_smaller_machine_is_launched_first_awaited_and_then_moved_to() -> None
     assert _drained(_plan(only, _machine("b", 4))) == ["a"]
 
 
+def test_while_one_machine_comes_for_a_move_none_is_launched_for_another_in_any_market() -> None:
+    pool = replace(POOL, offers=(*POOL.offers, _offer(4, Market.SPOT)))
+    only, coming = _machine("a", 8, 2, 1), _machine("b", 4, offer="spot-4")
+    assert [launch.offer_id for launch in _plan(only, pool=pool).launches] == ["on_demand-4"]
+    coming = replace(coming, joined_at=None, agent_connected=False, idle_since=None, requested_at=NOW, launched_at=NOW)
+    assert _plan(only, coming, pool=pool).launches == ()
+
+
 def test_no_machine_is_launched_where_there_is_no_room() -> None:
     assert _plan(_machine("a", 8, 2, 1), pool=replace(POOL, max_instances=1)).launches == ()
 
