@@ -262,3 +262,32 @@ def test_a_gang_starts_however_many_small_ones_keep_coming(sizes: list[int], gan
         if oldest is not None:
             snapshot = snapshot.after(gone(oldest))
     raise AssertionError("the gang starves")
+
+
+GROUPS = st.tuples(st.integers(1, 12), st.integers(1, 12))
+"""A workspace and a user: names of one and of two digits, whose order as text is another one."""
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.booleans(), GROUPS, st.lists(GROUPS, min_size=1, max_size=3), st.sampled_from([1, 4, 8]))
+def test_a_job_starts_however_many_new_ones_of_the_same_weight_keep_coming(
+    hierarchical: bool, group: tuple[int, int], others: list[tuple[int, int]], slots: int
+) -> None:
+    """Whoever they belong to, and however short they are: each is over before the next one starts."""
+
+    def job_of(name: str, owner: tuple[int, int], second: float) -> Job:
+        return a_job(name, workspace_id=owner[0], owner=UserId(owner[1]), second=second)
+
+    snapshot = a_pool([slots], [(job_of("old", group, 0), 0)], hierarchical=hierarchical)
+    snapshot = snapshot.after(job_of("first", others[0], -1)).after(waiting("first", "first", slots, second=-1))
+    snapshot = applied(snapshot, schedule(snapshot)).after(waiting("old", "old", slots))
+    for number in range(1, 33):
+        name = f"new{number}"
+        snapshot = snapshot.after(job_of(name, others[number % len(others)], number))
+        snapshot = snapshot.after(waiting(name, name, slots, second=number))
+        for allocation in list(snapshot.running()):
+            snapshot = snapshot.after(gone(allocation))
+        snapshot = applied(snapshot, schedule(snapshot))
+        if snapshot.job_slots.get(a_job("old").id):
+            return
+    raise AssertionError("the old job starves")

@@ -1,9 +1,9 @@
 """The fair-share scheduler.
 
 1. Slots go to the group with the smallest charge (see `shares`): among jobs, or, where shares are hierarchical, to a
-   workspace, then to one of its users, then to one of the user's jobs. Between equal charges goes who has waited longest. What
-   is done for each in turn is told in `placing`. So free slots never lie idle while something fits on them, except those that
-   are kept for somebody by name.
+   workspace, then to one of its users, then to one of the user's jobs. Between equal charges goes who has waited longest, of
+   groups the one whose next has. What is done for each in turn is told in `placing`. So free slots never lie idle while something
+   fits on them, except those that are kept for somebody by name.
 2. A waiting allocation makes others leave when they are richer even afterwards: of the two groups in which the jobs differ
    first, the victim's charge without what leaves is greater than what the other will then hold over its weight. So the slots
    settle where weighted max-min fairness puts them, within the size of a gang, and nobody who had to leave can take back what
@@ -23,6 +23,7 @@ others: a pass reads what it can place or keep, and one allocation of each line 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from heapq import heappop, heappush, heapreplace
 from typing import NamedTuple
 
@@ -135,6 +136,8 @@ class _Charge(NamedTuple):
     """Where a group stands among its like."""
 
     charge: float
+    since: datetime
+    """Since when its next had waited when the pass began."""
     name: str
 
 
@@ -163,7 +166,7 @@ class _Groups:
         """Of these; those that say otherwise are outdated."""
 
     def order(self) -> _Charge:
-        return _Charge(self._balance.charge(self.path, 1.0), self.path[-1])
+        return _Charge(self._balance.charge(self.path, 1.0), self._shares.since(self.path), self.path[-1])
 
     def poorest(self) -> _Sharers | None:
         """The line that is next; None when nobody inside is left."""
@@ -220,7 +223,7 @@ class _Groups:
         heap = self._heap
         while (need := self._ahead) is not None:
             if need.name not in self._members:
-                if heap and heap[0] < (_Charge(need.burden + 1, need.name), need.name):
+                if heap and heap[0] < (_Charge(need.burden + 1, need.since, need.name), need.name):
                     break
                 if not self._hope_from(need):
                     self._ahead = None

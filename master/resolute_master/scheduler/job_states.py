@@ -116,7 +116,8 @@ def _rank(snapshot: PoolSnapshot, job: Job) -> _Rank:
         return (job.priority,), job.place[:2], job.id
     member = snapshot.member_of(job)
     groups = (member.parents[: n + 1] for n in range(len(member.parents)))
-    charges = (part for group in groups for part in (snapshot.shares.burden(group), group[-1]))
+    shares = snapshot.shares
+    charges = (part for group in groups for part in (shares.burden(group), shares.since(group).timestamp(), group[-1]))
     return (*charges, snapshot.shares.charge(member)), (0.0, job.submitted_at), job.id
 
 

@@ -10,7 +10,7 @@ rounded down, and no two can both gain by trading a slot.
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -25,6 +25,9 @@ Path = tuple[str, ...]
 
 Place = TypeVar("Place")
 
+
+NEVER = datetime.max.replace(tzinfo=UTC)
+"""Nobody waits."""
 
 USER_DEPTH = 2
 """Of the path of a user in a workspace."""
@@ -86,13 +89,15 @@ class Wealth(NamedTuple):
 
 
 class Need(NamedTuple):
-    """Groups inside which somebody waits for slots: the poorest first."""
+    """Groups inside which somebody waits for slots: the poorest first, then whose next has waited longest."""
 
     burden: float
+    since: datetime
     name: str
 
 
 Lines = SortedMap[LineKey, SortedMap[Turn, bool]]
+Turns = SortedMap[tuple[Turn, LineKey], bool]
 Waiting = SortedMap[Shape, SortedMap[QueueKey, AllocationId]]
 
 
@@ -105,11 +110,21 @@ class Group(Struct, frozen=True, gc=False):
     """Who waits, where it is a group of jobs."""
     needs: SortedMap[Need, bool]
     """The groups inside it in which somebody waits for slots, in order."""
+    turns: Turns
+    """Who waits in all lines together, in order, where it is a group of jobs among others."""
 
     @property
     def waits(self) -> bool:
         """Somebody inside it waits for slots."""
         return len(self.lines) > 0 or len(self.needs) > 0
+
+    @property
+    def since(self) -> datetime:
+        """Since when its next has waited: of several with the same charge the one that has waited longest."""
+        turn, need = self.turns.first_key(), self.needs.first_key()
+        if turn is not None:
+            return turn[0].since
+        return NEVER if need is None else need.since
 
 
 class Sharer(Struct, frozen=True, gc=False):
@@ -209,6 +224,11 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
         group = self.groups.get(path)
         return group is not None and group.waits
 
+    def since(self, path: Path) -> datetime:
+        """Since when the group's next has waited."""
+        group = self.groups.get(path)
+        return NEVER if group is None else group.since
+
     def with_used(self, user: Path, charged: float) -> Shares:
         """A user's past, and with it his workspace's. The sums are exact: see `domain.usage.GRAIN`."""
         more = charged - (self.used.get(user) or 0.0)
@@ -253,7 +273,7 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
 
     def _group(self, path: Path) -> Group:
         meter = self.groups.meter
-        return self.groups.get(path) or Group(0, SortedMap(meter=meter), SortedMap(meter=meter))
+        return self.groups.get(path) or Group(0, SortedMap(meter=meter), SortedMap(meter=meter), SortedMap(meter=meter))
 
     def _changed(self, before: Sharer, after: Sharer) -> Shares:
         """With a job that has changed, and what follows for its groups."""
@@ -273,7 +293,8 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
         """With a group of jobs, one of which holds so many slots more than `before` and stands elsewhere in its lines, and with the
         groups around it. Only for shares that are being derived, which nobody else has seen."""
         groups, was = self.groups, before._group(path)
-        group = Group(was.held + more, _lines_with(was.lines, stood, stands), was.needs)
+        turns = _turns_with(was.turns, stood, stands) if path else was.turns
+        group = Group(was.held + more, _lines_with(was.lines, stood, stands), was.needs, turns)
         while True:
             if group is not was:
                 groups = groups.set(path, group) if group.held or group.waits else groups.discard(path)
@@ -283,11 +304,13 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
             path = path[:-1]
             was = group = before._group(path)
             if more or need != needs:
-                group = Group(was.held + more, was.lines, _moved(was.needs, need, needs))
+                group = Group(was.held + more, was.lines, _moved(was.needs, need, needs), was.turns)
         self._set(groups=groups)
 
     def _need_of(self, path: Path, group: Group) -> Need | None:
-        return Need(group.held + (self.used.get(path) or 0.0), path[-1]) if group.waits else None
+        if not group.waits:
+            return None
+        return Need(group.held + (self.used.get(path) or 0.0), group.since, path[-1])
 
     def _set(self, **values: object) -> None:
         for name, value in values.items():
@@ -412,3 +435,14 @@ def _lines_with(lines: Lines, before: dict[LineKey, Turn], after: dict[LineKey, 
         if before.get(key) != turn:
             lines = lines.set(key, (lines.get(key) or SortedMap(meter=lines.meter)).set(turn, True))
     return lines
+
+
+def _turns_with(turns: Turns, before: dict[LineKey, Turn], after: dict[LineKey, Turn]) -> Turns:
+    """A job where it stands after a change, in all lines together."""
+    for key, turn in before.items():
+        if after.get(key) != turn:
+            turns = turns.discard((turn, key))
+    for key, turn in after.items():
+        if before.get(key) != turn:
+            turns = turns.set((turn, key), True)
+    return turns
