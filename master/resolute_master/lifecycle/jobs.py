@@ -31,6 +31,7 @@ def update(step: Step, command: c.UpdateJob) -> None:
             raise InvalidInput(f"weight: {command.weight} must be greater than 0, and finite")
         job = replace(job, weight=command.weight)
     if command.max_slots is not None:
+        _check_cap(step, job, command.max_slots)
         job = replace(job, max_slots=command.max_slots)
     if command.pool is not None:
         _check_pool_change(job, command)
@@ -52,6 +53,18 @@ def _living(step: Step, id_: JobId) -> Job:
     if job is None or job.ended:
         raise NotFound("job", id_)
     return job
+
+
+def _check_cap(step: Step, job: Job, max_slots: int) -> None:
+    """As at the creation: with fewer slots than one trial takes, it would wait for ever."""
+    if max_slots < 0:
+        raise InvalidInput(f"resources.max_slots: {max_slots} must not be negative; give a number of slots")
+    needed = 0 if job.experiment_id is None else step.need(Experiment, job.experiment_id).slots_per_trial
+    if needed > max_slots:
+        raise InvalidInput(
+            f"resources.max_slots: {max_slots} is less than slots_per_trial {needed}, so no trial could run any more; "
+            "raise it, or pause the experiment instead"
+        )
 
 
 def _at_its_time(job: Job) -> Job:
