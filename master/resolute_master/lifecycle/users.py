@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resolute.errors import AlreadyExists, NotFound
+from resolute.errors import AlreadyExists, FailedPrecondition, NotFound
 from resolute_master.domain.commands import ChangeUser, CreateUser, StartSession
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import SessionId, UserId
@@ -45,10 +45,23 @@ def change(step: Step, command: ChangeUser) -> None:
         display_name=user.display_name if command.display_name is None else command.display_name,
         modified_at=step.now,
     )
+    _keep_an_administrator(step, user, changed)
     step.put(changed)
     if not changed.active or command.password_hash is not None:
         for session in step.find(Session, "sessions_of_user", user.id):
             step.delete(session)
+
+
+def _keep_an_administrator(step: Step, user: User, changed: User) -> None:
+    """Only administrators make administrators: without an active one there would be no way back."""
+    if not (user.admin and user.active) or (changed.admin and changed.active):
+        return
+    if not any(other.admin and other.active for other in step.all(User) if other.id != user.id):
+        key = "active" if not changed.active else "admin"
+        raise FailedPrecondition(
+            f"{key}: must stay true, as '{user.username}' is the last active administrator; "
+            "make another user an administrator first"
+        )
 
 
 def start_session(step: Step, command: StartSession) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -101,6 +102,24 @@ async def test_deactivated_users_are_out_at_once(world: World) -> None:
     body = {"username": "bob", "password": hash_password(PASSWORD), "isHashed": True}
     text = await world.error("POST", "/api/v1/auth/login", body, token="", status=403)
     assert "not active" in text
+
+
+async def test_the_last_active_administrator_stays_one(world: World) -> None:
+    root = await world.login("root")
+    paths = {user.username: f"/api/v1/users/{user.id}" for user in world.users()}
+    await world.call("PATCH", paths["bob"], {"admin": True, "active": False}, token=root)
+    for change in ({"active": False}, {"admin": False}, {"active": False, "admin": False}):
+        text = await world.error("PATCH", paths["root"], change, token=root, status=400)
+        assert "'root' is the last active administrator; make another user an administrator first" in text
+    await world.call("PATCH", paths["root"], {"displayName": "Root", "admin": True}, token=root)
+    await world.call("PATCH", paths["ada"], {"admin": True}, token=root)
+    # Either may go, and not both: each is refused or not in the order in which the engine takes them.
+    answers = await asyncio.gather(
+        world.send("PATCH", paths["root"], {"active": False}, token=root),
+        world.send("PATCH", paths["ada"], {"admin": False}),
+    )
+    assert sorted(answer.status for answer in answers) == [200, 400]
+    assert len([user for user in world.users() if user.admin and user.active]) == 1
 
 
 async def test_users_are_created_by_administrators(world: World) -> None:
