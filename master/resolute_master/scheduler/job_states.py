@@ -124,16 +124,9 @@ def _rank(snapshot: PoolSnapshot, job: Job) -> _Rank:
 def first_waiting(snapshot: PoolSnapshot) -> Standing | None:
     """The most important allocation that waits for slots, among those that the agents present could hold."""
     largest = sum(size * count for size, count in snapshot.sizes.items())
-    fitting = (a for a in snapshot.pending() if 0 < a.slots_needed <= largest and not _capped(snapshot, a))
+    fitting = (a for a in snapshot.pending() if 0 < a.slots_needed <= largest and not snapshot.over_cap(a))
     first = next(fitting, None)
     return None if first is None else snapshot.standing(first)
-
-
-def _capped(snapshot: PoolSnapshot, allocation: Allocation) -> bool:
-    job = snapshot.jobs.get(allocation.job_id)
-    if job is None or job.max_slots is None:
-        return False
-    return (snapshot.job_slots.get(job.id) or 0) + allocation.slots_needed > job.max_slots
 
 
 _FURTHER = {state: number for number, state in enumerate(JobState)}

@@ -26,8 +26,8 @@ class Shape(NamedTuple):
 
     @property
     def need(self) -> tuple[object, ...]:
-        """What must be found for it, whoever comes before or after."""
-        return self[2:]
+        """What must be found for it, whoever comes before or after, and whatever cap its job has."""
+        return self[2:6]
 
     @property
     def where(self) -> tuple[object, ...]:

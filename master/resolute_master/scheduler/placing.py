@@ -154,6 +154,8 @@ class Placing:
         shape, allocation = line.shape, self._snapshot.allocations[key.allocation]
         if shape.capped_job and not self._under_cap(allocation):
             return Verdict.CAPPED
+        if line.stage < Verdict.PREEMPTING and shape.need in self._unmet:
+            line.stage = Verdict.PREEMPTING  # another line has found out since this one began
         if line.stage is Verdict.PLACED:
             if self._start(shape, allocation):
                 return Verdict.PLACED
@@ -249,8 +251,9 @@ class Placing:
         return (self._snapshot.job_slots.get(job) or 0) if held is None else held
 
     def _under_cap(self, allocation: Allocation) -> bool:
-        cap = self._snapshot.jobs[allocation.job_id].max_slots
-        return cap is None or self._held_by(allocation.job_id) + allocation.slots_needed <= cap
+        """Of slots: what needs none holds no more of them, also when the cap was lowered below what runs."""
+        cap, slots = self._snapshot.jobs[allocation.job_id].max_slots, allocation.slots_needed
+        return cap is None or slots == 0 or self._held_by(allocation.job_id) + slots <= cap
 
     def _book(self, allocation: Allocation) -> None:
         self._job_slots[allocation.job_id] = self._held_by(allocation.job_id) + allocation.slots_needed
@@ -419,7 +422,12 @@ class Placing:
             sizes[id_] = len(agent.usable_slots)
         if len(sizes) == 1 and max(sizes.values()) >= shape.slots:
             return dict.fromkeys(sizes, shape.slots)
-        return sizes if sum(sizes.values()) == shape.slots else None
+        mixed = self._snapshot.policy.heterogeneous_fits
+        # The pool may have been told meanwhile that the machines of a gang are of one size.
+        together = (
+            not shape.single_node and (mixed or len(set(sizes.values())) == 1) and min(sizes.values(), default=0) > 0
+        )
+        return sizes if together and sum(sizes.values()) == shape.slots else None
 
     def _hold(self, allocation: Allocation, kind: HoldKind, agents: dict[AgentId, int], *, soft: bool = False) -> bool:
         for agent, slots in agents.items():

@@ -276,9 +276,9 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         return Place.of(self.policy, room.agent, busy=room.busy, free=len(room.free), aux=room.aux)
 
     def over_cap(self, allocation: Allocation) -> bool:
-        """With it, its job would hold more slots than it may."""
+        """With it, its job would hold more slots than it may. What needs none is never over it."""
         job = self.jobs.get(allocation.job_id)
-        if job is None or job.max_slots is None:
+        if job is None or job.max_slots is None or allocation.slots_needed == 0:
             return False
         return (self.job_slots.get(job.id) or 0) + allocation.slots_needed > job.max_slots
 

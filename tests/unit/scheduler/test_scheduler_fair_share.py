@@ -69,6 +69,16 @@ def test_a_cap_binds_and_the_rest_is_shared() -> None:
     assert held(at_rest(a_pool(8, jobs, tasks("a", 20) + tasks("b", 20)))) == {"a": 2, "b": 6}
 
 
+@pytest.mark.parametrize("scheduler", [SchedulerKind.FAIR_SHARE, SchedulerKind.PRIORITY])
+def test_a_cap_below_what_runs_holds_up_slots_only(scheduler: SchedulerKind) -> None:
+    running, job = on(waiting("runs", "a", 4), {"a0": (0, 1, 2, 3)}), a_job("a", max_slots=2)
+    work = [running, waiting("slots", "a", 1, second=1), waiting("none", "a", 0, second=2)]
+    pool = PoolSnapshot.build(a_policy(scheduler=scheduler), [an_agent("a0", 8)], [job], work, now=NOW)
+    plan = schedule(pool)
+    assert [p.allocation for p in plan.place] == ["none.1"] and not plan.preempt
+    assert "max_slots allows 2" in explain(pool.after(gone(work[2])), job.id).reason
+
+
 def test_what_cannot_be_preempted_counts_for_its_job() -> None:
     stubborn = [on(task, {"a0": (n,)}) for n, task in enumerate(tasks("a", 6, preemptible=False))]
     pool = at_rest(a_pool(8, [a_job("a"), a_job("b")], [*stubborn, *tasks("b", 20), *tasks("a", 0)]))

@@ -57,6 +57,17 @@ def test_a_gang_that_does_not_divide_waits_unless_sizes_may_be_mixed() -> None:
     assert list(places(agents, gang, heterogeneous_fits=True)["gang"]) == ["a", "c"]
 
 
+@pytest.mark.parametrize(("mixed", "kept"), [(True, {"a6", "a2"}), (False, {"b", "c"})])
+def test_agents_that_a_gang_may_no_longer_use_together_are_kept_for_it_no_more(mixed: bool, kept: set[str]) -> None:
+    agents = [an_agent("a6", 6), an_agent("a2", 2), an_agent("b", 4), an_agent("c", 4)]
+    gang = waiting("gang", "gang", 8, second=1, reserved_agents=(AgentId("a6"), AgentId("a2")))
+    busy = [on(waiting(f"on-{agent.id}", "busy", preemptible=False), {agent.id: (0,)}) for agent in agents]
+    jobs = [a_job("busy"), a_job("gang", second=1)]
+    policy = a_policy(heterogeneous_fits=mixed, preemption=False)
+    (hold,) = schedule(PoolSnapshot.build(policy, agents, jobs, [*busy, gang], now=NOW)).holds
+    assert {agent for agent, _ in hold.agents} == kept
+
+
 def test_a_single_node_gang_is_never_split() -> None:
     agents = [an_agent("a", 4), an_agent("b", 4)]
     assert places(agents, waiting("gang", "j", 8, single_node=True)) == {}
@@ -132,6 +143,12 @@ def test_what_starts_is_given_devices_side_by_side() -> None:
 def test_one_size_is_preferred_even_if_it_takes_more_agents() -> None:
     assert divide(4, {2: 1, 1: 4}, mixed=True) == {1: 4}
     assert divide(8, {4: 2, 2: 4}, mixed=True) == {4: 2}
+
+
+def test_more_slots_than_there_are_take_no_table_of_their_number() -> None:
+    """A table of so many slots cannot be made: its length is no index."""
+    assert divide(10**19, {4: 1, 6: 1, 8: 1}, mixed=True) is None
+    assert divide(18, {4: 1, 6: 1, 8: 1}, mixed=True) == {4: 1, 6: 1, 8: 1}
 
 
 @given(st.dictionaries(st.integers(1, 8), st.integers(0, 4), max_size=4), st.integers(1, 24))
