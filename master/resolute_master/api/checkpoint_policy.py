@@ -25,12 +25,8 @@ from resolute_master.lifecycle.checkpoints import removable
 from resolute_master.store.base import CheckpointQuery, TrialQuery
 
 
-async def set_policy(api: ApiContext, experiment: Experiment, wanted: PatchCheckpointStorage) -> None:
-    """What is not given stays as it is. Checkpoints that nothing keeps any more are removed at once."""
-    await api.engine.submit(await _policy(api, experiment, wanted))
-
-
-async def _policy(api: ApiContext, experiment: Experiment, wanted: PatchCheckpointStorage) -> SetCheckpointPolicy:
+async def new_policy(api: ApiContext, experiment: Experiment, wanted: PatchCheckpointStorage) -> SetCheckpointPolicy:
+    """What is not given stays as it is."""
     storage = experiment.config["checkpoint_storage"]
     counts = {
         name: int(storage[name] if getattr(wanted, name) is None else getattr(wanted, name))
@@ -65,7 +61,7 @@ async def preview(call: Call, experiment: Experiment) -> web.Response:
         save_trial_best=asked.save_trial_best,
         save_trial_latest=asked.save_trial_latest,
     )
-    policy = await _policy(call.api, experiment, wanted)
+    policy = await new_policy(call.api, experiment, wanted)
     found = await call.api.store.checkpoints(CheckpointQuery(experiment_id=experiment.id))
     trials = (await call.api.store.page_trials(TrialQuery(experiment_id=experiment.id))).rows
     gone = removable(found, trials, policy, smaller_is_better=experiment.smaller_is_better)

@@ -10,12 +10,12 @@ from resolute_master.api.limits import (
     MAX_CONFIG_BYTES,
     MAX_DESCRIPTION_LENGTH,
     MAX_LABEL_LENGTH,
-    MAX_LABELS,
     MAX_NAME_LENGTH,
     MAX_NOTES_LENGTH,
     MAX_TRIALS,
     MAX_TRIALS_AT_ONCE,
 )
+from resolute_master.lifecycle.experiments import MAX_LABELS
 
 
 def check_config_text(text: str) -> None:
@@ -44,6 +44,8 @@ def check_texts(
     if labels is not None and len(labels) > MAX_LABELS:
         raise InvalidInput(f"labels: are {len(labels)}, over the limit of {MAX_LABELS}; remove some")
     for label in labels or ():
+        if not label.strip():
+            raise InvalidInput(f"labels: {label[:40]!r} must not be blank; give it a text, or leave it out")
         if len(label) > MAX_LABEL_LENGTH:
             raise InvalidInput(
                 f"labels: '{label[:40]}...' has {len(label)} characters, over the limit of {MAX_LABEL_LENGTH}; shorten it"

@@ -15,6 +15,7 @@ from resolute.wire.rest.experiment_changes import (
     GetModelDefResponse,
     MoveExperimentRequest,
     PatchExperimentResponse,
+    PatchResources,
     PutExperimentLabelResponse,
 )
 from resolute.wire.rest.experiment_changes import PatchExperiment as WirePatch
@@ -26,7 +27,7 @@ from resolute.wire.rest.trials import (
 )
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, large_response, nothing
-from resolute_master.api.checkpoint_policy import set_policy
+from resolute_master.api.checkpoint_policy import new_policy
 from resolute_master.api.create_experiment import create_experiment
 from resolute_master.api.experiment_limits import check_texts
 from resolute_master.api.finders import experiment_at, find_experiment, user_named
@@ -187,16 +188,8 @@ async def patch(call: Call, experiment: Experiment) -> PatchExperimentResponse:
     if wanted.name is not None and not wanted.name.strip():
         raise InvalidInput("name: must not be blank; give the experiment a name")
     check_texts(name=wanted.name, description=wanted.description, notes=wanted.notes, labels=wanted.labels)
-    if wanted.resources is not None:
-        update = c.UpdateJob(
-            job=experiment.job_id,
-            priority=wanted.resources.priority,
-            weight=wanted.resources.weight,
-            max_slots=wanted.resources.max_slots,
-        )
-        await call.api.engine.submit(update)
-    if wanted.checkpoint_storage is not None:
-        await set_policy(call.api, experiment, wanted.checkpoint_storage)
+    resources, storage = wanted.resources, wanted.checkpoint_storage
+    # One command, so that what is refused for one of its parts is not stored for another.
     await call.api.engine.submit(
         c.PatchExperiment(
             experiment=experiment.id,
@@ -204,26 +197,30 @@ async def patch(call: Call, experiment: Experiment) -> PatchExperimentResponse:
             description=wanted.description,
             notes=wanted.notes,
             labels=wanted.labels,
+            job=None if resources is None else _job_change(experiment, resources),
+            checkpoint_policy=None if storage is None else await new_policy(call.api, experiment, storage),
         )
     )
     shown = await show_experiment(call.api, await find_experiment(call.api, experiment.id))
     return PatchExperimentResponse(experiment=shown)
 
 
+def _job_change(experiment: Experiment, wanted: PatchResources) -> c.UpdateJob:
+    return c.UpdateJob(
+        job=experiment.job_id, priority=wanted.priority, weight=wanted.weight, max_slots=wanted.max_slots
+    )
+
+
 async def add_label(call: Call, experiment: Experiment) -> PutExperimentLabelResponse:
     label = call.text("label")
-    return PutExperimentLabelResponse(labels=await _set_labels(call, experiment, {*experiment.labels, label}))
+    check_texts(labels=(label,))
+    await call.api.engine.submit(c.PatchExperiment(experiment=experiment.id, add_labels=(label,)))
+    return PutExperimentLabelResponse(labels=(await find_experiment(call.api, experiment.id)).labels)
 
 
 async def remove_label(call: Call, experiment: Experiment) -> DeleteExperimentLabelResponse:
-    label = call.text("label")
-    return DeleteExperimentLabelResponse(labels=await _set_labels(call, experiment, {*experiment.labels} - {label}))
-
-
-async def _set_labels(call: Call, experiment: Experiment, labels: set[str]) -> tuple[str, ...]:
-    check_texts(labels=tuple(labels))
-    await call.api.engine.submit(c.PatchExperiment(experiment=experiment.id, labels=tuple(sorted(labels))))
-    return (await find_experiment(call.api, experiment.id)).labels
+    await call.api.engine.submit(c.PatchExperiment(experiment=experiment.id, remove_labels=(call.text("label"),)))
+    return DeleteExperimentLabelResponse(labels=(await find_experiment(call.api, experiment.id)).labels)
 
 
 async def move(call: Call, experiment: Experiment) -> Empty:

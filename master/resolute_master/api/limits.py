@@ -125,11 +125,9 @@ MAX_DESCRIPTION_LENGTH = 4_096
 MAX_NOTES_LENGTH = 65_536
 """Its notes, which are a document."""
 
-MAX_LABELS = 100
-"""Labels of one experiment."""
 
 MAX_LABEL_LENGTH = 256
-"""One of them."""
+"""One label of an experiment."""
 
 MAX_TRIALS = 100_000
 """Trials of one search: what is to be tried is kept until the search has ended."""

@@ -141,13 +141,20 @@ class DeleteExperiment(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PatchExperiment(Struct, frozen=True, kw_only=True, gc=False):
-    """None leaves a field as it is."""
+    """All of it, or an error and nothing. None leaves a field as it is.
+
+    `labels` are there instead of those that it has; `add_labels` and `remove_labels` change those that it has by then.
+    """
 
     experiment: ExperimentId
     name: str | None = None
     description: str | None = None
     notes: str | None = None
     labels: tuple[str, ...] | None = None
+    add_labels: tuple[str, ...] = ()
+    remove_labels: tuple[str, ...] = ()
+    job: UpdateJob | None = None
+    checkpoint_policy: SetCheckpointPolicy | None = None
 
 
 class MoveExperiment(Struct, frozen=True, kw_only=True, gc=False):
@@ -158,7 +165,8 @@ class MoveExperiment(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SetCheckpointPolicy(Struct, frozen=True, kw_only=True, gc=False):
-    """How many checkpoints to keep from now on; the others are removed at once.
+    """How many checkpoints to keep from now on; the others are removed at once. Journals from before it was a part of
+    `PatchExperiment` have it by itself.
 
     `metrics` holds the searcher's metric of every checkpoint that has one, and None for the others. A checkpoint that it does
     not name was reported after they were read, and stays.

@@ -61,6 +61,14 @@ def _activate(step: Step, command: c.ActivateExperiment) -> None:
     experiments.set_state(step, experiment, S.ACTIVE)
 
 
+def _patch(step: Step, command: c.PatchExperiment) -> None:
+    if command.job is not None:
+        jobs.update(step, command.job)
+    if command.checkpoint_policy is not None:
+        checkpoints.set_policy(step, command.checkpoint_policy)
+    experiments.patch(step, command)
+
+
 def _request_preemption(step: Step, command: c.RequestPreemption) -> None:
     if step.get(Allocation, command.allocation) is None:
         raise NotFound("allocation", command.allocation)
@@ -124,7 +132,7 @@ RULES: Mapping[type[c.Command], Callable[[Step, Any], Any]] = {
     c.KillExperiment: lambda step, command: experiments.kill(step, command.experiment),
     c.ArchiveExperiment: lambda step, command: experiments.archive(step, command.experiment, command.archived),
     c.DeleteExperiment: lambda step, command: experiments.delete(step, command.experiment),
-    c.PatchExperiment: experiments.patch,
+    c.PatchExperiment: _patch,
     c.MoveExperiment: lambda step, command: workspaces.move(
         step, experiments.need(step, command.experiment), command.project_id
     ),

@@ -24,6 +24,9 @@ from resolute_master.searcher.methods import make
 
 S = ExperimentState
 
+MAX_LABELS = 100
+"""Labels of one experiment."""
+
 
 def need(step: Step, id_: ExperimentId) -> Experiment:
     experiment = step.get(Experiment, id_)
@@ -165,9 +168,16 @@ def patch(step: Step, command: PatchExperiment) -> None:
         experiment = replace(experiment, description=command.description)
     if command.notes is not None:
         experiment = replace(experiment, notes=command.notes)
-    if command.labels is not None:
-        experiment = replace(experiment, labels=tuple(sorted(set(command.labels))))
-    step.put(experiment)
+    step.put(replace(experiment, labels=_labels(experiment, command)))
+
+
+def _labels(experiment: Experiment, command: PatchExperiment) -> tuple[str, ...]:
+    """Of the labels as they are now: others may have changed them since the caller looked."""
+    labels = set(experiment.labels if command.labels is None else command.labels)
+    labels = (labels | set(command.add_labels)) - set(command.remove_labels)
+    if len(labels) > MAX_LABELS and not labels <= set(experiment.labels):
+        raise InvalidInput(f"labels: would be {len(labels)}, over the limit of {MAX_LABELS}; remove some first")
+    return tuple(sorted(labels))
 
 
 # -------------------------------------------------------------------------------------------------------- deletion

@@ -13,6 +13,7 @@ from resolute_master.api import limits
 from resolute_master.api.context_archive import check_files
 from resolute_master.api.experiment_limits import check_config_text, check_search, check_texts
 from resolute_master.api.paging import page_of
+from resolute_master.lifecycle.experiments import MAX_LABELS
 
 
 def files(count: int = 1, path: str = "a") -> list[File]:
@@ -28,7 +29,7 @@ def files(count: int = 1, path: str = "a") -> list[File]:
         (lambda n: check_texts(name="x" * n), limits.MAX_NAME_LENGTH, "name"),
         (lambda n: check_texts(description="x" * n), limits.MAX_DESCRIPTION_LENGTH, "description"),
         (lambda n: check_texts(notes="x" * n), limits.MAX_NOTES_LENGTH, "notes"),
-        (lambda n: check_texts(labels=[str(i) for i in range(n)]), limits.MAX_LABELS, "labels"),
+        (lambda n: check_texts(labels=[str(i) for i in range(n)]), MAX_LABELS, "labels"),
         (lambda n: check_texts(labels=["x" * n]), limits.MAX_LABEL_LENGTH, "labels"),
         (lambda n: check_search({"max_trials": n, "max_concurrent_trials": 16}), limits.MAX_TRIALS, "max_trials"),
         (
@@ -50,6 +51,12 @@ def test_the_edge(check: Callable[[int], Any], limit: int, key: str) -> None:
     with pytest.raises((InvalidInput, LimitExceeded), match=key) as refusal:
         check(limit + 1)
     assert isinstance(refusal.value, ResoluteError) and f"{limit}" in str(refusal.value).replace(",", "")
+
+
+@pytest.mark.parametrize("label", ["", " ", "\t\n"])
+def test_a_blank_label_is_refused(label: str) -> None:
+    with pytest.raises(InvalidInput, match=r"labels: .* must not be blank"):
+        check_texts(labels=["a", label])
 
 
 def test_bytes_count_and_not_characters() -> None:
