@@ -305,6 +305,8 @@ def divide(slots: int, agents: Mapping[int, int], *, mixed: bool) -> dict[int, i
 
     One size if that is possible, the largest first; else, if `mixed`, the fewest agents of several sizes.
     """
+    if sum(size * count for size, count in agents.items()) < slots:
+        return None  # nor is a table of so many slots made, which may be any number that somebody asks for
     for size in sorted(agents, reverse=True):
         if slots % size == 0 and agents[size] >= slots // size:
             return {size: slots // size}
