@@ -78,14 +78,14 @@ class Context:
                 faulthandler.register(signal.SIGUSR1, chain=True)
 
     def close(self, *, failed: bool = False) -> None:
-        """Stop watching, send what waits, end the connections. Raises what the master refused, unless `failed`."""
-        self.preempt.close()
-        try:
-            self.train.close(failed=failed)
-        finally:
-            self.distributed.close()
+        """Stop watching, send what waits, end the connections. Raises what the master refused or could not be told, unless
+        `failed`."""
+        with contextlib.ExitStack() as last_to_first:
             if self._session is not None:
-                self._session.close()
+                last_to_first.callback(self._session.close)
+            last_to_first.callback(self.distributed.close)
+            last_to_first.callback(self.train.close, failed=failed)
+            self.preempt.close(failed=failed)
 
     def __enter__(self) -> Context:
         self.start()

@@ -21,7 +21,7 @@ from resolute.clock import Clock
 from resolute.core.distributed import DistributedContext
 from resolute.core.session import Session
 from resolute.core.values import parse_time, rfc3339
-from resolute.errors import FailedPrecondition, PermissionDenied, ResoluteError, Unauthenticated
+from resolute.errors import FailedPrecondition, PermissionDenied, ResoluteError, Unauthenticated, Unavailable
 from resolute.wire.states import NoticeKind
 
 logger = logging.getLogger("resolute.core.preempt")
@@ -31,6 +31,8 @@ POLL_S = 60
 FIRST_ANSWER_WAIT_S = 10.0
 """How long the first question waits for the master's first answer before it goes on without."""
 PAUSE_AFTER_ERROR_S = 2.0
+LAST_WAIT_S = 2.0
+"""How long closing waits at least for an acknowledgement that is on its way, also when the notice's deadline is over."""
 LOOK_PERIOD_S = 0.1
 """A process that asks alone, sooner than this after a look, is told what that look has seen. A notice leaves seconds at least."""
 NOTICE_FILE = "notice.json"
@@ -122,7 +124,7 @@ class PreemptContext(Protocol):
 
     def start(self) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self, *, failed: bool = False) -> None: ...
 
 
 class NoticeFileReader:
@@ -164,8 +166,9 @@ class PreemptWatcher:
     def start(self) -> None:
         self._thread.start()
 
-    def read(self) -> StopSignal:
-        if not self._answered.is_set():
+    def read(self, *, wait: bool = True) -> StopSignal:
+        """With `wait` the first question waits for the master's first answer."""
+        if wait and not self._answered.is_set():
             self._answered.wait(FIRST_ANSWER_WAIT_S)
             self._answered.set()
         return self._signal
@@ -196,6 +199,68 @@ class PreemptWatcher:
                 self._closed.wait(pause_s)
 
 
+class Acknowledgement:
+    """Tells the master in a thread that this process ends because of the preemption, so that no step waits for the master.
+
+    It tries again until it is told, until the master refuses, or until the attempt that `finish` has found under way is over.
+    """
+
+    def __init__(self, session: Session, path: str, allocation_id: str) -> None:
+        self._session = session
+        self._path = path
+        self._body = {"allocationId": allocation_id}
+        self._told = threading.Event()
+        self._last = threading.Event()
+        """Set: the attempt that runs, or the one to come where none runs, is the last."""
+        self._problem: ResoluteError | None = None
+        self._thread: threading.Thread | None = None
+
+    def send(self) -> None:
+        """In this thread, for as long as the session tries."""
+        if not self._told.is_set():
+            self._session.post(self._path, self._body)
+            self._told.set()
+
+    def send_aside(self) -> None:
+        """Begin, once; returns at once."""
+        if self._thread is None and not self._told.is_set():
+            self._thread = threading.Thread(target=self._run, name="resolute-acknowledgement", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Try no more after what is under way, without waiting for it."""
+        self._last.set()
+
+    def finish(self, wait_s: float | None) -> None:
+        """Wait for what `send_aside` began: `wait_s` at most, or for as long as the session tries with None.
+
+        Raises what the master refused, or `Unavailable` when it could not be told.
+        """
+        self.stop()
+        if self._thread is None or self._told.is_set():
+            return
+        self._thread.join(wait_s)
+        if not self._told.is_set():
+            raise self._problem or Unavailable(
+                f"the master did not answer POST {self._path} in time: it does not know that this process was preempted"
+            )
+
+    def _run(self) -> None:
+        while not self._told.is_set():
+            try:
+                self.send()
+            except Unavailable as error:
+                logger.warning("the preemption is not acknowledged yet: %s", error)
+                self._problem = error
+                if self._last.is_set():
+                    return
+                self._last.wait(PAUSE_AFTER_ERROR_S)
+            except ResoluteError as error:
+                logger.error("the master refused the acknowledgement of the preemption: %s", error)
+                self._problem = error
+                return
+
+
 class ManagedPreempt:
     """Preemption of a task that a master runs."""
 
@@ -210,8 +275,8 @@ class ManagedPreempt:
         clock: Clock,
         sigterm_on_notice: bool = False,
     ) -> None:
-        self._session = session
-        self._allocation_id = allocation_id
+        path = f"/api/v1/allocations/{allocation_id}/signals/ack_preemption"
+        self._acknowledgement = Acknowledgement(session, path, allocation_id)
         self._distributed = distributed
         self._mode = mode
         watching = mode is PreemptMode.WorkersAskMaster or distributed.rank == 0
@@ -220,8 +285,8 @@ class ManagedPreempt:
         self._pid_file = run_dir / PID_FILE if sigterm_on_notice else None
         self._terminated = False
         self._started = False
-        self._acknowledged = False
         self._checkpoint_given = False
+        self._now = clock.now
         self._monotonic = clock.monotonic
         self._quiet_until = float("-inf")
         self._known = StopSignal()
@@ -233,17 +298,28 @@ class ManagedPreempt:
             self._register_for_sigterm(self._pid_file)
         self._started = True
 
-    def close(self) -> None:
+    def close(self, *, failed: bool = False) -> None:
+        """Watch no more; unless `failed`, wait until the acknowledgement that `should_preempt` began has reached the master.
+
+        A clean exit without it would be read as completion. So this waits as long as there is a chance: until the notice's
+        deadline, when the machine goes away, and at most as long as the session tries. Then it raises, so that the
+        process ends with another code than 0 and the trial goes on from its checkpoint. A failed process needs none of it.
+        """
         if self._watcher is not None:
             self._watcher.close()
         if self._pid_file is not None:
             self._pid_file.unlink(missing_ok=True)
+        if failed:
+            self._acknowledgement.stop()
+        else:
+            self._acknowledgement.finish(self._left_s())
 
     def should_preempt(self, auto_ack: bool = True) -> bool:
         """Whether to save and end now. With `auto_ack` the first True is acknowledged to the master.
 
-        Without it, call `acknowledge_preemption_signal` before exiting with code 0: an unacknowledged clean exit
-        means that the trial is complete.
+        The acknowledgement is sent by a thread of its own, so that a master that is away holds up neither the step nor the
+        save; `close` waits for it. Without `auto_ack`, call `acknowledge_preemption_signal` before exiting with code 0: an
+        unacknowledged clean exit means that the trial is complete.
         """
         now = self._monotonic()
         if now < self._quiet_until:
@@ -255,8 +331,8 @@ class ManagedPreempt:
             # Ranks that ask together must all ask: for one of them the period may be over sooner than for another.
             self._quiet_until = now if self._asks_together() else now + LOOK_PERIOD_S
             return False
-        if auto_ack:
-            self.acknowledge_preemption_signal()
+        if auto_ack and self._speaks_for_all():
+            self._acknowledgement.send_aside()
         return True
 
     def should_checkpoint(self) -> bool:
@@ -267,12 +343,12 @@ class ManagedPreempt:
         return False
 
     def acknowledge_preemption_signal(self) -> None:
-        """Promise to end because of the preemption. Sent once, by one process of the job."""
-        if self._acknowledged or not self._speaks_for_all():
-            return
-        body = {"allocationId": self._allocation_id}
-        self._session.post(f"/api/v1/allocations/{self._allocation_id}/signals/ack_preemption", body)
-        self._acknowledged = True
+        """Promise to end because of the preemption. Sent once, by one process of the job; returns when the master knows.
+
+        Raises `Unavailable` when the master does not answer for as long as the session tries.
+        """
+        if self._speaks_for_all():
+            self._acknowledgement.send()
 
     @property
     def deadline(self) -> datetime | None:
@@ -282,6 +358,11 @@ class ManagedPreempt:
     @property
     def reason(self) -> str:
         return self._known.reason
+
+    def _left_s(self) -> float | None:
+        """Until the deadline, where one is known."""
+        deadline = self._known.deadline
+        return None if deadline is None else max((deadline - self._now()).total_seconds(), LAST_WAIT_S)
 
     def _speaks_for_all(self) -> bool:
         return self._distributed.rank == 0 or self._mode is PreemptMode.WorkersAskMaster
@@ -304,7 +385,8 @@ class ManagedPreempt:
     def _look(self) -> StopSignal:
         found = self._notice.read()
         if self._watcher is not None:
-            found = found.merged(self._watcher.read())
+            # Who is told to stop by the machine does not wait for a master that may be away.
+            found = found.merged(self._watcher.read(wait=not (found.preempt or self._terminated)))
         if self._terminated:
             found = found.merged(StopSignal(preempt=True, reason="the agent sent SIGTERM after a notice"))
         return found
@@ -332,7 +414,7 @@ class LocalPreempt:
     def start(self) -> None:
         """Nothing to watch."""
 
-    def close(self) -> None:
+    def close(self, *, failed: bool = False) -> None:
         """Nothing to stop."""
 
     def should_preempt(self, auto_ack: bool = True) -> bool:

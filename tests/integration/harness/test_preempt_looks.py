@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from resolute.clock import FixedClock
+from resolute.core import preempt as preempt_module
 from resolute.core.distributed import DistributedContext
 from resolute.core.preempt import LOOK_PERIOD_S, NOTICE_FILE, ManagedPreempt, PreemptMode
 from resolute.core.session import RetryPolicy, Session
@@ -19,8 +23,10 @@ NOBODY = "http://127.0.0.1:9"
 
 
 @contextmanager
-def asking(run_dir: Path, distributed: DistributedContext, clock: FixedClock) -> Iterator[ManagedPreempt]:
-    session = Session(NOBODY, "token", retry=RetryPolicy(total_s=0.05, first_wait_s=0.01))
+def asking(
+    run_dir: Path, distributed: DistributedContext, clock: FixedClock, master: str = NOBODY
+) -> Iterator[ManagedPreempt]:
+    session = Session(master, "token", retry=RetryPolicy(total_s=0.05, first_wait_s=0.01))
     preempt = ManagedPreempt(
         session=session,
         allocation_id="t.1",
@@ -56,6 +62,19 @@ def test_a_notice_is_seen_a_look_period_after_the_last_look_at_the_latest(tmp_pa
         clock.advance(LOOK_PERIOD_S / 2)
         assert preempt.should_preempt(auto_ack=False) and preempt.reason == "spot"
         assert preempt.should_preempt(auto_ack=False), "once seen it is told at every question"
+
+
+def test_a_notice_that_is_there_is_told_without_waiting_for_the_master(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No thread can wait for so long: who tries fails.
+    monkeypatch.setattr(preempt_module, "FIRST_ANSWER_WAIT_S", float("inf"))
+    give_notice(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        # The master's machine takes connections, and nobody answers.
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with asking(tmp_path, DistributedContext.alone(), a_clock(), address) as preempt:
+            assert preempt.should_preempt(auto_ack=False) and preempt.reason == "spot"
 
 
 def test_ranks_that_ask_together_look_at_every_question(tmp_path: Path) -> None:
