@@ -41,7 +41,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
     leaving, by what they will have free; `sizes` is how many agents have so many usable slots, `places` which agents have a
     place for a container without slots, first where the next one goes. `evictable` is what runs on
     slots and may be preempted where priority decides, `losses` the same by what that would cost, `job_slots` what each job holds
-    now.
+    now, `job_wants` what each that has a cap holds and waits for.
     """
 
     policy: PoolPolicy
@@ -59,6 +59,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
     places: SortedMap[Place, bool]
     queue: SortedMap[Shape, SortedMap[QueueKey, AllocationId]]
     job_slots: SortedMap[JobId, int]
+    job_wants: SortedMap[JobId, int]
     evictable: SortedMap[Standing, bool]
     losses: SortedMap[Loss, bool]
     shares: Shares | None
@@ -95,6 +96,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             places=SortedMap(meter=meter),
             queue=SortedMap(meter=meter),
             job_slots=SortedMap(meter=meter),
+            job_wants=SortedMap(meter=meter),
             evictable=SortedMap(meter=meter),
             losses=SortedMap(meter=meter),
             shares=Shares.empty(meter) if policy.scheduler is SchedulerKind.FAIR_SHARE else None,
@@ -165,11 +167,15 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             return self._reported(before, allocation)
         derived = replace(self, allocations=self.allocations.set(allocation.id, allocation))
         if before is None:
+            derived._want(allocation, 1)
             derived._list(allocation)
-        elif waits(before) and _stays(allocation) and before.job_id == allocation.job_id:
+        elif waits(before) and _stays(allocation) and _wants_as_much(before, allocation):
             derived._start(before, allocation)
         else:
             derived._unlist(before)
+            if not _wants_as_much(before, allocation):
+                derived._want(before, -1)
+                derived._want(allocation, 1)
             derived._list(allocation)
         if before is None or before.job_id != allocation.job_id:
             mates = self.job_allocations.get(allocation.job_id) or SortedMap(meter=self.meter)
@@ -190,6 +196,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             job_allocations=by_job.set(before.job_id, mates) if len(mates) else by_job.discard(before.job_id),
         )
         derived._unlist(before)
+        derived._want(before, -1)
         derived._reoccupy(id_, before, None)
         return derived
 
@@ -258,7 +265,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             single_node=allocation.single_node,
             preemptible=allocation.preemptible,
             blocked=tuple(sorted(set(allocation.blocked_agents))),
-            capped_job=job.id if job is not None and job.max_slots is not None else JobId(""),
+            capped_job=allocation.job_id if self._may_be_capped(job) else JobId(""),
         )
 
     def member(self, allocation: Allocation) -> Member:
@@ -274,6 +281,11 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
 
     def place(self, room: Room) -> Place | None:
         return Place.of(self.policy, room.agent, busy=room.busy, free=len(room.free), aux=room.aux)
+
+    def _may_be_capped(self, job: Job | None) -> bool:
+        """It holds and waits for more slots than it may hold. A cap that nothing can reach makes no difference: those who wait
+        under such caps stand in one line, and what was tried for one need not be tried for the next."""
+        return job is not None and job.max_slots is not None and (self.job_wants.get(job.id) or 0) > job.max_slots
 
     def over_cap(self, allocation: Allocation) -> bool:
         """With it, its job would hold more slots than it may. What needs none is never over it."""
@@ -310,10 +322,12 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         """What every agent runs and has free, for a snapshot without any of it."""
         occupancy: dict[AgentId, list[tuple[AllocationId, Occupant]]] = defaultdict(list)
         job_slots: Counter[JobId] = Counter()
+        job_wants: Counter[JobId] = Counter()
         for allocation in self.allocations.values():
             for agent, occupant in occupants_of(allocation).items():
                 occupancy[agent].append((allocation.id, occupant))
             job_slots[allocation.job_id] += allocation.slots_held
+            job_wants[allocation.job_id] += allocation.slots_needed
         rooms: dict[AgentId, Room] = {}
         for id_, present in self.agents.items():
             room = room_of(present, tuple(occupancy.get(id_, ())))
@@ -323,6 +337,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             self,
             occupancy=self._sorted((agent, tuple(there)) for agent, there in occupancy.items()),
             job_slots=self._sorted((job, slots) for job, slots in job_slots.items() if slots),
+            job_wants=self._sorted((job, slots) for job, slots in job_wants.items() if slots and self._has_cap(job)),
             rooms=self._sorted(rooms.items()),
             sizes=self._sorted(Counter(room.size for room in rooms.values() if room.size).items()),
             places=self._sorted((place, True) for room in rooms.values() if (place := self.place(room)) is not None),
@@ -381,9 +396,31 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         for allocation in mates:
             derived._unlist(allocation)
         derived._set(jobs=jobs)
+        wants = sum(each.slots_needed for each in mates) if derived._has_cap(id_) else 0
+        derived._set(job_wants=self.job_wants.set(id_, wants) if wants else self.job_wants.discard(id_))
         for allocation in mates:
             derived._list(allocation)
         return derived
+
+    def _has_cap(self, id_: JobId) -> bool:
+        job = self.jobs.get(id_)
+        return job is not None and job.max_slots is not None
+
+    def _want(self, allocation: Allocation, sign: int) -> None:
+        """It is there, or no more, and listed nowhere. What else waits of its job is listed anew when the cap of the job begins or
+        ceases to make a difference."""
+        job, slots = self.jobs.get(allocation.job_id), allocation.slots_needed
+        if job is None or job.max_slots is None or not slots:
+            return
+        wants = (self.job_wants.get(job.id) or 0) + sign * slots
+        changes = self._may_be_capped(job) != (wants > job.max_slots)
+        ids = self.job_allocations.get(job.id) or () if changes else ()
+        others = [each for id_ in ids if id_ != allocation.id and waits(each := self.allocations[id_])]
+        for other in others:
+            self._unlist(other)
+        self._set(job_wants=self.job_wants.set(job.id, wants) if wants else self.job_wants.discard(job.id))
+        for other in others:
+            self._list(other)
 
     def _list(self, allocation: Allocation) -> None:
         """In the queue, or among what holds slots and may be preempted."""
@@ -511,6 +548,10 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
 def waits(allocation: Allocation) -> bool:
     """It has been given nothing yet and still wants it."""
     return not allocation.containers and not allocation.ended and not allocation.leaving
+
+
+def _wants_as_much(before: Allocation, after: Allocation) -> bool:
+    return before.job_id == after.job_id and before.slots_needed == after.slots_needed
 
 
 def _same_footprint(one: Allocation, other: Allocation) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import SchedulerKind
@@ -211,12 +212,12 @@ def test_who_has_lost_something_waits_in_the_line_of_his_weight_alone() -> None:
 
 
 def test_an_event_touches_hardly_more_beside_many_jobs_of_the_same_user_that_are_capped() -> None:
-    """Each of them waits in a line of its own."""
+    """Each of them wants more than it may have, and so waits in a line of its own."""
 
     def touched(count: int) -> list[int]:
         meter, touched = Meter(), list[int]()
         jobs = [a_job("runs"), *(a_job(f"j{n:04}", max_slots=2) for n in range(count))]
-        work = [on(waiting("runs", "runs"), {"a0": (0,)}), *(waiting(f"w{n:04}", f"j{n:04}") for n in range(count))]
+        work = [on(waiting("runs", "runs"), {"a0": (0,)}), *(waiting(f"w{n:04}", f"j{n:04}", 3) for n in range(count))]
         policy = a_policy(scheduler=SchedulerKind.FAIR_SHARE, hierarchical_shares=True)
         snapshot = PoolSnapshot.build(policy, [an_agent("a0")], jobs, work, now=NOW, meter=meter)
         for event in (waiting("new", "j0002", 2), on(work[8], {"a0": (1,)}), gone(work[8])):
@@ -227,3 +228,33 @@ def test_an_event_touches_hardly_more_beside_many_jobs_of_the_same_user_that_are
 
     for few, many in zip(touched(100), touched(1600), strict=True):
         assert 0 < many <= 2 * few + 64
+
+
+@pytest.mark.parametrize("scheduler", [SchedulerKind.FAIR_SHARE, SchedulerKind.PRIORITY])
+def test_caps_that_nothing_reaches_cost_nothing(scheduler: SchedulerKind) -> None:
+    """Each experiment has a cap, as is usual, and one trial: a pass looks at one of them, and not at each."""
+
+    def touched(count: int) -> int:
+        meter = Meter()
+        jobs = [a_job("runs"), *(a_job(f"j{n:04}", second=n, max_slots=4) for n in range(count))]
+        busy = [on(waiting(f"r{n}", "runs", 6, preemptible=False), {f"a{n}": tuple(range(6))}) for n in range(4)]
+        work = [*busy, *(waiting(f"w{n:04}", f"j{n:04}", 4, second=n) for n in range(count))]
+        agents = [an_agent(f"a{n}", 8) for n in range(4)]
+        snapshot = PoolSnapshot.build(a_policy(scheduler=scheduler), agents, jobs, work, now=NOW, meter=meter)
+        assert not schedule(snapshot).place
+        snapshot = snapshot.after(a_job("new", second=count, max_slots=4)).after(waiting("new", "new", 4, second=count))
+        meter.touched = 0
+        assert not schedule(snapshot).place
+        return meter.touched
+
+    assert touched(800) <= 2 * touched(50) + 64
+
+
+def test_a_cap_begins_and_ceases_to_bind_with_what_its_job_wants() -> None:
+    job, pool = a_job("a", max_slots=4), a_pool(2, [a_job("a", max_slots=4)], tasks("a", 4))
+    assert {shape.capped_job for shape in pool.queue} == {""}
+    more = pool.after(waiting("more", "a", 1, second=9))
+    assert {shape.capped_job for shape in more.queue} == {job.id} and len(list(more.pending())) == 5
+    assert more.after(gone(waiting("more", "a", 1, second=9))) == pool
+    assert {shape.capped_job for shape in pool.after(replace(job, max_slots=3)).queue} == {job.id}
+    assert {shape.capped_job for shape in more.after(replace(job, max_slots=None)).queue} == {""}
