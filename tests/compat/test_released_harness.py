@@ -17,6 +17,9 @@ pytestmark = [pytest.mark.needs("determined"), pytest.mark.needs("namespaces"), 
 
 STEPS = 120
 
+STEP_S = 0.05
+"""Each step of `released_trial.py` sleeps so long."""
+
 
 def recorded(evidence: Path) -> str:
     """The beginning of a command line under which the released client notes what it could read."""
@@ -67,6 +70,12 @@ def test_a_trial_is_preempted_and_goes_on(det: ReleasedDet, cluster: LiveCluster
     assert (shown.restarts, shown.total_batches_processed) == (0, STEPS)
     assert shown.latest_validation is not None
     assert shown.latest_validation.metrics.avg_metrics == {"loss": 1.0 / STEPS}
+    # The released harness sends no step marks: what its reports tell of is useful all the same.
+    ended_runs = client.trials.allocations(trial.id)
+    assert [(run.steps_at_end, run.steps_kept) for run in ended_runs] == [(resumed, resumed), (STEPS, STEPS)]
+    spent = client.experiments.cost(int(id_)).totals
+    assert spent.useful_s > STEPS * STEP_S / 2 and spent.starting_s > 0
+    assert (spent.lost_s, spent.idle_s) == (0, 0)
     reports = list(client.trials.metrics([trial.id], "training"))
     assert [r.total_batches for r in reports if not r.archived] == list(range(1, STEPS + 1))
     downloaded = context.parent / "checkpoint"

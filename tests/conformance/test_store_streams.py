@@ -8,11 +8,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from resolute.errors import InvalidInput
 from resolute_master.domain.ids import AllocationId, TaskId, TrialId
-from resolute_master.domain.metrics import MetricReport
+from resolute_master.domain.metrics import MetricReport, StepReport
 from resolute_master.store.base import LogQuery, MetricOutcome, Store
 from support.stores import STORES, a_change, a_line, a_mark, a_report, moment, store_home
 
@@ -397,17 +396,33 @@ async def test_text_can_be_a_regular_expression(store: Store) -> None:
         await found(store, text="step (", regex=True)
 
 
-async def test_the_last_report_of_a_run_is_found_also_when_a_newer_run_has_archived_it(store: Store) -> None:
-    trial = a_report(1).trial_id
-    assert await store.last_report(trial, 1, "training") is None
-    first, last = a_report(4), a_report(9)
-    await store.append_metrics([last, first, a_report(30, group="validation"), a_report(99, group="gpu")])
-    assert await store.last_report(trial, 1, "training") == last
-    newer = a_report(5, run_id=2)
-    await store.append_metrics([newer])
-    assert await store.last_report(trial, 1, "training") == replace(last, archived=True)
-    assert await store.last_report(trial, 2, "training") == newer
-    assert await store.last_report(trial, 3, "training") is None
+async def test_the_first_and_the_last_report_of_runs_are_found_also_where_newer_runs_have_archived_them(
+    store: Store,
+) -> None:
+    trial, other = a_report(1).trial_id, TrialId(2)
+    assert await store.outer_reports([(trial, 1)]) == ()
+    await store.append_metrics([a_report(step, reported_at=moment(step)) for step in (9, 4, 6)])
+    around = [
+        a_report(4, group="validation", reported_at=moment(3)),
+        a_report(9, group="validation", reported_at=moment(10)),
+        a_report(1, group="gpu"),
+        a_report(99, group="gpu"),
+        a_report(None, group="network"),
+        a_report(70, trial_id=other, reported_at=moment(70)),
+    ]
+    await store.append_metrics(around)
+    await store.append_metrics([a_report(step, run_id=2, reported_at=moment(50)) for step in (5, 12, 3)])
+    await store.append_metrics([a_report(7, run_id=3, reported_at=moment(60))])
+
+    def told(run: int, steps: int, when: float, of: TrialId = trial) -> StepReport:
+        return StepReport(trial_id=of, run_id=run, steps_completed=steps, at=moment(when))
+
+    first = (told(1, 4, 3), told(1, 9, 9))
+    assert await store.outer_reports([(trial, 1)]) == first
+    second = (told(2, 3, 50), told(2, 12, 50))
+    every = [(other, 1), (trial, 3), (trial, 2), (trial, 1), (trial, 4), (TrialId(3), 1), (trial, 1)]
+    assert await store.outer_reports(every) == (*first, *second, told(3, 7, 60), told(1, 70, 70, of=other))
+    assert await store.outer_reports([]) == ()
 
 
 # --------------------------------------------------------------------------------------------------------- step marks

@@ -8,11 +8,10 @@ from datetime import datetime
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, TaskId, TrialId
 from resolute_master.domain.instance import Instance
-from resolute_master.domain.metrics import StepMark
+from resolute_master.domain.metrics import StepMark, StepReport
 from resolute_master.lifecycle import ledger as books
 from resolute_master.store.base import Store
 
-TRAINING = "training"
 NOT_YET = 2**62
 """More steps than any run does: what still runs, and may keep all that it has done."""
 
@@ -22,8 +21,8 @@ async def runs_on(
 ) -> tuple[books.Run, ...]:
     """Attempts that ran on these machines, between these moments if any are given, with what became of their steps.
 
-    Read are the attempts of those tasks, for where a run was taken over the next one tells, and four marks of each: not what
-    they reported, however long they ran.
+    Read are the attempts of those tasks, for where a run was taken over the next one tells, and four marks of each, or of two
+    reports the steps: not what they reported, however long they ran.
     """
     agents = sorted({i.agent_id for i in instances if i.agent_id is not None})
     found = await store.allocations_on_agents(agents, since=since, until=until)
@@ -48,15 +47,25 @@ async def _runs(
 async def marks_of(
     store: Store, allocations: Sequence[Allocation], kept: Mapping[AllocationId, int]
 ) -> tuple[StepMark, ...]:
-    """The marks of these attempts that tell where their time went; where one ended unforeseen, its last report may tell of
-    later steps than its marks."""
+    """The marks of these attempts that tell where their time went. Where an attempt made none, its first and last report stand for
+    them; where one ended unforeseen, its last report may tell of later steps than its marks."""
     marks = list(await store.telling_marks({a.id: kept.get(a.id, NOT_YET) for a in allocations}))
-    for allocation in allocations:
-        if allocation.trial_id is not None and allocation.exit is not None and allocation.exit.failure is not None:
-            report = await store.last_report(allocation.trial_id, allocation.run_id, TRAINING)
-            if report is not None:
-                marks += books.mark_of_report(allocation.id, report, marks)
+    own: dict[AllocationId, list[StepMark]] = {}
+    for mark in marks:
+        own.setdefault(mark.allocation_id, []).append(mark)
+    told: dict[tuple[TrialId, int], list[StepReport]] = {}
+    silent = [(a, (a.trial_id, a.run_id)) for a in allocations if a.trial_id is not None and _may_tell_more(a, own)]
+    for report in await store.outer_reports({run for _, run in silent}):
+        told.setdefault((report.trial_id, report.run_id), []).append(report)
+    for attempt, run in silent:
+        marks += books.marks_of_reports(attempt, own.get(attempt.id, ()), told.get(run, ()), kept.get(attempt.id))
     return tuple(marks)
+
+
+def _may_tell_more(attempt: Allocation, own: Collection[AllocationId]) -> bool:
+    """Its reports may tell of steps that no mark knows."""
+    failed = attempt.exit is not None and attempt.exit.failure is not None
+    return attempt.assigned_at is not None and (failed or attempt.id not in own)
 
 
 async def _saved_steps(store: Store, attempts: Sequence[Allocation]) -> dict[TrialId, int]:

@@ -63,3 +63,13 @@ class StepMark:
     at: datetime
     checkpointing_s: float
     """Seconds of this allocation that the step loop was blocked by saves so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepReport:
+    """That a run reported so many steps at a moment, whatever it said of them."""
+
+    trial_id: TrialId
+    run_id: int
+    steps_completed: int
+    at: datetime

@@ -1,6 +1,7 @@
 """Where the paid time went: every slot-second of every machine is booked once.
 
-- *starting*: from the paid start of the machine to its agent's first word, and from each assignment to the first step
+- *starting*: from the paid start of the machine to its agent's first word, and from each assignment to the first step; of what
+  finished without a word of steps, to the beginning of its program
 - *useful*: step time whose result was kept
 - *checkpointing*: time the step loop stood still for a save; after an acknowledged preemption, up to the exit
 - *lost*: step time that was done again later, and from the last kept step to an unnoticed end
@@ -14,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from resolute.wire.states import FailureKind
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId, TrialId
 from resolute_master.domain.instance import Instance
-from resolute_master.domain.metrics import MetricReport, StepMark
+from resolute_master.domain.metrics import StepMark, StepReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,22 +131,44 @@ def runs(
     return tuple(found)
 
 
-def mark_of_report(allocation: AllocationId, report: MetricReport, marks: Sequence[StepMark]) -> tuple[StepMark, ...]:
-    """The mark that a run's last report stands for, if it tells of more steps than the run's own marks.
+def marks_of_reports(
+    allocation: Allocation, marks: Sequence[StepMark], reports: Sequence[StepReport], kept: int | None
+) -> tuple[StepMark, ...]:
+    """The marks that a run's first and last report stand for beside those that it made itself, by time; `kept` as from
+    `kept_steps`, None when it is not known.
 
-    Marks are made from time to time only, and a machine that is lost takes the newest of them along. Other harnesses
-    make none.
+    Marks are made from time to time only, and a machine that is lost takes the newest of them along: a last report that tells of
+    more steps counts. A harness may make none at all. Then steps are even: at the pace between the two reports the run came from
+    its checkpoint to the first, and from the last to what it kept, but not before its program had begun, nor after its end. Who
+    reported one step only has kept the same pace since its program began.
     """
-    steps = report.steps_completed
-    if steps is None:
+    if not reports:
         return ()
-    own = [mark for mark in marks if mark.allocation_id == allocation]
-    if not own:
-        return (StepMark(allocation_id=allocation, steps_completed=steps, at=report.reported_at, checkpointing_s=0.0),)
-    last = max(own, key=lambda mark: mark.at)
-    if steps <= last.steps_completed or report.reported_at <= last.at:
-        return ()
-    return (replace(last, steps_completed=steps, at=report.reported_at),)
+    first, last = reports[0], reports[-1]
+    if marks:
+        newest = max(marks, key=lambda mark: mark.at)
+        if last.steps_completed <= newest.steps_completed or last.at <= newest.at:
+            return ()
+        return (replace(newest, steps_completed=last.steps_completed, at=last.at),)
+    begun = min(_program_began(allocation) or first.at, first.at)
+    before = max(0, first.steps_completed - allocation.resumed_steps)
+    between = last.steps_completed - first.steps_completed
+    step_s = _seconds(first.at, last.at) / between if between else _seconds(begun, first.at) / max(1, before)
+    found = {first.steps_completed: first.at, last.steps_completed: last.at}
+    if before:
+        back_s = min(before * step_s, _seconds(begun, first.at))
+        found[allocation.resumed_steps] = first.at - timedelta(seconds=back_s)
+    if kept is not None and kept > last.steps_completed:
+        ahead_s = min((kept - last.steps_completed) * step_s, _seconds(last.at, allocation.ended_at or last.at))
+        found[kept] = last.at + timedelta(seconds=ahead_s)
+    return tuple(
+        StepMark(allocation_id=allocation.id, steps_completed=steps, at=moment, checkpointing_s=0.0)
+        for steps, moment in sorted(found.items(), key=lambda each: (each[1], each[0]))
+    )
+
+
+def _program_began(allocation: Allocation) -> datetime | None:
+    return allocation.ready_at or allocation.started_at or allocation.assigned_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,9 +233,7 @@ class Books:
 def run_spans(run: Run, begin: datetime, until: datetime) -> Iterator[Span]:
     """One slot of one run: its start, what was kept of it, and what came after that."""
     if not run.marks:
-        yield Span(
-            begin=begin, end=until, booking=Booking(starting_s=_seconds(begin, until)), allocation=run.allocation
-        )
+        yield from _spans_without_steps(run.allocation, begin, until)
         return
     first = min(max(run.marks[0].at, begin), until)
     kept_at, saved_before = _reached(run, first, until)
@@ -237,6 +258,16 @@ def run_spans(run: Run, begin: datetime, until: datetime) -> Iterator[Span]:
     for from_, to, booking in stretches:
         if from_ < to:
             yield Span(begin=from_, end=to, booking=booking, allocation=run.allocation)
+
+
+def _spans_without_steps(allocation: Allocation, begin: datetime, until: datetime) -> Iterator[Span]:
+    """What has told of no step was starting, unless it finished: then all that its program did is kept."""
+    finished = allocation.exit is not None and allocation.exit.finished
+    began = min(max(_program_began(allocation) or begin, begin), until) if finished else until
+    if begin < began:
+        yield Span(begin=begin, end=began, booking=Booking(starting_s=_seconds(begin, began)), allocation=allocation)
+    if began < until:
+        yield Span(begin=began, end=until, booking=Booking(useful_s=_seconds(began, until)), allocation=allocation)
 
 
 def _all_kept(run: Run) -> bool:

@@ -9,7 +9,7 @@ Ordering: every listing is sorted by what its docstring says, id last, so that p
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -23,7 +23,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, ExperimentId, InstanceId, JobId, PoolName, TaskId, TrialId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
-from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
+from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark, StepReport
 from resolute_master.domain.trial import Trial
 
 Row = TypeVar("Row")
@@ -268,8 +268,12 @@ class Store(Protocol):
         """By step count, then run, then group; `group` None is every group but the system metrics."""
         ...
 
-    async def last_report(self, trial: TrialId, run_id: int, group: str) -> MetricReport | None:
-        """The run's report with the largest step count in that group, archived or not; None before the first."""
+    async def outer_reports(self, runs: Collection[tuple[TrialId, int]]) -> tuple[StepReport, ...]:
+        """Of each of these runs (trial and run number) its reports with the smallest and with the largest step count, archived
+        or not, in whatever group but the system metrics; the earlier of several at the same step. By trial, run and step.
+
+        However much they reported, these are two a run at most, and one where the run has reported one step only.
+        """
         ...
 
     async def logs(self, query: LogQuery) -> tuple[LogRecord, ...]: ...

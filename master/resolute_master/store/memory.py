@@ -7,7 +7,7 @@ with the caller by accident. No threads and no waiting: it runs on any event loo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
@@ -32,7 +32,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, ExperimentId, InstanceId, JobId, PoolName, TaskId, TrialId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
-from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
+from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark, StepReport
 from resolute_master.domain.trial import Trial
 from resolute_master.store import listing
 from resolute_master.store.base import (
@@ -361,10 +361,8 @@ class MemoryStore:
     ) -> tuple[MetricReport, ...]:
         return self._open.metrics.select(trial, group, include_archived=include_archived)
 
-    async def last_report(self, trial: TrialId, run_id: int, group: str) -> MetricReport | None:
-        found = self._open.metrics.select(trial, group, include_archived=True)
-        mine = [report for report in found if report.run_id == run_id and report.steps_completed is not None]
-        return mine[-1] if mine else None
+    async def outer_reports(self, runs: Collection[tuple[TrialId, int]]) -> tuple[StepReport, ...]:
+        return tuple(report for trial, run in sorted(set(runs)) for report in self._open.metrics.outer(trial, run))
 
     async def logs(self, query: LogQuery) -> tuple[LogRecord, ...]:
         return self._open.logs.select(query)

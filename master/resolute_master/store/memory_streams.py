@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from resolute_master.domain.ids import TaskId, TrialId
-from resolute_master.domain.metrics import LogRecord, MetricReport
+from resolute_master.domain.metrics import LogRecord, MetricReport, StepReport
 from resolute_master.store import metric_rows
 from resolute_master.store.base import LogQuery, MetricOutcome
 from resolute_master.store.encoding import decode, encode
@@ -98,6 +98,19 @@ class MetricTable:
                 del self._keyed[key]
             self._at_step.pop((trial, row.head.steps_completed), None)
         self._rolled_back.pop(trial, None)
+
+    def outer(self, trial: TrialId, run: int) -> tuple[StepReport, ...]:
+        """What the run reported of the fewest steps and of the most."""
+        told = [
+            StepReport(trial_id=trial, run_id=run, steps_completed=head.steps_completed, at=head.reported_at)
+            for head in (row.head for row in self._rows.get(trial, ()))
+            if head.run_id == run and head.steps_completed is not None and metric_rows.group_rolls_back(head.group)
+        ]
+        if not told:
+            return ()
+        first = min(told, key=lambda report: (report.steps_completed, report.at))
+        last = min(told, key=lambda report: (-report.steps_completed, report.at))
+        return (first,) if first == last else (first, last)
 
     def select(self, trial: TrialId, group: str | None, *, include_archived: bool) -> tuple[MetricReport, ...]:
         rows = [

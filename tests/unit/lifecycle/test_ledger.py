@@ -14,9 +14,9 @@ from resolute_master.domain.allocation import Allocation, AllocationExit, Preemp
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, TrialId
 from resolute_master.domain.instance import Instance
-from resolute_master.domain.metrics import MetricReport, StepMark
+from resolute_master.domain.metrics import StepMark, StepReport
 from resolute_master.lifecycle.cost import line_of_machine
-from resolute_master.lifecycle.ledger import Booking, Books, Run, interruptions, kept_steps, mark_of_report
+from resolute_master.lifecycle.ledger import Booking, Books, Run, interruptions, kept_steps, marks_of_reports
 from resolute_master.lifecycle.ledger import runs as runs_with
 from support.cluster import a_running_allocation, an_instance, at
 
@@ -75,18 +75,66 @@ def test_the_last_report_of_a_lost_run_tells_of_steps_that_its_marks_do_not_know
     killed = run_of(1, 10, 60, exit=AllocationExit(reason="gone", failure=FailureKind.AGENT_FAILED))
     again = run_of(2, 200, 300, resumed_steps=20, exit=AllocationExit(reason="finished", finished=True))
     marks = (mark(1, 0, 20), mark(1, 40, 50, saving=1.0))
-    told = mark_of_report(killed.id, report(1, 43, 51), marks)
+    told = marks_of_reports(killed, marks, (report(1, 21), report(43, 51)), 20)
     assert told == (mark(1, 43, 51, saving=1.0),)
     (cut,) = interruptions(runs([killed, again], marks + told, {}))
     assert (cut.steps_done, cut.steps_lost) == (43, 23)
-    assert mark_of_report(killed.id, report(1, 40, 50), marks) == ()
-    assert mark_of_report(killed.id, report(1, 43, 51), ()) == (mark(1, 43, 51),)
+    assert marks_of_reports(killed, marks, (report(40, 50),), 20) == ()
 
 
-def report(run: int, steps: int, when: float) -> MetricReport:
-    return MetricReport(
-        trial_id=TrialId(1), run_id=run, group="training", steps_completed=steps, reported_at=at(when), metrics={}
-    )
+def report(steps: int, when: float) -> StepReport:
+    return StepReport(trial_id=TrialId(1), run_id=1, steps_completed=steps, at=at(when))
+
+
+FINISHED = AllocationExit(reason="finished", finished=True)
+CUT = AllocationExit(reason="gone", failure=FailureKind.AGENT_FAILED)
+
+
+def booked_by_reports(run: Allocation, *reports: StepReport, kept: int | None = None) -> Booking:
+    """Of a run on one slot whose harness makes no marks."""
+    known = {} if kept is None else {run.id: kept}
+    found = runs_with([run], marks_of_reports(run, (), reports, kept), known)
+    return line_of_machine(replace(MACHINE, paid_until=at(200)), Books(found), now=at(200)).booking
+
+
+def test_reports_stand_for_the_marks_of_a_harness_that_makes_none() -> None:
+    finished = booked_by_reports(run_of(1, 10, 60, exit=FINISHED), report(10, 30), report(40, 60))
+    assert (finished.starting_s, finished.useful_s, finished.lost_s) == (20, 40, 0)  # ten steps before the first report
+    still_running = replace(run_of(1, 10, 60), ended_at=None)
+    running = booked_by_reports(still_running, report(1, 30), report(21, 50))
+    assert (running.starting_s, running.useful_s) == (29, 171)
+    resumed = booked_by_reports(run_of(1, 10, 60, exit=FINISHED, resumed_steps=100), report(110, 30), report(140, 60))
+    assert (resumed.starting_s, resumed.useful_s) == (20, 40)
+
+
+def test_what_was_cut_off_keeps_the_steps_that_its_reports_tell_of_until_the_checkpoint() -> None:
+    cut = run_of(1, 10, 60, exit=CUT)
+    between = booked_by_reports(cut, report(1, 21), report(31, 51), kept=20)
+    assert (between.starting_s, between.useful_s, between.lost_s) == (20, 20, 20)
+    after_the_last = booked_by_reports(cut, report(1, 21), report(31, 51), kept=35)
+    assert (after_the_last.starting_s, after_the_last.useful_s, after_the_last.lost_s) == (20, 35, 5)
+    nothing = booked_by_reports(cut, report(1, 21), report(31, 51), kept=0)
+    assert (nothing.starting_s, nothing.useful_s, nothing.lost_s) == (20, 0, 40)
+
+
+def test_a_preempted_harness_without_marks_steps_until_it_saves() -> None:
+    asked = PreemptRequest(reason="spot", requested_at=at(50), deadline=at(70), acknowledged_at=at(55))
+    saved = run_of(1, 10, 60, preempt=asked, exit=AllocationExit(reason="preempted: spot", code=0))
+    booked = booked_by_reports(saved, report(10, 30), report(30, 50), kept=35)
+    assert (booked.starting_s, booked.useful_s, booked.checkpointing_s) == (20, 35, 5)
+
+
+def test_one_report_tells_the_pace_since_the_program_began() -> None:
+    cut = run_of(1, 10, 60, exit=CUT, started_at=at(15), ready_at=at(20))
+    once = booked_by_reports(cut, report(30, 50), kept=20)
+    assert (once.starting_s, once.useful_s, once.lost_s) == (20, 20, 20)
+
+
+def test_what_finished_without_a_report_was_useful_from_the_beginning_of_its_program() -> None:
+    silent = booked_by_reports(run_of(1, 10, 60, exit=FINISHED, started_at=at(15), ready_at=at(20)))
+    assert (silent.starting_s, silent.useful_s) == (20, 40)
+    running = booked_by_reports(replace(run_of(1, 10, 60, ready_at=at(20)), ended_at=None))
+    assert (running.starting_s, running.useful_s) == (200, 0)
 
 
 def test_a_notice_costs_its_save_and_no_steps() -> None:
@@ -121,16 +169,26 @@ def test_a_refused_machine_costs_nothing() -> None:
     marks=st.lists(
         st.tuples(st.integers(1, 5), st.integers(0, 60), st.floats(-10, 150), st.floats(0, 30)), max_size=20
     ),
+    reports=st.lists(st.tuples(st.integers(0, 60), st.floats(-10, 150)), max_size=2),
     joined=st.one_of(st.none(), st.floats(0, 120)),
 )
 def test_the_five_parts_always_sum_to_the_paid_time(
-    spans: list[tuple[float, float, int]], marks: list[tuple[int, int, float, float]], joined: float | None
+    spans: list[tuple[float, float, int]],
+    marks: list[tuple[int, int, float, float]],
+    reports: list[tuple[int, float]],
+    joined: float | None,
 ) -> None:
     machine = replace(MACHINE, joined_at=None if joined is None else at(joined))
     allocations = [
         run_of(number + 1, min(a, b), max(a, b), resumed_steps=steps) for number, (a, b, steps) in enumerate(spans)
     ]
-    found = runs(allocations, [mark(*each) for each in marks], {})
+    made = [mark(*each) for each in marks]
+    kept = kept_steps(allocations, {})
+    told = [report(*each) for each in sorted(reports)]
+    for each in allocations:
+        own = [one for one in made if one.allocation_id == each.id]
+        made += marks_of_reports(each, own, told, kept.get(each.id))
+    found = runs(allocations, made, {})
     booked = booked_of(machine, Books(found), at(500))
     assert booked.paid_s == pytest.approx(100)
     for part in (booked.useful_s, booked.starting_s, booked.checkpointing_s, booked.lost_s, booked.idle_s):

@@ -8,16 +8,21 @@ from datetime import timedelta
 from prometheus_client import CollectorRegistry
 
 from resolute.clock import FixedClock
+from resolute.wire.states import AllocationState
+from resolute_master.api.booked_runs import runs_on
+from resolute_master.domain.allocation import Allocation, AllocationExit
 from resolute_master.domain.change import Change, JournalEntry
-from resolute_master.domain.ids import AllocationId, InstanceId
+from resolute_master.domain.ids import AgentId, AllocationId, InstanceId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.metrics import StepMark
-from resolute_master.lifecycle.cost import ACCOUNTS
+from resolute_master.lifecycle.cost import ACCOUNTS, line_of_machine
+from resolute_master.lifecycle.ledger import Books
 from resolute_master.observability.ledger import SETTLED_AFTER_S, LedgerMetrics, SaveMetrics
 from resolute_master.store.memory import MemoryStore
 from resolute_provisioner.model import Observed
-from support.cluster import at
+from support.cluster import a_running_allocation, at
 from support.engines import DEFAULT, an_engine
+from support.stores import a_report
 
 
 def a_machine(name: str = "m", **changes: object) -> Instance:
@@ -35,9 +40,9 @@ def a_machine(name: str = "m", **changes: object) -> Instance:
     return replace(machine, **changes)  # type: ignore[arg-type]
 
 
-def a_change(sequence: int, *machines: Instance) -> Change:
+def a_change(sequence: int, *changed: Instance | Allocation) -> Change:
     entry = JournalEntry(sequence=sequence, at=at(0), entropy="0", commands=b"[]", adopted=b"[]", digest=str(sequence))
-    return Change(journal=entry, upserts=machines)
+    return Change(journal=entry, upserts=changed)
 
 
 async def test_machines_are_booked_while_they_live_and_kept_when_they_are_over() -> None:
@@ -64,6 +69,33 @@ async def test_machines_are_booked_while_they_live_and_kept_when_they_are_over()
     ledger.committed(a_change(4, a_machine("n", paid_from=at(9_990), joined_at=at(10_000))))
     await ledger.look()
     assert (seconds("starting"), seconds("idle")) == (40.0, 200.0)
+
+
+async def test_work_of_a_harness_that_only_reports_is_useful_here_as_in_the_ledger() -> None:
+    store, clock, registry = MemoryStore(), FixedClock(at(60)), CollectorRegistry()
+    engine = an_engine(store, clock=clock)
+    await engine.start()
+    ledger = LedgerMetrics(registry, engine, store, clock)
+    machine = a_machine(slots=1, agent_id=AgentId("agent-1"))
+    finished = a_running_allocation(
+        state=AllocationState.TERMINATED,
+        assigned_at=at(10),
+        ended_at=at(50),
+        exit=AllocationExit(reason="finished", finished=True),
+    )
+    await store.commit(a_change(engine.memory.sequence + 1, machine, finished))
+    await store.append_metrics(
+        [a_report(steps, reported_at=at(when)) for steps, when in ((10, 30), (20, 40), (30, 50))]
+    )
+    ledger.committed(a_change(2, machine))
+    await ledger.look()
+    found = {
+        account: registry.get_sample_value("resolute_ledger_slot_seconds", {"pool": DEFAULT, "account": account})
+        for account in ACCOUNTS
+    }
+    assert found == {"starting": 20.0, "useful": 30.0, "checkpointing": 0.0, "lost": 0.0, "idle": 10.0}
+    booked = line_of_machine(machine, Books(await runs_on(store, [machine])), now=at(60)).booking
+    assert found == {account: getattr(booked, f"{account}_s") for account in ACCOUNTS}
 
 
 async def test_a_machine_that_counted_as_gone_and_is_found_again_is_booked_once() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, ExperimentId, InstanceId, JobId, PoolName, TaskId, TrialId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
-from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
+from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark, StepReport
 from resolute_master.domain.trial import Trial
 from resolute_master.store.base import (
     CheckpointQuery,
@@ -160,8 +160,8 @@ class SqlStore:
     async def logs(self, query: LogQuery) -> tuple[LogRecord, ...]:
         return await self._database.read(lambda connection: streams.logs(connection, query))
 
-    async def last_report(self, trial: TrialId, run_id: int, group: str) -> MetricReport | None:
-        return await self._database.read(lambda connection: streams.last_report(connection, trial, run_id, group))
+    async def outer_reports(self, runs: Collection[tuple[TrialId, int]]) -> tuple[StepReport, ...]:
+        return await self._database.read(lambda connection: streams.outer_reports(connection, runs))
 
     async def step_marks(self, allocations: Sequence[AllocationId]) -> tuple[StepMark, ...]:
         return await self._database.read(lambda connection: streams.step_marks(connection, allocations))

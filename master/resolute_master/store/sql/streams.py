@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -32,7 +32,7 @@ from sqlalchemy import (
 
 from resolute_master.domain.ids import AllocationId, TaskId, TrialId
 from resolute_master.domain.json_text import encode_plain
-from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
+from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark, StepReport
 from resolute_master.store import metric_rows
 from resolute_master.store.base import LogQuery, MetricOutcome
 from resolute_master.store.encoding import decode_plain
@@ -230,17 +230,29 @@ def metrics(
     return tuple(_metric_report(row) for row in connection.execute(statement.order_by(*order, column.id)))
 
 
-def last_report(connection: Connection, trial: TrialId, run_id: int, group: str) -> MetricReport | None:
-    """The run's report with the largest step count; the index is read from its end."""
+def outer_reports(connection: Connection, runs: Collection[tuple[TrialId, int]]) -> tuple[StepReport, ...]:
+    """By trial, run and step."""
+    asked = sorted(set(runs))
+    return tuple(report for some in dialect.batches(asked) for report in _outer_reports(connection, some))
+
+
+def _outer_reports(connection: Connection, runs: Sequence[tuple[TrialId, int]]) -> tuple[StepReport, ...]:
+    """Two looks into the index a run, from the beginning and from the end of its trial to its first row there; what a report says
+    is not read."""
+    asked = values(Column("trial_id", BigInteger), Column("run_id", BigInteger)).data(list(runs)).cte("asked")
     column = tables.metrics.c
-    statement = select(tables.metrics).where(
-        column.trial_id == trial,
-        column.run_id == run_id,
-        column.metric_group == group,
-        column.steps_completed.is_not(None),
+    counted = column.metric_group.not_in(sorted(metric_rows.SYSTEM_GROUPS))
+    of_run = and_(column.trial_id == asked.c.trial_id, column.run_id == asked.c.run_id, counted)
+    own = select(column.steps_completed).where(of_run, column.steps_completed.is_not(None)).correlate(asked).limit(1)
+    looks = (own.order_by(column.steps_completed), own.order_by(column.steps_completed.desc()))
+    steps = union_all(*(select(asked, look.scalar_subquery().label("steps")) for look in looks)).subquery()
+    key = (column.trial_id, column.run_id, column.steps_completed)
+    told = and_(key[0] == steps.c.trial_id, key[1] == steps.c.run_id, key[2] == steps.c.steps)
+    found = select(*key, func.min(column.reported_at).label("at")).join(steps, told).where(counted)
+    return tuple(
+        StepReport(trial_id=row.trial_id, run_id=row.run_id, steps_completed=row.steps_completed, at=row.at)
+        for row in connection.execute(found.group_by(*key).order_by(*key))
     )
-    row = connection.execute(statement.order_by(column.steps_completed.desc()).limit(1)).first()
-    return None if row is None else _metric_report(row)
 
 
 # --------------------------------------------------------------------------------------------------------------- logs
