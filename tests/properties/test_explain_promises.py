@@ -82,7 +82,8 @@ def changed(world: World, other: World, mine: Allocation, found: WhatIf) -> Pool
         case Change.MAX_SLOTS:
             return with_job(max_slots=int(found.value))
         case Change.POOL:
-            there = other.snapshot().with_job(replace(job, pool=OTHER))
+            place = job.submitted_at.timestamp()
+            there = other.snapshot().with_job(replace(job, pool=OTHER, queue_position=place))
             return there.with_allocation(replace(mine, pool=OTHER))
         case Change.SLOTS:
             return with_request(slots_needed=int(found.value))

@@ -41,6 +41,14 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
         return replace(self, max_slots=0) if self.hold else self
 
     @property
+    def at_its_time(self) -> Job:
+        """Without a place that was given by hand: that was one among other jobs, of this priority and pool."""
+        return replace(self, queue_position=self.submitted_at.timestamp())
+
+    def moved_to(self, pool: PoolName) -> Job:
+        return replace(self.at_its_time, pool=pool)
+
+    @property
     def place(self) -> tuple[float, datetime, JobId]:
         """The order of the jobs of one priority in one pool."""
         return self.queue_position, self.submitted_at, self.id

@@ -25,7 +25,7 @@ def update(step: Step, command: c.UpdateJob) -> None:
             raise InvalidInput(
                 f"priority: {command.priority} is out of range; give a number from 1 (first) to 99 (last)"
             )
-        job = _at_its_time(replace(job, priority=command.priority))
+        job = replace(job.at_its_time, priority=command.priority)
     if command.weight is not None:
         if not 0 < command.weight < math.inf:
             raise InvalidInput(f"weight: {command.weight} must be greater than 0, and finite")
@@ -38,7 +38,7 @@ def update(step: Step, command: c.UpdateJob) -> None:
         workspaces.check_pool(step, command.pool, workspaces.need_workspace(step, job.workspace_id), step.pools)
         if job.experiment_id is not None and step.need(Experiment, job.experiment_id).max_cost is not None:
             budget.check_priced(step, step.pools.get(command.pool), command.pool)
-        job = budget.with_hold(step, _at_its_time(replace(job, pool=command.pool)))
+        job = budget.with_hold(step, job.moved_to(command.pool))
     step.put(job)
     anchor = command.ahead_of if command.ahead_of is not None else command.behind_of
     if anchor is not None:
@@ -67,11 +67,6 @@ def _check_cap(step: Step, job: Job, max_slots: int) -> None:
         )
 
 
-def _at_its_time(job: Job) -> Job:
-    """A place that was given by hand was one among other jobs."""
-    return replace(job, queue_position=job.submitted_at.timestamp())
-
-
 # ----------------------------------------------------------------------------------------------------------- place
 
 
@@ -94,7 +89,7 @@ def _move(step: Step, job: Job, anchor_id: JobId, *, ahead: bool) -> None:
         raise FailedPrecondition(
             f"{word}: pool '{job.pool}' is divided by fair share, where nobody has a place in a queue; change the weight instead"
         )
-    moved = job if anchor.priority == job.priority else _at_its_time(replace(job, priority=anchor.priority))
+    moved = job if anchor.priority == job.priority else replace(job.at_its_time, priority=anchor.priority)
     found = step.find(Job, "jobs_of_line", line_of(anchor))
     others = sorted((each for each in found if each.id != job.id), key=lambda each: each.place)
     index = others.index(anchor) + (not ahead)

@@ -27,6 +27,9 @@ not our turn, or they are many, all that wait before it count as one obstacle.""
 LARGEST_TRIED = 32
 """Of a larger set nothing is tried to be left out: each try is a pass."""
 
+AGENTS_TRIED = 8
+"""Of agents that take no work, so many are tried one by one."""
+
 _MANY = 100
 """More changes than this are made by building the snapshot anew, which is cheaper then."""
 
@@ -72,6 +75,16 @@ def opened(agent: Agent) -> Agent:
     """The same agent, in contact, with all its slots open to work."""
     slots = tuple(replace(slot, enabled=True, draining=False) for slot in agent.slots)
     return replace(agent, slots=slots, enabled=True, draining=False, disconnected_at=None, notice=None)
+
+
+def openings(shut: Sequence[Agent]) -> list[tuple[AgentId, ...]]:
+    """Which of the agents that are not `opened` might be: all of them first, then those of each size, then single ones. One that
+    takes work on all its slots may be too large to go with others, so that more is not always better."""
+    sizes = sorted({len(agent.slots) for agent in shut})
+    tries = [tuple(agent.id for agent in shut)] if shut else []
+    tries += [tuple(agent.id for agent in shut if len(agent.slots) == size) for size in sizes]
+    tries += [(agent.id,) for agent in shut[:AGENTS_TRIED]]
+    return list(dict.fromkeys(tries))
 
 
 def find_blockers(
@@ -134,12 +147,12 @@ class _Search:
 
     def _lacking_when_empty(self, known: Blockers) -> Blockers | None:
         empty = self._snapshot.keeping(lambda allocation: allocation.id == self._target)
-        shut = tuple(agent.id for agent in self._snapshot.agents.values() if opened(agent) != agent)
+        shut = openings([agent for agent in self._snapshot.agents.values() if opened(agent) != agent])
         blocked = bool(self._snapshot.allocations[self._target].blocked_agents)
         tries = [known]
         tries += [replace(known, blocked=True)] if blocked else []
-        tries += [replace(known, agents=shut)] if shut else []
-        tries += [replace(known, agents=shut, blocked=True)] if shut and blocked else []
+        tries += [replace(known, agents=ids) for ids in shut]
+        tries += [replace(known, agents=ids, blocked=True) for ids in shut if blocked]
         for each in tries:
             if self._rehearsal.starts(without(empty, self._target, each), self._target):
                 return each

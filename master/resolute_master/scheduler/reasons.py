@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -10,8 +11,10 @@ from functools import cached_property
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
-from resolute_master.domain.ids import AgentId, AllocationId, JobId
+from resolute_master.domain.ids import AgentId, AllocationId
+from resolute_master.scheduler.blockers import opened, openings
 from resolute_master.scheduler.fitting import divide
+from resolute_master.scheduler.order import QueueKey
 from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.plan import Hold, HoldKind, Placement
 from resolute_master.scheduler.rehearsal import Rehearsal, hold_of, leavers, start_in, verdict_in
@@ -89,7 +92,7 @@ class Reasons:
         if not len(snapshot.rooms):
             coming = f"{len(snapshot.supply.machines)} machine(s) on their way are for work that comes before it"
             return f"It waits for {need}: no agent of the pool takes work, the {coming}, and {self._no_launch()}."
-        free = self._free(allocation)
+        free = self._free(allocation.blocked_agents)
         if not free.now:
             return (
                 f"It waits for {need}: every agent that takes work is blocked for it "
@@ -101,7 +104,8 @@ class Reasons:
             return f"It waits for {need}: {self._kept_from(allocation, on)}."
         if on := self._fit(allocation, free.now):
             return f"It waits for {need}: {self._taken_first(on)}."
-        return f"It waits for {need}: {self._full(free.now)}{self._no_preemption(allocation)}."
+        full = self._blocked_from(allocation) or self._full(free.now)
+        return f"It waits for {need}: {full}{self._no_preemption(allocation)}."
 
     def _no_launch(self) -> str:
         if self._snapshot.policy.scaling is None:
@@ -112,12 +116,11 @@ class Reasons:
         limit = self._snapshot.policy.max_aux_containers_per_agent
         if any(self._snapshot.rooms[agent].aux < limit for agent in usable):
             return "It waits for an auxiliary place: those that are free go to work that comes before it."
-        return f"It waits for an auxiliary place: every agent has its {limit}."
+        return f"It waits for an auxiliary place: every agent{self._not_blocked(usable)} has its {limit}."
 
     # -- room that is free, and not for it -----------------------------------------------------------------------
 
-    def _free(self, allocation: Allocation) -> _Free:
-        blocked = allocation.blocked_agents
+    def _free(self, blocked: tuple[AgentId, ...]) -> _Free:
         known = self._free_without.get(blocked)
         if known is None:
             now = {agent: len(room.free) for agent, room in self._snapshot.rooms.items() if agent not in blocked}
@@ -160,11 +163,21 @@ class Reasons:
         soft = not allocation.preemptible and all(hold.soft for hold in holds)
         return ", and it could not be preempted again" if soft else ""
 
+    def _blocked_from(self, allocation: Allocation) -> str | None:
+        """Said when only agents that are blocked for it have the free slots that would hold it."""
+        on = self._fit(allocation, self._free(()).now)
+        blocked = [agent for agent in on if agent in allocation.blocked_agents]
+        return f"agents whose free slots would hold it are blocked for it ({names(blocked)})" if blocked else None
+
     def _full(self, free: dict[AgentId, int]) -> str:
-        most = max(free.values(), default=0)
+        most, open_for_it = max(free.values(), default=0), self._not_blocked(free)
         if most == 0:
-            return "no slot is free"
-        return f"no agent has more than {most} free, and whole agents of the right number of slots are not free"
+            return f"no slot is free{open_for_it and f' on an agent{open_for_it}'}"
+        return f"no agent{open_for_it} has more than {most} free, and whole agents of the right number of slots are not free"
+
+    def _not_blocked(self, usable: Collection[AgentId]) -> str:
+        """Which agents a sentence is about that is true of the usable ones; empty where those are all."""
+        return "" if len(usable) == len(self._snapshot.rooms) else " that is not blocked for it"
 
     def _no_preemption(self, allocation: Allocation) -> str:
         """Why nobody is made to leave for it, as the rest of a sentence."""
@@ -173,9 +186,20 @@ class Reasons:
             return ", and this pool preempts nobody"
         if (patience := self._patience(allocation)) is not None:
             return f"; others are asked to leave only after {patience}"
-        if not allocation.preemptible and any(hold.kind is HoldKind.RUNNING for hold in self._outcome.plan.holds):
+        if self._behind_a_reservation(allocation):
             return ", and nobody leaves for what could not be preempted again while others have a reservation"
         return ", and nothing that would have to leave for it makes enough room"
+
+    def _behind_a_reservation(self, allocation: Allocation) -> bool:
+        """It could not be preempted again, and comes after one that has only a reservation: a rule of queues by priority."""
+        snapshot = self._snapshot
+        if allocation.preemptible or snapshot.shares is not None:
+            return False
+        reserved = [hold.allocation for hold in self._outcome.plan.holds if hold.kind is HoldKind.RUNNING]
+        return any(self._turn(snapshot.allocations[other]) < self._turn(allocation) for other in reserved)
+
+    def _turn(self, allocation: Allocation) -> tuple[int, QueueKey]:
+        return self._snapshot.priority_of(allocation.job_id), self._snapshot.queue_key(allocation)
 
     def _patience(self, allocation: Allocation) -> str | None:
         """What spares the others for the moment; None when they would not leave anyway."""
@@ -192,23 +216,17 @@ class Reasons:
 
     def _misfit(self, allocation: Allocation) -> str | None:
         """Said when even an empty pool could not hold it."""
-        slots, scaling = allocation.slots_needed, self._snapshot.policy.scaling
-        agents = dict(self._snapshot.sizes.items())
-        for machine in self._snapshot.supply.machines:
-            agents[machine.slots] = agents.get(machine.slots, 0) + 1
-        for offer in scaling.offers if scaling is not None else ():
-            agents[offer.slots] = max(agents.get(offer.slots, 0), scaling.max_instances if scaling else 0)
-        if self._holds(allocation, agents):
+        if self._holds(allocation, self._sizes(())):
             return None
-        shut = [agent for agent in self._snapshot.agents.values() if shut_because(agent) is not None]
-        for agent in shut:
-            agents[len(agent.slots)] = agents.get(len(agent.slots), 0) + 1
-        if self._holds(allocation, agents):
-            return (
-                f"It waits for {needed(allocation)}: the agents that take work could not hold it if they were empty, and "
-                f"{names([agent.id for agent in shut])} {'take' if len(shut) > 1 else 'takes'} none."
-            )
-        sizes = {size: count for size, count in sorted(agents.items(), reverse=True) if size > 0}
+        every = self._opened
+        for ids in openings(list(every.values())):
+            if self._holds(allocation, self._sizes([every[id_] for id_ in ids])):
+                return (
+                    f"It waits for {needed(allocation)}: the agents that take work could not hold it if they were empty, and "
+                    f"{self._closed(ids)}."
+                )
+        slots, agents = allocation.slots_needed, self._sizes(every.values())
+        sizes = {size: count for size, count in sorted(agents.items(), reverse=True) if size and count}
         if allocation.single_node:
             largest = max(sizes, default=0)
             return f"It can never start here: it needs {slots} slots on one machine, and the largest has {largest}."
@@ -220,9 +238,34 @@ class Reasons:
             f"It can never start here: it needs {slots} slots {kind}, and the pool's machines by slots are: {listed}."
         )
 
-    def _holds(self, allocation: Allocation, agents: dict[int, int]) -> bool:
+    @cached_property
+    def _opened(self) -> dict[AgentId, Agent]:
+        """The agents of which something takes no work, as they would be if all of it did."""
+        return {id_: opened(agent) for id_, agent in self._snapshot.agents.items() if opened(agent) != agent}
+
+    def _sizes(self, open_again: Iterable[Agent]) -> dict[int, int]:
+        """So many agents of each size that could be had at most, if these took work on all their slots."""
+        snapshot, scaling = self._snapshot, self._snapshot.policy.scaling
+        agents = Counter(dict(snapshot.sizes.items()))
+        for agent in open_again:
+            if (room := snapshot.rooms.get(agent.id)) is not None:
+                agents[room.size] -= 1
+            agents[len(agent.slots)] += 1
+        agents.update(machine.slots for machine in snapshot.supply.machines)
+        for offer in scaling.offers if scaling is not None else ():
+            agents[offer.slots] = max(agents[offer.slots], scaling.max_instances if scaling is not None else 0)
+        return agents
+
+    def _closed(self, ids: Sequence[AgentId]) -> str:
+        """What of these agents takes no work."""
+        agents = [self._snapshot.agents[id_] for id_ in ids]
+        whole = [agent.id for agent in agents if shut_because(agent) is not None]
+        parts = [f"{_slots(off)} of {agent.id}" for agent in agents if (off := closed_slots(agent))]
+        return f"{names([*whole, *parts])} {_take(len(whole) + sum(len(closed_slots(each)) for each in agents))} none"
+
+    def _holds(self, allocation: Allocation, agents: Mapping[int, int]) -> bool:
         """Whether so many empty agents of each size would hold it."""
-        sizes = {size: count for size, count in agents.items() if size > 0}
+        sizes = {size: count for size, count in agents.items() if size and count}
         if allocation.slots_needed <= max(sizes, default=0):
             return True
         mixed = self._snapshot.policy.heterogeneous_fits
@@ -297,6 +340,11 @@ class Reasons:
             yield f"Agent {agent} takes no new work: it {why}."
         if len(shut) > NAMES_SHOWN:
             yield f"{len(shut) - NAMES_SHOWN} more agents take no new work."
+        parts = [(id_, off) for id_, agent in self._snapshot.agents.items() if (off := closed_slots(agent))]
+        for id_, off in parts[:NAMES_SHOWN]:
+            yield f"{_slots(off).capitalize()} of agent {id_} {_take(len(off))} no new work."
+        if len(parts) > NAMES_SHOWN:
+            yield f"{len(parts) - NAMES_SHOWN} more agents have slots that take no new work."
 
 
 def shut_because(agent: Agent) -> str | None:
@@ -310,13 +358,26 @@ def shut_because(agent: Agent) -> str | None:
     return "is draining" if agent.draining else None
 
 
+def closed_slots(agent: Agent) -> list[int]:
+    """Those that take no new work though the agent does."""
+    return [] if shut_because(agent) is not None else [s.index for s in agent.slots if not s.enabled or s.draining]
+
+
+def _slots(listed: Sequence[int]) -> str:
+    return f"slot{'s' if len(listed) > 1 else ''} {', '.join(map(str, listed))}"
+
+
+def _take(many: int) -> str:
+    return "take" if many > 1 else "takes"
+
+
 def needed(allocation: Allocation) -> str:
     if allocation.slots_needed == 0:
         return "an auxiliary place"
     return f"{allocation.slots_needed} slot(s){' on one machine' if allocation.single_node else ''}"
 
 
-def names(listed: Sequence[AgentId] | Sequence[AllocationId] | Sequence[JobId]) -> str:
+def names(listed: Sequence[str]) -> str:
     """A list of names, cut when it is long."""
     shown = ", ".join(listed[:NAMES_SHOWN])
     return f"{shown} and {len(listed) - NAMES_SHOWN} more" if len(listed) > NAMES_SHOWN else shown or "nothing"

@@ -17,15 +17,12 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, PoolName
 from resolute_master.domain.job import Job
-from resolute_master.scheduler.blockers import opened
+from resolute_master.scheduler.blockers import AGENTS_TRIED, opened
 from resolute_master.scheduler.rehearsal import PassesSpent, Rehearsal, Start
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
 LARGEST_WEIGHT = 1024
 """Times the weight that it has: who needs more wants something else."""
-
-AGENTS_TRIED = 8
-"""Of agents that take no work, so many are tried one by one."""
 
 MORE_AGENT = AgentId("~one-more")
 """Stands for a machine that is not there."""
@@ -166,11 +163,9 @@ class _Tries:
         return self._snapshot.with_job(job)
 
     def _priority(self, job: Job) -> Iterator[WhatIf]:
-        # A change of priority gives the job the place of its submission.
-        place = job.submitted_at.timestamp()
         found = self._least(
             job.priority - 1,
-            lambda step: self._with(replace(job, priority=job.priority - step, queue_position=place)),
+            lambda step: self._with(replace(job.at_its_time, priority=job.priority - step)),
         )
         if found is not None:
             yield WhatIf(
@@ -214,7 +209,7 @@ class _Tries:
         if job is None:
             return
         for name, other in sorted(others.items()):
-            there = other.with_job(replace(job, pool=name)).with_allocation(replace(self._mine, pool=name))
+            there = other.with_job(job.moved_to(name)).with_allocation(replace(self._mine, pool=name))
             yield from self._one(Change.POOL, name, there, self._snapshot.policy.name)
 
     # -- what it asks for ------------------------------------------------------------------------------------------

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from resolute.wire.states import NoticeKind
 from resolute_master.domain.agent import Agent, MachineNotice
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, InstanceId, JobId
 from resolute_master.domain.job import Job
+from resolute_master.domain.pool import SchedulerKind
+from resolute_master.scheduler.blockers import Blockers
 from resolute_master.scheduler.explain import Explanation, explain, reasons_of
 from resolute_master.scheduler.job_states import JobState, job_states
 from resolute_master.scheduler.snapshot import PoolSnapshot
@@ -32,6 +36,13 @@ def pool(
 
 def why(*args: Any, **kwargs: Any) -> Explanation:
     return explain(pool(*args, **kwargs), MINE)
+
+
+def closed(id_: str, size: int, *off: int, enabled: bool = True, draining: bool = False) -> Agent:
+    """An agent of which these slots are disabled or draining."""
+    whole = an_agent(id_, size)
+    part = {"enabled": enabled, "draining": draining}
+    return replace(whole, slots=tuple(replace(s, **part) if s.index in off else s for s in whole.slots))
 
 
 # ----------------------------------------------------------------------------------------------------- job states
@@ -172,6 +183,94 @@ def test_those_who_must_leave_are_named() -> None:
     preempts = why([an_agent("a", 4)], old, waiting("w", "mine", 4), preemption=True)
     assert preempts.reason == "It waits for 4 slot(s) on a: r.1 must leave first."
     assert why([an_agent("a", 4)], leaving(old), waiting("w", "mine", 4)).reason == preempts.reason
+
+
+AND_NOBODY_LEAVES = "and nobody leaves for what could not be preempted again while others have a reservation."
+NOTHING_MAKES_ROOM = "and nothing that would have to leave for it makes enough room."
+
+
+def test_a_reservation_of_another_spares_others_what_could_not_be_preempted_again_its_own_does_not() -> None:
+    full = on(waiting("r", "high", 4), {"a": (0, 1, 2, 3)})
+    fixed = waiting("w", "mine", 4, preemptible=False)
+    first = why([an_agent("a", 4)], full, fixed, preemption=True)
+    assert first.reason == (
+        f"It waits for 4 slot(s): a is kept for it until enough of what runs there has ended, {NOTHING_MAKES_ROOM}"
+    )
+    three = [an_agent("a", 4), an_agent("b", 4), an_agent("small", 1)]
+    also_full = on(waiting("r2", "high", 4), {"b": (0, 1, 2, 3)})
+    before = why(three, full, also_full, fixed, waiting("late", "low", 4), preemption=True)
+    assert before.reason == first.reason
+    assert "b is kept for late.1 until enough of what runs there has ended." in before.details
+    behind = why([an_agent("a", 4)], full, waiting("big", "high", 4), fixed, preemption=True)
+    assert behind.reason == f"It waits for 4 slot(s): no slot is free, {AND_NOBODY_LEAVES}"
+
+
+def test_fair_share_spares_nobody_for_a_reservation() -> None:
+    agents = [an_agent("a", 4), an_agent("b", 4)]
+    running = [on(waiting(f"r-{id_}", "high", 4, preemptible=False), {id_: (0, 1, 2, 3)}) for id_ in "ab"]
+    fixed = waiting("w", "mine", 4, second=9, preemptible=False)
+    jobs = [a_job("high"), a_job("early", second=1), a_job("mine", second=5)]
+    work = [*running, waiting("gang", "early", 8), fixed]
+    found = why(agents, *work, jobs=jobs, scheduler=SchedulerKind.FAIR_SHARE)
+    assert "a, b are kept for gang.1 until enough of what runs there has ended." in found.details
+    assert found.reason == f"It waits for 4 slot(s): no slot is free, {NOTHING_MAKES_ROOM}"
+
+
+@pytest.mark.parametrize("part", [{"enabled": False}, {"draining": True}])
+def test_slots_that_take_no_work_are_named_where_they_are_missing(part: dict[str, bool]) -> None:
+    for off, said in (((0,), "slot 0 of a takes none"), ((0, 2), "slots 0, 2 of a take none")):
+        found = why([closed("a", 4, *off, **part)], waiting("w", "mine", 4))
+        assert found.reason == (
+            "It waits for 4 slot(s): the agents that take work could not hold it if they were empty, and " + said + "."
+        )
+        shown = {line for line in found.details if "take" in line}
+        assert shown == {said.replace(" none", " no new work.").replace(" of", " of agent").capitalize()}
+    both = why([closed("a", 4, 0, **part), an_agent("b", 4, draining=True)], waiting("w", "mine", 8))
+    assert both.reason.endswith("if they were empty, and b, slot 0 of a take none.")
+    never = why([closed("a", 4, 0, **part)], waiting("w", "mine", 5))
+    assert never.reason.endswith(
+        "It can never start here: it needs 5 slots on whole machines of one size, and the pool's "
+        "machines by slots are: 1 of 4."
+    )
+
+
+def test_one_agent_that_would_do_alone_is_named_where_all_together_would_not() -> None:
+    """With all its slots, a has four: one more than b, and a gang wants machines of one size."""
+    agents = [closed("a", 4, 0, enabled=False), an_agent("b", 3, draining=True)]
+    found = why(agents, waiting("w", "mine", 6))
+    assert found.reason.endswith("the agents that take work could not hold it if they were empty, and b takes none.")
+    assert found.blockers == Blockers(agents=(AgentId("b"),), smallest=True)
+
+
+def test_blocked_agents_are_the_reason_where_their_free_slots_would_do() -> None:
+    full = on(waiting("r", "high", 4), {"b": (0, 1, 2, 3)})
+    mine = waiting("w", "mine", 4, second=9, blocked_agents=(AgentId("a"),))
+    agents = [an_agent("a", 4), an_agent("b", 4)]
+    found = why(agents, full, waiting("big", "high", 4, blocked_agents=(AgentId("a"),)), mine)
+    assert found.reason == (
+        "It waits for 4 slot(s): agents whose free slots would hold it are blocked for it (a), and this pool preempts nobody."
+    )
+    gang = waiting("w", "mine", 8, blocked_agents=(AgentId("a"),))
+    pair = [*agents, an_agent("c", 4)]
+    rest = [full, waiting("big", "high", 8, blocked_agents=(AgentId("a"),))]
+    assert "agents whose free slots would hold it are blocked for it (a)" in why(pair, *rest, gang).reason
+
+
+def test_free_slots_of_blocked_agents_are_not_denied_where_they_are_too_few() -> None:
+    full = on(waiting("r", "high", 4), {"b": (0, 1, 2, 3)})
+    agents = [an_agent("a", 2), an_agent("b", 4)]
+    blocked: dict[str, Any] = {"blocked_agents": (AgentId("a"),)}
+    found = why(agents, full, waiting("big", "high", 4), waiting("w", "mine", 4, **blocked))
+    assert found.reason == (
+        "It waits for 4 slot(s): no slot is free on an agent that is not blocked for it, and this pool preempts nobody."
+    )
+    aux = why(
+        agents,
+        on(waiting("n", "high", 0), {"b": ()}),
+        waiting("w", "mine", 0, **blocked),
+        max_aux_containers_per_agent=1,
+    )
+    assert aux.reason == "It waits for an auxiliary place: every agent that is not blocked for it has its 1."
 
 
 def test_a_cap_is_named_with_its_numbers() -> None:

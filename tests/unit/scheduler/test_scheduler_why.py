@@ -151,6 +151,20 @@ def test_other_pools_fewer_slots_and_more_machines_are_named() -> None:
     assert changes(found) == {"pool": ("spare", ()), "slots": ("1", ()), "more_agents": ("4", ())}
 
 
+def test_a_move_to_another_pool_is_tried_without_the_place_that_was_given_by_hand() -> None:
+    """Where it is, it was moved to the front: with that place it would make leave what came to the other pool before it."""
+    spare = PoolName("spare")
+    there = [an_agent("s", 4, pool=spare)]
+    first = on(replace(waiting("r2", "there", 4), pool=spare), {"s": ALL})
+    job = replace(a_job("mine", second=5), queue_position=0.5)
+    for arrived, found_there in ((1, {}), (9, {"pool": ("spare", ("r2.1",))})):
+        rival = a_job("there", second=arrived, pool=spare)
+        other = PoolSnapshot.build(a_policy(name=spare, preemption=True), there, [rival], [first], now=NOW)
+        work = [on(waiting("r", "high", 4), {"a": ALL}), waiting("w", "mine", 4)]
+        found = told([an_agent("a", 4)], *work, jobs=[JOBS[0], job], others={spare: other})
+        assert changes(found) == {**found_there, "more_agents": ("4", ())}
+
+
 def test_leave_to_run_on_several_machines_is_named() -> None:
     found = told([an_agent("a", 4), an_agent("b", 4)], waiting("w", "mine", 8, single_node=True))
     assert changes(found) == {"single_node": ("false", ()), "slots": ("4", ())}
