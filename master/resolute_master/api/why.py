@@ -8,7 +8,7 @@ from collections.abc import Set
 import msgspec
 from aiohttp import web
 
-from resolute.errors import NotFound
+from resolute.errors import InvalidInput, NotFound
 from resolute.wire.rest.why import ExplainJobResponse, GetPoolStartsQuery, GetPoolStartsResponse, JobStart, PoolStart
 from resolute.wire.states import ExperimentState
 from resolute_master.api.authorise import Action
@@ -22,7 +22,7 @@ from resolute_master.domain.ids import AllocationId, JobId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.engine.markets import sentences
 from resolute_master.foresight.estimate import Estimate
-from resolute_master.lifecycle.budget import hold_of_pool
+from resolute_master.lifecycle.budget import check_priced, hold_in, hold_of_pool
 from resolute_master.lifecycle.workspaces import may_use
 from resolute_master.scheduler.explain import explain
 from resolute_master.scheduler.explain_message import explain_message
@@ -64,7 +64,7 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
     if job.ended:
         return ExplainJobResponse(job_id=job.id, state=JobState.IDLE, reason=reason_to_idle(job, experiment))
     snapshot, cycle = engine.snapshot(job.pool), engine.memory.sequence
-    others = {name: engine.snapshot(name) for name in engine.pools if name != job.pool and _may_move(call, job, name)}
+    others = {name: engine.snapshot(name) for name in engine.pools if name != job.pool and _may_run_in(call, job, name)}
     markets = sentences(engine.memory, job, call.api.clock.now())
     explained = await asyncio.to_thread(_explained, snapshot, job, others, cycle)
     explained = replace(explained, details=(*explained.details, *markets))
@@ -94,9 +94,19 @@ def _shown(found: Estimate) -> JobStart:
     return JobStart(expected_at=found.expected_at, earliest=found.earliest, latest=found.latest, basis=found.basis)
 
 
-def _may_move(call: Call, job: Job, pool: PoolName) -> bool:
-    """Only an experiment can be moved, and only to a pool that is not bound to other workspaces."""
-    return job.experiment_id is not None and may_use(call.api.engine.state, pool, job.workspace_id)
+def _may_run_in(call: Call, job: Job, pool: PoolName) -> bool:
+    """Whether the job could be moved there, and no money would be in its way then. Only an experiment can be moved, and only to a
+    pool that is not bound to other workspaces."""
+    state, policy = call.api.engine.state, call.api.engine.pools[pool]
+    experiment = None if job.experiment_id is None else state.get(Experiment, job.experiment_id)
+    if experiment is None or not may_use(state, pool, job.workspace_id):
+        return False
+    if experiment.max_cost is not None:
+        try:
+            check_priced(state, policy, pool)
+        except InvalidInput:
+            return False
+    return not (hold_of_pool(state, pool) or hold_in(state, policy, job.workspace_id))
 
 
 def _explained(

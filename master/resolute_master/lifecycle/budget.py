@@ -171,11 +171,15 @@ def hold_of_workspace(state: State, workspace: int) -> str:
     return account.landing.reason if account is not None and account.landing is not None else ""
 
 
-def with_hold(step: Step, job: Job) -> Job:
-    """The job as it may run where it is now: a workspace's budget concerns what machines are paid for."""
-    policy = step.pools.get(job.pool)
+def hold_in(state: State, policy: PoolPolicy | None, workspace: int) -> str:
+    """Why nothing of the workspace may start in the pool; empty when it may. Its budget concerns what machines are paid for."""
     elastic = policy is not None and policy.scaling is not None
-    hold = hold_of_workspace(step, job.workspace_id) if elastic else ""
+    return hold_of_workspace(state, workspace) if elastic else ""
+
+
+def with_hold(step: Step, job: Job) -> Job:
+    """The job as it may run where it is now."""
+    hold = hold_in(step, step.pools.get(job.pool), job.workspace_id)
     return job if job.hold == hold else replace(job, hold=hold)
 
 

@@ -7,12 +7,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+from resolute.clock import FixedClock
 from resolute_master.api.starts import Starts
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import PoolName
+from resolute_master.domain.instance import Instance
 from resolute_master.pools.policies import pool_policies
 from support.api import World, a_config, an_api, master_config, settled
-from support.engines import AgentByHand
+from support.cluster import T0
+from support.engines import AgentByHand, joined, launched
+from support.paid_cluster import a_paid_pool
 
 POOLS: dict[str, Any] = {
     "resource_pools": [{"pool_name": name} for name in ("default", "vision")],
@@ -39,6 +43,43 @@ async def test_a_pool_that_is_bound_to_other_workspaces_is_no_way_out(tmp_path: 
         assert await pools_told(world, waiting["jobId"]) == []
         move = {"updates": [{"jobId": waiting["jobId"], "resourcePool": "vision"}]}
         assert "bound to other" in json.dumps(await world.error("POST", "/api/v1/job-queues", move, status=400))
+
+
+async def test_a_pool_whose_budget_is_used_up_is_no_way_out(tmp_path: Path) -> None:
+    clock, pools = FixedClock(T0), pool_policies(master_config(tmp_path, **POOLS)) | a_paid_pool(slots=2, idle_s=3600.0)
+    async with an_api(tmp_path, clock=clock, pools=pools, config=POOLS) as world:
+        root = await world.login("root")
+        await world.create(a_config())
+        await settled(world)
+        (instance,) = world.engine.state.all(Instance)
+        await launched(world.engine, instance, clock.now())
+        await joined(world.engine, instance)
+        waiting = await world.create(a_config(resources={"resource_pool": "vision"}))
+        await settled(world)
+        assert await pools_told(world, waiting["jobId"]) == ["default"], "a slot of its machine is free"
+        budget = "/api/v1/resource-pools/default/budget"
+        clock.advance(950)
+        await world.call("PUT", budget, {"perDay": 1.0}, token=root)
+        assert await pools_told(world, waiting["jobId"]) == []
+        await world.call("PUT", budget, {"perDay": 50.0}, token=root)
+        assert await pools_told(world, waiting["jobId"]) == ["default"]
+        await world.call("PUT", "/api/v1/workspaces/1/budget", {"perDay": 0.5}, token=root)
+        assert await pools_told(world, waiting["jobId"]) == [], "its workspace may not pay for a machine there"
+
+
+async def test_a_pool_where_no_cost_is_known_is_no_way_out_of_a_limited_cost(tmp_path: Path) -> None:
+    pools = pool_policies(master_config(tmp_path, **POOLS)) | a_paid_pool()
+    async with an_api(tmp_path, pools=pools, config=POOLS) as world:
+        await AgentByHand(world.engine, "spare", slots=1, pool=PoolName("vision")).register()
+        free = await world.create(a_config())
+        limited = await world.create(a_config(resources={"max_cost": 5.0}))
+        await settled(world)
+        assert await pools_told(world, free["jobId"]) == ["vision"]
+        assert await pools_told(world, limited["jobId"]) == []
+        move = {"updates": [{"jobId": limited["jobId"], "resourcePool": "vision"}]}
+        assert "nothing is known to be paid" in json.dumps(
+            await world.error("POST", "/api/v1/job-queues", move, status=400)
+        )
 
 
 async def test_when_a_job_starts_is_foreseen_once_enough_has_ended(tmp_path: Path) -> None:
