@@ -24,6 +24,7 @@ from resolute_master.api import (
     metric_batches,
     metrics,
     monitoring,
+    not_yet,
     offers,
     pool_bindings,
     pools,
@@ -79,7 +80,10 @@ ROUTES: tuple[Route, ...] = (
     *health.ROUTES,
     *monitoring.ROUTES,
 )
-"""The whole table; nothing of the API is served that is not in it."""
+"""Nothing of the API is served that is not in it."""
+
+ALL_ROUTES: tuple[Route, ...] = (*ROUTES, *not_yet.ROUTES)
+"""The same, and the calls that say that they are not served yet."""
 
 
 def build_api(context: ApiContext) -> web.Application:
@@ -102,5 +106,5 @@ def build_complete(
 ) -> web.Application:
     """The same, with what it stands among."""
     app = build_doors(opening, surroundings, enable_cors=enable_cors, max_request_bytes=max_request_bytes)
-    add_routes(app, ROUTES)
+    add_routes(app, ALL_ROUTES)
     return app

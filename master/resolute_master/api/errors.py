@@ -46,7 +46,13 @@ TOO_LARGE = Status(8, "ResourceExhausted", 413)
 NO_SUCH_CALL = Status(5, "NotFound", 404)
 WRONG_METHOD = Status(12, "Unimplemented", 405)
 
+
+class NotServed(ResoluteError):
+    """A call of the contract that this version of the master does not serve."""
+
+
 STATUSES: dict[type[ResoluteError], Status] = {
+    NotServed: Status(12, "Unimplemented", 501),
     InvalidInput: Status(3, "InvalidArgument", 400),
     NotFound: Status(5, "NotFound", 404),
     AlreadyExists: Status(6, "AlreadyExists", 409),

@@ -49,9 +49,9 @@ async def loaded_routes(*, gives_way_s: float = GIVES_WAY_S) -> tuple[Route, ...
     for name in _modules():
         importlib.import_module(name)
         await asyncio.sleep(0)
-    from resolute_master.api.app import ROUTES
+    from resolute_master.api.app import ALL_ROUTES
 
-    return ROUTES
+    return ALL_ROUTES
 
 
 def _modules() -> Iterator[str]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from resolute_master.api.app import ROUTES, build_api
+from resolute_master.api import not_yet
+from resolute_master.api.app import ALL_ROUTES, ROUTES, build_api
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Route
 from resolute_master.api.health import Probe
@@ -71,8 +72,26 @@ async def test_the_application_serves_the_table_and_nothing_else(tmp_path: Path)
     async with an_api(tmp_path) as world:
         app = build_api(world.context)
     handlers = [r.handler for r in app.router.routes() if r.method != "HEAD"]
-    assert {getattr(h, "__self__", None) for h in handlers} == set(ROUTES)
+    assert {getattr(h, "__self__", None) for h in handlers} == set(ALL_ROUTES)
     assert {getattr(h, "__func__", None) for h in handlers} == {Route.serve, Probe.serve, Scrape.serve}
+
+
+def test_every_other_call_of_the_contract_is_known_as_not_served_yet() -> None:
+    served = {(r.method, shape(r.path)) for r in ROUTES}
+    wanted = {(e.method, e.path) for e in contract().endpoints if e.tier != "C" and e.method != "ANY"}
+    missing = {(method, path) for method, path in wanted if (method, shape(path)) not in served}
+    assert {(r.method, r.path) for r in not_yet.ROUTES} == missing
+
+
+async def test_what_is_not_served_yet_says_so(world: World) -> None:
+    """No parameter of another call takes its path."""
+    for route in not_yet.ROUTES:
+        path = re.sub(r"\{[^}]*\}", "1", route.path)
+        answer = await world.call(route.method, path, status=501)
+        assert f"does not serve {route.method} {path} yet" in str(answer)
+        if path.startswith("/api/"):
+            assert (answer["error"]["code"], answer["error"]["reason"]) == (12, "Unimplemented")
+        assert "token missing" in str(await world.call(route.method, path, status=401, token=""))
 
 
 # ------------------------------------------------------------------------------------------------------------- gate
@@ -189,7 +208,7 @@ async def test_a_request_that_is_too_large_is_refused_with_its_limit(tmp_path: P
 
 
 async def test_unknown_calls_and_methods_say_so(world: World) -> None:
-    assert "there is no call GET /api/v1/notebooks" in await world.error("GET", "/api/v1/notebooks", status=404)
+    assert "there is no call GET /api/v1/roles" in await world.error("GET", "/api/v1/roles", status=404)
     assert "use GET" in await world.error("POST", "/api/v1/me", status=405)
     assert "there is no call" in await world.error("GET", "/nothing", status=404)
 
