@@ -52,6 +52,10 @@ class Policy:
     action: LogPolicyAction | None
 
 
+Hit = tuple[Policy, LogRecord]
+"""A policy, and a line that it is about."""
+
+
 @lru_cache(maxsize=128)
 def _expressions(pattern: str) -> tuple[Any, Any | None]:
     """Of one line, and of many joined by line ends where that can be told apart: it is found there if it is in any of them."""
@@ -97,9 +101,9 @@ class LogMatching:
     def _state(self) -> ClusterState:
         return self._engine.state
 
-    async def find(self, records: Sequence[LogRecord]) -> tuple[MatchedLine, ...]:
-        """What in these lines would change anything of their trials: at most one line a policy and agent."""
-        found: list[MatchedLine] = []
+    async def hits(self, records: Sequence[LogRecord]) -> dict[TaskId, list[Hit]]:
+        """Which policies of their trials these lines match, in the order of the lines; only tasks of which any does."""
+        found: dict[TaskId, list[Hit]] = {}
         for task, lines in by_task(records).items():
             trial = self._trial_of(task)
             experiment = self._state.get(Experiment, trial.experiment_id) if trial is not None else None
@@ -110,14 +114,20 @@ class LogMatching:
                     hits = await asyncio.to_thread(_hits, policies, lines)
                 else:
                     hits = _hits(policies, lines)
-                found.extend(self._news(trial, hits))
-        return tuple(found)
+                if hits:
+                    found[task] = hits
+        return found
+
+    def news(self, hits: Mapping[TaskId, Sequence[Hit]]) -> tuple[MatchedLine, ...]:
+        """What of it would change anything of the trials as they are now: at most one line a policy and agent."""
+        trials = ((self._trial_of(task), of_task) for task, of_task in hits.items())
+        return tuple(match for trial, of_task in trials if trial is not None for match in self._news(trial, of_task))
 
     def _trial_of(self, task: TaskId) -> Trial | None:
         request = task.partition(".")[2]
         return next((t for t in self._state.find(Trial, "trial_of_request", request) if t.task_id == task), None)
 
-    def _news(self, trial: Trial, hits: Sequence[tuple[Policy, LogRecord]]) -> Iterator[MatchedLine]:
+    def _news(self, trial: Trial, hits: Sequence[Hit]) -> Iterator[MatchedLine]:
         told: set[tuple[Policy, AgentId | None]] = set()
         label = next((policy.name for policy, _ in reversed(hits) if policy.name is not None), None)
         for policy, record in hits:
@@ -174,7 +184,7 @@ def policy_size(pattern: str) -> int:
     return size
 
 
-def _hits(policies: Sequence[Policy], records: Sequence[LogRecord]) -> list[tuple[Policy, LogRecord]]:
+def _hits(policies: Sequence[Policy], records: Sequence[LogRecord]) -> list[Hit]:
     """Each policy with each line that it is about, in the order of the lines, then of the policies."""
     text = "\n".join([record.log for record in records]).encode(errors="replace")
     near = [(place, policy) for place, policy in enumerate(policies) if in_some_line(policy.pattern, text)]

@@ -15,7 +15,7 @@ from resolute_master.domain.ids import TaskId, TrialId
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
 from resolute_master.domain.trial import Trial
 from resolute_master.engine.engine import Engine, Watch
-from resolute_master.engine.log_matching import LogMatching, by_task
+from resolute_master.engine.log_matching import Hit, LogMatching, by_task
 from resolute_master.store.base import MetricOutcome, Store
 from resolute_master.store.writers import BatchedWriter
 
@@ -56,6 +56,8 @@ class Reporting:
             publish=self._heed_policies,
         )
         self._matching = LogMatching(engine)
+        self._heeding: list[asyncio.Event] = []
+        """One for each batch of lines that is looked through or told of, in their order; set when that is over."""
         self._marks: BatchedWriter[StepMark, None] = BatchedWriter(store.append_step_marks)
         self._log_watchers: dict[Any, set[Watch]] = {}
         engine.on_commit(lambda change: self._wake(record.task_id for record in change.logs))
@@ -152,9 +154,25 @@ class Reporting:
         self._wake(record.task_id for record in records)
 
     async def _heed_policies(self, records: Sequence[LogRecord], outcomes: object) -> None:
-        """What log policies say about the lines is durable before their sender is told that they are stored."""
-        matches = await self._matching.find(records)
-        while matches:
+        """What log policies say about the lines is durable before their sender is told that they are stored.
+
+        Of two batches the later may be looked through sooner. What they say is told in their order all the same, for the last
+        match is the one that labels the trial; a batch of which there is nothing to say waits for none.
+        """
+        earlier, told = tuple(self._heeding), asyncio.Event()
+        self._heeding.append(told)
+        try:
+            hits = await self._matching.hits(records)
+            if hits:
+                for batch in earlier:
+                    await batch.wait()
+                await self._tell_matches(hits)
+        finally:
+            told.set()
+            self._heeding.remove(told)
+
+    async def _tell_matches(self, hits: Mapping[TaskId, Sequence[Hit]]) -> None:
+        while matches := self._matching.news(hits):
             try:
                 await self._engine.submit(RecordLogMatches(matches=matches))
                 return

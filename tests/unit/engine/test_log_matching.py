@@ -10,7 +10,7 @@ import pytest
 
 from resolute.wire.states import LogPolicyAction
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.commands import RecordLogMatches
+from resolute_master.domain.commands import MatchedLine, RecordLogMatches
 from resolute_master.domain.metrics import LogRecord
 from resolute_master.domain.trial import Trial
 from resolute_master.engine import log_matching
@@ -40,9 +40,14 @@ def line(trial: Trial, text: str, **changes: Any) -> LogRecord:
     return a_line("0", **{**given, **changes})
 
 
+async def matches_of(engine: Engine, *lines: LogRecord) -> tuple[MatchedLine, ...]:
+    matching = LogMatching(engine)
+    return matching.news(await matching.hits(lines))
+
+
 async def found(engine: Engine, *lines: LogRecord) -> list[tuple[str | None, str, str | None, str]]:
     """Name, pattern, agent and line of each match."""
-    matches = await LogMatching(engine).find(lines)
+    matches = await matches_of(engine, *lines)
     return [(m.name, m.pattern, m.agent, m.line) for m in matches]
 
 
@@ -97,22 +102,22 @@ async def test_a_line_of_a_gang_that_names_no_member_labels_and_excludes_nobody(
         await an_experiment(engine, await a_user(engine), {**a_config(slots=4), "log_policies": [policy]})
         (trial,) = engine.state.all(Trial)
         nobody = line(trial, "bad gpu", agent_id="", container_id="")
-        (match,) = await LogMatching(engine).find([nobody])
+        (match,) = await matches_of(engine, nobody)
         assert (match.name, match.agent) == ("broken", None)
         await engine.submit(RecordLogMatches(matches=(match,)))
         (trial,) = engine.state.all(Trial)
         assert (trial.log_policy_matched, trial.blocked_agents) == ("broken", ())
-        assert await LogMatching(engine).find([nobody]) == ()
+        assert await matches_of(engine, nobody) == ()
         (allocation,) = engine.state.all(Allocation)
         second = allocation.containers[1]
-        (match,) = await LogMatching(engine).find([line(trial, "bad gpu", agent_id="", container_id=second.id)])
+        (match,) = await matches_of(engine, line(trial, "bad gpu", agent_id="", container_id=second.id))
         assert match.agent == second.agent
 
 
 async def test_of_the_named_policies_the_last_one_that_matched_is_the_label() -> None:
     async with a_trial(NAMED, CANCEL) as (engine, trial):
         lines = [line(trial, "so SLOW"), line(trial, "no such file"), line(trial, "slow again")]
-        matches = await LogMatching(engine).find(lines)
+        matches = await matches_of(engine, *lines)
         assert [(m.name, m.action) for m in matches] == [("slow", None), (None, LogPolicyAction.CANCEL_RETRIES)]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -21,6 +24,7 @@ from resolute_master.engine.replay import replay_store
 from resolute_master.engine.reporting import Reporting
 from resolute_master.store.base import LogQuery, Store
 from resolute_master.store.memory import MemoryStore, MemoryTables
+from resolute_master.store.writers import SMALL_BATCH_ITEMS
 from support.engines import DEFAULT, POOLS, AgentByHand, a_config, a_user, an_engine, an_experiment, running
 from support.stores import CommitScript, a_line
 
@@ -246,6 +250,40 @@ async def test_a_master_that_dies_between_the_line_and_what_follows_makes_up_for
         assert len([text for text in said if "No later run" in text]) == 1
     result = await replay_store(store, POOLS)
     assert result.divergence is None and result.cycles > 3
+
+
+async def test_the_last_match_labels_the_trial_also_when_its_lines_are_looked_through_first() -> None:
+    large = {"name": "large", "pattern": "(a?b?){200}c"}
+    store, free = MemoryStore(), threading.Event()
+    async with a_master(store) as (engine, reporting):
+        agents = await two_agents(engine)
+        trial = await a_trial(engine, large, CANCEL)
+        (agent,) = [agent for agent in agents if agent.containers()]
+        await reporting.logs([line(engine, agent, trial, "no such file", key="label")])
+        slow = [line(engine, agent, trial, "ab" * 4000 + "c", key=f"slow/{n}") for n in range(8)]
+        quick = [line(engine, agent, trial, "no such file", key=f"quick/{n}") for n in range(SMALL_BATCH_ITEMS)]
+        # What is looked through in a thread waits for the only one; a large next batch is stored and looked through meanwhile.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=1))
+        busy = asyncio.create_task(asyncio.to_thread(free.wait))
+        try:
+            calls = [asyncio.create_task(reporting.logs(slow))]
+            await settle()
+            calls.append(asyncio.create_task(reporting.logs(quick)))
+            await settle()
+            assert len(await store.logs(LogQuery(task_ids=(slow[0].task_id,), sources=("task",)))) == 1 + len(
+                slow + quick
+            )
+            assert not any(call.done() for call in calls)
+        finally:
+            free.set()
+        await asyncio.gather(busy, *calls)
+        assert now(engine, trial).log_policy_matched == CANCEL["name"]
+
+
+async def settle() -> None:
+    """Lets everything that can run do so."""
+    for _ in range(200):
+        await asyncio.sleep(0)
 
 
 async def test_recording_a_match_again_leaves_no_trace() -> None:
