@@ -7,10 +7,16 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 from pydantic_core import PydanticCustomError
 
+from resolute.config.base import Count
 from resolute.config.errors import RULE
+
+MAX_DURATION_HOURS = 876_000
+"""Of every duration, a hundred years: a time and some of them are still a date."""
+
+MAX_DURATION_S = 3600 * MAX_DURATION_HOURS
 
 _UNITS: dict[str, Fraction] = {
     "ns": Fraction(1, 10**9),
@@ -30,9 +36,12 @@ def parse_duration(text: str) -> float:
     text = text.strip()
     if text == "0":
         return 0.0
-    if not _WHOLE.fullmatch(text):
-        raise ValueError(f"'{text}' is not a duration; write it like 30s, 1m30s, 2h or 500ms")
-    return float(sum(Fraction(amount) * _UNITS[unit] for amount, unit in _PART.findall(text)))
+    try:
+        if _WHOLE.fullmatch(text):
+            return float(sum(Fraction(amount) * _UNITS[unit] for amount, unit in _PART.findall(text)))
+    except OverflowError:
+        pass  # no float is as large
+    raise ValueError(f"'{text}' is not a duration; write it like 30s, 1m30s, 2h or 500ms")
 
 
 def format_duration(seconds: float) -> str:
@@ -60,18 +69,31 @@ def _seconds(value: object) -> object:
     return value
 
 
+def not_too_long(seconds: float) -> float:
+    """A number of seconds that may be added to a time; a longer one is refused."""
+    if seconds > MAX_DURATION_S:
+        raise PydanticCustomError(
+            RULE,
+            f"is longer than a hundred years; write at most {MAX_DURATION_HOURS}h, which are {MAX_DURATION_S} seconds",
+        )
+    return seconds
+
+
 class DurationMark:
     """Marks a field that holds seconds and is written as a duration."""
 
 
-_NOT_NEGATIVE = Field(ge=0, allow_inf_nan=False)
+_READ = BeforeValidator(_seconds)
+
+_BOUNDED = AfterValidator(not_too_long)
 
 _WRITTEN = PlainSerializer(format_duration, when_used="json")
 
-Duration = Annotated[float, _NOT_NEGATIVE, BeforeValidator(_seconds), _WRITTEN, DurationMark()]
-"""Seconds, not negative; read from a Go-style text or a number, shown as a text."""
+Duration = Annotated[float, Field(ge=0, allow_inf_nan=False), _READ, _BOUNDED, _WRITTEN, DurationMark()]
+"""Seconds, not negative, at most MAX_DURATION_S; read from a Go-style text or a number, shown as a text."""
 
-PositiveDuration = Annotated[
-    float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_seconds), _WRITTEN, DurationMark()
-]
-"""Seconds, more than zero."""
+PositiveDuration = Annotated[float, Field(gt=0, allow_inf_nan=False), _READ, _BOUNDED, _WRITTEN, DurationMark()]
+"""Seconds, more than zero, at most MAX_DURATION_S."""
+
+WholeSeconds = Annotated[Count, Field(le=MAX_DURATION_S)]
+"""A number of seconds that is never written as a text."""

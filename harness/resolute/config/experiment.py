@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError
 from resolute.config.base import MASK, ConfigModel, Count, Flag, FreeMap, Integer, NonEmptyText, PositiveInteger, Text
 from resolute.config.checkpoint_storage import CheckpointStorage, TensorboardStorage
 from resolute.config.deadlines import deadline_problems
+from resolute.config.durations import WholeSeconds
 from resolute.config.environment import BindMount, Environment
 from resolute.config.errors import InvalidConfig, Problem, is_secret_key, problems_of, show_value
 from resolute.config.hyperparameters import Hyperparameter, without_count
@@ -100,7 +101,7 @@ class ExperimentConfig(ConfigModel):
     """Which checkpoints the training library makes after a validation."""
     max_restarts: Count = 5
     """How often a failed trial is started again."""
-    preemption_timeout: Count | None = None
+    preemption_timeout: WholeSeconds | None = None
     """Seconds that a preempted trial has to end; the cluster's default is 3600."""
     log_policies: LogPolicies = ()
     """What follows when a line of the log matches; two built-in ones are added."""

@@ -14,6 +14,11 @@ from resolute.config.durations import PositiveDuration
 
 Priority = Annotated[Integer, Field(ge=1, le=99)]
 
+LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 10**12
+"""Slots are divided by weights, and weights are taken a thousand times and by tenths: neither may leave what a float can say."""
+
+Weight = Annotated[Number, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT)]
+
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s?(?:([kmgtp])(?:i?b)?|b)?\s*$", re.IGNORECASE)
 
 
@@ -68,7 +73,7 @@ class Resources(ConfigModel):
     """Slots of each trial; 0 asks for a place without a slot."""
     max_slots: Count | None = None
     """Most slots that all trials together may have; null means no limit."""
-    weight: Annotated[Number, Field(gt=0)] = 1.0
+    weight: Weight = 1.0
     """Share among experiments where the scheduler shares."""
     priority: Priority | None = None
     """1 is the most important; null takes the pool's default."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from resolute.config.base import ConfigModel, Count, Flag, NonEmptyText, PositiveInteger, Secret, Text
+from resolute.config.durations import WholeSeconds
 from resolute.config.environment import (
     BindMount,
     EnvironmentVariables,
@@ -54,7 +55,7 @@ class TaskContainerDefaults(ConfigModel):
     """Shared memory in bytes."""
     network_mode: NonEmptyText = "bridge"
     """Network of the containers."""
-    preemption_timeout: Count = DEFAULT_PREEMPTION_TIMEOUT_S
+    preemption_timeout: WholeSeconds = DEFAULT_PREEMPTION_TIMEOUT_S
     """Seconds that a preempted task has to end."""
     dtrain_network_interface: Text | None = None
     """Network interface of distributed training; null finds one."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
+from resolute.config.resources import LEAST_WEIGHT, MOST_WEIGHT
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute_master.domain import commands as c
 from resolute_master.domain.allocation import Allocation
@@ -27,8 +26,10 @@ def update(step: Step, command: c.UpdateJob) -> None:
             )
         job = replace(job.at_its_time, priority=command.priority)
     if command.weight is not None:
-        if not 0 < command.weight < math.inf:
-            raise InvalidInput(f"weight: {command.weight} must be greater than 0, and finite")
+        if not LEAST_WEIGHT <= command.weight <= MOST_WEIGHT:
+            raise InvalidInput(
+                f"weight: {command.weight} is out of range; give a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+            )
         job = replace(job, weight=command.weight)
     if command.max_slots is not None:
         _check_cap(step, job, command.max_slots)

@@ -68,7 +68,10 @@ async def test_what_cannot_be_done_is_refused_and_says_what_can(tmp_path: Path) 
         assert "aheadOf: job 'gone' not found" in await refused(world, jobId=first, aheadOf="gone")
         assert "is the job itself" in await refused(world, jobId=first, behindOf=first)
         assert "job 'gone' not found" in await refused(world, jobId="gone", behindOf=first)
-        assert "weight" in await refused(world, jobId=first, weight=0)
+        for weight in (0, 5e-324, 1e13):
+            assert "is out of range; give a number from 1e-06 to 1e+12" in await refused(
+                world, jobId=first, weight=weight
+            )
         assert "in pool 'default' already" in await refused(world, jobId=first, resourcePool="default")
         await update(world, jobId=second, resourcePool="other")
         assert "move it to that pool first" in await refused(world, jobId=first, aheadOf=second)

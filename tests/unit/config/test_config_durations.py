@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from resolute.config import format_duration, parse_duration
+from resolute.config import InvalidConfig, format_duration, parse_duration, parse_master_config
+from resolute.config.durations import MAX_DURATION_HOURS, MAX_DURATION_S
 
 
 @pytest.mark.parametrize(
@@ -27,3 +28,24 @@ def test_other_texts_are_refused(text: str) -> None:
 def test_seconds_are_written(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
     assert parse_duration(text) == seconds
+
+
+def test_the_longest_duration_is_taken_and_no_longer_one() -> None:
+    """Other places of durations are among the bad masters and the bad experiments."""
+
+    def read(value: object) -> float:
+        master = parse_master_config({"resource_manager": {"scheduler": {"min_runtime": value}}})
+        return master.resource_manager.scheduler.min_runtime
+
+    assert read(f"{MAX_DURATION_HOURS}h") == read(MAX_DURATION_S) == MAX_DURATION_S
+    for longer in (f"{MAX_DURATION_HOURS}h1s", MAX_DURATION_S + 1):
+        with pytest.raises(
+            InvalidConfig, match=rf"is longer than a hundred years .*; write at most {MAX_DURATION_HOURS}h"
+        ):
+            read(longer)
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_what_no_number_holds_is_no_duration(digits: int) -> None:
+    with pytest.raises(InvalidConfig, match="must be a duration"):
+        parse_master_config({"resource_manager": {"scheduler": {"min_runtime": "9" * digits + "h"}}})
