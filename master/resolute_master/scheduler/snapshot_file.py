@@ -182,16 +182,18 @@ class _Reader:
     # -- jobs --------------------------------------------------------------------------------------------------
 
     def _jobs(self, allocations: list[Allocation]) -> Iterator[Job]:
-        # A task that names no job has one of its own name, submitted with it.
-        own = {a.job_id: a.requested_at for a in allocations if self._names_no_job(a)}
+        # A job came with the first of its tasks. A task that names no job has one of its own name.
+        came: dict[JobId, datetime] = {}
+        for allocation in allocations:
+            came[allocation.job_id] = min(allocation.requested_at, came.get(allocation.job_id, allocation.requested_at))
         count = len(self.row.jobs)
         for number, (id_, row) in enumerate(self.row.jobs.items()):
             if row is not None:
-                default_time = own.get(JobId(id_)) or self._default_time(number, count)
+                default_time = came.get(JobId(id_)) or self._default_time(number, count)
                 yield self._job(id_, row, row.submitted_at or default_time)
-        for job, requested_at in own.items():
+        for job in dict.fromkeys(a.job_id for a in allocations if self._names_no_job(a)):
             if job not in self.row.jobs:
-                yield self._job(job, JobRow(), requested_at)
+                yield self._job(job, JobRow(), came[job])
 
     def _names_no_job(self, allocation: Allocation) -> bool:
         task = self.row.tasks[allocation.id]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from resolute.config.base import (
     ConfigModel,
@@ -23,14 +23,18 @@ from resolute.config.base import (
     Text,
     broken_rule,
 )
+from resolute.config.durations import not_too_long
 from resolute.config.pools import Scheduler
-from resolute.config.resources import Priority
+from resolute.config.resources import Priority, Weight
 from resolute.wire.states import NoticeKind
 
 VERSION = 1
 
 SOME_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 """The time of a snapshot that names none."""
+
+FIRST_YEAR, LAST_YEAR = 1970, 9000
+"""Of every time: what the scheduler adds to it and takes from it, durations of the policy, leaves a date."""
 
 
 def _this_version(value: Any) -> Any:
@@ -59,6 +63,8 @@ def _moment(value: Any) -> Any:
         moment = None
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         raise broken_rule("must be a time with a zone; write it like 2026-01-01T12:00:00Z")
+    if not FIRST_YEAR <= moment.year <= LAST_YEAR:
+        raise broken_rule(f"is out of range; name a time of the years {FIRST_YEAR} to {LAST_YEAR}")
     return moment
 
 
@@ -101,7 +107,7 @@ class JobRow(ConfigModel):
 
     priority: Priority | None = None
     """1 (first) to 99; null is the policy's default_priority."""
-    weight: Annotated[Number, Field(gt=0)] = 1.0
+    weight: Weight = 1.0
     """Its part of a fair-share pool, beside the others'."""
     max_slots: Count | None = None
     """Slots that it may hold at a time."""
@@ -110,7 +116,7 @@ class JobRow(ConfigModel):
     workspace: Integer = 1
     """Id of its workspace."""
     submitted_at: Moment | None = None
-    """When it was submitted; null is a second after the job before it in the file."""
+    """When it was submitted; null is when the first of its tasks began to wait, or if it has none, in the order of the file."""
     queue_position: Number | None = None
     """Its place among jobs of its priority, smaller is earlier; null is the time of its submission in seconds since 1970."""
 
@@ -159,7 +165,7 @@ class OfferRow(ConfigModel):
     """Slots of such a machine."""
     price_per_hour: Annotated[Number, Field(ge=0)] | None = None
     """The cheapest is launched first; null is not known."""
-    expected_s: Annotated[Number, Field(ge=0)] | None = None
+    expected_s: Annotated[Number, Field(ge=0), AfterValidator(not_too_long)] | None = None
     """Seconds from the request until its agent joins; null is not known."""
     available: Flag = True
     """Whether it may be asked for now."""
@@ -209,7 +215,7 @@ class SnapshotRow(ConfigModel):
     agents: dict[str, Annotated[AgentRow, BeforeValidator(_as_agent)] | None] = Field(default_factory=dict)
     """Its agents, by id; null is one that has left while something still counts as running there."""
     jobs: dict[str, JobRow | None] = Field(default_factory=dict)
-    """Its jobs, by id, the earliest first; null is one that has left: its tasks count with the defaults."""
+    """Its jobs, by id; null is one that has left: its tasks count with the defaults."""
     tasks: dict[str, TaskRow | None] = Field(default_factory=dict)
     """What waits and what runs, by id, the earliest first; null is none."""
     usage: dict[str, Annotated[Number, Field(ge=0)]] = Field(default_factory=dict)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from resolute.config.durations import MAX_DURATION_S
+from resolute.config.resources import LEAST_WEIGHT, MOST_WEIGHT
 from resolute.errors import InvalidInput, NotFound
 from resolute_master.scheduler.offline import decide, explained
 from resolute_master.scheduler.snapshot_edit import edited
 from resolute_master.scheduler.snapshot_file import read_snapshot, write_snapshot
+from resolute_master.scheduler.snapshot_format import FIRST_YEAR, LAST_YEAR
 
 FILES = Path(__file__).parent / "snapshots"
 
@@ -167,7 +171,27 @@ def test_names_and_addresses_of_people_and_machines_are_not_in_a_file() -> None:
             "<snapshot>.agents.a.disabled_slots: 2 is not one of its slots; they are 0, 1",
         ),
         ({"jobs": {"j": {"priority": 0}}}, "<snapshot>.jobs.j.priority: must be at least 1 (value 0)"),
-        ({"jobs": {"j": {"weight": 0.0}}}, "<snapshot>.jobs.j.weight: must be greater than 0 (value 0.0)"),
+        ({"jobs": {"j": {"weight": 5e-324}}}, "<snapshot>.jobs.j.weight: must be at least 1e-06 (value 5e-324)"),
+        (
+            {"policy": {"preemption": True, "min_runtime": 1e15}},
+            "<snapshot>.policy.min_runtime: is longer than a hundred years (value 1000000000000000.0); write at most",
+        ),
+        (
+            {"policy": {"preemption": True, "preemption_grace": 1e300}},
+            "<snapshot>.policy.preemption_grace: is longer than a hundred years (value 1e+300); write at most 876000h",
+        ),
+        (
+            {"supply": {"offers": {"o": {"slots": 8, "expected_s": 1e300}}}},
+            "<snapshot>.supply.offers.o.expected_s: is longer than a hundred years (value 1e+300); write at most",
+        ),
+        (
+            {"now": "0001-01-01T00:00:00Z"},
+            '<snapshot>.now: is out of range (value "0001-01-01T00:00:00Z"); name a time of the years 1970 to 9000',
+        ),
+        (
+            {"tasks": {"t": {"requested_at": "9999-12-31T23:59:59Z"}}},
+            '<snapshot>.tasks.t.requested_at: is out of range (value "9999-12-31T23:59:59Z"); name a time of',
+        ),
         (
             {"tasks": {"t": {"job": "k"}}, "jobs": {"j": {}}},
             "<snapshot>.tasks.t.job: there is no job 'k' here; there are j",
@@ -196,6 +220,36 @@ def test_bad_files_are_told_where_what_and_what_to_do(data: object, problem: str
     with pytest.raises(InvalidInput) as refused:
         read_snapshot(data)
     assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize("year", [FIRST_YEAR, LAST_YEAR])
+@pytest.mark.parametrize("kind", ["priority", "fair_share"])
+def test_the_longest_durations_at_the_first_and_the_last_times_are_decided_on(year: int, kind: str) -> None:
+    """Weights at their ends are decided on, too, and explained: what would help is looked for beyond them."""
+    supply = {"offers": {"o": {"slots": 8, "expected_s": float(MAX_DURATION_S)}}}
+    rules = {"type": kind, "min_runtime": MAX_DURATION_S, "preemption_grace": MAX_DURATION_S}
+    for now, when in itertools.product((f"{year}-01-01T00:00:00Z", f"{year}-12-31T23:59:59Z"), repeat=2):
+        data = {
+            "now": now,
+            "policy": {**rules, "preemption": True} if kind == "priority" else rules,
+            "agents": {"a": 4},
+            "jobs": {"old": {"priority": 90, "weight": MOST_WEIGHT}, "new": {"weight": LEAST_WEIGHT}},
+            "tasks": {
+                "r": {"job": "old", "on": {"a": 4}, "requested_at": when, "evictions": 1_000_000},
+                "w": {"job": "new", "slots": 4, "requested_at": when},
+            },
+            "supply": supply,
+        }
+        assert [row["task"] for row in decide(data).waiting] == ["w"]
+        assert explained(data, [], "new").reason
+
+
+def test_the_order_of_the_file_is_the_order_of_arrival_whichever_jobs_are_listed() -> None:
+    tasks = {"first": {"job": "x", "slots": 4}, "p": {"slots": 4}, "second": {"slots": 4}, "again": {"job": "x"}}
+    data = {"agents": {"a": 4}, "jobs": {"none": {}, "x": {"weight": 2.0}, "second": {}}, "tasks": tasks}
+    assert [row["task"] for row in decide(data).place] == ["first"]
+    assert [row["task"] for row in decide(data, ["tasks.first=null"]).place] == ["p"]
+    assert [row["task"] for row in decide(data, ["jobs.x.submitted_at=2025-12-31T23:59:59Z"]).place] == ["p"]
 
 
 # ---------------------------------------------------------------------------------------------------------- changes
