@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,7 +54,7 @@ def snapshot_arguments(parser: argparse.ArgumentParser) -> None:
 def schedule(cli: Invocation, args: argparse.Namespace) -> None:
     with loading("the scheduler"):
         from resolute_master.scheduler import offline  # needs none of what a master needs
-    data = _read(args.snapshot)
+    data = _read(args.snapshot, offline.parsed)
     if args.explain is not None:
         show_explanation(cli.render, offline.explained(data, args.set, args.explain))
         return
@@ -80,11 +80,13 @@ def schedule_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--explain", metavar="JOB_ID", help="say why this job waits, rather than what is decided")
 
 
-def _read(path: Path) -> object:
+def _read(path: Path, parsed: Callable[[str], object]) -> object:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parsed(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidInput(f"--snapshot: {path} cannot be read ({error.strerror}); name a file") from None
+    except InvalidInput as error:
+        raise InvalidInput(f"--snapshot: {path}: {error}") from None
     except ValueError as error:
         raise InvalidInput(f"--snapshot: {path} is not JSON ({error}); mend it there") from None
 

@@ -14,6 +14,7 @@ from resolute.errors import NotFound
 from resolute.wire.rest.why import ExplainJobResponse
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, JobId
+from resolute_master.scheduler import snapshot_edit
 from resolute_master.scheduler.explain import explain
 from resolute_master.scheduler.explain_message import explain_message
 from resolute_master.scheduler.outcome import Outcome
@@ -50,6 +51,11 @@ class Decided:
     waiting: tuple[dict[str, Any], ...]
     waiting_count: int
     revisit_at: str | None
+
+
+def parsed(text: str) -> object:
+    """The data of a file. Raises ValueError where the text is not JSON, `InvalidInput` where a key stands twice."""
+    return snapshot_edit.parsed(text)
 
 
 def decide(data: object, changes: Sequence[str] = ()) -> Decided:

@@ -10,13 +10,28 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from resolute.config.errors import suggestion
+from resolute.config.errors import show_value, suggestion
 from resolute.errors import InvalidInput
 
 _NAMES: dict[tuple[str, ...], str] = {("agents",): "agent", ("jobs",): "job", ("tasks",): "task"} | {
     ("supply", part): part.rstrip("s") for part in ("offers", "machines")
 }
 """Where keys are names that the file chooses, and what is named."""
+
+
+def parsed(text: str) -> object:
+    """What a JSON text says. Raises ValueError where it is none, `InvalidInput` where a key stands twice in one mapping."""
+    return json.loads(text, object_pairs_hook=_once_each)
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            values = f"values {show_value(found[key])} and {show_value(value)}"
+            raise InvalidInput(f"the key '{key}' stands twice in one mapping ({values}); name one of the two otherwise")
+        found[key] = value
+    return found
 
 
 def edited(data: object, changes: Sequence[str]) -> object:
@@ -39,7 +54,7 @@ def edited(data: object, changes: Sequence[str]) -> object:
 def _value(text: str) -> Any:
     """JSON, or a text that needs no quotes."""
     try:
-        return json.loads(text)
+        return parsed(text)
     except ValueError:
         return text
 

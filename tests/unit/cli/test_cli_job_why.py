@@ -123,6 +123,10 @@ def test_machines_are_asked_for_only_where_the_pool_may(tmp_path: Path, supply: 
     [
         (None, "cannot be read (No such file or directory); name a file"),
         ("{", "is not JSON"),
+        (
+            '{"agents": {"a": 4}, "tasks": {"r": {"slots": 2}, "r": {"slots": 4}}}',
+            """the key 'r' stands twice in one mapping (values {"slots": 2} and {"slots": 4}); name one of the two otherwise""",
+        ),
         ('{"agent": {}}', "<snapshot>.agent: is not a known key; did you mean 'agents'?"),
     ],
 )

@@ -278,6 +278,7 @@ def test_a_task_that_names_no_job_has_one_that_can_be_changed() -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
+        ('tasks.t={"slots": 1, "slots": 2}', "the key 'slots' stands twice in one mapping (values 1 and 2); name one"),
         ("policy", "'policy': write it as <key>=<value>, for instance policy.preemption=true"),
         ("jobs.lte.priority=1", "there is no job 'lte' in the snapshot; did you mean 'late'?"),
         ("agents.z.enabled=false", "there is no agent 'z' in the snapshot"),
