@@ -90,6 +90,7 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
             "MAX_METRIC_NAMES",
             "MAX_METRIC_NAME_LENGTH",
         ),
+        "harness/resolute/config/durations.py": ("MAX_DURATION_HOURS",),
         "harness/resolute/config/log_policies.py": ("MAX_LOG_POLICIES", "MAX_PATTERN_SIZE"),
         "master/resolute_master/lifecycle/experiments.py": ("MAX_LABELS",),
         "master/resolute_master/lifecycle/workspaces.py": ("MAX_WORKSPACE_NAME_LENGTH", "MAX_PROJECT_KEY_LENGTH"),
@@ -205,6 +206,9 @@ HELD_BY: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "unit/api/test_api_passwords.py": {
         "test_so_many_are_hashed_at_once_and_the_others_wait_in_line": ("CONCURRENT_HASHES",),
+    },
+    "unit/config/test_config_durations.py": {
+        "test_the_longest_duration_is_taken_and_no_longer_one": ("MAX_DURATION_HOURS",),
     },
     "unit/config/test_config_log_policies.py": {
         "test_too_many_policies_are_refused": ("MAX_LOG_POLICIES",),
