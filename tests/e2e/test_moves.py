@@ -168,7 +168,7 @@ def test_work_whose_deadline_leaves_no_time_for_spot_goes_on_demand(cluster: Liv
 
 
 def test_a_max_cost_lands_with_a_checkpoint_and_is_not_overspent(cluster: LiveCluster) -> None:
-    # A minute is held back for the first save: 0.02 of a price that is the operator's own and so does not rise. The rest pays for 12 s.
+    # A minute is held back for the first save: 0.02, for an operator's own price does not rise. The rest pays for 12 s.
     most = 0.024
     experiment = submit(cluster, "dear", moves=1, max_cost=most)
     until("it is paused", lambda: cluster.client.experiments.get(experiment.id).experiment.state.name == "PAUSED")

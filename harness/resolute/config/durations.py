@@ -72,10 +72,8 @@ def _seconds(value: object) -> object:
 def not_too_long(seconds: float) -> float:
     """A number of seconds that may be added to a time; a longer one is refused."""
     if seconds > MAX_DURATION_S:
-        raise PydanticCustomError(
-            RULE,
-            f"is longer than a hundred years; write at most {MAX_DURATION_HOURS}h, which are {MAX_DURATION_S} seconds",
-        )
+        longest = f"{MAX_DURATION_HOURS}h, which are {MAX_DURATION_S} seconds"
+        raise PydanticCustomError(RULE, "is longer than a hundred years; write at most {longest}", {"longest": longest})
     return seconds
 
 
