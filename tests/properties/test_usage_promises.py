@@ -216,23 +216,20 @@ class Life:
 
 
 def test_who_cannot_have_the_same_at_once_has_the_same_in_the_long_run() -> None:
-    """Five slots for two: three and two for ever without a past, half each with one."""
-    jobs = {"j1": ADA, "j2": BOB}
-    forgetful = Life(5, jobs, usage_half_life_s=None)
-    forgetful.pass_by(3)
-    assert abs(forgetful.part(ADA) - 0.5) > 0.09
-    remembering = Life(5, jobs)
-    remembering.pass_by(10)
-    assert abs(remembering.part(ADA) - 0.5) < 0.02
+    """Five slots for two: the fifth goes to each in turn, without a past nearly so: who has waited longest goes first."""
+    for half_life_s, most in ((H, 0.02), (None, 0.05)):
+        life = Life(5, {"j1": ADA, "j2": BOB}, usage_half_life_s=half_life_s)
+        life.pass_by(10)
+        assert abs(life.part(ADA) - 0.5) < most
 
 
 @pytest.mark.parametrize(("slots", "size"), [(8, (5, 5)), (5, (3, 3)), (5, (4, 3)), (8, (8, 1))])
 def test_who_has_no_room_beside_a_gang_has_his_turns(slots: int, size: tuple[int, int]) -> None:
-    """Without a past whoever was there first keeps what only one of them can have."""
+    """Without a past nobody starves, but whoever was there first has more of what only one of them can have."""
     jobs, sizes = {"j1": ADA, "j2": BOB}, {"j1": size[0], "j2": size[1]}
     forgetful = Life(slots, jobs, size=sizes, usage_half_life_s=None)
     forgetful.pass_by(3)
-    assert forgetful.part(ADA) == 1.0
+    assert 0.55 < forgetful.part(ADA) < 0.95
     remembering = Life(slots, jobs, size=sizes)
     remembering.pass_by(3)
     remembering.got.clear()
