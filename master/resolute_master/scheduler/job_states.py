@@ -118,7 +118,7 @@ def _rank(snapshot: PoolSnapshot, job: Job) -> _Rank:
     groups = (member.parents[: n + 1] for n in range(len(member.parents)))
     shares = snapshot.shares
     charges = (part for group in groups for part in (shares.burden(group), shares.since(group).timestamp(), group[-1]))
-    return (*charges, snapshot.shares.charge(member)), (0.0, job.submitted_at), job.id
+    return (*charges, shares.charge(member)), (0.0, job.submitted_at), job.id
 
 
 def first_waiting(snapshot: PoolSnapshot) -> Standing | None:

@@ -439,10 +439,7 @@ def _lines_with(lines: Lines, before: dict[LineKey, Turn], after: dict[LineKey, 
 
 def _turns_with(turns: Turns, before: dict[LineKey, Turn], after: dict[LineKey, Turn]) -> Turns:
     """A job where it stands after a change, in all lines together."""
-    for key, turn in before.items():
-        if after.get(key) != turn:
-            turns = turns.discard((turn, key))
-    for key, turn in after.items():
-        if before.get(key) != turn:
-            turns = turns.set((turn, key), True)
+    for key in {**before, **after}:
+        old, new = before.get(key), after.get(key)
+        turns = _moved(turns, None if old is None else (old, key), None if new is None else (new, key))
     return turns

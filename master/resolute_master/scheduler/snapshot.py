@@ -397,7 +397,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             derived._unlist(allocation)
         derived._set(jobs=jobs)
         wants = sum(each.slots_needed for each in mates) if derived._has_cap(id_) else 0
-        derived._set(job_wants=self.job_wants.set(id_, wants) if wants else self.job_wants.discard(id_))
+        derived._set(job_wants=_with_sum(self.job_wants, id_, wants))
         for allocation in mates:
             derived._list(allocation)
         return derived
@@ -418,7 +418,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         others = [each for id_ in ids if id_ != allocation.id and waits(each := self.allocations[id_])]
         for other in others:
             self._unlist(other)
-        self._set(job_wants=self.job_wants.set(job.id, wants) if wants else self.job_wants.discard(job.id))
+        self._set(job_wants=_with_sum(self.job_wants, job.id, wants))
         for other in others:
             self._list(other)
 
@@ -504,7 +504,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         if held:
             sums, job = self.job_slots, allocation.job_id
             total = (sums.get(job) or 0) + sign * held
-            self._set(job_slots=sums.set(job, total) if total else sums.discard(job))
+            self._set(job_slots=_with_sum(sums, job, total))
 
     def _fit_room(self, id_: AgentId) -> None:
         before = self.rooms.get(id_)
@@ -548,6 +548,11 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
 def waits(allocation: Allocation) -> bool:
     """It has been given nothing yet and still wants it."""
     return not allocation.containers and not allocation.ended and not allocation.leaving
+
+
+def _with_sum(sums: SortedMap[JobId, int], job: JobId, total: int) -> SortedMap[JobId, int]:
+    """A sum of 0 is none."""
+    return sums.set(job, total) if total else sums.discard(job)
 
 
 def _wants_as_much(before: Allocation, after: Allocation) -> bool:
