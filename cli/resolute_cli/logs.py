@@ -108,8 +108,8 @@ def moment(text: str) -> datetime:
 
     try:
         return SystemClock().now() - timedelta(seconds=parse_duration(text))
-    except ValueError:
-        pass
+    except (ValueError, OverflowError):
+        pass  # no duration, or one that reaches to before all times
     try:
         return time(text)
     except argparse.ArgumentTypeError as error:
