@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from resolute.errors import InvalidInput
 from resolute.wire.codec import to_wire
 from resolute.wire.rest.experiment_changes import PatchCheckpointStorage
 from resolute_master.api.authorise import Action
@@ -21,27 +20,19 @@ from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.commands import SetCheckpointPolicy
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.metrics import MetricReport
-from resolute_master.lifecycle.checkpoints import removable
+from resolute_master.lifecycle.checkpoints import policy_of, removable
 from resolute_master.store.base import CheckpointQuery, TrialQuery
 
 
 async def new_policy(api: ApiContext, experiment: Experiment, wanted: PatchCheckpointStorage) -> SetCheckpointPolicy:
     """What is not given stays as it is."""
-    storage = experiment.config["checkpoint_storage"]
-    counts = {
-        name: int(storage[name] if getattr(wanted, name) is None else getattr(wanted, name))
-        for name in ("save_experiment_best", "save_trial_best", "save_trial_latest")
-    }
-    for name, count in counts.items():
-        if count < 0:
-            raise InvalidInput(f"{name}: {count} must not be negative; 0 keeps none for that reason")
     found = await api.store.checkpoints(CheckpointQuery(experiment_id=experiment.id))
     validations, metric = await validations_of(api, (checkpoint.trial_id for checkpoint in found)), experiment.metric
     return SetCheckpointPolicy(
         experiment=experiment.id,
-        experiment_best=counts["save_experiment_best"],
-        trial_best=counts["save_trial_best"],
-        trial_latest=counts["save_trial_latest"],
+        experiment_best=wanted.save_experiment_best,
+        trial_best=wanted.save_trial_best,
+        trial_latest=wanted.save_trial_latest,
         metrics={c.uuid: metric_at(validations[c.trial_id], c, metric) for c in found},
     )
 
@@ -61,7 +52,7 @@ async def preview(call: Call, experiment: Experiment) -> web.Response:
         save_trial_best=asked.save_trial_best,
         save_trial_latest=asked.save_trial_latest,
     )
-    policy = await new_policy(call.api, experiment, wanted)
+    policy = policy_of(experiment, await new_policy(call.api, experiment, wanted))
     found = await call.api.store.checkpoints(CheckpointQuery(experiment_id=experiment.id))
     trials = (await call.api.store.page_trials(TrialQuery(experiment_id=experiment.id))).rows
     gone = removable(found, trials, policy, smaller_is_better=experiment.smaller_is_better)

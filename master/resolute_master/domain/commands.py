@@ -165,17 +165,17 @@ class MoveExperiment(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SetCheckpointPolicy(Struct, frozen=True, kw_only=True, gc=False):
-    """How many checkpoints to keep from now on; the others are removed at once. Journals from before it was a part of
-    `PatchExperiment` have it by itself.
+    """How many checkpoints to keep from now on; the others are removed at once. None: as many as the experiment says by then.
+    Journals from before it was a part of `PatchExperiment` have it by itself.
 
     `metrics` holds the searcher's metric of every checkpoint that has one, and None for the others. A checkpoint that it does
     not name was reported after they were read, and stays.
     """
 
     experiment: ExperimentId
-    experiment_best: int
-    trial_best: int
-    trial_latest: int
+    experiment_best: int | None
+    trial_best: int | None
+    trial_latest: int | None
     metrics: Mapping[str, float | None]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute.wire.states import CheckpointState
@@ -17,6 +17,7 @@ from resolute_master.domain.commands import (
 )
 from resolute_master.domain.copies import replace
 from resolute_master.domain.effects import RemoveCheckpoint, RemoveFiles
+from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import TrialId
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle import experiments
@@ -110,28 +111,53 @@ def _resume_points(trial: Trial | None) -> set[str]:
 # ---------------------------------------------------------------------------------------------------------- policy
 
 
+class Policy(NamedTuple):
+    """Which checkpoints are kept: so many, judged by these metrics."""
+
+    experiment_best: int
+    trial_best: int
+    trial_latest: int
+    metrics: Mapping[str, float | None]
+
+
+def policy_of(experiment: Experiment, wanted: SetCheckpointPolicy) -> Policy:
+    """With the experiment's own counts where none are wanted. Raises `InvalidInput`."""
+    storage = experiment.config["checkpoint_storage"]
+    return Policy(
+        experiment_best=_count(storage, "save_experiment_best", wanted.experiment_best),
+        trial_best=_count(storage, "save_trial_best", wanted.trial_best),
+        trial_latest=_count(storage, "save_trial_latest", wanted.trial_latest),
+        metrics=wanted.metrics,
+    )
+
+
+def _count(storage: Mapping[str, Any], name: str, wanted: int | None) -> int:
+    count = int(storage[name]) if wanted is None else wanted
+    if count < 0:
+        raise InvalidInput(f"checkpointStorage.{name}: {count} must not be negative; 0 keeps none for that reason")
+    return count
+
+
 def set_policy(step: Step, command: SetCheckpointPolicy) -> None:
     """Store the counts, and order the removal of what they do not keep."""
-    counts = {
-        "save_experiment_best": command.experiment_best,
-        "save_trial_best": command.trial_best,
-        "save_trial_latest": command.trial_latest,
-    }
-    for name, count in counts.items():
-        if count < 0:
-            raise InvalidInput(f"checkpointStorage.{name}: {count} must not be negative; 0 keeps none for that reason")
     experiment = experiments.need(step, command.experiment)
+    policy = policy_of(experiment, command)
+    counts = {
+        "save_experiment_best": policy.experiment_best,
+        "save_trial_best": policy.trial_best,
+        "save_trial_latest": policy.trial_latest,
+    }
     step.put(experiment.with_settings("checkpoint_storage", counts))
     found = step.find(Checkpoint, "checkpoints_of_experiment", experiment.id)
     trials = experiments.trials_of(step, experiment)
-    for checkpoint in removable(found, trials, command, smaller_is_better=experiment.smaller_is_better):
+    for checkpoint in removable(found, trials, policy, smaller_is_better=experiment.smaller_is_better):
         step.emit([RemoveCheckpoint(uuid=checkpoint.uuid, experiment=experiment.id)])
 
 
 def removable(
     checkpoints: Iterable[Checkpoint],
     trials: Iterable[Trial],
-    policy: SetCheckpointPolicy,
+    policy: Policy,
     *,
     smaller_is_better: bool,
 ) -> tuple[Checkpoint, ...]:
@@ -145,7 +171,7 @@ def removable(
     return tuple(c for c in known if c.uuid not in needed and not c.used_by)
 
 
-def kept(checkpoints: Iterable[Checkpoint], policy: SetCheckpointPolicy, *, smaller_is_better: bool) -> set[str]:
+def kept(checkpoints: Iterable[Checkpoint], policy: Policy, *, smaller_is_better: bool) -> set[str]:
     """The best of all, the best of each trial and the latest of each trial, by uuid.
 
     A checkpoint is as good as the validation at its own step; without one it is not among the best. Of equals the older wins.

@@ -71,6 +71,16 @@ async def test_labels_that_are_set_and_removed_at_once_all_are(world: World) -> 
     assert (await shown(world, path))["labels"] == sorted(["kept", *(f"new{n}" for n in numbers)])
 
 
+async def test_counts_of_checkpoints_that_are_changed_at_once_all_are(world: World) -> None:
+    path, _ = await an_experiment(world)
+    counts = {"saveExperimentBest": 4, "saveTrialBest": 5, "saveTrialLatest": 6}
+    await asyncio.gather(
+        *(world.call("PATCH", path, {"checkpointStorage": {name: count}}) for name, count in counts.items())
+    )
+    storage = (await shown(world, path))["config"]["checkpoint_storage"]
+    assert [storage[f"save_{name}"] for name in ("experiment_best", "trial_best", "trial_latest")] == [4, 5, 6]
+
+
 async def test_no_more_labels_than_may_be_come_one_by_one(world: World) -> None:
     path, _ = await an_experiment(world)
     labels = [f"{n:03}" for n in range(MAX_LABELS - 1)]

@@ -8,11 +8,10 @@ import pytest
 
 from resolute.wire.states import CheckpointState, ExperimentState
 from resolute_master.domain.checkpoint import Checkpoint, CheckpointPurpose, CheckpointUse
-from resolute_master.domain.commands import SetCheckpointPolicy
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, ExperimentId, JobId, TaskId, TrialId
 from resolute_master.domain.trial import CheckpointRef, Trial
-from resolute_master.lifecycle.checkpoints import kept, removable
+from resolute_master.lifecycle.checkpoints import Policy, kept, removable
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 METRICS = {"1": None, "2": None, "3": 0.6, "4": 0.5, "5": 0.4, "6": None, "7": 0.2, "8": 0.3, "9": None, "10": None}
@@ -54,9 +53,8 @@ CHECKPOINTS = [a_checkpoint(number) for number in range(1, 11)]
 TRIALS = [a_trial(1, 5), a_trial(2, 10)]
 
 
-def a_policy(experiment_best: int, trial_best: int, trial_latest: int, **metrics: float | None) -> SetCheckpointPolicy:
-    return SetCheckpointPolicy(
-        experiment=ExperimentId(1),
+def a_policy(experiment_best: int, trial_best: int, trial_latest: int, **metrics: float | None) -> Policy:
+    return Policy(
         experiment_best=experiment_best,
         trial_best=trial_best,
         trial_latest=trial_latest,
