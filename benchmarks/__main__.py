@@ -62,9 +62,14 @@ def _run(name: str) -> report.Run:
     return report.Run(
         command=f"python -m benchmarks {name}",
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
-        machine=f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        machine=f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}{_origin()}",
         rows=tuple(rows),
     )
+
+
+def _origin() -> str:
+    """The distribution's interpreter is compiled with profile-guided optimization; of another nobody knows."""
+    return " of the distribution" if sys.base_prefix == "/usr" else ""
 
 
 def _write(name: str, run: report.Run) -> None:
