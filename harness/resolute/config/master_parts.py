@@ -100,7 +100,7 @@ class Authorization(ConfigModel):
     workspace_creator_assign_role: AssignRole = AssignRole()
     """Role of somebody who makes a workspace."""
     strict_job_queue_control: Flag = False
-    """Only administrators may reorder the queue."""
+    """Only administrators may change the queue: priority, weight, pool and place of what is submitted already."""
 
 
 class Tokens(ConfigModel):

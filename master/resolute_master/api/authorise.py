@@ -73,10 +73,10 @@ class TaskRef:
     id: TaskId
 
 
-def can(caller: Caller | None, action: Action, target: Any = None) -> bool:
+def can(caller: Caller | None, action: Action, target: Any = None, *, strict_queue: bool = False) -> bool:
     """Whether `caller` may do `action` to `target`: an entity, a tuple of them, a reference, or None for the cluster.
 
-    `caller` None is somebody without a token.
+    `caller` None is somebody without a token. `strict_queue`: only administrators change the job queue.
     """
     if action is Action.PUBLIC:
         return True
@@ -86,7 +86,7 @@ def can(caller: Caller | None, action: Action, target: Any = None) -> bool:
         return action is Action.VIEW or (action is Action.REPORT and _is_own(caller.allocation, target))
     if caller.user.admin:
         return True
-    if action in ADMIN_ONLY:
+    if action in ADMIN_ONLY or (strict_queue and action is Action.CONTROL_QUEUE):
         return False
     if action in OWNER_OR_ADMIN:
         return _is_owner(caller.user, target)

@@ -134,11 +134,15 @@ class Route:
 
 def allow(call: Call, action: Action, target: Any = None) -> None:
     """Raises `PermissionDenied` unless the caller may."""
-    if can(call.known_caller, action, target):
+    strict = call.api.config.security.authz.strict_job_queue_control
+    if can(call.known_caller, action, target, strict_queue=strict):
         return
     caller = call.caller
     who = f"the task of allocation {caller.allocation.id}" if caller.allocation else f"user '{caller.user.username}'"
-    raise PermissionDenied(f"{who} may not {action}")
+    why = ""
+    if action is Action.CONTROL_QUEUE and not caller.allocation:
+        why = "; security.authz.strict_job_queue_control leaves it to administrators: ask one"
+    raise PermissionDenied(f"{who} may not {action}{why}")
 
 
 def json_response(message: object) -> web.Response:

@@ -26,7 +26,7 @@ from resolute.wire.rest.trials import (
     GetExperimentTrialsResponse,
 )
 from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, Route, large_response, nothing
+from resolute_master.api.call import Call, Route, allow, large_response, nothing
 from resolute_master.api.checkpoint_policy import new_policy
 from resolute_master.api.create_experiment import create_experiment
 from resolute_master.api.experiment_limits import check_texts
@@ -189,6 +189,8 @@ async def patch(call: Call, experiment: Experiment) -> PatchExperimentResponse:
         raise InvalidInput("name: must not be blank; give the experiment a name")
     check_texts(name=wanted.name, description=wanted.description, notes=wanted.notes, labels=wanted.labels)
     resources, storage = wanted.resources, wanted.checkpoint_storage
+    if resources is not None and (resources.priority is not None or resources.weight is not None):
+        allow(call, Action.CONTROL_QUEUE)
     # One command, so that what is refused for one of its parts is not stored for another.
     await call.api.engine.submit(
         c.PatchExperiment(

@@ -62,7 +62,7 @@ async def master(call: Call, _: None) -> GetMasterResponse:
         cluster_id=api.cluster_id,
         cluster_name=api.cluster_name,
         has_custom_logo=False,
-        strict_job_queue_control=False,
+        strict_job_queue_control=api.config.security.authz.strict_job_queue_control,
         feature_switches=api.config.feature_switches,
         product=Product.COMMUNITY,
         user_management_enabled=True,

@@ -101,3 +101,38 @@ async def test_a_job_takes_priority_weight_and_cap_to_another_pool(tmp_path: Pat
         assert moved.queue_position == moved.submitted_at.timestamp(), "a place among other jobs does not come along"
         shown = (await world.get(f"/api/v1/experiments/{experiment['id']}"))["config"]["resources"]
         assert shown["resource_pool"] == "other" and shown.items() >= resources.items()
+
+
+async def test_a_strict_queue_is_changed_by_administrators_only(tmp_path: Path) -> None:
+    config = {**TWO_POOLS_CONFIG, "security": {"authz": {"strict_job_queue_control": True}}}
+    async with an_api(tmp_path, pools=TWO_POOLS, config=config) as world:
+        await world.agent()
+        first, second = await some_jobs(world, 2)
+        for change in ({"priority": 7}, {"weight": 2.0}, {"resourcePool": "other"}, {"aheadOf": first}):
+            body = {"updates": [{"jobId": second, **change}]}
+            text = await world.error("POST", "/api/v1/job-queues", body, status=403)
+            assert "user 'ada' may not change the job queue; security.authz.strict_job_queue_control" in text
+        for resources in ({"priority": 7}, {"weight": 2.0}):
+            text = await world.error("PATCH", "/api/v1/experiments/2", {"resources": resources}, status=403)
+            assert "user 'ada' may not change the job queue" in text
+        assert await queue(world) == [first, second]
+        # A name and a cap change no order.
+        await world.call("PATCH", "/api/v1/experiments/2", {"name": "new", "resources": {"maxSlots": 1}})
+        root = await world.login("root")
+        assert await world.post("/api/v1/job-queues", {"updates": [{"jobId": second, "priority": 7}]}, token=root) == {}
+        await world.call("PATCH", "/api/v1/experiments/1", {"resources": {"priority": 3}}, token=root)
+        assert await queue(world) == [first, second]
+        assert (await world.get("/api/v1/master", token=""))["strictJobQueueControl"] is True
+
+
+async def test_a_queue_that_is_not_strict_is_everybody_s(tmp_path: Path) -> None:
+    async with an_api(tmp_path) as world:
+        await world.agent()
+        (job,) = await some_jobs(world, 1)
+        assert (
+            await world.post(
+                "/api/v1/job-queues", {"updates": [{"jobId": job, "priority": 7}]}, token=await world.login("bob")
+            )
+            == {}
+        )
+        assert (await world.get("/api/v1/master", token=""))["strictJobQueueControl"] is False
