@@ -5,13 +5,15 @@ from __future__ import annotations
 from resolute.config.resources import LEAST_WEIGHT, MOST_WEIGHT
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute_master.domain import commands as c
+from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import JobId
+from resolute_master.domain.ids import JobId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import SchedulerKind
 from resolute_master.lifecycle import allocations, budget, queue, workspaces
+from resolute_master.lifecycle.capacity import shortage
 from resolute_master.lifecycle.cluster import line_of
 from resolute_master.lifecycle.step import Step
 
@@ -39,6 +41,7 @@ def update(step: Step, command: c.UpdateJob) -> None:
         workspaces.check_pool(step, command.pool, workspaces.need_workspace(step, job.workspace_id), step.pools)
         if job.experiment_id is not None and step.need(Experiment, job.experiment_id).max_cost is not None:
             budget.check_priced(step, step.pools.get(command.pool), command.pool)
+        _check_room(step, job, command.pool)
         job = budget.with_hold(step, job.moved_to(command.pool))
     step.put(job)
     anchor = command.ahead_of if command.ahead_of is not None else command.behind_of
@@ -116,6 +119,17 @@ def _check_pool_change(job: Job, command: c.UpdateJob) -> None:
         raise FailedPrecondition(
             f"resourcePool: job '{job.id}' is a {job.kind.lower()}, and only experiments change pools; start it anew there"
         )
+
+
+def _check_room(step: Step, job: Job, pool: PoolName) -> None:
+    """As at the submission: what runs must not end for a pool that can never hold it."""
+    policy = step.pools.get(pool)
+    if job.experiment_id is None or policy is None or not policy.launch_error:
+        return
+    experiment, agents = step.need(Experiment, job.experiment_id), step.find(Agent, "agents_of_pool", pool)
+    why = shortage(policy, agents, slots=experiment.slots_per_trial, single_node=experiment.single_node)
+    if why:
+        raise InvalidInput(why)
 
 
 def _move_pool(step: Step, job: Job) -> None:

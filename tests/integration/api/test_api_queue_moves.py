@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import JobId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
@@ -12,7 +16,8 @@ from resolute_master.engine.replay import replay_store
 from resolute_master.scheduler.job_states import job_states
 from resolute_master.store.memory import MemoryStore
 from support.api import World, a_config, an_api
-from support.engines import POOLS, an_engine, running
+from support.engines import POOLS, AgentByHand, an_engine, running
+from support.paid_cluster import a_paid_pool
 
 OTHER = PoolName("other")
 TWO_POOLS = {**POOLS, OTHER: PoolPolicy(name=OTHER)}
@@ -61,6 +66,7 @@ async def test_a_job_is_moved_and_stays_there_over_a_restart(tmp_path: Path) -> 
 async def test_what_cannot_be_done_is_refused_and_says_what_can(tmp_path: Path) -> None:
     async with an_api(tmp_path, pools=TWO_POOLS, config=TWO_POOLS_CONFIG) as world:
         await world.agent()
+        await AgentByHand(world.engine, "there", pool=OTHER).register()
         first, second = await some_jobs(world, 2)
         assert "exactly one of priority, weight, resourcePool, aheadOf, behindOf" in await refused(
             world, jobId=first, aheadOf=second, behindOf=second
@@ -88,6 +94,7 @@ async def test_a_fair_share_pool_has_no_places(tmp_path: Path) -> None:
 async def test_a_job_takes_priority_weight_and_cap_to_another_pool(tmp_path: Path) -> None:
     async with an_api(tmp_path, pools=TWO_POOLS, config=TWO_POOLS_CONFIG) as world:
         await world.agent()
+        await AgentByHand(world.engine, "there", pool=OTHER).register()
         resources = {"priority": 9, "weight": 2.5, "max_slots": 3}
         experiment = await world.create(a_config(resources=resources))
         (ahead,) = await some_jobs(world, 1)
@@ -136,3 +143,33 @@ async def test_a_queue_that_is_not_strict_is_everybody_s(tmp_path: Path) -> None
             == {}
         )
         assert (await world.get("/api/v1/master", token=""))["strictJobQueueControl"] is False
+
+
+async def test_a_pool_that_can_never_hold_a_job_is_refused_and_what_runs_goes_on(tmp_path: Path) -> None:
+    async with an_api(tmp_path, pools=TWO_POOLS, config=TWO_POOLS_CONFIG) as world:
+        _, runs, _ = await world.started(await world.agent(slots=2), resources={"slots_per_trial": 2})
+        text = await refused(world, jobId=runs.job_id, resourcePool="other")
+        assert "2 slots are more than pool 'other' can ever have (its agents have 0)" in text
+        await AgentByHand(world.engine, "small-1", slots=1, pool=OTHER).register()
+        assert "can ever have (its agents have 1)" in await refused(world, jobId=runs.job_id, resourcePool="other")
+        now, job = world.engine.state.get(Allocation, runs.id), world.engine.state.get(Job, runs.job_id)
+        assert now is not None and now.preempt is None and job is not None and job.pool == "default"
+        # Of two machines with a slot each, but not on one of them.
+        await AgentByHand(world.engine, "small-2", slots=1, pool=OTHER).register()
+        single = await world.create(a_config(resources={"slots_per_trial": 2, "is_single_node": True}))
+        assert "on one machine (is_single_node)" in await refused(world, jobId=single["jobId"], resourcePool="other")
+        await update(world, jobId=runs.job_id, resourcePool="other")
+
+
+@pytest.mark.parametrize("elastic", [False, True])
+async def test_a_pool_that_may_grow_or_that_need_not_hold_it_yet_is_moved_to(tmp_path: Path, elastic: bool) -> None:
+    paid = a_paid_pool(slots=2)[PoolName("default")]
+    assert paid.scaling is not None
+    grows = replace(paid, name=OTHER, scaling=replace(paid.scaling, pool=OTHER))
+    other = grows if elastic else PoolPolicy(name=OTHER, launch_error=False)
+    async with an_api(tmp_path, pools={**POOLS, OTHER: other}, config=TWO_POOLS_CONFIG) as world:
+        await world.agent(slots=2)
+        job = (await world.create(a_config(resources={"slots_per_trial": 2})))["jobId"]
+        await update(world, jobId=job, resourcePool="other")
+        moved = world.engine.state.get(Job, job)
+        assert moved is not None and moved.pool == "other"
