@@ -59,6 +59,15 @@ def metrics(trial: int, run: int, steps: int, loss: float) -> dict[str, Any]:
     return {"group": "validation", "metrics": values}
 
 
+async def test_an_explanation_says_that_it_runs_elsewhere(world: World) -> None:
+    experiment = await an_experiment(world)
+    await a_trial(world, experiment)
+    shown = (await world.get(f"/api/v1/experiments/{experiment}"))["experiment"]
+    for asked in (experiment, shown["jobId"]):
+        told = await world.get(f"/api/v1/jobs/{asked}/explain")
+        assert told["reason"] == "Its trials run outside of the cluster: it is in nobody's queue."
+
+
 async def test_a_trial_runs_elsewhere_and_is_seen_here(world: World) -> None:
     experiment = await an_experiment(world)
     trial = await a_trial(world, experiment)
