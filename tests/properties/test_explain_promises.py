@@ -15,9 +15,9 @@ from resolute_master.scheduler.explain import Explanation, explain, reasons_of
 from resolute_master.scheduler.plan import HoldKind
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
-from resolute_master.scheduler.supply import Supply
+from resolute_master.scheduler.supply import AvailableOffer, Supply
 from resolute_master.scheduler.what_if import Change, WhatIf
-from support.pools import a_job, an_agent
+from support.pools import a_job, an_agent, elastic
 from support.random_pools import World, policies, some_agents, some_allocations, worlds
 
 OTHER = PoolName("other")
@@ -213,6 +213,48 @@ def test_a_list_gives_the_reasons_that_single_explanations_give(world: World, gr
     waiting = {id_: told.reason for id_, told in alone.items() if told.waiting is not None}
     assume(waiting)
     assert reasons_of(snapshot, list(alone)) == waiting
+
+
+@st.composite
+def pools_without_machines(draw: st.DrawFn) -> World:
+    """Elastic ones, of offers that can be had or cannot."""
+    scaling = elastic(max_instances=draw(st.integers(1, 3)))
+    sizes = draw(st.lists(st.integers(1, 8), min_size=1, max_size=3))
+    offers = tuple(replace(scaling.offers[0], offer_id=f"o{n}", slots=size) for n, size in enumerate(sizes))
+    had = tuple(
+        AvailableOffer(offer_id=o.offer_id, slots=o.slots, one_only=draw(st.sampled_from([False, False, True])))
+        for o in offers
+        if draw(st.sampled_from([True, True, False]))
+    )
+    policy = replace(draw(policies()), scaling=replace(scaling, offers=offers))
+    work = draw(some_allocations("w", 6, [1, 2, 3, 4, 5, 6, 8, 12, 0], 6))
+    supply = Supply(offers=had, room=draw(st.integers(0, scaling.max_instances)))
+    return World(policy, (), tuple(a_job(f"j{n}", second=n) for n in range(6)), work, supply)
+
+
+@SLOW
+@given(pools_without_machines())
+def test_what_is_said_of_machines_that_are_not_there_is_true(world: World) -> None:
+    scaling = world.policy.scaling
+    assert scaling is not None
+    snapshot = world.snapshot()
+    for job in world.jobs:
+        told = explain(snapshot, job.id, passes=2)
+        if told.waiting is None:
+            continue
+        mine = snapshot.allocations[told.waiting]
+        sizes = {offer.slots for offer in scaling.offers}
+        there = tuple(an_agent(f"a{size}-{n}", size) for size in sizes for n in range(scaling.max_instances))
+        best = replace(world, agents=there, allocations=(replace(mine, blocked_agents=()),))
+        never = "can never start" in told.reason
+        event("never" if never else told.reason.partition("takes work, ")[2] or "counts on machines")
+        if mine.slots_needed:
+            assert never == (not placed(best.snapshot(), mine.id)), told.reason
+        alone = explain(replace(world, allocations=(mine,)).snapshot(), job.id, passes=2).reason
+        if "takes work, and" in told.reason:
+            to_others = "go to work that comes before it" in told.reason
+            assert to_others == ("machines that the pool may ask for" in alone)
+            assert to_others or alone == told.reason, "others have nothing to do with it"
 
 
 @settings(SLOW, max_examples=15)

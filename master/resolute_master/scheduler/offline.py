@@ -17,7 +17,6 @@ from resolute_master.domain.ids import AllocationId, JobId
 from resolute_master.scheduler import snapshot_edit
 from resolute_master.scheduler.explain import explain
 from resolute_master.scheduler.explain_message import explain_message
-from resolute_master.scheduler.outcome import Outcome
 from resolute_master.scheduler.plan import Plan
 from resolute_master.scheduler.reasons import Reasons, names
 from resolute_master.scheduler.rehearsal import Rehearsal
@@ -36,9 +35,9 @@ class Decided:
     """A plan as JSON values, one row for each thing that is decided, in the order of the decision.
 
     `place`: task, job, on (slots by agent), reason. `preempt`: task, job, for, reason. `hold`: task, agents (slots by agent),
-    until. `machines`: what waits for machines of an elastic pool; `no_machines`: why that pool may ask for none, empty where it may
-    or where nothing waits for them. `waiting`: task, job, reason, of the first of those that go on
-    waiting; `waiting_count` of all.
+    until. `machines`: what waits for machines of an elastic pool, without what those could never hold; `no_machines`: why that pool
+    may ask for none, empty where it may or where nothing waits for them. `waiting`: task, job, reason, of the first of those that
+    go on waiting; `waiting_count` of all.
     """
 
     pool: str
@@ -65,6 +64,8 @@ def decide(data: object, changes: Sequence[str] = ()) -> Decided:
     plan = outcome.plan
     placed = {placement.allocation for placement in plan.place}
     rest = [allocation for allocation in snapshot.pending() if allocation.id not in placed]
+    reasons = Reasons(snapshot, outcome, Rehearsal(1))
+    machines = tuple(_machines(snapshot, plan, reasons))
     return Decided(
         pool=snapshot.policy.name,
         now=snapshot.now.isoformat(),
@@ -73,9 +74,9 @@ def decide(data: object, changes: Sequence[str] = ()) -> Decided:
         hold=tuple(
             {"task": hold.allocation, "agents": dict(hold.agents), "until": hold.kind.until} for hold in plan.holds
         ),
-        machines=tuple(gang.token for gang in plan.demand.gangs),
-        no_machines=_no_machines(snapshot.supply) if plan.demand.gangs else "",
-        waiting=tuple(_waiting(snapshot, outcome, rest)),
+        machines=machines,
+        no_machines=_no_machines(snapshot.supply) if machines else "",
+        waiting=tuple(_waiting(reasons, rest)),
         waiting_count=len(rest),
         revisit_at=None if plan.revisit_at is None else plan.revisit_at.isoformat(),
     )
@@ -113,7 +114,18 @@ def _preemptions(snapshot: PoolSnapshot, plan: Plan) -> Iterator[dict[str, Any]]
         yield {"task": preemption.allocation, "job": job, "for": winner, "reason": preemption.reason}
 
 
-def _waiting(snapshot: PoolSnapshot, outcome: Outcome, rest: Sequence[Allocation]) -> Iterator[dict[str, Any]]:
-    reasons = Reasons(snapshot, outcome, Rehearsal(1))
+def _machines(snapshot: PoolSnapshot, plan: Plan, reasons: Reasons) -> Iterator[str]:
+    """The provisioner is told of all that waits, and finds by itself what no machine could hold."""
+    fits: dict[tuple[int, bool], bool] = {}
+    for gang in plan.demand.gangs:
+        allocation = snapshot.allocations[AllocationId(gang.token)]
+        need = (allocation.slots_needed, allocation.single_node)
+        if need not in fits:
+            fits[need] = reasons.misfit(allocation) is None
+        if fits[need]:
+            yield gang.token
+
+
+def _waiting(reasons: Reasons, rest: Sequence[Allocation]) -> Iterator[dict[str, Any]]:
     for allocation in islice(rest, REASONS_TOLD):
         yield {"task": allocation.id, "job": allocation.job_id, "reason": reasons.reason(allocation)}

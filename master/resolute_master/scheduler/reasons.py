@@ -13,7 +13,8 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId
 from resolute_master.scheduler.blockers import opened, openings
-from resolute_master.scheduler.fitting import divide
+from resolute_master.scheduler.fitting import Rooms, divide
+from resolute_master.scheduler.machines import Machines
 from resolute_master.scheduler.order import QueueKey
 from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.plan import Hold, HoldKind, Placement
@@ -85,13 +86,14 @@ class Reasons:
 
     def _waits(self, allocation: Allocation) -> str:
         snapshot, need = self._snapshot, needed(allocation)
-        if not len(snapshot.rooms) and not snapshot.supply.machines:
-            return f"It waits for {need}: no agent of the pool takes work, and {self._no_launch()}."
-        if (misfit := self._misfit(allocation)) is not None:
+        if not len(snapshot.rooms) and snapshot.policy.scaling is None:
+            return f"It waits for {need}: no agent of the pool takes work, and the pool launches no machines."
+        if (misfit := self.misfit(allocation)) is not None:
             return misfit
         if not len(snapshot.rooms):
-            coming = f"{len(snapshot.supply.machines)} machine(s) on their way are for work that comes before it"
-            return f"It waits for {need}: no agent of the pool takes work, the {coming}, and {self._no_launch()}."
+            count = len(snapshot.supply.machines)
+            coming = f", the {count} machine(s) on their way are for work that comes before it" if count else ""
+            return f"It waits for {need}: no agent of the pool takes work{coming}, and {self._no_launch(allocation)}."
         free = self._free(allocation.blocked_agents)
         if not free.now:
             return (
@@ -107,10 +109,20 @@ class Reasons:
         full = self._blocked_from(allocation) or self._full(free.now)
         return f"It waits for {need}: {full}{self._no_preemption(allocation)}."
 
-    def _no_launch(self) -> str:
-        if self._snapshot.policy.scaling is None:
-            return "the pool launches no machines"
-        return f"no machine can be had ({self._snapshot.supply.reason or 'the pool may not ask for more'})"
+    def _no_launch(self, allocation: Allocation) -> str:
+        """Why it counts on no machine that an elastic pool without agents may ask for."""
+        supply = self._snapshot.supply
+        if not (supply.room and supply.offers):
+            return f"no machine can be had ({supply.reason or 'the pool may not ask for more'})"
+        alone = self._snapshot.with_supply(replace(supply, machines=()))
+        machines = Machines(alone, Rooms(alone))
+        slots, token = allocation.slots_needed, allocation.id
+        held = machines.cover_one(slots, token, launch=True)
+        if not held and not allocation.single_node:
+            held = machines.cover_whole(slots, token, lambda _: False, launch=True) is not None
+        if held:
+            return "the machines that may be asked for go to work that comes before it"
+        return f"those that may be asked for now would not hold it{supply.reason and f' ({supply.reason})'}"
 
     def _no_aux(self, usable: Sequence[AgentId]) -> str:
         limit = self._snapshot.policy.max_aux_containers_per_agent
@@ -214,7 +226,7 @@ class Reasons:
 
     # -- what can never be -----------------------------------------------------------------------------------------
 
-    def _misfit(self, allocation: Allocation) -> str | None:
+    def misfit(self, allocation: Allocation) -> str | None:
         """Said when even an empty pool could not hold it."""
         if self._holds(allocation, self._sizes(())):
             return None
@@ -234,8 +246,9 @@ class Reasons:
             "exactly on whole machines" if self._snapshot.policy.heterogeneous_fits else "on whole machines of one size"
         )
         listed = ", ".join(f"{count} of {size}" for size, count in sizes.items()) or "none"
+        are = "are" if self._snapshot.policy.scaling is None else "are at most"
         return (
-            f"It can never start here: it needs {slots} slots {kind}, and the pool's machines by slots are: {listed}."
+            f"It can never start here: it needs {slots} slots {kind}, and the pool's machines by slots {are}: {listed}."
         )
 
     @cached_property

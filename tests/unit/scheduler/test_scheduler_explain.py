@@ -301,6 +301,67 @@ def test_an_elastic_pool_counts_with_what_it_could_launch() -> None:
     assert never.reason.startswith("It can never start here")
 
 
+NONE_TAKES_WORK = "no agent of the pool takes work, and "
+GO_TO_OTHERS = NONE_TAKES_WORK + "the machines that may be asked for go to work that comes before it."
+WOULD_NOT_HOLD = NONE_TAKES_WORK + "those that may be asked for now would not hold it"
+
+
+def without_machines(*allocations: Allocation, offers: dict[str, int], most: int, **policy: Any) -> str:
+    """What is said of "mine" in an elastic pool that has no machine, and may ask for so many of these sizes."""
+    scaling = elastic(max_instances=most)
+    (one,) = scaling.offers
+    all_offers = tuple(replace(one, offer_id=id_, slots=slots) for id_, slots in offers.items())
+    available = tuple(AvailableOffer(offer_id=id_, slots=slots) for id_, slots in offers.items())
+    supply = Supply(offers=available, room=most)
+    return why([], *allocations, supply=supply, scaling=replace(scaling, offers=all_offers), **policy).reason
+
+
+def test_a_size_that_never_fits_is_told_so_before_there_is_a_machine() -> None:
+    fives = without_machines(waiting("w", "mine", 5), offers={"o": 4}, most=2)
+    assert fives == (
+        "It can never start here: it needs 5 slots on whole machines of one size, and the pool's machines by slots are at "
+        "most: 2 of 4."
+    )
+    assert without_machines(waiting("w", "mine", 12), offers={"o": 4}, most=2).startswith("It can never start here")
+    alone = waiting("w", "mine", 12, single_node=True)
+    assert without_machines(alone, offers={"o": 4, "p": 8}, most=2).endswith("on one machine, and the largest has 8.")
+    mixed = without_machines(waiting("w", "mine", 9), offers={"o": 4, "p": 6}, most=2, heterogeneous_fits=True)
+    assert mixed.endswith(
+        "needs 9 slots exactly on whole machines, and the pool's machines by slots are at most: 2 of 6, 2 of 4."
+    )
+    assert without_machines(waiting("w", "mine", 8), offers={"o": 4, "p": 6}, most=2) == (
+        "It waits for 8 slot(s) of machines that the pool may ask for."
+    )
+
+
+@pytest.mark.parametrize("slots", [4, 8])
+def test_machines_that_go_to_others_are_not_denied(slots: int) -> None:
+    reason = without_machines(waiting("h", "high", 8), waiting("w", "mine", slots), offers={"o": 4}, most=2)
+    assert reason == f"It waits for {slots} slot(s): {GO_TO_OTHERS}"
+
+
+def test_machines_that_are_too_few_or_too_small_for_now_go_to_nobody() -> None:
+    shut = an_agent("a", 4, draining=True, instance="i-a")
+    supply = Supply(offers=(AvailableOffer(offer_id="m", slots=4),), room=1)
+    gang = waiting("w", "mine", 8)
+    few = why([shut], gang, supply=supply, scaling=elastic(4, max_instances=2))
+    assert few.reason == f"It waits for 8 slot(s): {WOULD_NOT_HOLD}."
+    assert "The pool may ask for 1 more machine(s)." in few.details
+    refused = replace(supply, room=2, offers=(AvailableOffer(offer_id="m", slots=4, one_only=True),), reason="m: no 2")
+    assert why([], gang, supply=refused, scaling=elastic(4, max_instances=2)).reason.endswith(
+        WOULD_NOT_HOLD + " (m: no 2)."
+    )
+    coming = replace(supply, machines=(ComingMachine(instance=InstanceId("i-1"), slots=4, gangs=("h.1",)),))
+    behind = why([], waiting("h", "high", 4), gang, supply=coming, scaling=elastic(4, max_instances=2))
+    assert behind.reason == (
+        "It waits for 8 slot(s): no agent of the pool takes work, the 1 machine(s) on their way are for work that comes "
+        "before it, and those that may be asked for now would not hold it."
+    )
+    # Machines of one gang are bought in one size, so that a mix is never asked for, though the pool could come to have it.
+    mix = without_machines(waiting("w", "mine", 12), offers={"o": 4, "p": 8}, most=2, heterogeneous_fits=True)
+    assert mix == f"It waits for 12 slot(s): {WOULD_NOT_HOLD}."
+
+
 def test_an_empty_pool_says_why_it_launches_none() -> None:
     assert why([], waiting("w", "mine")).reason.endswith(
         "no agent of the pool takes work, and the pool launches no machines."

@@ -126,6 +126,18 @@ def test_an_elastic_pool_is_one_with_a_supply() -> None:
     assert (read.room, [offer.room for offer in read.offers]) == (2, [None])
 
 
+def test_no_machines_are_wanted_for_what_none_could_hold() -> None:
+    data = {
+        "tasks": {"u": {"slots": 5}, "w": {"slots": 8}},
+        "supply": {"max_instances": 2, "offers": {"m": {"slots": 4}}},
+    }
+    decided = decide(data)
+    assert (decided.machines, decided.waiting_count) == (("w",), 2)
+    assert decided.waiting[0]["reason"].startswith("It can never start here: it needs 5 slots")
+    alone = decide(data, ["tasks.w=null", "supply.offers.m.available=false"])
+    assert (alone.machines, alone.no_machines) == ((), "")
+
+
 def test_an_offer_may_have_less_room_than_the_pool() -> None:
     def supply(room: int) -> dict[str, Any]:
         return {"max_instances": 9, "offers": {"m": {"slots": 4, "room": room}}}
