@@ -43,14 +43,12 @@ INDEXES: Mapping[str, str] = {
 
 
 def _places_of_allocation(allocation: Allocation) -> tuple[Place, ...]:
-    dated = allocation.deadline is not None and not allocation.ended
-    return (
-        ("allocations_of_task", allocation.task_id),
-        ("allocations_of_job", allocation.job_id),
-        *[("allocations_on_agent", c.agent) for c in allocation.containers],
-        *[("allocation_of_container", c.id) for c in allocation.containers],
-        *((("deadlines_of_pool", allocation.pool),) if dated else ()),
-    )
+    places = [("allocations_of_task", allocation.task_id), ("allocations_of_job", allocation.job_id)]
+    for container in allocation.containers:
+        places += ("allocations_on_agent", container.agent), ("allocation_of_container", container.id)
+    if allocation.deadline is not None and not allocation.ended:
+        places.append(("deadlines_of_pool", allocation.pool))
+    return tuple(places)
 
 
 def _places_of_instance(instance: Instance) -> tuple[Place, ...]:
