@@ -28,7 +28,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle import allocations, budget, experiments, workspaces
 from resolute_master.lifecycle.cluster import ClusterState
-from resolute_master.lifecycle.prices import offer_price, price_moves, price_per_hour
+from resolute_master.lifecycle.prices import offer_price, price_of
 from resolute_master.lifecycle.step import Step
 from resolute_provisioner.model import Intent, Note, PoolScaling, ScalePlan, Unpaid
 
@@ -183,8 +183,8 @@ def _learn(step: Step, ended: Allocation) -> None:
 def affords(step: Step, id_: AllocationId, slots: Sequence[SlotRef]) -> bool:
     """Whether it may have these slots. If not, who would pay for them lands, and it does not wait any more or waits on."""
     allocation = step.need(Allocation, id_)
-    price = price_per_hour(step, slots)
-    more = _at(price, moves=price_moves(step, slots))
+    price, moves = price_of(step, slots)
+    more = _at(price, moves=moves)
     for owner in _owners(step, allocation) if price != 0.0 else ():
         account = _account(step, owner)
         if not account.limits:
