@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from resolute.wire.agent_link import Exit
 from resolute.wire.states import AllocationState, ContainerState, FailureKind, NoticeKind
-from resolute_master.domain.allocation import Allocation, AllocationExit, Container, PreemptRequest
+from resolute_master.domain.allocation import Allocation, AllocationExit, Container, PreemptRequest, remembered
 from resolute_master.domain.copies import replace
 from resolute_master.domain.effects import Effect, KillContainer, StartContainer
 from resolute_master.domain.ids import ContainerId
@@ -383,5 +383,4 @@ def _remember(allocation: Allocation, what: str, now: datetime) -> Allocation:
 
 
 def _history_with(allocation: Allocation, what: str, now: datetime) -> tuple[str, ...]:
-    history = (*allocation.history, f"{now.isoformat(timespec='milliseconds')} {what}")
-    return history[-HISTORY_LIMIT:]
+    return (*allocation.history, remembered(what, now))[-HISTORY_LIMIT:]

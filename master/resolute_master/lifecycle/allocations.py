@@ -82,8 +82,8 @@ def _free_ports(step: Step, agents: Sequence[AgentId]) -> dict[str, int]:
     used: set[int] = set()
     for agent in agents:
         for id_ in step.keys("allocations_on_agent", agent):
-            other = step.need(Allocation, id_)
-            if not other.ended:
+            other = step.get(Allocation, id_)
+            if other is not None and not other.ended:
                 used.update(other.ports.values())
     chosen: dict[str, int] = {}
     for name, base in PORT_BASES.items():

@@ -27,6 +27,9 @@ S = ExperimentState
 MAX_LABELS = 100
 """Labels of one experiment."""
 
+_EXIT_REASONS = {S.ERROR: search.ExitReason.ERRORED, S.CANCELED: search.ExitReason.USER_CANCELED}
+"""Of trials that have not ended well."""
+
 
 def need(step: Step, id_: ExperimentId) -> Experiment:
     experiment = step.get(Experiment, id_)
@@ -300,8 +303,6 @@ def _shut_down(step: Step, id_: ExperimentId, *, cancel: bool, failure: bool) ->
 def trial_ended(step: Step, id_: TrialId) -> None:
     """Tell the search, and end the experiment when nothing is left to do."""
     trial = step.need(Trial, id_)
-    reason = {S.ERROR: search.ExitReason.ERRORED, S.CANCELED: search.ExitReason.USER_CANCELED}.get(trial.state)
-    if trial.invalid_hparams:
-        reason = search.ExitReason.INVALID_HPARAMS
+    reason = search.ExitReason.INVALID_HPARAMS if trial.invalid_hparams else _EXIT_REASONS.get(trial.state)
     tell_search(step, trial.experiment_id, search.TrialExited(request_id=trial.request_id, reason=reason))
     finish_if_done(step, trial.experiment_id)

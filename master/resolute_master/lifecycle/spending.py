@@ -9,7 +9,7 @@ it was away included.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import accumulate
 from math import ceil
@@ -117,14 +117,15 @@ def _rate(allocation: Allocation) -> Rate:
     return NOTHING if allocation.ended else _at(allocation.price_per_hour, moves=allocation.price_moves)
 
 
-def _spending(state: State, allocation: Allocation | None) -> Iterator[tuple[str, Rate]]:
+def _spending(state: State, allocation: Allocation | None) -> Sequence[tuple[str, Rate]]:
     """The accounts that pay for it, each with what it spends; none while it spends nothing."""
-    if allocation is not None and (rate := _rate(allocation)) != NOTHING:
-        for owner in _owners(state, allocation):
-            yield owner, rate
+    if allocation is None or (rate := _rate(allocation)) is NOTHING:
+        return ()
+    return [(owner, rate) for owner in _owners(state, allocation)]
 
 
 def _at(price_per_hour: float | None, *, moves: bool) -> Rate:
+    """`NOTHING` itself where nothing is spent."""
     if not price_per_hour:
         return NOTHING
     return Rate(per_hour=price_per_hour, moving_per_hour=price_per_hour if moves else 0.0)

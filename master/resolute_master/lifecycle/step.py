@@ -50,6 +50,7 @@ class Step:
         pools: Mapping[PoolName, PoolPolicy] | None = None,
     ) -> None:
         self._base = base
+        self._committed = base.by_kind
         self.pools: Mapping[PoolName, PoolPolicy] = {} if pools is None else pools
         self.now = now
         self.ids = ids
@@ -74,10 +75,11 @@ class Step:
     # -- reading -----------------------------------------------------------------------------------------------
 
     def get(self, type_: type[E], key: EntityKey) -> E | None:
-        written: E | None = self._written[KIND_OF[type_]].get(key)
-        if written is None:
-            return self._base.get(type_, key)
-        return None if written is _GONE else written
+        kind = KIND_OF[type_]
+        found: E | None = self._written[kind].get(key)
+        if found is None:
+            found = self._committed[kind].get(key)
+        return None if found is _GONE else found
 
     def need(self, type_: type[E], key: EntityKey) -> E:
         """For references which the rules keep intact."""
@@ -250,7 +252,7 @@ class Step:
 
     def upserts(self) -> tuple[Entity, ...]:
         """What was written, by kind and key, without what is as it was."""
-        return tuple([each for each in self.written() if self._base.get(type(each), key_of(each)) != each])
+        return tuple([each for each in self.written() if self._committed[KIND_OF[type(each)]].get(each.id) != each])
 
     def deletes(self) -> tuple[tuple[str, EntityKey], ...]:
         return tuple([(kind, key) for kind, key in self.written_keys() if self._written[kind][key] is _GONE])

@@ -20,7 +20,7 @@ from datetime import timedelta
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute.wire.states import STOPPING_ENDS, ExperimentState, FailureKind, TaskType
 from resolute_master.domain.agent import Agent
-from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.allocation import Allocation, remembered
 from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, TrialId, allocation_id
@@ -101,7 +101,7 @@ def ask(step: Step, trial: Trial) -> None:
             evictions=trial.evictions,
             resumed_steps=start.steps_completed if start else 0,
             resumed_checkpoint=start.uuid if start else trial.warm_start_checkpoint,
-            history=(f"{step.now.isoformat(timespec='milliseconds')} PENDING",),
+            history=(remembered("PENDING", step.now),),
         )
     )
     if trial.run_id:
@@ -116,8 +116,10 @@ def allocation_ended(step: Step, id_: AllocationId) -> None:
     assert allocation.exit is not None
     if allocation.trial_id is None:
         return
-    trial = replace(step.need(Trial, allocation.trial_id), evictions=allocation.evictions_by_now)
-    step.put(trial)
+    trial, evictions = step.need(Trial, allocation.trial_id), allocation.evictions_by_now
+    if evictions != trial.evictions:
+        trial = replace(trial, evictions=evictions)
+        step.put(trial)
     failure, reason = allocation.exit.failure, allocation.exit.reason
     if trial.state in STOPPING_ENDS:
         _end(step, trial, S.ERROR if failure and failure.counts_as_restart else STOPPING_ENDS[trial.state], reason)

@@ -76,7 +76,7 @@ class Generator:
 
     def octets(self, count: int) -> bytes:
         """Little-endian from successive draws."""
-        octets = b"".join(self.word().to_bytes(4, "little") for _ in range((count + 3) // 4))
+        octets = b"".join([self.word().to_bytes(4, "little") for _ in range((count + 3) // 4)])
         return octets[:count]
 
 
