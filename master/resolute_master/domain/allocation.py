@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
+from functools import lru_cache
 
 from msgspec import Struct, field
 
@@ -15,6 +16,17 @@ from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, JobId
 EVICTION_COUNTS_S = 600.0
 """Where it is chosen who leaves, each time that its task has made room for another before counts as so much lost work: whoever has
 just been started again has the least to lose, and it would be the same one each time."""
+
+
+@lru_cache(maxsize=1)
+def _in_words(moment: datetime, zone: tzinfo | None) -> str:
+    """Everything that a cycle does has one moment. The zone is a part of it: moments of two zones are equal, their words not."""
+    return moment.isoformat(timespec="milliseconds")
+
+
+def remembered(what: str, now: datetime) -> str:
+    """What a history keeps of it."""
+    return f"{_in_words(now, now.tzinfo)} {what}"
 
 
 class Container(Struct, frozen=True, kw_only=True, gc=False):

@@ -20,18 +20,50 @@ DEFAULT_PREEMPTION_TIMEOUT_S = 3600.0
 """How long a task may take to save and end when nothing else is said."""
 
 
-class _Blocks(Struct, frozen=True, gc=False):
+class Settings(Struct, frozen=True, gc=False):
     """Of a configuration what the rules look at."""
 
     resources: Mapping[str, Any] = {}
     searcher: Mapping[str, Any] = {}
+    hyperparameters: Mapping[str, Any] = {}
     max_restarts: Any = None
     log_policies: Any = None
     preemption_timeout: Any = None
+    retention_policy: Mapping[str, Any] | None = None
+
+    @property
+    def slots_per_trial(self) -> int:
+        return int(self.resources["slots_per_trial"])
+
+    @property
+    def single_node(self) -> bool:
+        return bool(self.resources.get("is_single_node"))
+
+    @property
+    def deadline(self) -> datetime | None:
+        """By when each trial shall be done."""
+        text = self.resources.get("deadline")
+        return None if text is None else datetime.fromisoformat(text)
+
+    @property
+    def preemption_timeout_s(self) -> float:
+        timeout = self.preemption_timeout
+        return DEFAULT_PREEMPTION_TIMEOUT_S if timeout is None else float(timeout)
+
+    @property
+    def warm_start_checkpoint(self) -> str | None:
+        """Of which its trials begin."""
+        uuid: str | None = self.searcher.get("source_checkpoint_uuid")
+        return uuid
+
+    @property
+    def log_retention_days(self) -> int | None:
+        days: int | None = (self.retention_policy or {}).get("log_retention_days")
+        return days
 
 
 _whole: Decoder[dict[str, Any]] = Decoder(dict[str, Any])
-_blocks = Decoder(_Blocks)
+_settings = Decoder(Settings)
 
 
 def written(config: Mapping[str, Any]) -> Raw:
@@ -80,7 +112,7 @@ class Experiment(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The configuration, read anew each time: whoever needs much of it asks once."""
+        """All of the configuration, read anew each time: whoever needs much of it asks once."""
         return _whole.decode(self.configuration)
 
     def with_settings(self, block: str, settings: Mapping[str, Any]) -> Experiment:
@@ -89,60 +121,42 @@ class Experiment(Struct, frozen=True, kw_only=True, gc=False):
         return replace(self, configuration=written({**config, block: {**config[block], **settings}}))
 
     @property
-    def _read(self) -> _Blocks:
-        return _blocks.decode(self.configuration)
-
-    @property
-    def slots_per_trial(self) -> int:
-        return int(self._read.resources["slots_per_trial"])
+    def settings(self) -> Settings:
+        """As `config`, and cheaper."""
+        return _settings.decode(self.configuration)
 
     @property
     def max_cost(self) -> float | None:
         """The most that it may cost, in the currency of the prices; None is no limit."""
-        limit = self._read.resources.get("max_cost")
+        limit = self.settings.resources.get("max_cost")
         return None if limit is None else float(limit)
-
-    @property
-    def single_node(self) -> bool:
-        return bool(self._read.resources.get("is_single_node"))
-
-    @property
-    def deadline(self) -> datetime | None:
-        """By when each trial shall be done."""
-        text = self._read.resources.get("deadline")
-        return None if text is None else datetime.fromisoformat(text)
 
     @property
     def estimated_duration_s(self) -> float | None:
         """The owner's estimate of a trial's training time."""
-        text = self._read.resources.get("estimated_duration")
+        text = self.settings.resources.get("estimated_duration")
         return None if text is None else parse_duration(text)
 
     @property
     def max_batches(self) -> int | None:
         """A trial's length where it is counted in steps; None when it is not known, or counted otherwise."""
-        length = self._read.searcher.get("max_length")
+        length = self.settings.searcher.get("max_length")
         batches = length.get("batches") if isinstance(length, Mapping) else None
         return None if batches is None else int(batches)
 
     @property
     def max_restarts(self) -> int:
-        return int(self._read.max_restarts)
-
-    @property
-    def preemption_timeout_s(self) -> float:
-        timeout = self._read.preemption_timeout
-        return DEFAULT_PREEMPTION_TIMEOUT_S if timeout is None else float(timeout)
+        return int(self.settings.max_restarts)
 
     @property
     def log_policies(self) -> Sequence[Mapping[str, Any]]:
-        return self._read.log_policies or ()
+        return self.settings.log_policies or ()
 
     @property
     def metric(self) -> str:
         """The searcher's metric."""
-        return str(self._read.searcher["metric"])
+        return str(self.settings.searcher["metric"])
 
     @property
     def smaller_is_better(self) -> bool:
-        return bool(self._read.searcher["smaller_is_better"])
+        return bool(self.settings.searcher["smaller_is_better"])

@@ -71,7 +71,7 @@ def register(step: Step, command: RegisterAgent) -> tuple[ContainerId, ...]:
     if instance is not None:
         instances.joined(step, instance, agent)
     for report in sorted(command.reports, key=lambda r: r.sequence):
-        _believe(step, agent.id, report)
+        _believe(step, agent, report)
     _fail_missing(step, agent.id, {r.container_id for r in command.reports})
     if before is None:
         step.decide("join", pool=agent.pool, subject=agent.id, reason=f"agent joined with {len(agent.slots)} slot(s)")
@@ -124,8 +124,7 @@ def _fail_missing(step: Step, agent: AgentId, reported: set[str]) -> None:
 
 
 def report(step: Step, id_: AgentId, incarnation: str, report_: ContainerReport) -> None:
-    _fence(step, id_, incarnation)
-    _believe(step, id_, report_)
+    _believe(step, _fence(step, id_, incarnation), report_)
 
 
 def _fence(step: Step, id_: AgentId, incarnation: str) -> Agent:
@@ -135,13 +134,11 @@ def _fence(step: Step, id_: AgentId, incarnation: str) -> Agent:
     return agent
 
 
-def _believe(step: Step, id_: AgentId, report_: ContainerReport) -> None:
+def _believe(step: Step, agent: Agent, report_: ContainerReport) -> None:
     """A report may come again, and after others: containers only move forward, so old news changes nothing."""
-    agent = need(step, id_)
     container = ContainerId(report_.container_id)
-    for key in sorted(step.keys("allocation_of_container", container), key=str):
-        allocation = step.get(Allocation, key)
-        if allocation is None or all(c.agent != id_ for c in allocation.containers if c.id == container):
+    for allocation in step.find(Allocation, "allocation_of_container", container):
+        if not any(c.id == container and c.agent == agent.id for c in allocation.containers):
             continue
         step.done(f"start:{container}")
         allocations.move(

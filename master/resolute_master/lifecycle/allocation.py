@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from resolute.wire.agent_link import Exit
 from resolute.wire.states import AllocationState, ContainerState, FailureKind, NoticeKind
-from resolute_master.domain.allocation import Allocation, AllocationExit, Container, PreemptRequest
+from resolute_master.domain.allocation import Allocation, AllocationExit, Container, PreemptRequest, remembered
 from resolute_master.domain.copies import replace
 from resolute_master.domain.effects import Effect, KillContainer, StartContainer
 from resolute_master.domain.ids import ContainerId
@@ -177,7 +177,7 @@ def _assign(allocation: Allocation, event: Assigned, now: datetime) -> Outcome:
         assigned_at=now,
     )
     return assigned, tuple(
-        StartContainer(container=c.id, allocation=allocation.id, agent=c.agent) for c in event.containers
+        [StartContainer(container=c.id, allocation=allocation.id, agent=c.agent) for c in event.containers]
     )
 
 
@@ -185,21 +185,16 @@ def _container_moved(allocation: Allocation, event: ContainerMoved, now: datetim
     container = container_of(allocation, event.container)
     if container is None or container.ended or event.state.order < container.state.order:
         return allocation, ()
-    moved = replace(
-        container,
-        state=event.state,
-        address=event.address or container.address,
-        exit=event.exit if event.state is ContainerState.TERMINATED else None,
-    )
-    if moved == container:
+    address = event.address or container.address
+    if event.state is ContainerState.TERMINATED:
+        ended = replace(container, state=event.state, address=address, exit=event.exit)
+        return _container_ended(_with_container(allocation, ended), ended, now)
+    if (event.state, address) == (container.state, container.address):
         return allocation, ()
-    if moved.ended:
-        return _container_ended(_with_container(allocation, moved), moved, now)
+    # What is alone has nobody to meet, and need not come to a rendezvous.
     alone = event.state is ContainerState.RUNNING and len(allocation.containers) == 1
-    if alone:
-        # It has nobody to meet, and need not come to a rendezvous.
-        moved = replace(moved, joined=True)
-    state = AllocationState(event.state.value)
+    moved = replace(container, state=event.state, address=address, joined=container.joined or alone)
+    state = AllocationState[event.state.name]
     advance = state.order > allocation.state.order
     changed = replace(
         allocation,
@@ -348,7 +343,10 @@ def _failure_text(container: Container, kind: FailureKind) -> str:
 
 
 def container_of(allocation: Allocation, container: ContainerId) -> Container | None:
-    return next((c for c in allocation.containers if c.id == container), None)
+    for each in allocation.containers:
+        if each.id == container:
+            return each
+    return None
 
 
 def _kills(allocation: Allocation) -> tuple[Effect, ...]:
@@ -364,7 +362,7 @@ def _with_container(allocation: Allocation, container: Container) -> Allocation:
 
 
 def _members_with(allocation: Allocation, container: Container) -> tuple[Container, ...]:
-    return tuple(container if c.id == container.id else c for c in allocation.containers)
+    return tuple([container if c.id == container.id else c for c in allocation.containers])
 
 
 def _advance(allocation: Allocation, state: AllocationState, now: datetime) -> Allocation:
@@ -385,5 +383,4 @@ def _remember(allocation: Allocation, what: str, now: datetime) -> Allocation:
 
 
 def _history_with(allocation: Allocation, what: str, now: datetime) -> tuple[str, ...]:
-    history = (*allocation.history, f"{now.isoformat(timespec='milliseconds')} {what}")
-    return history[-HISTORY_LIMIT:]
+    return (*allocation.history, remembered(what, now))[-HISTORY_LIMIT:]

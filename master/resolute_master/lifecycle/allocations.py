@@ -12,7 +12,7 @@ from resolute_master.domain.allocation import Allocation, Container
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId, ContainerId
 from resolute_master.lifecycle import allocation as machine
-from resolute_master.lifecycle.prices import price_moves, price_per_hour
+from resolute_master.lifecycle.prices import price_of
 from resolute_master.lifecycle.step import Step
 
 PORT_BASES = {
@@ -30,7 +30,7 @@ def move(step: Step, id_: AllocationId, event: machine.AllocationEvent) -> Alloc
     if before is None:
         return None
     after, effects = machine.step(before, event, step.now)
-    if after != before:  # after a restart every agent tells again of all that it runs
+    if after is not before and after != before:  # after a restart every agent tells again of all that it runs
         step.put(after)
     step.emit(effects)
     for container in after.containers:
@@ -56,24 +56,22 @@ def assign(step: Step, id_: AllocationId, slots: Sequence[SlotRef], agents: Sequ
     """Give it exactly these slots; `agents` in rank order, one container each (a zero-slot task names its agent only)."""
     allocation = step.need(Allocation, id_)
     containers = tuple(
-        Container(
-            id=ContainerId(step.ids.uuid()),
-            rank=rank,
-            agent=agent,
-            slots=tuple(sorted(s.index for s in slots if s.agent == agent)),
-        )
-        for rank, agent in enumerate(agents)
+        [
+            Container(
+                id=ContainerId(step.ids.uuid()),
+                rank=rank,
+                agent=agent,
+                slots=tuple(sorted([s.index for s in slots if s.agent == agent])),
+            )
+            for rank, agent in enumerate(agents)
+        ]
     )
+    price = price_of(step, slots)
     ports = _free_ports(step, agents) if allocation.task_type is TaskType.TRIAL else {}
     move(
         step,
         id_,
-        machine.Assigned(
-            containers=containers,
-            ports=ports,
-            price_per_hour=price_per_hour(step, slots),
-            price_moves=price_moves(step, slots),
-        ),
+        machine.Assigned(containers=containers, ports=ports, price_per_hour=price.per_hour, price_moves=price.moves),
     )
     places = ", ".join(f"{c.agent} (slots {', '.join(map(str, c.slots)) or 'none'})" for c in containers)
     step.log(allocation.task_id, id_, f"Allocation {id_} placed on {places}")
@@ -81,9 +79,12 @@ def assign(step: Step, id_: AllocationId, slots: Sequence[SlotRef], agents: Sequ
 
 
 def _free_ports(step: Step, agents: Sequence[AgentId]) -> dict[str, int]:
-    ids = {id_ for agent in agents for id_ in step.keys("allocations_on_agent", agent)}
-    others = [step.need(Allocation, id_) for id_ in ids]
-    used = {port for other in others if not other.ended for port in other.ports.values()}
+    used: set[int] = set()
+    for agent in agents:
+        for id_ in step.keys("allocations_on_agent", agent):
+            other = step.get(Allocation, id_)
+            if other is not None and not other.ended:
+                used.update(other.ports.values())
     chosen: dict[str, int] = {}
     for name, base in PORT_BASES.items():
         port = base

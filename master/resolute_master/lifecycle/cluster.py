@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.change import KIND_OF, KINDS, Change, Entity, EntityKey, key_of, kind_name
+from resolute_master.domain.change import KIND_OF, KINDS, Change, Entity, EntityKey, kind_name
 from resolute_master.domain.effects import Effect
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
@@ -43,14 +43,12 @@ INDEXES: Mapping[str, str] = {
 
 
 def _places_of_allocation(allocation: Allocation) -> tuple[Place, ...]:
-    dated = allocation.deadline is not None and not allocation.ended
-    return (
-        ("allocations_of_task", allocation.task_id),
-        ("allocations_of_job", allocation.job_id),
-        *[("allocations_on_agent", c.agent) for c in allocation.containers],
-        *[("allocation_of_container", c.id) for c in allocation.containers],
-        *((("deadlines_of_pool", allocation.pool),) if dated else ()),
-    )
+    places = [("allocations_of_task", allocation.task_id), ("allocations_of_job", allocation.job_id)]
+    for container in allocation.containers:
+        places += ("allocations_on_agent", container.agent), ("allocation_of_container", container.id)
+    if allocation.deadline is not None and not allocation.ended:
+        places.append(("deadlines_of_pool", allocation.pool))
+    return tuple(places)
 
 
 def _places_of_instance(instance: Instance) -> tuple[Place, ...]:
@@ -87,6 +85,8 @@ class ClusterState:
 
     def __init__(self, entities: Iterable[Entity] = (), outbox: Iterable[Effect] = ()) -> None:
         self._tables: dict[str, dict[EntityKey, Any]] = {kind: {} for kind in KINDS}
+        self.by_kind: Mapping[str, Mapping[EntityKey, Any]] = self._tables
+        """Kind -> key -> entity, as it is now: for working copies, which look up a hundred times for each command's one write."""
         self._listed: dict[Place, set[EntityKey]] = {}
         self.outbox: dict[str, Effect] = {}
         self.adopt(entities)
@@ -138,9 +138,10 @@ class ClusterState:
     def adopt(self, entities: Iterable[Entity]) -> None:
         """Take durable entities into memory."""
         for entity in entities:
-            kind, key = KIND_OF[type(entity)], key_of(entity)
-            before = self._tables[kind].get(key)
-            self._tables[kind][key] = entity
+            kind, key = KIND_OF[type(entity)], entity.id
+            table = self._tables[kind]
+            before = table.get(key)
+            table[key] = entity
             if (places := PLACES.get(kind)) is not None:
                 self._list(key, () if before is None else places(before), places(entity))
 

@@ -27,6 +27,9 @@ S = ExperimentState
 MAX_LABELS = 100
 """Labels of one experiment."""
 
+_EXIT_REASONS = {S.ERROR: search.ExitReason.ERRORED, S.CANCELED: search.ExitReason.USER_CANCELED}
+"""Of trials that have not ended well."""
+
 
 def need(step: Step, id_: ExperimentId) -> Experiment:
     experiment = step.get(Experiment, id_)
@@ -141,11 +144,10 @@ def finish_if_done(step: Step, id_: ExperimentId) -> None:
         return
     end = STOPPING_ENDS[experiment.state]
     progress = 1.0 if end is S.COMPLETED else experiment.progress
+    job = step.need(Job, experiment.job_id)
     step.put(replace(experiment, state=end, ended_at=step.now, progress=progress))
-    step.put(replace(step.need(Job, experiment.job_id), ended=True))
-    step.decide(
-        "end", pool=step.need(Job, experiment.job_id).pool, subject=f"experiment {id_}", reason=f"{end}".lower()
-    )
+    step.put(replace(job, ended=True))
+    step.decide("end", pool=job.pool, subject=f"experiment {id_}", reason=end.lower())
 
 
 def archive(step: Step, id_: ExperimentId, archived: bool) -> None:
@@ -244,8 +246,8 @@ def tell_search(step: Step, id_: ExperimentId, event: search.SearchEvent) -> Non
     experiment = need(step, id_)
     if experiment.unmanaged:
         return
-    config = experiment.config
-    method = make(config["searcher"], config["hyperparameters"])
+    settings = experiment.settings
+    method = make(settings.searcher, settings.hyperparameters)
     state, actions = method.on(experiment.searcher, event)
     experiment = replace(experiment, searcher=state, progress=method.progress(state))
     step.put(experiment)
@@ -269,7 +271,7 @@ def _act(step: Step, experiment: Experiment, actions: Iterable[search.SearchActi
 
 
 def _create_trial(step: Step, experiment: Experiment, action: search.Create) -> None:
-    id_, config = TrialId(step.next_number("trial")), experiment.config
+    id_, settings = TrialId(step.next_number("trial")), experiment.settings
     trial = Trial(
         id=id_,
         experiment_id=experiment.id,
@@ -280,8 +282,8 @@ def _create_trial(step: Step, experiment: Experiment, action: search.Create) -> 
         hparams=action.hparams,
         seed=action.seed,
         started_at=step.now,
-        warm_start_checkpoint=config["searcher"].get("source_checkpoint_uuid"),
-        log_retention_days=(config.get("retention_policy") or {}).get("log_retention_days"),
+        warm_start_checkpoint=settings.warm_start_checkpoint,
+        log_retention_days=settings.log_retention_days,
     )
     step.put(trial)
     trials.ask(step, trial)
@@ -301,8 +303,6 @@ def _shut_down(step: Step, id_: ExperimentId, *, cancel: bool, failure: bool) ->
 def trial_ended(step: Step, id_: TrialId) -> None:
     """Tell the search, and end the experiment when nothing is left to do."""
     trial = step.need(Trial, id_)
-    reason = {S.ERROR: search.ExitReason.ERRORED, S.CANCELED: search.ExitReason.USER_CANCELED}.get(trial.state)
-    if trial.invalid_hparams:
-        reason = search.ExitReason.INVALID_HPARAMS
+    reason = search.ExitReason.INVALID_HPARAMS if trial.invalid_hparams else _EXIT_REASONS.get(trial.state)
     tell_search(step, trial.experiment_id, search.TrialExited(request_id=trial.request_id, reason=reason))
     finish_if_done(step, trial.experiment_id)

@@ -15,7 +15,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Entity, PoolBelief
 from resolute_master.domain.commands import RecordLaunch, RecordObservation, RecordRefusal
 from resolute_master.domain.copies import replace
-from resolute_master.domain.ids import InstanceId, PoolName
+from resolute_master.domain.ids import AgentId, InstanceId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.machines import RecordBootFailure, RecordStray
 from resolute_master.lifecycle import agents, allocations, launch_errors
@@ -94,6 +94,7 @@ def _residents(held: Iterable[Allocation], agent: Agent) -> Iterator[Resident]:
 def concerned(step: Step, entities: Iterable[Entity]) -> set[InstanceId]:
     """Machines whose view may differ when these entities do."""
     found: set[InstanceId | None] = set()
+    used: set[AgentId] = set()
     for entity in entities:
         match entity:
             case Instance():
@@ -101,10 +102,10 @@ def concerned(step: Step, entities: Iterable[Entity]) -> set[InstanceId]:
             case Agent():
                 found.add(entity.instance_id)
             case Allocation():
-                agents = (step.get(Agent, container.agent) for container in entity.containers)
-                found.update(agent.instance_id for agent in agents if agent is not None)
+                used.update([container.agent for container in entity.containers])
             case _:
                 pass
+    found.update([agent.instance_id for id_ in used if (agent := step.get(Agent, id_)) is not None])
     return {id_ for id_ in found if id_ is not None}
 
 

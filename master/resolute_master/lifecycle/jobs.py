@@ -63,7 +63,7 @@ def _check_cap(step: Step, job: Job, max_slots: int) -> None:
     """As at the creation: with fewer slots than one trial takes, it would wait for ever."""
     if max_slots < 0:
         raise InvalidInput(f"resources.max_slots: {max_slots} must not be negative; give a number of slots")
-    needed = 0 if job.experiment_id is None else step.need(Experiment, job.experiment_id).slots_per_trial
+    needed = 0 if job.experiment_id is None else step.need(Experiment, job.experiment_id).settings.slots_per_trial
     if needed > max_slots:
         raise InvalidInput(
             f"resources.max_slots: {max_slots} is less than slots_per_trial {needed}, so no trial could run any more; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from resolute_master.domain.agent import Agent, SlotRef
 from resolute_master.domain.allocation import Allocation
@@ -30,28 +31,31 @@ def offer_price(state: State, pool: PoolName, offer: Offer) -> float | None:
     return priced(offer, None if known is None else known.belief).per_hour
 
 
-def price_per_hour(step: Step, slots: Sequence[SlotRef]) -> float | None:
-    """Of these slots together; None when the price of one is not known. Machines that nobody launched cost nothing."""
-    total = 0.0
-    for agent_id, count in sorted(Counter(slot.agent for slot in slots).items()):
+class Price(NamedTuple):
+    per_hour: float | None
+    """None when it is not known."""
+    moves: bool
+    """It may change while they are held."""
+
+
+def price_of(step: Step, slots: Sequence[SlotRef]) -> Price:
+    """Of these slots together; not known when that of one is not. Machines that nobody launched cost nothing."""
+    total, known, moves = 0.0, True, False
+    for agent_id, count in sorted(Counter([slot.agent for slot in slots]).items()):
         instance = _instance_of(step, agent_id)
         if instance is None:
             continue
+        moves = moves or instance.price_moves
         if instance.price_per_hour is None:
-            return None
-        total += instance.price_per_hour / max(1, instance.slots) * count
-    return total
+            known = False
+        else:
+            total += instance.price_per_hour / max(1, instance.slots) * count
+    return Price(total if known else None, moves)
 
 
 def slots_of(allocation: Allocation) -> tuple[SlotRef, ...]:
     """All that it was given: it pays for them until its end, whichever of its containers end before."""
     return tuple(SlotRef(agent=each.agent, index=index) for each in allocation.containers for index in each.slots)
-
-
-def price_moves(step: Step, slots: Sequence[SlotRef]) -> bool:
-    """Whether what these slots cost may change while they are held."""
-    instances = (_instance_of(step, agent_id) for agent_id in {slot.agent for slot in slots})
-    return any(instance is not None and instance.price_moves for instance in instances)
 
 
 def _instance_of(step: Step, agent_id: AgentId) -> Instance | None:
@@ -82,7 +86,7 @@ def _following(step: Step, allocation: Allocation, before: Instance, after: Inst
     it, and that it pays for until its end all the same, a new sum would know nothing."""
     slots = slots_of(allocation)
     if allocation.price_per_hour is None or before.price_per_hour is None or after.price_per_hour is None:
-        return replace(allocation, price_per_hour=price_per_hour(step, slots), price_moves=True)
+        return replace(allocation, price_per_hour=price_of(step, slots).per_hour, price_moves=True)
     count = sum(slot.agent == after.agent_id for slot in slots)
     more = (after.price_per_hour - before.price_per_hour) / max(1, after.slots) * count
     return replace(allocation, price_per_hour=allocation.price_per_hour + more, price_moves=True)

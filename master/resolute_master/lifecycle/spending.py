@@ -9,7 +9,7 @@ it was away included.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import accumulate
 from math import ceil
@@ -28,7 +28,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle import allocations, budget, experiments, workspaces
 from resolute_master.lifecycle.cluster import ClusterState
-from resolute_master.lifecycle.prices import offer_price, price_moves, price_per_hour
+from resolute_master.lifecycle.prices import offer_price, price_of
 from resolute_master.lifecycle.step import Step
 from resolute_provisioner.model import Intent, Note, PoolScaling, ScalePlan, Unpaid
 
@@ -117,14 +117,15 @@ def _rate(allocation: Allocation) -> Rate:
     return NOTHING if allocation.ended else _at(allocation.price_per_hour, moves=allocation.price_moves)
 
 
-def _spending(state: State, allocation: Allocation | None) -> Iterator[tuple[str, Rate]]:
+def _spending(state: State, allocation: Allocation | None) -> Sequence[tuple[str, Rate]]:
     """The accounts that pay for it, each with what it spends; none while it spends nothing."""
-    if allocation is not None and (rate := _rate(allocation)) != NOTHING:
-        for owner in _owners(state, allocation):
-            yield owner, rate
+    if allocation is None or (rate := _rate(allocation)) is NOTHING:
+        return ()
+    return [(owner, rate) for owner in _owners(state, allocation)]
 
 
 def _at(price_per_hour: float | None, *, moves: bool) -> Rate:
+    """`NOTHING` itself where nothing is spent."""
     if not price_per_hour:
         return NOTHING
     return Rate(per_hour=price_per_hour, moving_per_hour=price_per_hour if moves else 0.0)
@@ -183,8 +184,8 @@ def _learn(step: Step, ended: Allocation) -> None:
 def affords(step: Step, id_: AllocationId, slots: Sequence[SlotRef]) -> bool:
     """Whether it may have these slots. If not, who would pay for them lands, and it does not wait any more or waits on."""
     allocation = step.need(Allocation, id_)
-    price = price_per_hour(step, slots)
-    more = _at(price, moves=price_moves(step, slots))
+    price, moves = price_of(step, slots)
+    more = _at(price, moves=moves)
     for owner in _owners(step, allocation) if price != 0.0 else ():
         account = _account(step, owner)
         if not account.limits:

@@ -7,9 +7,9 @@ written is taken back when it is refused.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from msgspec import Struct
@@ -27,8 +27,11 @@ _GONE = object()
 
 
 class _Undo(Struct, eq=False):
-    """What was there before each write of an attempt, in the order of the writes."""
+    """What was there before an attempt, and before each of its writes, in the order of the writes."""
 
+    ids: IdSource
+    lengths: tuple[int, ...]
+    """Of what is only appended to."""
     written: list[tuple[str, EntityKey, Entity | object | None]] = []
     """None: it had not been written."""
     effects: list[tuple[str, Effect | object | None]] = []
@@ -47,6 +50,7 @@ class Step:
         pools: Mapping[PoolName, PoolPolicy] | None = None,
     ) -> None:
         self._base = base
+        self._committed = base.by_kind
         self.pools: Mapping[PoolName, PoolPolicy] = {} if pools is None else pools
         self.now = now
         self.ids = ids
@@ -66,14 +70,16 @@ class Step:
         """Ended in this step, and not yet made known to their trials."""
         self.ended_trials: list[TrialId] = []
         """Ended in this step, and not yet made known to their experiments."""
+        self._appended: tuple[list[Any], ...] = (self.logs, self.decisions, self.ended_allocations, self.ended_trials)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
     def get(self, type_: type[E], key: EntityKey) -> E | None:
-        written: E | None = self._written[KIND_OF[type_]].get(key)
-        if written is None:
-            return self._base.get(type_, key)
-        return None if written is _GONE else written
+        kind = KIND_OF[type_]
+        found: E | None = self._written[kind].get(key)
+        if found is None:
+            found = self._committed[kind].get(key)
+        return None if found is _GONE else found
 
     def need(self, type_: type[E], key: EntityKey) -> E:
         """For references which the rules keep intact."""
@@ -85,7 +91,8 @@ class Step:
         committed, written = self._base.keys(index, value), self._written[INDEXES[index]]
         if not written:
             return committed
-        return committed.difference(written).union(self._listed.get((index, value), ()))
+        left, listed = committed.difference(written), self._listed.get((index, value))
+        return left.union(listed) if listed else left
 
     def find(self, type_: type[E], index: str, value: IndexValue) -> tuple[E, ...]:
         """Entities which the index lists under the value, by key."""
@@ -108,7 +115,7 @@ class Step:
     # -- writing -----------------------------------------------------------------------------------------------
 
     def put(self, entity: Entity) -> None:
-        self._write(KIND_OF[type(entity)], key_of(entity), entity)
+        self._write(KIND_OF[type(entity)], entity.id, entity)
 
     def delete(self, entity: Entity) -> None:
         """Forget it for good, also in the store."""
@@ -122,13 +129,12 @@ class Step:
             self._order = None
         if self._undo is not None:
             self._undo.written.append((kind, key, before))
-        self._list(kind, key, _GONE if before is None else before, entity)
+        if kind in PLACES:
+            self._list(kind, key, _GONE if before is None else before, entity)
 
     def _list(self, kind: str, key: EntityKey, before: Entity | object, entity: Entity | object) -> None:
         """Where it is now."""
-        places = PLACES.get(kind)
-        if places is None:
-            return
+        places = PLACES[kind]
         old = () if before is _GONE else places(before)
         new = () if entity is _GONE else places(entity)
         if old != new:  # most changes leave an entity where it is listed
@@ -182,28 +188,31 @@ class Step:
 
     # -- attempts ----------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def attempt(self, ids: IdSource) -> Iterator[None]:
-        """Within it `ids` gives the ids. When it raises, the step is as it was before."""
+    def attempt(self, ids: IdSource) -> Step:
+        """`with step.attempt(ids)`: within it `ids` gives the ids. When it raises, the step is as it was before.
+
+        Not by `contextlib`, of which each use costs as much as all that a small command writes.
+        """
         assert self._undo is None, "an attempt within an attempt"
-        undo, outer = _Undo(), self.ids
-        self.ids, self._undo = ids, undo
-        lists: tuple[list[Any], ...] = (self.logs, self.decisions, self.ended_allocations, self.ended_trials)
-        lengths = [len(each) for each in lists]
-        try:
-            yield
-        except BaseException:
+        self._undo = _Undo(self.ids, tuple([len(each) for each in self._appended]))
+        self.ids = ids
+        return self
+
+    def __enter__(self) -> None:
+        assert self._undo is not None, "only an attempt is entered"
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        undo, self._undo = self._undo, None
+        assert undo is not None
+        self.ids = undo.ids
+        if kind is not None:
             self._take_back(undo)
-            for each, length in zip(lists, lengths, strict=True):
-                del each[length:]
-            raise
-        finally:
-            self.ids, self._undo = outer, None
 
     def _take_back(self, undo: _Undo) -> None:
         for kind, key, before in reversed(undo.written):
             written = self._written[kind]
-            self._list(kind, key, written[key], _GONE if before is None else before)
+            if kind in PLACES:
+                self._list(kind, key, written[key], _GONE if before is None else before)
             if before is None:
                 del written[key]
             else:
@@ -214,6 +223,8 @@ class Step:
                 del self._effects[key]
             else:
                 self._effects[key] = cast("Effect | None", effect)
+        for each, length in zip(self._appended, undo.lengths, strict=True):
+            del each[length:]
 
     # -- results -----------------------------------------------------------------------------------------------
 
@@ -230,8 +241,10 @@ class Step:
 
     def written_of(self, type_: type[E]) -> tuple[E, ...]:
         """The same of one kind, by key."""
-        kind = KIND_OF[type_]
-        found = [self._written[kind][key] for key in self._keys_of(kind)]
+        written = self._written[KIND_OF[type_]]
+        if not written:
+            return ()
+        found = [written[key] for key in sorted(written, key=str)]
         return tuple([entity for entity in found if entity is not _GONE])
 
     def _keys_of(self, kind: str) -> list[EntityKey]:
@@ -239,7 +252,7 @@ class Step:
 
     def upserts(self) -> tuple[Entity, ...]:
         """What was written, by kind and key, without what is as it was."""
-        return tuple([each for each in self.written() if self._base.get(type(each), key_of(each)) != each])
+        return tuple([each for each in self.written() if self._committed[KIND_OF[type(each)]].get(each.id) != each])
 
     def deletes(self) -> tuple[tuple[str, EntityKey], ...]:
         return tuple([(kind, key) for kind, key in self.written_keys() if self._written[kind][key] is _GONE])

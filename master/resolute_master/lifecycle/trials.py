@@ -20,7 +20,7 @@ from datetime import timedelta
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute.wire.states import STOPPING_ENDS, ExperimentState, FailureKind, TaskType
 from resolute_master.domain.agent import Agent
-from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.allocation import Allocation, remembered
 from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, TrialId, allocation_id
@@ -76,22 +76,24 @@ def ask(step: Step, trial: Trial) -> None:
     """Ask for slots for the next run, if the trial wants to run and has none."""
     if trial.state is not S.ACTIVE or trial.searcher_done or open_allocation(step, trial) is not None:
         return
-    experiment = step.need(Experiment, trial.experiment_id)
+    settings = step.need(Experiment, trial.experiment_id).settings
+    slots = settings.slots_per_trial
     job = step.need(Job, trial.job_id)
     run_id = trial.run_id + 1
+    id_ = allocation_id(trial.task_id, run_id)
     start = trial.latest_checkpoint
     step.put(replace(trial, run_id=run_id))
     step.put(
         Allocation(
-            id=allocation_id(trial.task_id, run_id),
+            id=id_,
             task_id=trial.task_id,
             task_type=TaskType.TRIAL,
             job_id=job.id,
             pool=job.pool,
-            slots_needed=experiment.slots_per_trial,
-            single_node=experiment.single_node,
-            deadline=experiment.deadline,
-            preemption_timeout_s=experiment.preemption_timeout_s,
+            slots_needed=slots,
+            single_node=settings.single_node,
+            deadline=settings.deadline,
+            preemption_timeout_s=settings.preemption_timeout_s,
             requested_at=step.now,
             trial_id=trial.id,
             run_id=run_id,
@@ -99,16 +101,13 @@ def ask(step: Step, trial: Trial) -> None:
             evictions=trial.evictions,
             resumed_steps=start.steps_completed if start else 0,
             resumed_checkpoint=start.uuid if start else trial.warm_start_checkpoint,
-            history=(f"{step.now.isoformat(timespec='milliseconds')} PENDING",),
+            history=(remembered("PENDING", step.now),),
         )
     )
-    successors.inherit(step, allocation_id(trial.task_id, trial.run_id), allocation_id(trial.task_id, run_id))
+    if trial.run_id:
+        successors.inherit(step, allocation_id(trial.task_id, trial.run_id), id_)
     resume = f", to go on from step {start.steps_completed}" if start else ""
-    step.log(
-        trial.task_id,
-        allocation_id(trial.task_id, run_id),
-        f"Trial {trial.id} run {run_id} waits for {experiment.slots_per_trial} slot(s) of pool {job.pool}{resume}",
-    )
+    step.log(trial.task_id, id_, f"Trial {trial.id} run {run_id} waits for {slots} slot(s) of pool {job.pool}{resume}")
 
 
 def allocation_ended(step: Step, id_: AllocationId) -> None:
@@ -117,8 +116,10 @@ def allocation_ended(step: Step, id_: AllocationId) -> None:
     assert allocation.exit is not None
     if allocation.trial_id is None:
         return
-    trial = replace(step.need(Trial, allocation.trial_id), evictions=allocation.evictions_by_now)
-    step.put(trial)
+    trial, evictions = step.need(Trial, allocation.trial_id), allocation.evictions_by_now
+    if evictions != trial.evictions:
+        trial = replace(trial, evictions=evictions)
+        step.put(trial)
     failure, reason = allocation.exit.failure, allocation.exit.reason
     if trial.state in STOPPING_ENDS:
         _end(step, trial, S.ERROR if failure and failure.counts_as_restart else STOPPING_ENDS[trial.state], reason)
@@ -173,11 +174,12 @@ def _restart(step: Step, trial: Trial, experiment: Experiment, reason: str) -> N
 
 def _room_missing(step: Step, trial: Trial, experiment: Experiment, policy: PoolPolicy) -> str:
     """Why the pool can never hold it without the agents that log policies exclude; empty when it can."""
+    settings = experiment.settings
     return shortage(
         policy,
         step.find(Agent, "agents_of_pool", policy.name),
-        slots=experiment.slots_per_trial,
-        single_node=experiment.single_node,
+        slots=settings.slots_per_trial,
+        single_node=settings.single_node,
         blocked=trial.blocked_agents,
     )
 

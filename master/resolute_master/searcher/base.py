@@ -7,13 +7,13 @@ goes on after any crash exactly where it was, and the same seed with the same or
 from __future__ import annotations
 
 import math
-import uuid
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
 from msgspec import Struct
 
+from resolute.ids import uuid_of
 from resolute_master.searcher.generator import Generator
 from resolute_master.searcher.hyperparameters import Space, sample
 
@@ -133,7 +133,7 @@ class Draft:
     def create(self, space: Space) -> None:
         """Ask for one more trial: its point first, then its id, then its seed."""
         hparams = sample(space, self._generator)
-        request_id = str(uuid.UUID(bytes=self._generator.octets(16), version=4))
+        request_id = uuid_of(self._generator.octets(16))
         seed = self._generator.bounded(MAX_TRIAL_SEED)
         self.requested += 1
         self.open[request_id] = 0.0

@@ -16,6 +16,8 @@ OFFSET = 397
 WORD = 0xFFFFFFFF
 EARLY = WORDS - OFFSET
 """So many draws need nothing but the words that come of the seed, and of these as many as reach `OFFSET` beyond the draw."""
+AT_ONCE = 5
+"""So many draws make the id and the seed of a trial: the words for them are made together."""
 
 
 class Generator:
@@ -43,7 +45,8 @@ class Generator:
         draw = self._draws
         self._draws += 1
         if draw < EARLY:
-            _extend(self._words, draw + OFFSET + 1)
+            if len(self._words) <= draw + OFFSET:
+                _extend(self._words, min(WORDS, draw + OFFSET + AT_ONCE))
             return _early(self._words, draw)
         if self._twister is None:
             _extend(self._words, WORDS)
@@ -73,7 +76,7 @@ class Generator:
 
     def octets(self, count: int) -> bytes:
         """Little-endian from successive draws."""
-        octets = b"".join(self.word().to_bytes(4, "little") for _ in range((count + 3) // 4))
+        octets = b"".join([self.word().to_bytes(4, "little") for _ in range((count + 3) // 4)])
         return octets[:count]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta, timezone
+
 import pytest
 
 from resolute.wire.agent_link import Exit
 from resolute.wire.states import AllocationState, ContainerState, FailureKind, NoticeKind
-from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.allocation import Allocation, remembered
 from resolute_master.domain.copies import replace
 from resolute_master.domain.effects import KillContainer, StartContainer
 from resolute_master.domain.ids import ContainerId
@@ -36,6 +38,12 @@ def play(allocation: Allocation, *events: object) -> Allocation:
     for event in events:
         allocation, _ = step(allocation, event, T0)  # type: ignore[arg-type]
     return allocation
+
+
+def test_a_history_tells_each_moment_in_its_own_zone() -> None:
+    elsewhere = T0.astimezone(timezone(timedelta(hours=2)))
+    for moment in (T0, elsewhere, T0, at(1)):
+        assert remembered("RUNNING", moment) == f"{moment.isoformat(timespec='milliseconds')} RUNNING"
 
 
 def test_an_assignment_asks_each_agent_to_start_its_container() -> None:
