@@ -126,8 +126,8 @@ def _check_room(step: Step, job: Job, pool: PoolName) -> None:
     policy = step.pools.get(pool)
     if job.experiment_id is None or policy is None or not policy.launch_error:
         return
-    experiment, agents = step.need(Experiment, job.experiment_id), step.find(Agent, "agents_of_pool", pool)
-    why = shortage(policy, agents, slots=experiment.slots_per_trial, single_node=experiment.single_node)
+    settings, agents = step.need(Experiment, job.experiment_id).settings, step.find(Agent, "agents_of_pool", pool)
+    why = shortage(policy, agents, slots=settings.slots_per_trial, single_node=settings.single_node)
     if why:
         raise InvalidInput(why)
 
