@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from resolute_master.api.requests import PROBES, Surroundings
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
+from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.checkpoint_files import CheckpointRemoval
 from resolute_master.engine.engine import Engine
@@ -265,6 +267,7 @@ async def _serving(
     tokens = Tokens(signing_key=await bootstrap.secret(store, "token_key"), engine=engine, clock=clock)
     await engine.start()
     _check_machines(engine)
+    _tell_of_lost_pools(engine)
     async with AsyncExitStack() as stack:
         services = [asyncio.create_task(engine.run(), name="engine")]
         stack.push_async_callback(_cancel, services)
@@ -344,6 +347,18 @@ def _check_machines(engine: Engine) -> None:
                 f"longer has the cloud and region that it is in ({instance.offer_id}); put the pool back, with "
                 "max_instances as low as you like, until its machines have ended"
             )
+
+
+def _tell_of_lost_pools(engine: Engine) -> None:
+    """Jobs of a pool that the configuration no longer has wait until somebody moves them."""
+    lost = Counter(job.pool for job in engine.state.all(Job) if not job.ended and job.pool not in engine.pools)
+    for pool, jobs in sorted(lost.items()):
+        log.warning(
+            "resource_pools: pool '%s', which %d job(s) are in, is not configured any more; put it back, or move them with "
+            "`det job update ID --resource-pool POOL`",
+            pool,
+            jobs,
+        )
 
 
 async def _cancel(services: list[asyncio.Task[None]]) -> None:

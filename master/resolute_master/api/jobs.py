@@ -26,8 +26,8 @@ from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, nothing
 from resolute_master.api.context import ApiContext
 from resolute_master.api.paging import page_of
-from resolute_master.api.queue import queue_stats, summary_of
-from resolute_master.api.why import reason_to_hold, reason_to_idle
+from resolute_master.api.queue import queue_stats, standing_without_pool, summary_of
+from resolute_master.api.why import reason_to_hold, reason_to_idle, reason_without_pool
 from resolute_master.domain.commands import UpdateJob
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId, JobId, PoolName, UserId
@@ -86,16 +86,22 @@ def _page(seen: _Seen, query: GetJobsQuery) -> tuple[tuple[WireJob, ...], Pagina
     known = {job.id: job for job in seen.jobs}
     queued = [job for pool in sorted(standings) for id_ in standings[pool] if (job := known.pop(id_, None)) is not None]
     for job in giving_way((*queued, *known.values())):
-        if job.pool not in standings:
+        if job.pool not in standings and query.resource_pool:
             continue
-        standing = standings[job.pool].get(job.id)
         experiment = experiments.get(job.experiment_id) if job.experiment_id is not None else None
+        standing = standings[job.pool].get(job.id) if job.pool in standings else _without_pool(job, experiment)
         if _is_listed(job, standing, experiment) and (not wanted or summary_of(standing).state in wanted):
             rows.append((job, standing))
     rows.sort(key=_place, reverse=query.order_by is OrderBy.DESC)
     found, pages = page_of(rows, offset=query.offset, limit=query.limit or DEFAULT_PAGE)
     reasons = _reasons(seen, found, experiments) if query.reasons else {}
     return tuple(_show(job, standing, seen.users, experiments, reasons.get(job.id)) for job, standing in found), pages
+
+
+def _without_pool(job: Job, experiment: Experiment | None) -> JobStanding | None:
+    """Where all pools were asked for, the configuration has no more the one of a job that is in none of them."""
+    active = experiment is None or experiment.state is ExperimentState.ACTIVE
+    return standing_without_pool(job.id) if active else None
 
 
 def _reasons(
@@ -109,7 +115,9 @@ def _reasons(
             experiment = experiments.get(job.experiment_id) if job.experiment_id is not None else None
             reasons[job.id] = reason_to_idle(job, experiment)
         elif standing.state is scheduler.JobState.QUEUED:
-            if hold := seen.holds[job.pool] or job.hold:
+            if job.pool not in seen.snapshots:
+                reasons[job.id] = reason_without_pool(job)
+            elif hold := seen.holds[job.pool] or job.hold:
                 reasons[job.id] = reason_to_hold(hold)
             else:
                 waiting.setdefault(job.pool, []).append(job.id)

@@ -10,6 +10,7 @@ from resolute.wire.rest.jobs import QueueStats
 from resolute.wire.states import ExperimentState
 from resolute_master.api.context import ApiContext
 from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import JobId
 from resolute_master.domain.job import Job
 from resolute_master.event_loop import giving_way
 from resolute_master.scheduler import job_states as scheduler
@@ -24,6 +25,15 @@ _SHOWN = {
 }
 """A job between two runs asks for slots in a moment: it is shown in the queue."""
 
+UNKNOWN = -1
+"""What the contract shows as the number of jobs ahead where there is none to tell."""
+
+
+def standing_without_pool(id_: JobId) -> JobStanding:
+    """Of a job whose pool the configuration has no more: it waits in no order."""
+    state = scheduler.JobState.QUEUED
+    return JobStanding(job=id_, state=state, jobs_ahead=UNKNOWN, requested_slots=0, allocated_slots=0)
+
 
 def summary_of(standing: JobStanding | None) -> JobSummary:
     if standing is None:
@@ -34,8 +44,10 @@ def summary_of(standing: JobStanding | None) -> JobSummary:
 async def job_summary(api: ApiContext, experiment: Experiment) -> JobSummary | None:
     """Only of an active experiment. In a thread: it asks of every job whether it comes before this one."""
     job = api.engine.state.get(Job, experiment.job_id)
-    if experiment.state is not ExperimentState.ACTIVE or job is None or job.pool not in api.engine.pools:
+    if experiment.state is not ExperimentState.ACTIVE or job is None:
         return None
+    if job.pool not in api.engine.pools:
+        return summary_of(standing_without_pool(job.id))
     snapshot = api.engine.snapshot(job.pool)
     return summary_of(await asyncio.to_thread(scheduler.job_standing, snapshot, job.id, walk=giving_way))
 

@@ -14,6 +14,7 @@ from resolute.wire.states import ExperimentState
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
 from resolute_master.api.finders import find_experiment
+from resolute_master.api.queue import UNKNOWN
 from resolute_master.api.starts import Foreseen
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
@@ -55,6 +56,16 @@ def reason_to_idle(job: Job, experiment: Experiment | None) -> str:
     return "It is between two runs: nothing of it waits or runs at the moment."
 
 
+def reason_without_pool(job: Job) -> str:
+    """Nothing of the job can start: the configuration has lost its pool since it was admitted."""
+    out = (
+        "start the task anew in another pool"
+        if job.experiment_id is None
+        else f"move the job with `det job update {job.id} --resource-pool POOL`"
+    )
+    return f"Its pool '{job.pool}' is not configured any more: put it back, or {out}."
+
+
 def reason_to_hold(hold: str) -> str:
     """Nothing but money is in its way."""
     return f"It waits for money: {hold}."
@@ -65,6 +76,8 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
     experiment = None if job.experiment_id is None else engine.state.get(Experiment, job.experiment_id)
     if job.ended:
         return ExplainJobResponse(job_id=job.id, state=JobState.IDLE, reason=reason_to_idle(job, experiment))
+    if job.pool not in engine.pools:
+        return _explained_without_pool(job, experiment)
     snapshot, cycle = engine.snapshot(job.pool), engine.memory.sequence
     others = {name: engine.snapshot(name) for name in engine.pools if name != job.pool and _may_run_in(call, job, name)}
     markets = sentences(engine.memory, job, call.api.clock.now())
@@ -76,6 +89,17 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
         explained = replace(explained, start=await _start(call, AllocationId(explained.allocation_id)))
     hold = hold_of_pool(engine.state, job.pool) or job.hold
     return _held(explained, hold) if hold and explained.allocation_id else explained
+
+
+def _explained_without_pool(job: Job, experiment: Experiment | None) -> ExplainJobResponse:
+    """Of a job that would not start anyway, that comes first."""
+    reason = reason_without_pool(job)
+    if experiment is None or experiment.state is ExperimentState.ACTIVE:
+        return ExplainJobResponse(
+            job_id=job.id, state=JobState.QUEUED, reason=reason, pool=job.pool, jobs_ahead=UNKNOWN
+        )
+    idle = reason_to_idle(job, experiment)
+    return ExplainJobResponse(job_id=job.id, state=JobState.IDLE, reason=idle, pool=job.pool, details=(reason,))
 
 
 def _held(explained: ExplainJobResponse, hold: str) -> ExplainJobResponse:

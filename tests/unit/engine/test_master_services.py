@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import socket
 import sys
 from collections.abc import Sequence
@@ -22,11 +23,12 @@ from resolute.wire.states import ContainerState
 from resolute_agent.link import decode_master_frame, encode_frame
 from resolute_master.agents.websocket import LINK_PATH
 from resolute_master.api.log_ring import LogRing
-from resolute_master.app import MasterSettings, _check_machines, _until, run_master
+from resolute_master.app import MasterSettings, _check_machines, _tell_of_lost_pools, _until, run_master
 from resolute_master.bootstrap import PASSWORD_FILE, first_users
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.commands import RecordReports, StoredReport
+from resolute_master.domain.commands import KillExperiment, RecordReports, StoredReport
+from resolute_master.domain.ids import ExperimentId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.user import User
@@ -35,7 +37,7 @@ from resolute_master.pools.scripted_interruptions import InterruptionsBySteps
 from resolute_master.store.memory import MemoryStore
 from resolute_provisioner.model import Market, Offer, PoolScaling
 from support.cluster import T0, an_instance
-from support.engines import DEFAULT, AgentByHand, a_user, an_engine, an_experiment, joined, launched, running
+from support.engines import DEFAULT, POOLS, AgentByHand, a_user, an_engine, an_experiment, joined, launched, running
 from support.hubs import a_hello
 from support.stores import a_change
 
@@ -257,3 +259,21 @@ async def test_a_machine_whose_pool_has_left_the_configuration_is_not_forgotten(
     await engine.start()
     with pytest.raises(InvalidInput, match="machine 'instance-1' of pool 'default' is not over"):
         _check_machines(engine)
+
+
+async def test_jobs_whose_pool_has_left_the_configuration_are_told_of_at_the_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store, other = MemoryStore(), PoolName("other")
+    async with running(an_engine(store, pools={**POOLS, other: PoolPolicy(name=other)})) as engine:
+        owner = await a_user(engine)
+        for pool in (other, other, DEFAULT):
+            await an_experiment(engine, owner, pool=pool)
+        await engine.submit(KillExperiment(experiment=ExperimentId(1)))
+    with caplog.at_level(logging.WARNING, "resolute_master.app"):
+        async with running(an_engine(store, seed=2)) as engine:
+            _tell_of_lost_pools(engine)
+    (line,) = caplog.messages
+    assert line.startswith(
+        "resource_pools: pool 'other', which 1 job(s) are in, is not configured any more; put it back"
+    )
