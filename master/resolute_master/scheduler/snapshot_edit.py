@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from resolute.config.errors import show_value, suggestion
@@ -19,9 +19,35 @@ _NAMES: dict[tuple[str, ...], str] = {("agents",): "agent", ("jobs",): "job", ("
 """Where keys are names that the file chooses, and what is named."""
 
 
+DEEPEST = 16
+"""Levels of mappings and lists; the format itself has five."""
+
+
 def parsed(text: str) -> object:
-    """What a JSON text says. Raises ValueError where it is none, `InvalidInput` where a key stands twice in one mapping."""
-    return json.loads(text, object_pairs_hook=_once_each)
+    """What a JSON text says. Raises ValueError where it is none, `InvalidInput` where a key stands twice in one mapping, or where
+    one level lies in another more than `DEEPEST` times."""
+    try:
+        data: object = json.loads(text, object_pairs_hook=_once_each)
+    except RecursionError:
+        raise _too_deep() from None
+    level = [data]
+    for _ in range(DEEPEST):
+        level = [below for each in level for below in _parts(each) if isinstance(below, dict | list)]
+        if not level:
+            return data
+    raise _too_deep()
+
+
+def _parts(value: object) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _too_deep() -> InvalidInput:
+    return InvalidInput(
+        f"lists and mappings lie in each other more than {DEEPEST} deep; a snapshot has at most 5 levels"
+    )
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import count as endless
+from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
 
-from resolute.config.errors import Location, Problem, problems_of, show_value
+from resolute.config.errors import MAX_NAMES, Location, Problem, problems_of, show_value
 from resolute.errors import InvalidInput
 from resolute.wire.agent_link import Device
 from resolute.wire.states import AllocationState, ContainerState, NoticeKind, SlotKind, TaskType
@@ -71,7 +73,10 @@ class _Reader:
     row: SnapshotRow
     problems: list[Problem] = field(default_factory=list)
     _used: dict[str, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
-    """Task by slot by agent."""
+    """Task by slot by agent, of those that say which slots."""
+    _known: dict[str, dict[int, None] | None] = field(default_factory=dict)
+    _left: dict[str, Iterator[int]] = field(default_factory=dict)
+    """By agent: slots for those that say how many, the lowest first. Of an agent that is gone there is any number."""
 
     def snapshot(self) -> PoolSnapshot:
         allocations = list(self._allocations())
@@ -151,10 +156,12 @@ class _Reader:
         numbers = _slot_numbers(row)
         if len(set(numbers)) < len(numbers):
             self._wrong(("agents", id_, "slots"), f"names a slot twice (value {show_value(numbers)}); name each once")
+        there = dict.fromkeys(numbers)
+        disabled, draining = set(row.disabled_slots), set(row.draining_slots)
         for key in ("disabled_slots", "draining_slots"):
             for number in getattr(row, key):
-                if number not in numbers:
-                    self._wrong(("agents", id_, key), f"{number} is not one of its slots; they are {_listed(numbers)}")
+                if number not in there:
+                    self._wrong(("agents", id_, key), f"{number} is not one of its slots; they are {_listed(there)}")
         now = self.row.now
         return Agent(
             id=AgentId(id_),
@@ -162,8 +169,8 @@ class _Reader:
             slots=tuple(
                 Slot(
                     device=Device(index=number, kind=SlotKind.CPU, brand="", uuid=""),
-                    enabled=number not in row.disabled_slots,
-                    draining=number in row.draining_slots,
+                    enabled=number not in disabled,
+                    draining=number in draining,
                 )
                 for number in numbers
             ),
@@ -244,25 +251,32 @@ class _Reader:
         named: dict[str, tuple[int, ...]] = {}
         for agent, slots in (row.on or {}).items():
             named[agent] = () if isinstance(slots, int) else slots
-            there = self.row.agents.get(agent)
+            known = self._slots_of(agent)
             for number in named[agent]:
-                other = self._used[agent].setdefault(number, id_)
-                if other != id_ or named[agent].count(number) > 1:
+                other = self._used[agent].get(number)
+                if other is not None:
                     self._wrong(("tasks", id_, "on", agent), f"slot {number} is used by '{other}'; name another")
-                if there is not None and number not in _slot_numbers(there):
-                    numbers = _listed(_slot_numbers(there))
-                    self._wrong(("tasks", id_, "on", agent), f"{number} is not one of its slots; they are {numbers}")
+                self._used[agent].setdefault(number, id_)
+                if known is not None and number not in known:
+                    text = f"{number} is not one of its slots; they are {_listed(known)}"
+                    self._wrong(("tasks", id_, "on", agent), text)
         return named
 
+    def _slots_of(self, agent: str) -> dict[int, None] | None:
+        """Their numbers, in the order of the file; None for an agent that is gone."""
+        if agent not in self._known:
+            there = self.row.agents.get(agent)
+            self._known[agent] = None if there is None else dict.fromkeys(_slot_numbers(there))
+        return self._known[agent]
+
     def _lowest(self, id_: str, agent: str, count: int) -> tuple[int, ...]:
-        there = self.row.agents.get(agent)
-        numbers = _slot_numbers(there) if there is not None else list(range(count))
-        free = [number for number in numbers if number not in self._used[agent]]
-        if len(free) < count:
-            text = f"only {len(free)} of its slots are left (value {count}); run it elsewhere, or fewer beside it"
+        if agent not in self._left:
+            known, used = self._slots_of(agent), self._used[agent]
+            self._left[agent] = (number for number in (endless() if known is None else known) if number not in used)
+        chosen = tuple(islice(self._left[agent], count))
+        if len(chosen) < count:
+            text = f"only {len(chosen)} of its slots are left (value {count}); run it elsewhere, or fewer beside it"
             self._wrong(("tasks", id_, "on", agent), text)
-        chosen = tuple(free[:count])
-        self._used[agent].update(dict.fromkeys(chosen, id_))
         return chosen
 
     def _allocation(
@@ -315,8 +329,9 @@ def _slot_numbers(row: AgentRow) -> list[int]:
     return list(range(row.slots)) if isinstance(row.slots, int) else list(row.slots)
 
 
-def _listed(numbers: list[int]) -> str:
-    return ", ".join(map(str, numbers)) or "none"
+def _listed(numbers: Collection[int]) -> str:
+    shown = ", ".join(map(str, islice(numbers, MAX_NAMES))) or "none"
+    return f"{shown} and {len(numbers) - MAX_NAMES} more" if len(numbers) > MAX_NAMES else shown
 
 
 def _choice(known: dict[str, Any]) -> str:

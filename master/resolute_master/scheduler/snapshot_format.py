@@ -68,6 +68,34 @@ def _moment(value: Any) -> Any:
     return moment
 
 
+MOST_SLOTS = 2**20
+"""Of all agents together, and held by all tasks together: a short line of a file may not take all memory."""
+
+
+def _not_too_many(what: str, held: Mapping[str, int]) -> None:
+    total = sum(held.values())
+    if total > MOST_SLOTS:
+        name, most = max(held.items(), key=lambda each: each[1])
+        raise broken_rule(
+            f"they {what} {total} slots in all ('{name}' alone {most}); at most {MOST_SLOTS} are read, so name fewer"
+        )
+
+
+def _how_many(slots: int | tuple[int, ...]) -> int:
+    return slots if isinstance(slots, int) else len(slots)
+
+
+def _agents_of_a_size(agents: dict[str, AgentRow | None]) -> dict[str, AgentRow | None]:
+    _not_too_many("have", {id_: _how_many(row.slots) for id_, row in agents.items() if row is not None})
+    return agents
+
+
+def _tasks_of_a_size(tasks: dict[str, TaskRow | None]) -> dict[str, TaskRow | None]:
+    there = {id_: (row.on or {}).values() for id_, row in tasks.items() if row is not None}
+    _not_too_many("hold", {id_: sum(map(_how_many, places)) for id_, places in there.items()})
+    return tasks
+
+
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 
 Slots = Annotated[Count | tuple[Count, ...], BeforeValidator(_slots)]
@@ -212,11 +240,13 @@ class SnapshotRow(ConfigModel):
     """The moment."""
     policy: Policy = Policy()
     """How the pool decides."""
-    agents: dict[str, Annotated[AgentRow, BeforeValidator(_as_agent)] | None] = Field(default_factory=dict)
+    agents: Annotated[
+        dict[str, Annotated[AgentRow, BeforeValidator(_as_agent)] | None], AfterValidator(_agents_of_a_size)
+    ] = Field(default_factory=dict)
     """Its agents, by id; null is one that has left while something still counts as running there."""
     jobs: dict[str, JobRow | None] = Field(default_factory=dict)
     """Its jobs, by id; null is one that has left: its tasks count with the defaults."""
-    tasks: dict[str, TaskRow | None] = Field(default_factory=dict)
+    tasks: Annotated[dict[str, TaskRow | None], AfterValidator(_tasks_of_a_size)] = Field(default_factory=dict)
     """What waits and what runs, by id, the earliest first; null is none."""
     usage: dict[str, Annotated[Number, Field(ge=0)]] = Field(default_factory=dict)
     """With usage_half_life: slots that a user, named `<workspace>/<user>`, is charged for the past."""

@@ -127,6 +127,10 @@ def test_machines_are_asked_for_only_where_the_pool_may(tmp_path: Path, supply: 
             '{"agents": {"a": 4}, "tasks": {"r": {"slots": 2}, "r": {"slots": 4}}}',
             """the key 'r' stands twice in one mapping (values {"slots": 2} and {"slots": 4}); name one of the two otherwise""",
         ),
+        pytest.param(
+            '{"agents": ' + "[" * 200_000, "lists and mappings lie in each other more than 16 deep", id="too deep"
+        ),
+        ('{"agents": {"a": 1000000000}}', "they have 1000000000 slots in all ('a' alone 1000000000); at most 1048576"),
         ('{"agent": {}}', "<snapshot>.agent: is not a known key; did you mean 'agents'?"),
     ],
 )

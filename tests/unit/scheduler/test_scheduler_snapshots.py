@@ -13,7 +13,7 @@ from resolute.config.durations import MAX_DURATION_S
 from resolute.config.resources import LEAST_WEIGHT, MOST_WEIGHT
 from resolute.errors import InvalidInput, NotFound
 from resolute_master.scheduler.offline import decide, explained
-from resolute_master.scheduler.snapshot_edit import edited
+from resolute_master.scheduler.snapshot_edit import edited, parsed
 from resolute_master.scheduler.snapshot_file import read_snapshot, write_snapshot
 from resolute_master.scheduler.snapshot_format import FIRST_YEAR, LAST_YEAR
 
@@ -221,6 +221,18 @@ def test_names_and_addresses_of_people_and_machines_are_not_in_a_file() -> None:
             {"agents": {"a": 2}, "tasks": {"t": {"on": {"a": [0]}}, "u": {"on": {"a": [0]}}}},
             "<snapshot>.tasks.u.on.a: slot 0 is used by 't'",
         ),
+        (
+            {"agents": {"b": 1, "a": 1_000_000_000}},
+            "<snapshot>.agents: they have 1000000001 slots in all ('a' alone 1000000000); at most 1048576 are read, so",
+        ),
+        (
+            {"agents": {"a": None}, "tasks": {"t": {"on": {"a": 1_000_000_000}}}},
+            "<snapshot>.tasks: they hold 1000000000 slots in all ('t' alone 1000000000); at most 1048576 are read, so",
+        ),
+        (
+            {"agents": {"a": {"slots": 20, "disabled_slots": [20]}}},
+            "20 is not one of its slots; they are 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 and 4 more",
+        ),
         ({"usage": {"me": 1.0}}, "<snapshot>.usage.me: is not the name of a user here; write <workspace>/<user>"),
         (
             {"policy": {"type": "priority", "hierarchical_shares": True}},
@@ -262,6 +274,25 @@ def test_the_order_of_the_file_is_the_order_of_arrival_whichever_jobs_are_listed
     assert [row["task"] for row in decide(data).place] == ["first"]
     assert [row["task"] for row in decide(data, ["tasks.first=null"]).place] == ["p"]
     assert [row["task"] for row in decide(data, ["jobs.x.submitted_at=2025-12-31T23:59:59Z"]).place] == ["p"]
+
+
+def test_slots_of_an_agent_that_is_gone_are_as_many_as_tasks_say_they_hold() -> None:
+    tasks = {"some": {"on": {"gone": 2}}, "these": {"on": {"gone": [1]}}, "more": {"on": {"gone": 1}}}
+    snapshot = read_snapshot({"agents": {"gone": None}, "tasks": tasks})
+    assert {a.id: [s.index for s in a.held_slots] for a in snapshot.allocations.values()} == {
+        "some": [0, 2],
+        "these": [1],
+        "more": [3],
+    }
+
+
+@pytest.mark.parametrize("depth", [17, 500, 200_000])
+def test_what_lies_too_deep_is_refused_in_words(depth: int) -> None:
+    text = "[" * depth + "]" * depth
+    for change in (lambda: parsed(text), lambda: edited({}, [f"tasks={text}"])):
+        with pytest.raises(InvalidInput, match="lists and mappings lie in each other more than 16 deep"):
+            change()
+    assert parsed("[" * 16 + "]" * 16) is not None
 
 
 # ---------------------------------------------------------------------------------------------------------- changes
