@@ -82,7 +82,7 @@ def schedule_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _read(path: Path, parsed: Callable[[str], object]) -> object:
     try:
-        return parsed(path.read_text(encoding="utf-8"))
+        return parsed(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InvalidInput(f"--snapshot: {path} cannot be read ({error.strerror}); name a file") from None
     except InvalidInput as error:

@@ -142,6 +142,14 @@ def test_a_bad_file_is_told(tmp_path: Path, content: str | None, told: str) -> N
     assert (code, out) == (1, "") and told in err
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """As some editors write it."""
+    path = tmp_path / "pool.json"
+    path.write_text(json.dumps(SNAPSHOT), encoding="utf-8-sig")
+    code, out, err = det("job", "schedule", "--snapshot", str(path))
+    assert (code, err) == (0, "") and "ask old to save and end" in out
+
+
 def test_nothing_that_serves_is_needed(file: str) -> None:
     """In a process of its own that cannot import what only the master's extra brings."""
     program = (
