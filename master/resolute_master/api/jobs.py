@@ -198,16 +198,19 @@ async def stats(call: Call, _: None) -> GetJobQueueStatsResponse:
 
 
 async def update(call: Call, _: None) -> Empty:
-    """Each change by itself; those that are refused are named together, the others are made."""
+    """Each change by itself; those that are refused are named together, the others are made, and the answer says so."""
     request = await call.body(UpdateJobQueueRequest)
     refused: list[str] = []
     for control in request.updates:
         try:
             await call.api.engine.submit(_command(call.api, control))
         except ResoluteError as error:
-            refused.append(f"job '{control.job_id}': {error}")
+            job, text = f"job '{control.job_id}'", str(error)
+            refused.append(text if text.startswith(job) else f"{job}: {text}")
     if refused:
-        raise InvalidInput("; ".join(refused))
+        made = len(request.updates) - len(refused)
+        others = f"; the other {made} of {len(request.updates)} changes were made" if made else ""
+        raise InvalidInput("; ".join(refused) + others)
     return Empty()
 
 

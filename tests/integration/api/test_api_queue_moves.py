@@ -173,3 +173,17 @@ async def test_a_pool_that_may_grow_or_that_need_not_hold_it_yet_is_moved_to(tmp
         await update(world, jobId=job, resourcePool="other")
         moved = world.engine.state.get(Job, job)
         assert moved is not None and moved.pool == "other"
+
+
+async def test_a_batch_that_is_made_in_part_says_so(tmp_path: Path) -> None:
+    async with an_api(tmp_path) as world:
+        await world.agent()
+        first, second = await some_jobs(world, 2)
+        unknown, wrong = {"jobId": "nope", "priority": 3}, {"jobId": first, "priority": 0}
+        batch = {"updates": [unknown, {"jobId": second, "priority": 7}, wrong]}
+        text = await world.error("POST", "/api/v1/job-queues", batch, status=400)
+        assert text.startswith("job 'nope' not found")
+        assert f"; job '{first}': priority: 0 is out of range" in text
+        assert text.endswith("; the other 1 of 3 changes were made") and await queue(world) == [second, first]
+        text = await world.error("POST", "/api/v1/job-queues", {"updates": [unknown, wrong]}, status=400)
+        assert "were made" not in text
