@@ -207,18 +207,20 @@ class Cycle:
                 self._shown[slot] = after
                 moves.append((_turn(kind, after), before, after))
         moves.sort(key=itemgetter(0))
-        return {pool for _, before, after in moves for pool in self._move(before, after)}
+        changed = {self._shown_pool(entity) for _, *both in moves for entity in both}
+        for _, before, after in moves:
+            self._move(before, after)
+        return {pool for pool in changed if pool is not None}
 
-    def _move(self, before: Entity | None, after: Entity | None) -> set[PoolName]:
-        """Answers the pools of the two."""
-        old, new = (self._shown_pool(entity) for entity in (before, after))
+    def _move(self, before: Entity | None, after: Entity | None) -> None:
+        old, new = self._shown_pool(before), self._shown_pool(after)
         if before is not None and old is not None and old != new:
             self._snapshots[old] = _without(self._snapshots[old], before)
         if after is not None and new is not None:
             self._snapshots[new] = _with(self._snapshots[new], after)
-        return {pool for pool in (old, new) if pool is not None}
 
     def _shown_pool(self, entity: Entity | None) -> PoolName | None:
+        """The entity's pool, if there is a snapshot of it."""
         pool = None if entity is None else pool_of(entity)
         return pool if pool in self._snapshots else None
 
