@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from msgspec import Struct
@@ -53,6 +54,8 @@ that ran on them."""
 
 
 _JOBS = kind_name(Job)
+
+_ABOUT_EVERY_POOL = (MasterStarted, Reconsider)
 
 
 class RuleFault(ResoluteError):
@@ -141,7 +144,7 @@ class Cycle:
         except Exception as error:
             return RuleFault(command, error)
         self._accepted.append(command)
-        if isinstance(command, MasterStarted | Reconsider):
+        if isinstance(command, _ABOUT_EVERY_POOL):
             self._stale.update(self._memory.pools)
         if isinstance(command, MasterStarted):
             self._memory.scaled.clear()  # a new process remembers no decision, so a replay over its start must not either
@@ -157,6 +160,8 @@ class Cycle:
 
     def _refresh_idle(self) -> None:
         """Machines whose agent or whose agent's work was touched may have become idle or busy."""
+        if not self._memory.machines and not self._step.written_of(Instance):
+            return
         ids = {agent.id for agent in self._step.written_of(Agent)}
         ids.update(container.agent for each in self._step.written_of(Allocation) for container in each.containers)
         touched: dict[str, Instance] = {}
@@ -191,34 +196,33 @@ class Cycle:
 
     def _update_snapshots(self) -> set[PoolName]:
         """Bring the pools' snapshots up to date with the working copy; answers which pools changed."""
-        changed: set[PoolName] = set()
-        written = [slot for slot in self._step.written_keys() if slot[0] in POOL_KINDS]
-        for kind, key in sorted(written, key=self._turn):
-            committed = self._memory.state.get(KINDS[kind], key)
-            before, after = self._shown.get((kind, key), committed), self._step.get(KINDS[kind], key)
-            if after is before:
+        moves: list[tuple[int, Entity | None, Entity | None]] = []
+        for slot in self._step.written_keys():
+            kind, key = slot
+            if kind not in POOL_KINDS:
                 continue
-            self._shown[kind, key] = after
-            for entity in (before, after):
-                pool = pool_of(entity) if entity is not None else None
-                if pool is not None and pool in self._snapshots:
-                    changed.add(pool)
+            after = self._step.get(KINDS[kind], key)
+            before = self._shown[slot] if slot in self._shown else self._memory.state.get(KINDS[kind], key)
+            if after is not before:
+                self._shown[slot] = after
+                moves.append((_turn(kind, after), before, after))
+        moves.sort(key=itemgetter(0))
+        changed = {self._shown_pool(entity) for _, *both in moves for entity in both}
+        for _, before, after in moves:
             self._move(before, after)
-        return changed
-
-    def _turn(self, slot: tuple[str, EntityKey]) -> int:
-        """A job before its work when it begins, and after it when it is over: else the work would be listed twice."""
-        if slot[0] != _JOBS:
-            return 1
-        job = self._step.get(Job, slot[1])
-        return 2 if job is None or job.ended else 0
+        return {pool for pool in changed if pool is not None}
 
     def _move(self, before: Entity | None, after: Entity | None) -> None:
-        old, new = (pool_of(before) if before else None), (pool_of(after) if after else None)
-        if before is not None and old is not None and old in self._snapshots and (after is None or old != new):
+        old, new = self._shown_pool(before), self._shown_pool(after)
+        if before is not None and old is not None and old != new:
             self._snapshots[old] = _without(self._snapshots[old], before)
-        if after is not None and new is not None and new in self._snapshots:
+        if after is not None and new is not None:
             self._snapshots[new] = _with(self._snapshots[new], after)
+
+    def _shown_pool(self, entity: Entity | None) -> PoolName | None:
+        """The entity's pool, if there is a snapshot of it."""
+        pool = None if entity is None else pool_of(entity)
+        return pool if pool in self._snapshots else None
 
     def _decide(self, pool: PoolName) -> None:
         policy = self._memory.pools[pool]
@@ -342,16 +346,23 @@ class Cycle:
         return self._unfinished | {a.pool for a in self._waiting() if a.id not in self._known_waiting}
 
 
+def _turn(kind: str, after: Entity | None) -> int:
+    """A job before its work when it begins, and after it when it is over: else the work would be listed twice."""
+    if kind != _JOBS:
+        return 1
+    return 0 if isinstance(after, Job) and not after.ended else 2
+
+
 def _with(snapshot: PoolSnapshot, entity: Entity) -> PoolSnapshot:
     match entity:
-        case Usage():
-            return snapshot.with_usage(entity)
-        case Agent():
-            return snapshot.with_agent(entity)
-        case Job():
-            return snapshot.with_job(entity.as_scheduled)
         case Allocation():
             return snapshot.with_allocation(entity)
+        case Job():
+            return snapshot.with_job(entity.as_scheduled)
+        case Agent():
+            return snapshot.with_agent(entity)
+        case Usage():
+            return snapshot.with_usage(entity)
         case _:
             return snapshot
 

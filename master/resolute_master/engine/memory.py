@@ -7,14 +7,16 @@ builds them afresh and decides the same.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from operator import attrgetter
+from typing import Any
 
 from resolute.ids import SeededIds
 from resolute_master.domain.account import Account, Owner
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.change import KIND_OF, KINDS, Change, Entity, EntityKey, PoolBelief, key_of
+from resolute_master.domain.change import KIND_OF, KINDS, Change, Entity, EntityKey, PoolBelief, key_of, kind_name
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import InstanceId, PoolName
@@ -36,21 +38,29 @@ STALE_DEADLINES = 100
 """The heap is built anew when more of it than this, and more than half, is out of date."""
 
 
-POOL_KINDS = frozenset(KIND_OF[type_] for type_ in (Account, Agent, Allocation, Instance, Job, PoolBelief, Usage))
+_POOL_OF: Mapping[type[Entity], Callable[[Any], PoolName | None]] = {
+    **{type_: attrgetter("pool") for type_ in (Agent, Allocation, Instance, Job, PoolBelief, Usage)},
+    Account: lambda account: PoolName(account.name) if account.owner is Owner.POOL else None,
+}
+
+_EXPERIMENT = kind_name(Experiment)
+
+POOL_KINDS = frozenset(KIND_OF[type_] for type_ in _POOL_OF)
 """Of the entities that `pool_of` knows a pool of."""
 
 
 def pool_of(entity: Entity) -> PoolName | None:
     """The pool whose decisions the entity takes part in."""
-    match entity:
-        case Agent() | Allocation() | Instance() | Job() | Usage():
-            return entity.pool
-        case PoolBelief():
-            return PoolName(entity.pool)
-        case Account(owner=Owner.POOL):
-            return PoolName(entity.name)
-        case _:
-            return None
+    of = _POOL_OF.get(type(entity))
+    return None if of is None else of(entity)
+
+
+_OVER: Mapping[type[Entity], Callable[[Any], bool]] = {
+    Allocation: lambda allocation: allocation.ended,
+    Instance: lambda instance: instance.over,
+    Experiment: lambda experiment: experiment.state.terminal,
+}
+"""When an entity stays in the store only."""
 
 
 class Memory:
@@ -97,6 +107,14 @@ class Memory:
             else:
                 self.machines[id_] = instances.view(self._reading, instance)
 
+    def _concerned(self, change: Change) -> set[InstanceId]:
+        """Machines whose view may differ as the state is now, before the change is taken over or after."""
+        if not self.machines and not any(isinstance(entity, Instance) for entity in change.upserts):
+            return set()
+        slots = (*((KIND_OF[type(entity)], key_of(entity)) for entity in change.upserts), *change.deletes)
+        touched = (self.state.get(KINDS[kind], key) for kind, key in slots)
+        return instances.concerned(self._reading, (entity for entity in touched if entity is not None))
+
     # -- deadlines ---------------------------------------------------------------------------------------------
 
     def _watch_deadlines(self, entities: Iterable[Entity]) -> None:
@@ -138,9 +156,10 @@ class Memory:
 
     def absorb(self, change: Change, snapshots: Mapping[PoolName, PoolSnapshot], digest: str) -> None:
         """Take over a committed cycle, and let go of what is over."""
-        slots = (*((KIND_OF[type(entity)], key_of(entity)) for entity in change.upserts), *change.deletes)
-        before = [entity for kind, key in slots if (entity := self.state.get(KINDS[kind], key)) is not None]
-        concerned = instances.concerned(self._reading, before)
+        jobs = [
+            e.job_id for kind, key in change.deletes if kind == _EXPERIMENT and (e := self.state.get(Experiment, key))
+        ]
+        concerned = self._concerned(change)
         self.state.absorb(change)
         self.snapshots.update(snapshots)
         self.sequence = change.journal.sequence
@@ -148,31 +167,23 @@ class Memory:
         for slot in change.deletes:
             self._due.pop(slot, None)
         self._watch_deadlines(change.upserts)
-        concerned |= instances.concerned(self._reading, change.upserts)
+        concerned |= self._concerned(change)
         self.let_go(change.upserts)
-        for entity in before:
-            if isinstance(entity, Experiment) and self.state.get(Experiment, entity.id) is None:
-                self.state.forget("job", entity.job_id)  # stored on, for the books
+        for job in jobs:
+            self.state.forget("job", job)  # stored on, for the books
         self._look_at_machines(concerned)
 
     def let_go(self, entities: Iterable[Entity]) -> None:
         """Ended things stay in the store only, so that the memory is as large as what is alive."""
         for entity in entities:
-            match entity:
-                case Allocation():
-                    allocation = self.state.get(Allocation, entity.id)
-                    if allocation is not None and allocation.ended:
-                        self.state.forget("allocation", entity.id)
-                case Instance():
-                    instance = self.state.get(Instance, entity.id)
-                    if instance is not None and instance.over:
-                        self.state.forget("instance", entity.id)
-                case Experiment():
-                    experiment = self.state.get(Experiment, entity.id)
-                    if experiment is not None and experiment.state.terminal:
-                        self._forget_experiment(experiment)
-                case _:
-                    pass
+            over = _OVER.get(type(entity))
+            held = None if over is None else self.state.get(type(entity), key_of(entity))
+            if over is None or held is None or not over(held):
+                continue
+            if isinstance(held, Experiment):
+                self._forget_experiment(held)
+            else:
+                self.state.forget(KIND_OF[type(held)], key_of(held))
 
     def _forget_experiment(self, experiment: Experiment) -> None:
         for trial in self.state.find(Trial, "trials_of_experiment", experiment.id):

@@ -59,7 +59,7 @@ class Balance:
         self._losers: dict[Path, dict[str, Member]] = {}
         """By group, the groups or jobs within of which something must leave, each with the job that lost it last."""
         self._have_lost: list[Member] = []
-        self._richest = _Richest(self)
+        self._richest = _Richest()
         self._ranked: dict[Path, list[tuple[float, Path]]] = {}
         """The groups within a group of which something may be preempted, each after its negative charge: the richest first."""
         self._listed: dict[Path, float] = {}
@@ -266,7 +266,7 @@ class Balance:
     def _any_lesser_outside(self, parents: Path, slots: int, where: object) -> bool:
         for depth in reversed(range(len(parents))):
             mine = self.after(parents[: depth + 1], 1.0, slots - 1)
-            if self._richest.charge(parents[:depth]) > mine:
+            if self._richest.charge(self, parents[:depth]) > mine:
                 # Who claimed it in vain from the same others, and from all that this one could claim it from deeper inside.
                 return mine < self._vain.get((parents[:depth], (where, slots)), inf)
         return False
@@ -376,11 +376,11 @@ class _Richest:
     """By group, the greatest charge that one of the groups within would keep when it lost the least that it can.
 
     Those that have not changed in this pass are read in the order of the snapshot, one ahead; the others are looked at again
-    when somebody asks.
+    when somebody asks. The balance is given by whoever asks, not kept: two that hold each other are freed by a collection of
+    garbage only, and all that a pass has made with them.
     """
 
-    def __init__(self, balance: Balance) -> None:
-        self._balance = balance
+    def __init__(self) -> None:
         self._changed: dict[Path, float | None] = {}
         """Groups that have changed; None where the charge is not known."""
         self._open: dict[Path, list[Path]] = {}
@@ -395,21 +395,21 @@ class _Richest:
             self._changed[group] = None
             self._open.setdefault(group[:-1], []).append(group)
 
-    def charge(self, parents: Path) -> float:
+    def charge(self, balance: Balance, parents: Path) -> float:
         heap = self._heaps.setdefault(parents, [])
         for group in self._open.pop(parents, ()):
-            smallest = self._balance.smallest(group)
-            charge = self._balance.after(group, 1.0, -smallest) if smallest else -inf
+            smallest = balance.smallest(group)
+            charge = balance.after(group, 1.0, -smallest) if smallest else -inf
             self._changed[group] = charge
             heappush(heap, (-charge, group))
         while heap and -heap[0][0] != self._changed[heap[0][1]]:
             heappop(heap)
-        return max(-heap[0][0] if heap else -inf, self._unchanged(parents))
+        return max(-heap[0][0] if heap else -inf, self._unchanged(balance, parents))
 
-    def _unchanged(self, parents: Path) -> float:
+    def _unchanged(self, balance: Balance, parents: Path) -> float:
         source = self._sources.get(parents)
         if source is None:
-            source = self._sources[parents] = self._balance.wealth(parents)
+            source = self._sources[parents] = balance.wealth(parents)
             self._ahead[parents] = next(source, None)
         while (ahead := self._ahead[parents]) is not None and ahead[1] in self._changed:
             self._ahead[parents] = next(source, None)

@@ -276,14 +276,18 @@ class Evictions:
 
     def _candidates_of(self, claim: Claim, kind: object, slots: int) -> _Candidates:
         """Agents on which so many slots may be had."""
-
-        def enough(agent: AgentId, used: int) -> bool:
-            return self._rooms.has(agent) and self._rooms.state(agent).eventually_free + used >= slots
-
         found = self._candidates.get(kind)
         if found is None:
-            precedence = self._precedence
-            found = self._candidates[kind] = _Candidates(precedence.levels(claim), self._weight, enough)
+            # They do not hold `self`, which holds them: only a collection of garbage would free the two.
+            rooms, now, forgets = self._rooms, self._snapshot.now, self._forgets
+
+            def weight(allocation: Allocation) -> float:
+                return _weight(allocation, now, forgets=forgets)
+
+            def enough(agent: AgentId, used: int) -> bool:
+                return rooms.has(agent) and rooms.state(agent).eventually_free + used >= slots
+
+            found = self._candidates[kind] = _Candidates(self._precedence.levels(claim), weight, enough)
         return found
 
     # -- one agent ---------------------------------------------------------------------------------------------
@@ -494,13 +498,10 @@ class Evictions:
         return True
 
     def _lost_work(self, allocation: Allocation) -> float:
-        return allocation.slots_needed * max((self._snapshot.now - allocation.wasted_since).total_seconds(), 0.0)
+        return _weight(allocation, self._snapshot.now, forgets=True)
 
     def _weight(self, allocation: Allocation) -> float:
-        """What it loses, and how often it has made room before."""
-        if self._forgets:
-            return self._lost_work(allocation)
-        return allocation.slots_needed * max((self._snapshot.now - allocation.counted_since).total_seconds(), 0.0)
+        return _weight(allocation, self._snapshot.now, forgets=self._forgets)
 
     def _cheapness(self, allocation: Allocation) -> tuple[object, ...]:
         precedence = self._precedence
@@ -551,3 +552,9 @@ class Evictions:
                 for agent, slots in self._slots_of(victim):
                     self._rooms.stay(agent, slots)
         return found
+
+
+def _weight(allocation: Allocation, now: datetime, *, forgets: bool) -> float:
+    """What it loses when it leaves, in slot-seconds, and how often it has made room before, unless that is forgotten."""
+    since = allocation.wasted_since if forgets else allocation.counted_since
+    return allocation.slots_needed * max((now - since).total_seconds(), 0.0)

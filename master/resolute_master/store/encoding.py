@@ -328,9 +328,20 @@ def _all_of(checks: list[tuple[str, Check]]) -> Check | None:
 def _is_plain(value: Any) -> bool:
     """Nothing in it was left out as a number that JSON cannot spell."""
     try:
-        return not value or b"null" not in _direct_writer.encode(value)
+        return not value or b"null" not in _direct_writer.encode(value) or _can_be_spelled(value)
     except TypeError:
         return False  # other keys than words
+
+
+def _can_be_spelled(value: Any) -> bool:
+    """It is made of JSON's own values, so that every null in its text is a None."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, Mapping):
+        return all(map(_can_be_spelled, value.values()))
+    if isinstance(value, (list, tuple)):
+        return all(map(_can_be_spelled, value))
+    return value is None or isinstance(value, (str, int))
 
 
 _CHECKS: Mapping[type[shapes.Type], Check] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from datetime import timedelta
 from typing import Any
@@ -58,6 +59,26 @@ def test_a_newcomer_gets_its_share_from_who_holds_everything() -> None:
     plan = schedule(both)
     assert len(plan.preempt) == 4
     assert held(at_rest(both)) == {"a": 4, "b": 4}
+
+
+@pytest.mark.parametrize(
+    "policy", [{}, {"hierarchical_shares": True}, {"scheduler": SchedulerKind.PRIORITY, "preemption": True}]
+)
+def test_a_pass_is_freed_with_its_last_reference(policy: dict[str, Any]) -> None:
+    """The master collects garbage rarely: what holds itself would keep all that a pass has looked at."""
+    policy = {"scheduler": SchedulerKind.FAIR_SHARE, **policy}
+    jobs = [a_job("a"), a_job("b", second=5, priority=1, owner=UserId(2))]
+    full = at_rest(PoolSnapshot.build(a_policy(**policy), [an_agent("a0", 8)], jobs, tasks("a", 20), now=NOW))
+    for task in tasks("b", 20):
+        full = full.after(task)
+    assert schedule(full).preempt
+    gc.collect()
+    gc.disable()
+    try:
+        schedule(full)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_what_one_does_not_want_goes_to_the_others() -> None:

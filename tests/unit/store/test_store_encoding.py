@@ -6,7 +6,7 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from enum import Enum
 from typing import Any
@@ -174,6 +174,22 @@ def test_numbers_that_json_cannot_spell_come_back_as_numbers_in_fields_and_as_wo
         "loss": {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[repr(number)]
     }
     assert encode_entity(again) == body
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, 1.5, None])
+@pytest.mark.parametrize(
+    "around", [lambda n: n, lambda n: [1, n], lambda n: types.MappingProxyType({"b": (n,), "a": 2})]
+)
+def test_a_number_in_a_map_is_told_from_nothing_wherever_it_is(
+    number: float | None, around: Callable[..., Any]
+) -> None:
+    """Also where nothing else of the entity needs to be spelled, and something else in the map is nothing."""
+    trial = a_trial(hparams={"value": around(number), "nothing": None})
+    spelled = {"nan": "NaN", "inf": "Infinity", "1.5": 1.5, "None": None}[repr(number)]
+    body = encode_entity(trial)
+    told = msgspec.json.encode({"value": around(spelled), "nothing": None}, enc_hook=dict)
+    assert msgspec.json.decode(body)["hparams"] == msgspec.json.decode(told)
+    assert body == encode(msgspec.json.decode(body))
 
 
 def test_a_word_at_a_text_s_place_stays_a_word() -> None:
