@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resolute.errors import FailedPrecondition, InvalidInput, NotFound
+from resolute.errors import FailedPrecondition, InvalidInput
 from resolute.ids import SeededIds
 from resolute_master.domain.change import Change, JournalEntry
 from resolute_master.domain.commands import UpdateJob
@@ -156,7 +156,7 @@ def test_what_cannot_be_a_neighbour_is_refused() -> None:
     ):
         with pytest.raises(error, match=text):
             queue.tell(UpdateJob(job=JobId("j000"), ahead_of=JobId(anchor)))
-    with pytest.raises(NotFound, match="job 'over' not found"):
+    with pytest.raises(FailedPrecondition, match="job 'over' has ended"):
         queue.tell(UpdateJob(job=JobId("over"), behind_of=JobId("j000")))
     assert queue.read() == before
 

@@ -137,20 +137,25 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _update_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job_id", help="id of the job")
+    parser.add_argument("job_id", help="id of the job, or of its experiment")
     one = parser.add_mutually_exclusive_group(required=True)
     one.add_argument("-p", "--priority", type=int, help="new priority, 1 (first) to 99")
     one.add_argument("-w", "--weight", type=float, help="new weight, for fair-share pools")
     one.add_argument("--resource-pool", help="pool to move to")
-    one.add_argument("--ahead-of", metavar="JOB_ID", help="stand right before this job, with its priority")
-    one.add_argument("--behind-of", metavar="JOB_ID", help="stand right behind this job, with its priority")
+    one.add_argument(
+        "--ahead-of", metavar="JOB_ID", help="stand right before this job (or experiment), with its priority"
+    )
+    one.add_argument(
+        "--behind-of", metavar="JOB_ID", help="stand right behind this job (or experiment), with its priority"
+    )
 
 
 def _batch_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "operation",
         nargs="+",
-        help=f"<jobID>.<operation>=<value>, where the operation is one of {', '.join(OPERATIONS)}",
+        help=f"<jobID>.<operation>=<value>, where the operation is one of {', '.join(OPERATIONS)}; "
+        "an experiment's number will do for <jobID>",
     )
 
 

@@ -273,13 +273,13 @@ class MasterConfig(ConfigModel):
             return None
         return Path(self.db.path) if self.db.path else Path(self.cluster_state_dir) / "resolute.db"
 
-    def pool(self, name: str) -> ResourcePool:
-        """The pool of that name. Raises InvalidInput with the nearest name that exists."""
+    def pool(self, name: str, *, key: str = "resources.resource_pool") -> ResourcePool:
+        """The pool of that name, which `key` gives. Raises InvalidInput with the nearest name that exists."""
         for pool in self.resource_pools:
             if pool.pool_name == name:
                 return pool
         names = [pool.pool_name for pool in self.resource_pools]
-        raise InvalidInput(f"resources.resource_pool: there is no pool '{name}'; {suggestion(name, names)}")
+        raise InvalidInput(f"{key}: there is no pool '{name}'; {suggestion(name, names)}")
 
     def pool_for(self, name: str, slots: int) -> ResourcePool:
         """The pool for work that asks for `slots` in the pool `name`; an empty name takes the default."""

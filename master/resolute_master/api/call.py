@@ -30,6 +30,13 @@ THREAD_ABOVE_BYTES = 1024 * 1024
 MOST_DIGITS = len(str(LARGEST))
 
 
+def number_in(name: str, text: str) -> int:
+    """The id that `text` is. Raises `InvalidInput`, which calls it `name`."""
+    if not (text.isascii() and text.isdigit()) or len(text) > MOST_DIGITS or int(text) > LARGEST:
+        raise InvalidInput(f"{name}: '{text[:80]}' is not a number; use the id that the list shows")
+    return int(text)
+
+
 @dataclass(slots=True)
 class Call:
     """One request, and who makes it."""
@@ -59,10 +66,7 @@ class Call:
 
     def number(self, name: str) -> int:
         """A part of the path that is an id."""
-        text = self.text(name)
-        if not (text.isascii() and text.isdigit()) or len(text) > MOST_DIGITS or int(text) > LARGEST:
-            raise InvalidInput(f"{name}: '{text[:80]}' is not a number; use the id that the list shows")
-        return int(text)
+        return number_in(name, self.text(name))
 
     def query(self, cls: type[T]) -> T:
         asked = from_query(cls, self.request.query.items())

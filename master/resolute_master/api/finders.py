@@ -5,13 +5,14 @@ from __future__ import annotations
 from resolute.errors import NotFound
 from resolute.wire.states import ExperimentState
 from resolute_master.api.authorise import AllocationRef, TaskRef
-from resolute_master.api.call import Call, Finder
+from resolute_master.api.call import Call, Finder, number_in
 from resolute_master.api.context import ApiContext
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import AgentId, AllocationId, ExperimentId, TaskId, TrialId, UserId
+from resolute_master.domain.ids import AgentId, AllocationId, ExperimentId, JobId, TaskId, TrialId, UserId
+from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
 
@@ -21,6 +22,20 @@ async def find_experiment(api: ApiContext, id_: int) -> Experiment:
     found = api.engine.state.get(Experiment, id_) or await api.store.experiment(ExperimentId(id_))
     if found is None or found.state is ExperimentState.DELETED:
         raise NotFound("experiment", id_)
+    return found
+
+
+async def job_id_of(api: ApiContext, name: str, text: str) -> JobId:
+    """What stands for a job: its id, or the number of its experiment, which is what people know. Errors call it `name`."""
+    return (await find_experiment(api, number_in(name, text))).job_id if text.isdecimal() else JobId(text)
+
+
+async def find_job(api: ApiContext, name: str, text: str) -> Job:
+    """By what `job_id_of` takes. One that is over is in the store only."""
+    id_ = await job_id_of(api, name, text)
+    found = api.engine.state.get(Job, id_) or next(iter(await api.store.jobs([id_])), None)
+    if found is None:
+        raise NotFound("job", id_, "give the id of a job (`det job list`) or of an experiment (`det experiment list`)")
     return found
 
 

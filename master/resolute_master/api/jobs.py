@@ -25,6 +25,7 @@ from resolute.wire.states import ExperimentState
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, nothing
 from resolute_master.api.context import ApiContext
+from resolute_master.api.finders import find_job, job_id_of
 from resolute_master.api.paging import page_of
 from resolute_master.api.queue import queue_stats, standing_without_pool, summary_of
 from resolute_master.api.why import reason_to_hold, reason_to_idle, reason_without_pool
@@ -35,6 +36,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.user import User
 from resolute_master.event_loop import giving_way
 from resolute_master.lifecycle.budget import hold_of_pool
+from resolute_master.lifecycle.jobs import refuse_unqueued
 from resolute_master.scheduler import job_states as scheduler
 from resolute_master.scheduler.explain import reasons_of
 from resolute_master.scheduler.job_states import JobStanding, job_states
@@ -46,7 +48,7 @@ DEFAULT_PAGE = 100
 def _pool_names(api: ApiContext, asked: str | None) -> tuple[PoolName, ...]:
     if not asked:
         return tuple(sorted(api.engine.pools))
-    return (PoolName(api.config.pool(asked).pool_name),)
+    return (PoolName(api.config.pool(asked, key="resourcePool").pool_name),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +187,9 @@ class _StatsQuery:
 
 async def stats(call: Call, _: None) -> GetJobQueueStatsResponse:
     asked = call.query(_StatsQuery).resource_pools
-    names = [call.api.config.pool(name).pool_name for name in asked] or sorted(call.api.engine.pools)
+    names = [call.api.config.pool(name, key="resourcePools").pool_name for name in asked] or sorted(
+        call.api.engine.pools
+    )
     snapshots = [(name, call.api.engine.snapshot(PoolName(name))) for name in names]
 
     def count() -> tuple[RPQueueStat, ...]:
@@ -203,7 +207,7 @@ async def update(call: Call, _: None) -> Empty:
     refused: list[str] = []
     for control in request.updates:
         try:
-            await call.api.engine.submit(_command(call.api, control))
+            await call.api.engine.submit(await _command(call.api, control))
         except ResoluteError as error:
             job, text = f"job '{control.job_id}'", str(error)
             refused.append(text if text.startswith(job) else f"{job}: {text}")
@@ -214,18 +218,20 @@ async def update(call: Call, _: None) -> Empty:
     return Empty()
 
 
-def _command(api: ApiContext, control: QueueControl) -> UpdateJob:
-    """Empty texts are how some clients leave a field out."""
+async def _command(api: ApiContext, control: QueueControl) -> UpdateJob:
+    """Empty texts are how some clients leave a field out. Raises `ResoluteError`."""
     ahead_of, behind_of, pool = control.ahead_of or None, control.behind_of or None, control.resource_pool or None
     if sum(v is not None for v in (control.priority, control.weight, pool, ahead_of, behind_of)) != 1:
         raise InvalidInput("set exactly one of priority, weight, resourcePool, aheadOf, behindOf")
+    job = await find_job(api, "jobId", control.job_id)
+    refuse_unqueued(job)
     return UpdateJob(
-        job=JobId(control.job_id),
+        job=job.id,
         priority=control.priority,
         weight=control.weight,
-        pool=None if pool is None else PoolName(api.config.pool(pool).pool_name),
-        ahead_of=None if ahead_of is None else JobId(ahead_of),
-        behind_of=None if behind_of is None else JobId(behind_of),
+        pool=None if pool is None else PoolName(api.config.pool(pool, key="resourcePool").pool_name),
+        ahead_of=None if ahead_of is None else await job_id_of(api, "aheadOf", ahead_of),
+        behind_of=None if behind_of is None else await job_id_of(api, "behindOf", behind_of),
     )
 
 

@@ -13,7 +13,7 @@ from resolute.wire.rest.why import ExplainJobResponse, GetPoolStartsQuery, GetPo
 from resolute.wire.states import ExperimentState
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
-from resolute_master.api.finders import find_experiment
+from resolute_master.api.finders import find_job
 from resolute_master.api.queue import UNKNOWN
 from resolute_master.api.starts import Foreseen
 from resolute_master.domain.allocation import Allocation
@@ -33,14 +33,7 @@ from resolute_master.scheduler.snapshot_file import write_snapshot
 
 
 async def _job(call: Call) -> Job:
-    """By its id, or by the number of its experiment, which is what people know. One that is over is in the store only."""
-    id_, api = call.text("jobId"), call.api
-    if id_.isdecimal():
-        id_ = (await find_experiment(api, call.number("jobId"))).job_id
-    found = api.engine.state.get(Job, id_) or next(iter(await api.store.jobs([JobId(id_)])), None)
-    if found is None:
-        raise NotFound("job", id_, "give the id of a job (`det job list`) or of an experiment (`det experiment list`)")
-    return found
+    return await find_job(call.api, "jobId", call.text("jobId"))
 
 
 def reason_to_idle(job: Job, experiment: Experiment | None) -> str:

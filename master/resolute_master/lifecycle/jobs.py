@@ -54,9 +54,19 @@ def update(step: Step, command: c.UpdateJob) -> None:
 
 def _living(step: Step, id_: JobId) -> Job:
     job = step.get(Job, id_)
-    if job is None or job.ended:
-        raise NotFound("job", id_)
+    if job is None:
+        raise NotFound("job", id_, "`det job list` shows the jobs that have not ended")
+    refuse_unqueued(job)
     return job
+
+
+def refuse_unqueued(job: Job) -> None:
+    """Raises `FailedPrecondition` for a job that is in no queue."""
+    if job.ended:
+        raise FailedPrecondition(
+            f"job '{job.id}' has ended or runs outside of the cluster, so that nothing of it is in a queue; `det job list` shows "
+            "the jobs that can be changed"
+        )
 
 
 def _check_cap(step: Step, job: Job, max_slots: int) -> None:

@@ -15,7 +15,7 @@ from resolute_master.domain.pool import PoolPolicy, SchedulerKind
 from resolute_master.engine.replay import replay_store
 from resolute_master.scheduler.job_states import job_states
 from resolute_master.store.memory import MemoryStore
-from support.api import World, a_config, an_api
+from support.api import World, a_config, an_api, settled
 from support.engines import POOLS, AgentByHand, an_engine, running
 from support.paid_cluster import a_paid_pool
 
@@ -173,6 +173,34 @@ async def test_a_pool_that_may_grow_or_that_need_not_hold_it_yet_is_moved_to(tmp
         await update(world, jobId=job, resourcePool="other")
         moved = world.engine.state.get(Job, job)
         assert moved is not None and moved.pool == "other"
+
+
+async def test_an_experiment_s_number_stands_for_its_job(tmp_path: Path) -> None:
+    async with an_api(tmp_path) as world:
+        await world.agent()
+        first, second, third = await some_jobs(world, 3)
+        await update(world, jobId="3", aheadOf="1")
+        assert await queue(world) == [third, first, second]
+        await update(world, jobId=third, behindOf="2")
+        await update(world, jobId="2", priority=7)
+        assert await queue(world) == [second, first, third]
+        assert await refused(world, jobId="9", priority=7) == "job '9': experiment '9' not found"
+        assert "experiment '9' not found" in await refused(world, jobId="1", aheadOf="9")
+        assert "behindOf: '9999" in await refused(world, jobId="1", behindOf="9" * 40)
+
+
+async def test_a_refusal_names_what_was_sent_and_a_job_that_has_ended(tmp_path: Path) -> None:
+    async with an_api(tmp_path) as world:
+        await world.agent()
+        first, _, over = await some_jobs(world, 3)
+        await world.post("/api/v1/experiments/3/kill")
+        await settled(world)
+        for ended in (over, "3"):
+            assert f"job '{over}' has ended" in await refused(world, jobId=ended, priority=7)
+        assert "resourcePool: there is no pool 'nope'; use" in await refused(world, jobId=first, resourcePool="nope")
+        for path in ("job-queues?resourcePool", "job-queues-v2?resourcePool", "job-queues/stats?resourcePools"):
+            text = await world.error("GET", f"/api/v1/{path}=nope", status=400)
+            assert text.startswith(f"{path.partition('?')[2]}: there is no pool 'nope'")
 
 
 async def test_a_batch_that_is_made_in_part_says_so(tmp_path: Path) -> None:
