@@ -10,13 +10,37 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from resolute.config.base import ConfigModel
 from resolute.config.errors import show_value, suggestion
 from resolute.errors import InvalidInput
+from resolute_master.scheduler.snapshot_format import (
+    AgentRow,
+    JobRow,
+    MachineRow,
+    OfferRow,
+    Policy,
+    SnapshotRow,
+    SupplyRow,
+    TaskRow,
+)
 
 _NAMES: dict[tuple[str, ...], str] = {("agents",): "agent", ("jobs",): "job", ("tasks",): "task"} | {
     ("supply", part): part.rstrip("s") for part in ("offers", "machines")
 }
 """Where keys are names that the file chooses, and what is named."""
+
+_BLOCKS: dict[tuple[str, ...], type[ConfigModel]] = {(): SnapshotRow, ("policy",): Policy, ("supply",): SupplyRow}
+
+_ROWS: dict[tuple[str, ...], type[ConfigModel]] = {
+    ("agents",): AgentRow,
+    ("jobs",): JobRow,
+    ("tasks",): TaskRow,
+    ("supply", "offers"): OfferRow,
+    ("supply", "machines"): MachineRow,
+}
+"""What the names stand for."""
+
+_WITH_PARTS = {"policy", "agents", "jobs", "tasks", "usage", "supply", "offers", "machines", "on"}
 
 
 DEEPEST = 16
@@ -107,6 +131,9 @@ class _Setting:
         if path == ("agents",) and isinstance(below, int) and not isinstance(below, bool):
             below = {"slots": below}  # the short form of an agent
         if below is None:
+            if key in _whole_keys(path):
+                whole = ".".join((*path, key))
+                raise InvalidInput(f"'{self._change}': {whole} has no parts; set it as a whole, with '{whole}=...'")
             if path in _NAMES and not (path == ("jobs",) and key in self._jobs_of_tasks()):
                 known = sorted(level) + [name for name in self._jobs_of_tasks() if path == ("jobs",)]
                 hint = f"{suggestion(key, known)}, or " if known else ""
@@ -128,6 +155,12 @@ class _Setting:
         tasks = self._data.get("tasks")
         rows = tasks.items() if isinstance(tasks, Mapping) else ()
         return [name for name, row in rows if isinstance(row, Mapping) and row.get("job") is None]
+
+
+def _whole_keys(path: tuple[str, ...]) -> set[str]:
+    """Keys of the format that have a value and no keys below them, at this place of the file."""
+    row = _BLOCKS.get(path) or _ROWS.get(path[:-1])
+    return set() if row is None else set(row.model_fields) - _WITH_PARTS
 
 
 def _longest_key(level: Mapping[str, Any], words: Sequence[str]) -> tuple[str, list[str]]:

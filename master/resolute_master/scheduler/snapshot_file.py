@@ -228,6 +228,7 @@ class _Reader:
         given = {id_: row for id_, row in self.row.tasks.items() if row is not None}
         for id_, row in given.items():
             self._check_names(id_, row)
+            self._check_places(id_, row)
         # Who says which slots comes first; who says how many gets of the rest.
         containers = {id_: self._named(id_, row) for id_, row in given.items()}
         for id_, row in given.items():
@@ -245,6 +246,16 @@ class _Reader:
                 if agent not in self.row.agents:
                     choice = _choice(self.row.agents)
                     self._wrong(("tasks", id_, key), f"there is no agent '{agent}' here; {choice}")
+
+    def _check_places(self, id_: str, row: TaskRow) -> None:
+        """What no pool comes to. A limit that was lowered, or an agent that was blocked later, is no mistake."""
+        if row.leaving and row.on is None:
+            text = "is not so of what waits (value true); say where it runs (on), with {} if it holds nothing any more"
+            self._wrong(("tasks", id_, "leaving"), text)
+        if row.single_node and len(row.on or {}) > 1:
+            agents = ", ".join(row.on or {})
+            text = f"is not so (value true): it runs on {agents}; name one of them, or leave single_node out"
+            self._wrong(("tasks", id_, "single_node"), text)
 
     def _named(self, id_: str, row: TaskRow) -> dict[str, tuple[int, ...]]:
         """Slots that it says it runs on; those of which it says only how many are empty still."""
@@ -441,7 +452,7 @@ def _task_row(allocation: Allocation) -> TaskRow:
         blocked_agents=allocation.blocked_agents,
         reserved_agents=allocation.reserved_agents,
         requested_at=allocation.requested_at,
-        on=None if waits(allocation) or not allocation.containers else on,  # type: ignore[arg-type]
+        on=None if waits(allocation) else on,  # type: ignore[arg-type]
         assigned_at=allocation.assigned_at if allocation.started_at else None,
         started_at=allocation.started_at or allocation.assigned_at,
         ready_at=allocation.ready_at,

@@ -96,6 +96,12 @@ def _tasks_of_a_size(tasks: dict[str, TaskRow | None]) -> dict[str, TaskRow | No
     return tasks
 
 
+def _named(rows: Any) -> Any:
+    if isinstance(rows, Mapping) and "" in rows:
+        raise broken_rule("one of them has an empty name; give each a name")
+    return rows
+
+
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 
 Slots = Annotated[Count | tuple[Count, ...], BeforeValidator(_slots)]
@@ -219,9 +225,9 @@ class SupplyRow(ConfigModel):
 
     max_instances: Count = 5
     """Machines that it may have."""
-    offers: dict[str, OfferRow] = Field(default_factory=dict)
+    offers: Annotated[dict[str, OfferRow], BeforeValidator(_named)] = Field(default_factory=dict)
     """What it may launch, by name."""
-    machines: dict[str, MachineRow] = Field(default_factory=dict)
+    machines: Annotated[dict[str, MachineRow], BeforeValidator(_named)] = Field(default_factory=dict)
     """What is on its way, by name."""
     room: Count | None = None
     """Machines of all offers together that may still be asked for; null is what is left of max_instances."""
@@ -244,9 +250,11 @@ class SnapshotRow(ConfigModel):
         dict[str, Annotated[AgentRow, BeforeValidator(_as_agent)] | None], AfterValidator(_agents_of_a_size)
     ] = Field(default_factory=dict)
     """Its agents, by id; null is one that has left while something still counts as running there."""
-    jobs: dict[str, JobRow | None] = Field(default_factory=dict)
+    jobs: Annotated[dict[str, JobRow | None], BeforeValidator(_named)] = Field(default_factory=dict)
     """Its jobs, by id; null is one that has left: its tasks count with the defaults."""
-    tasks: Annotated[dict[str, TaskRow | None], AfterValidator(_tasks_of_a_size)] = Field(default_factory=dict)
+    tasks: Annotated[dict[str, TaskRow | None], BeforeValidator(_named), AfterValidator(_tasks_of_a_size)] = Field(
+        default_factory=dict
+    )
     """What waits and what runs, by id, the earliest first; null is none."""
     usage: dict[str, Annotated[Number, Field(ge=0)]] = Field(default_factory=dict)
     """With usage_half_life: slots that a user, named `<workspace>/<user>`, is charged for the past."""

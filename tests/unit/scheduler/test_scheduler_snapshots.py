@@ -12,10 +12,16 @@ import pytest
 from resolute.config.durations import MAX_DURATION_S
 from resolute.config.resources import LEAST_WEIGHT, MOST_WEIGHT
 from resolute.errors import InvalidInput, NotFound
+from resolute.wire.states import AllocationState
+from resolute_master.domain.copies import replace
+from resolute_master.domain.ids import AgentId
 from resolute_master.scheduler.offline import decide, explained
+from resolute_master.scheduler.schedule import schedule
+from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.snapshot_edit import edited, parsed
 from resolute_master.scheduler.snapshot_file import read_snapshot, write_snapshot
 from resolute_master.scheduler.snapshot_format import FIRST_YEAR, LAST_YEAR
+from support.pools import NOW, a_job, a_policy, an_agent, gone, leaving, on, waiting
 
 FILES = Path(__file__).parent / "snapshots"
 
@@ -233,6 +239,20 @@ def test_names_and_addresses_of_people_and_machines_are_not_in_a_file() -> None:
             {"agents": {"a": {"slots": 20, "disabled_slots": [20]}}},
             "20 is not one of its slots; they are 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 and 4 more",
         ),
+        (
+            {"tasks": {"t": {"leaving": True}}},
+            "<snapshot>.tasks.t.leaving: is not so of what waits (value true); say where it runs (on), with {} if it",
+        ),
+        (
+            {"agents": {"a": 1, "b": 1}, "tasks": {"t": {"single_node": True, "on": {"a": 1, "b": 1}}}},
+            "<snapshot>.tasks.t.single_node: is not so (value true): it runs on a, b; name one of them, or leave single_node",
+        ),
+        ({"jobs": {"": {}}}, "<snapshot>.jobs: one of them has an empty name; give each a name"),
+        ({"tasks": {"": {}}}, "<snapshot>.tasks: one of them has an empty name; give each a name"),
+        (
+            {"supply": {"offers": {"": {"slots": 4}}, "machines": {"": {"slots": 4}}}},
+            "<snapshot>.supply.machines: one of them has an empty name; give each a name\n  <snapshot>.supply.offers: one",
+        ),
         ({"usage": {"me": 1.0}}, "<snapshot>.usage.me: is not the name of a user here; write <workspace>/<user>"),
         (
             {"policy": {"type": "priority", "hierarchical_shares": True}},
@@ -286,6 +306,28 @@ def test_slots_of_an_agent_that_is_gone_are_as_many_as_tasks_say_they_hold() -> 
     }
 
 
+def test_what_a_live_pool_may_come_to_is_read() -> None:
+    """A limit was lowered, an agent was blocked after the start, all that was asked to end has ended, a clock was set back."""
+    snapshot = PoolSnapshot.build(
+        a_policy(max_aux_containers_per_agent=1),
+        [an_agent("a", 2)],
+        [a_job("j")],
+        [
+            on(waiting("aux0", "j", 0), {"a": ()}),
+            on(waiting("aux1", "j", 0), {"a": ()}),
+            on(waiting("r", "j", 1, blocked_agents=(AgentId("a"),), single_node=True), {"a": (0,)}, second=9999),
+            leaving(waiting("over", "j")),
+            leaving(replace(gone(on(waiting("ended", "j"), {"a": (1,)})), state=AllocationState.TERMINATING)),
+        ],
+        now=NOW,
+    )
+    written = json.loads(json.dumps(write_snapshot(snapshot)))
+    read = read_snapshot(written)
+    assert write_snapshot(read) == written
+    assert read.occupancy == snapshot.occupancy and schedule(read) == schedule(snapshot)
+    assert {id_ for id_, row in written["tasks"].items() if row.get("on") == {}} == {"over.1", "ended.1"}
+
+
 @pytest.mark.parametrize("depth", [17, 500, 200_000])
 def test_what_lies_too_deep_is_refused_in_words(depth: int) -> None:
     text = "[" * depth + "]" * depth
@@ -325,6 +367,18 @@ def test_a_task_that_names_no_job_has_one_that_can_be_changed() -> None:
         ("policy", "'policy': write it as <key>=<value>, for instance policy.preemption=true"),
         ("jobs.lte.priority=1", "there is no job 'lte' in the snapshot; did you mean 'late'?"),
         ("agents.z.enabled=false", "there is no agent 'z' in the snapshot"),
+        (
+            "agents.a.disabled_slots.0=3",
+            "'agents.a.disabled_slots.0=3': agents.a.disabled_slots has no parts; set it as a whole, with "
+            "'agents.a.disabled_slots=...'",
+        ),
+        (
+            "policy.preemption.on=true",
+            "policy.preemption has no parts; set it as a whole, with 'policy.preemption=...'",
+        ),
+        ("supply.room.most=1", "supply.room has no parts; set it as a whole, with 'supply.room=...'"),
+        ("now.year=2026", "now has no parts; set it as a whole, with 'now=...'"),
+        ("agents.a.on.x=1", "<snapshot>.agents.a.on: is not a known key"),
         ("agents.a.slots.x=1", "agents.a.slots has no parts (value 1); set it as a whole"),
         ("policy.preemtion=true", "<snapshot>.policy.preemtion: is not a known key; did you mean 'preemption'?"),
         ("jobs.late.priority=high", '<snapshot>.jobs.late.priority: must be an integer (value "high")'),
