@@ -24,6 +24,10 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 NAMES_SHOWN = 8
 """Longer lists of names are cut."""
 
+LARGEST_MIX = 2**16
+"""Slots: for more no mix of machine sizes is looked for among those that a pool could come to have, which may be any number, and
+that there is one is taken for granted."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Free:
@@ -281,8 +285,12 @@ class Reasons:
         sizes = {size: count for size, count in agents.items() if size and count}
         if allocation.slots_needed <= max(sizes, default=0):
             return True
-        mixed = self._snapshot.policy.heterogeneous_fits
-        return not allocation.single_node and divide(allocation.slots_needed, sizes, mixed=mixed) is not None
+        if allocation.single_node:
+            return False
+        mixed, slots = self._snapshot.policy.heterogeneous_fits, allocation.slots_needed
+        if mixed and slots > LARGEST_MIX:
+            return sum(size * count for size, count in sizes.items()) >= slots
+        return divide(slots, sizes, mixed=mixed) is not None
 
     # -- the facts ---------------------------------------------------------------------------------------------
 

@@ -144,6 +144,19 @@ def test_no_machines_are_wanted_for_what_none_could_hold() -> None:
     assert (alone.machines, alone.no_machines) == ((), "")
 
 
+def test_no_mix_of_sizes_is_looked_for_that_would_take_all_memory() -> None:
+    offers = {"o": {"slots": 4}, "p": {"slots": 6}}
+    data = {
+        "policy": {"allow_heterogeneous_fits": True},
+        "tasks": {"t": {"slots": 10**12 + 1}},
+        "supply": {"max_instances": 10**12, "offers": offers, "room": 0},
+    }
+    assert "no machine can be had" in decide(data).waiting[0]["reason"]
+    few = decide(data, ["supply.max_instances=2", "tasks.t.slots=11"])
+    assert "can never start" in few.waiting[0]["reason"]
+    assert "can never start" in decide(data, ["supply.max_instances=1000"]).waiting[0]["reason"]
+
+
 def test_an_offer_may_have_less_room_than_the_pool() -> None:
     def supply(room: int) -> dict[str, Any]:
         return {"max_instances": 9, "offers": {"m": {"slots": 4, "room": room}}}
