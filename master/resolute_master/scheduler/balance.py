@@ -139,7 +139,7 @@ class Balance:
             member = self._snapshot.member(allocation)
             path = member.path
             groups = tuple(path[:depth] for depth in range(1, len(path) + 1))
-            mine = self._shares.jobs.get(path)
+            mine = self._shares.sharer(member)
             known = self._sharers[allocation.job_id] = _Sharer(member, groups, mine.smallest if mine else 0)
         return known
 
@@ -200,7 +200,7 @@ class Balance:
                 continue
             if rank.job not in self._importance and (*parents, rank.job) not in self._changes:
                 self._importance[rank.job] = (*self._outer(parents), rank.negative_rest)
-            for slots, id_ in self._shares.jobs[*parents, rank.job].evictable:
+            for slots, id_ in self._shares.group(parents).jobs[rank.job].evictable:
                 if slots > rank.smallest and not self._gives_up(claim, branch, slots):
                     break  # nor would a larger one of the same job
                 yield self._snapshot.allocations[id_]
@@ -228,7 +228,7 @@ class Balance:
             if -rank.negative_rest <= bound:
                 return
             found = rank.job == poor.job
-            for _, id_ in self._shares.jobs[*parents, rank.job].evictable:
+            for _, id_ in self._shares.group(parents).jobs[rank.job].evictable:
                 allocation = self._snapshot.allocations[id_]
                 if not self.yields(allocation, claim, {}):
                     break  # nor would a larger one of the same job
@@ -279,7 +279,7 @@ class Balance:
         return -inf if first is None else -first.negative_rest
 
     def _poorest_of(self, key: LineKey) -> float:
-        first = self._shares.groups[key.parents].lines[key].first_key()
+        first = self._shares.group(key.parents).lines[key].first_key()
         return -inf if first is None else first.charge
 
     def in_vain(self, claim: Claim) -> None:

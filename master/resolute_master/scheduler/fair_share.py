@@ -58,7 +58,7 @@ class _Sharers:
         self.line = line
         self._shares = shares_of(snapshot)
         self._balance = balance
-        self._source = iter(self._shares.groups[key.parents].lines[key])
+        self._source = iter(self._shares.group(key.parents).lines[key])
         self._ahead = next(self._source, None)
         self._moved: list[Turn] = []
         self._turns: dict[JobId, Turn | None] = {}
@@ -91,7 +91,7 @@ class _Sharers:
 
     def poorer(self, member: Member) -> None:
         """Something of a job of the same group must leave; it may wait in another line: one of its weight, and of another shape."""
-        job, sharer = member.job, self._shares.jobs.get(member.path)
+        job, sharer = member.job, self._shares.sharer(member)
         if member.weight != self.key.weight or sharer is None or self.key.shape not in sharer.waiting:
             return
         if self._turns.get(job, True) is not None:
@@ -118,7 +118,7 @@ class _Sharers:
     def first(self, job: JobId) -> QueueKey:
         """What the job is to be offered for next."""
         if job not in self._next:
-            self._rest[job] = iter(self._shares.jobs[*self.key.parents, job].waiting[self.key.shape])
+            self._rest[job] = iter(self._shares.group(self.key.parents).jobs[job].waiting[self.key.shape])
             self._next[job] = next(self._rest[job])
         return self._next[job]
 
@@ -202,7 +202,7 @@ class _Groups:
                     self._put(key)
             return
         name = member.parents[depth]
-        if name not in self._members and self._shares.anybody_waits(member.parents[: depth + 1]):
+        if name not in self._members and self._shares.group(member.parents[: depth + 1]).waits:
             self._add(name)
         groups = self._members.get(name)
         if isinstance(groups, _Groups):
@@ -250,18 +250,18 @@ class _Groups:
 
     def _look_into(self) -> None:
         hopeless, least = self._placing.all_hopeless, self._placing.least_slots
-        group = self._shares.groups.get(self.path)
+        group = self._shares.group(self.path)
         if len(self.path) < self._depth:
-            self._source = iter(()) if group is None else iter(group.needs)
+            self._source = iter(group.needs)
             self._ahead = next(self._source, None)
             for name in self._balance.losers(self.path):
-                if self._shares.anybody_waits((*self.path, name)):
+                if self._shares.group((*self.path, name)).waits:
                     self._add(name)
             return
         self._source = iter(())
         if hopeless and not self._balance.may_claim_inside(self.path, least):
             return
-        for key in () if group is None else group.lines:
+        for key in group.lines:
             if not self._placing.hopeless(key.shape) or self._balance.may_claim(key):
                 self._add(key)
 
@@ -292,5 +292,5 @@ def _poorest_first(snapshot: PoolSnapshot, balance: Balance, placing: Placing) -
             balance.give(sharers.member(turn.job), sharers.key.shape.slots)
             sharers.offered(turn)
         for member in balance.have_lost():
-            sharer = shares.jobs.get(member.path)
+            sharer = shares.sharer(member)
             whole.poorer(member, () if sharer is None else list(sharer.waiting))

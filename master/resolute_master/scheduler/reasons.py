@@ -352,7 +352,7 @@ class Reasons:
         mine = shares.held(member.path)
         yield f"Its job holds {mine} slot(s) at weight {member.weight:g}; free slots go to who holds least for its weight."
         if not member.parents:
-            holders = sum(job.held > 0 for job in shares.jobs.values())
+            holders = sum(job.held > 0 for job in shares.jobs())
             yield f"{holders} job(s) hold {shares.held(())} slot(s) together."
 
     def _shut_agents(self) -> Iterator[str]:

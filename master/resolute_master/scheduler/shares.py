@@ -10,8 +10,9 @@ rounded down, and no two can both gain by trading a slot.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
@@ -97,38 +98,12 @@ class Need(NamedTuple):
 
 
 Lines = SortedMap[LineKey, SortedMap[Turn, bool]]
-Turns = SortedMap[tuple[Turn, LineKey], bool]
+Heads = SortedMap[tuple[Turn, LineKey], bool]
 Waiting = SortedMap[Shape, SortedMap[QueueKey, AllocationId]]
 
 
-class Group(Struct, frozen=True, gc=False):
-    """Jobs, or groups of them."""
-
-    held: int
-    """Slots."""
-    lines: Lines
-    """Who waits, where it is a group of jobs."""
-    needs: SortedMap[Need, bool]
-    """The groups inside it in which somebody waits for slots, in order."""
-    turns: Turns
-    """Who waits in all lines together, in order, where it is a group of jobs among others."""
-
-    @property
-    def waits(self) -> bool:
-        """Somebody inside it waits for slots."""
-        return len(self.lines) > 0 or len(self.needs) > 0
-
-    @property
-    def since(self) -> datetime:
-        """Since when its next has waited: of several with the same charge the one that has waited longest."""
-        turn, need = self.turns.first_key(), self.needs.first_key()
-        if turn is not None:
-            return turn[0].since
-        return NEVER if need is None else need.since
-
-
 class Sharer(Struct, frozen=True, gc=False):
-    """A job that holds slots or waits."""
+    """A job that holds slots or waits; made by `of`."""
 
     member: Member
     held: int
@@ -137,6 +112,25 @@ class Sharer(Struct, frozen=True, gc=False):
     """What it waits with."""
     evictable: SortedMap[tuple[int, AllocationId], bool]
     """What of it may be preempted, with its slots, the smallest first."""
+    turns: tuple[tuple[LineKey, Turn], ...]
+    """Where it stands in each line, for slots: work without is not divided."""
+
+    @staticmethod
+    def of(member: Member, held: int, waiting: Waiting, evictable: SortedMap[tuple[int, AllocationId], bool]) -> Sharer:
+        turns: list[tuple[LineKey, Turn]] = []
+        if len(waiting):
+            job, parents, weight = member
+            charge = (held + 1) / weight
+            for shape, keys in waiting.items():
+                first = keys.first_key()
+                if shape.slots > 0 and first is not None:
+                    turns.append((LineKey(parents, weight, shape), Turn(charge, first.requested_at, job)))
+        return Sharer(member, held, waiting, evictable, tuple(turns))
+
+    @property
+    def burden(self) -> float:
+        """A job is charged for nothing but what it holds."""
+        return float(self.held)
 
     @property
     def smallest(self) -> int:
@@ -145,21 +139,12 @@ class Sharer(Struct, frozen=True, gc=False):
         return 0 if first is None else first[0]
 
     @property
-    def turns(self) -> dict[LineKey, Turn]:
-        """Where it stands in each line. Work without slots is not divided."""
-        job, parents, weight = self.member
-        charge, turns = (self.held + 1) / weight, {}
-        for shape, waiting in self.waiting.items():
-            first = waiting.first_key()
-            if shape.slots > 0 and first is not None:
-                turns[LineKey(parents, weight, shape)] = Turn(charge, first.requested_at, job)
-        return turns
-
-    @property
     def poverty(self) -> Poor | None:
         """Where it stands among those that wait, for its turns all have its charge. Where all jobs are in one group nobody asks."""
-        turn = next(iter(self.turns.values()), None) if self.member.parents else None
-        return None if turn is None else Poor(self.member.parents, turn.charge, turn.job)
+        if not self.turns or not self.member.parents:
+            return None
+        _, turn = self.turns[0]
+        return Poor(self.member.parents, turn.charge, turn.job)
 
     @property
     def rank(self) -> Rank | None:
@@ -168,33 +153,91 @@ class Sharer(Struct, frozen=True, gc=False):
         smallest = self.smallest
         return Rank(parents, -(self.held - smallest + 1) / weight, smallest, job) if smallest else None
 
-    def without(self, shape: Shape, key: QueueKey) -> Sharer:
+    def waiting_without(self, shape: Shape, key: QueueKey) -> Waiting:
         """When that waits no more."""
-        line = self.waiting[shape].discard(key)
-        waiting = self.waiting.set(shape, line) if len(line) else self.waiting.discard(shape)
-        return Sharer(self.member, self.held, waiting, self.evictable)
+        keys = self.waiting[shape].discard(key)
+        return self.waiting.set(shape, keys) if len(keys) else self.waiting.discard(shape)
+
+
+class Group(Struct, frozen=True, gc=False):
+    """Jobs, or groups of them. What follows from what is inside is kept here, for it is asked far more often than it changes."""
+
+    held: int
+    """Slots."""
+    past: float
+    """What it is charged for its past, in slots."""
+    since: datetime | None
+    """Since when its next has waited: of several with the same charge the one that has waited longest. None when nobody inside
+    waits for slots."""
+    jobs: SortedMap[JobId, Sharer]
+    """Those that hold slots or wait, where it is a group of jobs."""
+    lines: Lines
+    """Who of them waits."""
+    heads: Heads
+    """The first of each line, in order."""
+    groups: SortedMap[str, Group]
+    """Those in which somebody holds slots or waits, where it is a group of groups."""
+    needs: SortedMap[Need, bool]
+    """Those of them in which somebody waits for slots, in order."""
+
+    @staticmethod
+    def empty(past: float, meter: Meter | None) -> Group:
+        nothing: SortedMap[Any, Any] = SortedMap(meter=meter)
+        return Group(0, past, None, nothing, nothing, nothing, nothing, nothing)
+
+    @property
+    def burden(self) -> float:
+        """What it holds, and is charged for its past."""
+        return self.held + self.past
+
+    @property
+    def waits(self) -> bool:
+        """Somebody inside it waits for slots."""
+        return self.since is not None
+
+    def need(self, name: str) -> Need | None:
+        """Where it stands under its name among its like."""
+        return None if self.since is None else Need(self.held + self.past, self.since, name)
+
+    def with_job(self, before: Sharer, after: Sharer) -> Group:
+        """With a job that has changed."""
+        job, lines, heads, since = after.member.job, self.lines, self.heads, self.since
+        jobs = self.jobs.set(job, after) if after.held or len(after.waiting) else self.jobs.discard(job)
+        if before.turns != after.turns:
+            lines, heads = _moved_in_lines(lines, heads, before.turns, after.turns)
+            first = heads.first_key()
+            since = None if first is None else first[0].since
+        held = self.held + after.held - before.held
+        return Group(held, self.past, since, jobs, lines, heads, self.groups, self.needs)
+
+    def with_group(self, name: str, before: Group, after: Group) -> Group:
+        """With a group inside that has changed."""
+        there = len(after.jobs) or len(after.groups)
+        groups = self.groups.set(name, after) if there else self.groups.discard(name)
+        needs = _moved(self.needs, before.need(name), after.need(name))
+        first = needs.first_key()
+        held, since = self.held + after.held - before.held, None if first is None else first.since
+        return Group(held, self.past, since, self.jobs, self.lines, self.heads, groups, needs)
 
 
 class Shares(Struct, frozen=True, kw_only=True, gc=False):
-    """`groups`: by path, those that hold slots or wait; the empty path is the whole pool. `jobs`: the same of jobs. `used`: what
-    workspaces and users are charged for their past, in slots."""
+    """`whole`: the whole pool, as the group of all. `used`: what workspaces and users are charged for their past, in slots."""
 
-    groups: SortedMap[Path, Group]
-    jobs: SortedMap[Path, Sharer]
+    whole: Group
     used: SortedMap[Path, float]
     known_orders: Orders | None = None
     """Once somebody has asked for `orders`."""
 
     @staticmethod
     def empty(meter: Meter | None = None) -> Shares:
-        return Shares(groups=SortedMap(meter=meter), jobs=SortedMap(meter=meter), used=SortedMap(meter=meter))
+        return Shares(whole=Group.empty(0.0, meter), used=SortedMap(meter=meter))
 
     @property
     def orders(self) -> Orders:
         """Who may have to leave for whom. Worked out when it is first asked for, and from then on kept up to date with what is
         derived: while there is room for all nobody asks."""
         if self.known_orders is None:
-            self._set(known_orders=Orders.of(self))
+            force_setattr(self, "known_orders", Orders.of(self))
         assert self.known_orders is not None, "worked out"
         return self.known_orders
 
@@ -206,10 +249,36 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def group(self, path: Path) -> Group:
+        """An empty one when nobody inside holds slots or waits. The empty path is the whole pool."""
+        group = self.whole
+        for name in path:
+            inside = group.groups.get(name)
+            if inside is None:
+                return self._empty_group(path)
+            group = inside
+        return group
+
+    def groups(self) -> Iterator[tuple[Path, Group]]:
+        """All in which somebody holds slots or waits, by path, and the whole pool."""
+        left: list[tuple[Path, Group]] = [((), self.whole)]
+        while left:
+            path, group = left.pop()
+            yield path, group
+            left.extend(((*path, name), inside) for name, inside in group.groups.items())
+
+    def jobs(self) -> Iterator[Sharer]:
+        """All that hold slots or wait."""
+        for _, group in self.groups():
+            yield from group.jobs.values()
+
+    def sharer(self, member: Member) -> Sharer | None:
+        """None when it neither holds slots nor waits."""
+        return self.group(member.parents).jobs.get(member.job)
+
     def held(self, path: Path) -> int:
         """Slots of a group or a job."""
-        holder = self.groups.get(path) or self.jobs.get(path)
-        return 0 if holder is None else holder.held
+        return self._holder(path).held
 
     def charge(self, member: Member) -> float:
         """Of the job itself."""
@@ -217,104 +286,87 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
 
     def burden(self, path: Path) -> float:
         """What a group or a job holds, and is charged for its past."""
-        return self.held(path) + (self.used.get(path) or 0.0)
+        return self._holder(path).burden
 
-    def anybody_waits(self, path: Path) -> bool:
-        """For slots, inside the group."""
-        group = self.groups.get(path)
-        return group is not None and group.waits
+    def _holder(self, path: Path) -> Group | Sharer:
+        if not path:
+            return self.whole
+        around, name = self.group(path[:-1]), path[-1]
+        return around.jobs.get(JobId(name)) or around.groups.get(name) or self._empty_group(path)
+
+    def _empty_group(self, path: Path) -> Group:
+        return Group.empty(self.used.get(path) or 0.0, self.used.meter)
 
     def since(self, path: Path) -> datetime:
-        """Since when the group's next has waited."""
-        group = self.groups.get(path)
-        return NEVER if group is None else group.since
+        """Since when the group's next has waited; `NEVER` when nobody inside waits for slots."""
+        return self.group(path).since or NEVER
 
     def with_used(self, user: Path, charged: float) -> Shares:
         """A user's past, and with it his workspace's. The sums are exact: see `domain.usage.GRAIN`."""
         more = charged - (self.used.get(user) or 0.0)
-        used = self.used
-        for group in (user[:1], user) if more else ():
-            total = (used.get(group) or 0.0) + more
-            used = used.set(group, total) if total else used.discard(group)
-        if used is self.used:
+        if not more:
             return self
+        used, stood = self.used, self._around(user)
+        for path in (user, user[:1]):
+            total = (used.get(path) or 0.0) + more
+            used = used.set(path, total) if total else used.discard(path)
         derived = replace(self, used=used)
-        derived._regroup(self, user, 0, {}, {})
+        for path in (user, user[:1]):
+            around = derived._around(path)
+            changed = _changed_around(path, around, replace(around[-1], past=used.get(path) or 0.0))
+            derived = replace(derived, whole=changed[0])
         if self.known_orders is not None:
-            derived._set(known_orders=self.known_orders.graded(user, self.known_orders, self, derived))
+            orders = self.known_orders.graded(user, self.known_orders, stood, derived._around(user))
+            derived = replace(derived, known_orders=orders)
         return derived
 
     def with_waiting(self, member: Member, shape: Shape, key: QueueKey) -> Shares:
-        job = self._job(member)
-        line = (job.waiting.get(shape) or SortedMap(meter=self.jobs.meter)).set(key, key.allocation)
-        return self._changed(job, Sharer(member, job.held, job.waiting.set(shape, line), job.evictable))
+        around = self._around(member.parents)
+        job = around[-1].jobs.get(member.job) or self._empty_sharer(member)
+        keys = (job.waiting.get(shape) or SortedMap(meter=self.used.meter)).set(key, key.allocation)
+        return self._with_job(around, job, Sharer.of(member, job.held, job.waiting.set(shape, keys), job.evictable))
 
     def without_waiting(self, member: Member, shape: Shape, key: QueueKey) -> Shares:
-        job = self._job(member)
-        return self._changed(job, job.without(shape, key))
+        around = self._around(member.parents)
+        job = around[-1].jobs[member.job]
+        waiting = job.waiting_without(shape, key)
+        return self._with_job(around, job, Sharer.of(member, job.held, waiting, job.evictable))
 
     def with_running(
         self, member: Member, allocation: Allocation, *, evictable: bool, waited: tuple[Shape, QueueKey] | None = None
     ) -> Shares:
         """It holds slots and is not leaving. `waited`: it had waited until now, and does no more."""
-        job, slots = self._job(member), allocation.slots_held
-        waiting = job.waiting if waited is None else job.without(*waited).waiting
+        around, slots = self._around(member.parents), allocation.slots_held
+        job = around[-1].jobs.get(member.job) or self._empty_sharer(member)
+        waiting = job.waiting if waited is None else job.waiting_without(*waited)
         there = job.evictable.set((slots, allocation.id), True) if evictable else job.evictable
-        return self._changed(job, Sharer(member, job.held + slots, waiting, there))
+        return self._with_job(around, job, Sharer.of(member, job.held + slots, waiting, there))
 
     def without_running(self, member: Member, allocation: Allocation, *, evictable: bool) -> Shares:
-        job, slots = self._job(member), allocation.slots_held
+        around, slots = self._around(member.parents), allocation.slots_held
+        job = around[-1].jobs[member.job]
         there = job.evictable.discard((slots, allocation.id)) if evictable else job.evictable
-        return self._changed(job, Sharer(member, job.held - slots, job.waiting, there))
+        return self._with_job(around, job, Sharer.of(member, job.held - slots, job.waiting, there))
 
-    def _job(self, member: Member) -> Sharer:
-        meter = self.jobs.meter
-        return self.jobs.get(member.path) or Sharer(member, 0, SortedMap(meter=meter), SortedMap(meter=meter))
+    def _around(self, path: Path) -> list[Group]:
+        """The whole pool, the groups on the path, and the group itself."""
+        groups = [self.whole]
+        for depth, name in enumerate(path, start=1):
+            groups.append(groups[-1].groups.get(name) or self._empty_group(path[:depth]))
+        return groups
 
-    def _group(self, path: Path) -> Group:
-        meter = self.groups.meter
-        return self.groups.get(path) or Group(0, SortedMap(meter=meter), SortedMap(meter=meter), SortedMap(meter=meter))
+    def _empty_sharer(self, member: Member) -> Sharer:
+        nothing: SortedMap[Any, Any] = SortedMap(meter=self.used.meter)
+        return Sharer(member, 0, nothing, nothing, ())
 
-    def _changed(self, before: Sharer, after: Sharer) -> Shares:
-        """With a job that has changed, and what follows for its groups."""
-        path, more = after.member.path, after.held - before.held
-        there = after.held or len(after.waiting)
-        changed = replace(self, jobs=self.jobs.set(path, after) if there else self.jobs.discard(path))
-        turns, stood = after.turns, before.turns
-        if more or turns != stood:
-            changed._regroup(self, path[:-1], more, stood, turns)
-            if self.known_orders is not None:
-                changed._set(known_orders=self.known_orders.after(before, after, self, changed))
-        return changed
-
-    def _regroup(
-        self, before: Shares, path: Path, more: int, stood: dict[LineKey, Turn], stands: dict[LineKey, Turn]
-    ) -> None:
-        """With a group of jobs, one of which holds so many slots more than `before` and stands elsewhere in its lines, and with the
-        groups around it. Only for shares that are being derived, which nobody else has seen."""
-        groups, was = self.groups, before._group(path)
-        turns = _turns_with(was.turns, stood, stands) if path else was.turns
-        group = Group(was.held + more, _lines_with(was.lines, stood, stands), was.needs, turns)
-        while True:
-            if group is not was:
-                groups = groups.set(path, group) if group.held or group.waits else groups.discard(path)
-            if not path:
-                break
-            need, needs = before._need_of(path, was), self._need_of(path, group)
-            path = path[:-1]
-            was = group = before._group(path)
-            if more or need != needs:
-                group = Group(was.held + more, was.lines, _moved(was.needs, need, needs), was.turns)
-        self._set(groups=groups)
-
-    def _need_of(self, path: Path, group: Group) -> Need | None:
-        if not group.waits:
-            return None
-        return Need(group.held + (self.used.get(path) or 0.0), group.since, path[-1])
-
-    def _set(self, **values: object) -> None:
-        for name, value in values.items():
-            force_setattr(self, name, value)
+    def _with_job(self, around: list[Group], before: Sharer, after: Sharer) -> Shares:
+        """With a job that has changed, and what follows for the groups around it."""
+        parents = after.member.parents
+        changed = _changed_around(parents, around, around[-1].with_job(before, after))
+        orders = self.known_orders
+        if orders is not None and (before.held != after.held or before.turns != after.turns):
+            orders = orders.after(before, after, around, changed)
+        return Shares(whole=changed[0], used=self.used, known_orders=orders)
 
 
 class Orders(Struct, frozen=True, kw_only=True, gc=False):
@@ -333,7 +385,7 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
     @staticmethod
     def of(shares: Shares) -> Orders:
         """All at once."""
-        meter, evictable = shares.jobs.meter, [job for job in shares.jobs.values() if job.smallest]
+        meter, evictable = shares.used.meter, [job for job in shares.jobs() if job.smallest]
         sizes = Counter(
             (job.member.parents[: depth + 1], slots)
             for job in evictable
@@ -342,7 +394,7 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
         )
         groups, of_jobs = {group for group, _ in sizes}, {job.member.parents for job in evictable}
         ranks = (rank for job in evictable if (rank := job.rank) is not None)
-        waiting = (poor for job in shares.jobs.values() if (poor := job.poverty) is not None)
+        waiting = (poor for job in shares.jobs() if (poor := job.poverty) is not None)
         orders = Orders(
             ranks=SortedMap.of(((rank, True) for rank in ranks), meter=meter),
             poor=SortedMap.of(((poor, True) for poor in waiting), meter=meter),
@@ -350,14 +402,16 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
             wealth=SortedMap(meter=meter),
             uneven=SortedMap(meter=meter),
         )
-        wealth = (rich for group in groups if (rich := orders._wealth_of(shares, group)) is not None)
+        wealth = (rich for group in groups if (rich := orders._wealth_of(group, shares.group(group))) is not None)
         orders._set(wealth=SortedMap.of(((rich, True) for rich in wealth), meter=meter))
-        uneven = ((group, True) for group in groups if orders._is_uneven(shares, group, jobs=group in of_jobs))
+        uneven = (
+            (group, True) for group in groups if orders._is_uneven(group, shares.group(group), jobs=group in of_jobs)
+        )
         orders._set(uneven=SortedMap.of(uneven, meter=meter))
         return orders
 
-    def after(self, stood: Sharer, stands: Sharer, before: Shares, after: Shares) -> Orders:
-        """When one job has changed."""
+    def after(self, stood: Sharer, stands: Sharer, before: Sequence[Group], after: Sequence[Group]) -> Orders:
+        """When one job has changed, and with it the groups around it, from the whole pool to the group of jobs."""
         changed = replace(
             self,
             ranks=_moved(self.ranks, stood.rank, stands.rank),
@@ -366,15 +420,17 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
         )
         return changed.graded(stands.member.parents, self, before, after)
 
-    def graded(self, parents: Path, known: Orders, before: Shares, after: Shares) -> Orders:
+    def graded(self, parents: Path, known: Orders, before: Sequence[Group], after: Sequence[Group]) -> Orders:
         """With the groups that a job is in where the orders say now; `known` is where they stood `before`."""
         graded = replace(self)
         for depth in range(len(parents), 0, -1):
-            group, jobs = parents[:depth], depth == len(parents)
-            rich, richer = known._wealth_of(before, group), graded._wealth_of(after, group)
-            graded._set(wealth=_moved(graded.wealth, rich, richer))
-            if (uneven := graded._is_uneven(after, group, jobs=jobs)) != (group in graded.uneven):
-                graded._set(uneven=graded.uneven.set(group, True) if uneven else graded.uneven.discard(group))
+            path, was, group = parents[:depth], before[depth], after[depth]
+            if was.burden != group.burden or known.sizes is not self.sizes:
+                rich, richer = known._wealth_of(path, was), graded._wealth_of(path, group)
+                graded._set(wealth=_moved(graded.wealth, rich, richer))
+            uneven = graded._is_uneven(path, group, jobs=depth == len(parents))
+            if uneven != (path in graded.uneven):
+                graded._set(uneven=graded.uneven.set(path, True) if uneven else graded.uneven.discard(path))
         return graded
 
     def smallest(self, group: Path) -> int:
@@ -382,23 +438,19 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
         found = self.sizes.first_key_from((group, 0))
         return found[1] if found is not None and found[0] == group else 0
 
-    def _wealth_of(self, shares: Shares, group: Path) -> Wealth | None:
-        smallest = self.smallest(group)
-        return Wealth(group[:-1], -(shares.burden(group) - smallest + 1), group[-1]) if smallest else None
+    def _wealth_of(self, path: Path, group: Group) -> Wealth | None:
+        smallest = self.smallest(path)
+        return Wealth(path[:-1], -(group.burden - smallest + 1), path[-1]) if smallest else None
 
-    def _is_uneven(self, shares: Shares, group: Path, *, jobs: bool) -> bool:
+    def _is_uneven(self, path: Path, group: Group, *, jobs: bool) -> bool:
         """Somebody keeps more than another would have with one more slot; of jobs it may be the same one."""
         if not jobs:
-            around, rich = shares.groups.get(group), self.wealth.first_key_from((group,))
-            need = None if around is None else around.needs.first_key()
+            need, rich = group.needs.first_key(), self.wealth.first_key_from((path,))
             return (
-                need is not None
-                and rich is not None
-                and rich.parents == group
-                and -rich.negative_rest > need.burden + 1
+                need is not None and rich is not None and rich.parents == path and -rich.negative_rest > need.burden + 1
             )
-        rank, poorest = self.ranks.first_key_from((group,)), self.poor.first_key_from((group,))
-        found = rank is not None and poorest is not None and rank.parents == poorest.parents == group
+        rank, poorest = self.ranks.first_key_from((path,)), self.poor.first_key_from((path,))
+        found = rank is not None and poorest is not None and rank.parents == poorest.parents == path
         return found and rank is not None and poorest is not None and -rank.negative_rest > poorest.charge
 
     def _counted(self, stood: Sharer, stands: Sharer) -> SortedMap[tuple[Path, int], int]:
@@ -425,21 +477,25 @@ def _moved(order: SortedMap[Place, bool], old: Place | None, new: Place | None) 
     return without if new is None else without.set(new, True)
 
 
-def _lines_with(lines: Lines, before: dict[LineKey, Turn], after: dict[LineKey, Turn]) -> Lines:
+def _changed_around(path: Path, around: Sequence[Group], inmost: Group) -> list[Group]:
+    """The groups `around`, from the whole pool to the one at the path, when that has become `inmost`."""
+    changed = [*around[:-1], inmost]
+    for depth in range(len(path) - 1, -1, -1):
+        changed[depth] = around[depth].with_group(path[depth], around[depth + 1], changed[depth + 1])
+    return changed
+
+
+def _moved_in_lines(
+    lines: Lines, heads: Heads, before: Sequence[tuple[LineKey, Turn]], after: Sequence[tuple[LineKey, Turn]]
+) -> tuple[Lines, Heads]:
     """A job where it stands after a change."""
-    for key, turn in before.items():
-        if after.get(key) != turn:
-            line = lines[key].discard(turn)
-            lines = lines.set(key, line) if len(line) else lines.discard(key)
-    for key, turn in after.items():
-        if before.get(key) != turn:
-            lines = lines.set(key, (lines.get(key) or SortedMap(meter=lines.meter)).set(turn, True))
-    return lines
-
-
-def _turns_with(turns: Turns, before: dict[LineKey, Turn], after: dict[LineKey, Turn]) -> Turns:
-    """A job where it stands after a change, in all lines together."""
-    for key in {**before, **after}:
-        old, new = before.get(key), after.get(key)
-        turns = _moved(turns, None if old is None else (old, key), None if new is None else (new, key))
-    return turns
+    stood, stands = dict(before), dict(after)
+    for key in {**stood, **stands}:
+        old, new = stood.get(key), stands.get(key)
+        if old != new:
+            line = lines.get(key) or SortedMap(meter=lines.meter)
+            moved = _moved(line, old, new)
+            lines = lines.set(key, moved) if len(moved) else lines.discard(key)
+            was, head = line.first_key(), moved.first_key()
+            heads = _moved(heads, None if was is None else (was, key), None if head is None else (head, key))
+    return lines, heads

@@ -180,19 +180,26 @@ class SortedMap(Struct, Generic[K, V], frozen=True, eq=False, gc=False):
         node, path = self._root, _NO_WAY
         if not node.leaf or self.meter is not None:  # most maps have but one node
             node, path = self._leaf_of(key)
-        keys, items, length = node.keys, node.items, self._len
+        keys, values, length = node.keys, [*node.items], self._len
         at = bisect_left(keys, key)
         if at < len(keys) and keys[at] == key:
-            items = (*items[:at], value, *items[at + 1 :])
+            values[at] = value
         else:
-            keys, items, length = (*keys[:at], key, *keys[at:]), (*items[:at], value, *items[at:]), length + 1
-        if len(keys) <= FANOUT:
-            node = _Node(keys, items, True)
-            return SortedMap(_with_leaf(path, node) if path else node, length, self.meter)
-        parts = _split(keys, items, True)
+            values.insert(at, value)
+            longer = [*keys]  # a list in between is copied faster than two parts are put together
+            longer.insert(at, key)
+            keys, length = tuple(longer), length + 1
+            if len(longer) > FANOUT:
+                return self._grown(path, keys, tuple(values))
+        node = _Node(keys, tuple(values), True)
+        return SortedMap(_with_leaf(path, node) if path else node, length, self.meter)
+
+    def _grown(self, path: Way, keys: tuple[K, ...], values: tuple[V, ...]) -> SortedMap[K, V]:
+        """With one more in the leaf where the path ends, which has become too large."""
+        parts = _split(keys, values, True)
         for parent, below in reversed(path):
             parts = _split(*_with_children(parent, below, 1, parts), False)
-        return SortedMap(parts[0] if len(parts) == 1 else _parent(parts), length, self.meter)
+        return SortedMap(parts[0] if len(parts) == 1 else _parent(parts), self._len + 1, self.meter)
 
     def discard(self, key: K) -> SortedMap[K, V]:
         """Without the key; the same map when it has no such key."""
@@ -267,10 +274,11 @@ class SortedMap(Struct, Generic[K, V], frozen=True, eq=False, gc=False):
 def _with_leaf(path: Way, node: _Node) -> _Node:
     """The root, with `node` where the path ends: what mostly happens in larger maps, for few nodes are split."""
     for parent, at in reversed(path):
-        keys, items = parent.keys, parent.items
+        keys, children = parent.keys, [*parent.items]
+        children[at] = node
         if keys[at] is not node.keys[0]:
             keys = (*keys[:at], node.keys[0], *keys[at + 1 :])
-        node = _Node(keys, (*items[:at], node, *items[at + 1 :]), False)
+        node = _Node(keys, tuple(children), False)
     return node
 
 
