@@ -137,7 +137,7 @@ class _Charge(NamedTuple):
 
     charge: float
     since: datetime
-    """Since when its next had waited when the pass began."""
+    """Since when its next waits."""
     name: str
 
 
@@ -166,7 +166,9 @@ class _Groups:
         """Of these; those that say otherwise are outdated."""
 
     def order(self) -> _Charge:
-        return _Charge(self._balance.charge(self.path, 1.0), self._shares.since(self.path), self.path[-1])
+        """Once it was looked into, right after `poorest`: for its first may wait for ever, and its next is another then."""
+        since = self._shares.since(self.path) if self._source is None or not self._heap else self._heap[0][0].since
+        return _Charge(self._balance.charge(self.path, 1.0), since, self.path[-1])
 
     def poorest(self) -> _Sharers | None:
         """The line that is next; None when nobody inside is left."""
@@ -177,15 +179,16 @@ class _Groups:
                 heappop(heap)
                 continue
             member = self._members[name]
-            order = member.order()
-            if order is not None and order != known:
-                orders[name] = order
-                heapreplace(heap, (order, name))
-            elif order is not None and (line := member.poorest()) is not None:
-                return line
-            else:
+            line = member.poorest()
+            order = None if line is None else member.order()
+            if order is None:
                 heappop(heap)
                 del orders[name]
+            elif order != known:
+                orders[name] = order
+                heapreplace(heap, (order, name))
+            else:
+                return line
         return None
 
     def poorer(self, member: Member, shapes: Iterable[Shape]) -> None:
@@ -211,7 +214,10 @@ class _Groups:
 
     def _put(self, name: str | LineKey) -> None:
         """Where it belongs now, unless nobody of it is left."""
-        known, order = self._orders.get(name), self._members[name].order()
+        known, member = self._orders.get(name), self._members[name]
+        if isinstance(member, _Groups) and member._source is not None:
+            member.poorest()
+        order = member.order()
         if known is not None and order is not None and order != known:
             self._orders[name] = order
             heappush(self._heap, (order, name))

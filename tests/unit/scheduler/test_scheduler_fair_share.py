@@ -114,6 +114,23 @@ def test_among_equals_who_waited_longest_goes_first() -> None:
     assert [p.allocation for p in plan.place] == ["b.1", "c.1"]
 
 
+@pytest.mark.parametrize("never", [{"slots": 2, "max_slots": 1}, {"slots": 9, "max_slots": None}])
+def test_what_can_never_start_waits_for_nobody_else(never: dict[str, int | None]) -> None:
+    """It has waited longest of all, and gave all others of its workspace their turn before another workspace had its own: whose gang
+    never found its agents free, however long it had waited."""
+    jobs = [
+        a_job("never", max_slots=never["max_slots"]),
+        a_job("small", owner=UserId(2)),
+        a_job("gang", owner=UserId(3), workspace_id=2),
+    ]
+    oldest = waiting("never", "never", never["slots"] or 0, second=0)
+    stream = [waiting(f"s{n}", "small", second=2 + n) for n in range(9)]
+    pool = a_pool(2, jobs, [oldest, *stream, waiting("gang", "gang", 2, second=1)], hierarchical_shares=True)
+    assert [p.allocation for p in schedule(pool).place] == ["gang.1"]
+    newer = a_pool(2, jobs, [oldest, *stream, waiting("gang", "gang", 2, second=3)], hierarchical_shares=True)
+    assert [p.allocation for p in schedule(newer).place] == ["s0.1"]
+
+
 def test_more_jobs_than_slots_leave_nobody_in_vain() -> None:
     jobs = [a_job(f"j{n:02}", second=n) for n in range(20)]
     work = [task for job in jobs for task in tasks(job.id, 3)]
