@@ -297,6 +297,8 @@ class InstanceView:
     disconnected_since: datetime | None = None
     """Set while an agent that had joined is out of contact."""
     slots_in_use: int = 0
+    closed_slots_in_use: int = 0
+    """Those of them that take no more work and are none of `slots`."""
     aux_in_use: int = 0
     """Running gangs that use no slot."""
     occupants: tuple[str, ...] = ()
@@ -318,6 +320,10 @@ class InstanceView:
     @property
     def occupied(self) -> bool:
         return self.slots_in_use > 0 or self.aux_in_use > 0
+
+    @property
+    def free_slots(self) -> int:
+        return max(0, self.slots - (self.slots_in_use - self.closed_slots_in_use))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,6 +59,8 @@ def machines(draw: st.DrawFn, pool: PoolScaling, index: int) -> InstanceView:
     offer = draw(st.sampled_from(pool.offers))
     has_joined = draw(st.booleans())
     used = draw(st.integers(0, offer.slots)) if has_joined else 0
+    # Slots that were closed while work ran on them.
+    closed = draw(st.sampled_from([0, 0, 1])) if used else 0
     connected = has_joined and draw(st.integers(0, 4)) > 0
     notice = None
     if has_joined and draw(st.integers(0, 4)) == 0:
@@ -68,7 +70,7 @@ def machines(draw: st.DrawFn, pool: PoolScaling, index: int) -> InstanceView:
         instance_id=f"i-{index}",
         token=f"t-{index}",
         offer_id=offer.offer_id,
-        slots=offer.slots,
+        slots=offer.slots - closed,
         intent=draw(st.sampled_from([Intent.RUN, Intent.RUN, Intent.RUN, Intent.STOP])),
         observed=draw(st.sampled_from(Observed)),
         requested_at=draw(moments),
@@ -77,6 +79,7 @@ def machines(draw: st.DrawFn, pool: PoolScaling, index: int) -> InstanceView:
         agent_connected=connected,
         disconnected_since=draw(moments) if has_joined and not connected else None,
         slots_in_use=used,
+        closed_slots_in_use=closed,
         occupants=(f"g-{index}",) if used and draw(st.booleans()) else (),
         idle_since=draw(moments) if has_joined and not used else None,
         notice=notice,

@@ -19,7 +19,7 @@ from resolute_master.scheduler.plan import Plan
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from support.pool_promises import check_all, returned
-from support.pools import NOW, a_job, a_policy, an_agent, applied, gone, waiting
+from support.pools import NOW, a_job, a_policy, an_agent, applied, closed, gone, waiting
 
 LONGEST = 600.0
 PATIENCE = st.sampled_from([0.0, 0.0, 60.0, LONGEST])
@@ -135,6 +135,13 @@ class PoolOverTime(RuleBasedStateMachine):
         agent = self.snapshot.agents.get(AgentId(name))
         if agent is not None:
             self.put(replace(agent, draining=draining, enabled=enabled))
+
+    @rule(name=AGENTS, indices=st.sets(st.integers(0, 7), max_size=3), draining=st.booleans())
+    def close_slots(self, name: str, indices: set[int], draining: bool) -> None:
+        """These and no others. What runs there goes on, though where they are disabled not for long."""
+        agent = self.snapshot.agents[AgentId(name)]
+        opened = replace(agent, slots=tuple(replace(s, enabled=True, draining=False) for s in agent.slots))
+        self.put(closed(opened, *indices, draining=draining))
 
     @rule(name=AGENTS)
     def lose_agent(self, name: str) -> None:

@@ -19,7 +19,7 @@ from resolute_master.domain.usage import GRAIN, Usage, usage_id
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.supply import ComingMachine, Supply
-from support.pools import NOW, a_job, a_policy, an_agent, gone, leaving, on, placed, waiting
+from support.pools import NOW, a_job, a_policy, an_agent, closed, gone, leaving, on, placed, waiting
 
 AGENTS = st.sampled_from(["a", "b", "c", "d"])
 JOBS = st.sampled_from(["j1", "j2", "j3"])
@@ -76,6 +76,12 @@ class Derived(RuleBasedStateMachine):
                 agent, enabled=enabled, disconnected_at=NOW if lost else None, notice=notice if noticed else None
             )
             self.put(replace(agent, pool=PoolName("other") if elsewhere else POLICY.name))
+
+    @rule(name=AGENTS, indices=st.sets(st.integers(0, 3), max_size=2), draining=st.booleans())
+    def close_slots(self, name: str, indices: set[int], draining: bool) -> None:
+        """Whatever runs on them."""
+        if (agent := self.agents.get(AgentId(name))) is not None:
+            self.put(closed(agent, *indices, draining=draining))
 
     @rule(name=AGENTS)
     def forget_agent(self, name: str) -> None:

@@ -18,7 +18,7 @@ from support.random_pools import MAX_AUX
 
 
 class Pool:
-    """Slots by agent after the plan was carried out, computed the slow way."""
+    """Slots by agent after the plan was carried out, computed the slow way. What uses slots that take no work is left out."""
 
     def __init__(self, snapshot: PoolSnapshot, plan: Plan) -> None:
         self.snapshot, self.plan = snapshot, plan
@@ -35,10 +35,12 @@ class Pool:
         self.aux = Counter[AgentId]()
         for allocation in snapshot.allocations.values():
             side = self.going if allocation.leaving or allocation.id in victims else self.staying
-            for ref in allocation.held_slots:
-                side[ref.agent].add(ref.index)
-            if side is self.staying and allocation.held_slots:
-                self.slots_of[allocation.id] = [(ref.agent, ref.index) for ref in allocation.held_slots]
+            there = [(ref.agent, ref.index) for ref in allocation.held_slots]
+            there = [(agent, index) for agent, index in there if index in self.usable.get(agent, ())]
+            for agent, index in there:
+                side[agent].add(index)
+            if side is self.staying and there:
+                self.slots_of[allocation.id] = there
             self.aux.update(c.agent for c in allocation.containers if not c.slots and not c.ended)
         self.idle_before = {a for a in self.usable if not self.staying[a] and not self.going[a]}
         for placement in plan.place:
@@ -241,8 +243,7 @@ def check_softness(snapshot: PoolSnapshot, plan: Plan) -> None:
                 agent
                 for id_, slots in pool.slots_of.items()
                 if not yields(snapshot, snapshot.allocations[id_], holder)
-                for agent, index in slots
-                if index in pool.usable.get(agent, ())
+                for agent, _ in slots
             )
             spared = all(len(pool.usable[agent]) - used[agent] >= slots for agent, slots in hold.agents)
             grace, min_runtime = timedelta(seconds=policy.preemption_grace_s), timedelta(seconds=policy.min_runtime_s)
@@ -285,6 +286,16 @@ def within_cap(snapshot: PoolSnapshot, plan: Plan, allocation: Allocation) -> bo
     return (snapshot.job_slots.get(job.id) or 0) + promised + allocation.slots_needed <= job.max_slots
 
 
+def check_waits_for_somebody(snapshot: PoolSnapshot, plan: Plan) -> None:
+    """Who waits until others have left their agents waits for somebody on slots of these agents that take work."""
+    pool = Pool(snapshot, plan)
+    for hold in plan.holds:
+        if hold.kind is not HoldKind.MACHINES and all(agent in pool.usable for agent, _ in hold.agents):
+            assert any(pool.free(agent) < pool.held(agent, soft=True) for agent, _ in hold.agents), (
+                "nothing is kept for one that could start on it"
+            )
+
+
 def check_work_conservation(snapshot: PoolSnapshot, plan: Plan) -> None:
     pool, placed = Pool(snapshot, plan), {p.allocation for p in plan.place}
     for allocation in snapshot.pending():
@@ -309,6 +320,7 @@ def check_all(snapshot: PoolSnapshot, plan: Plan) -> None:
     check_holds(snapshot, plan)
     check_softness(snapshot, plan)
     check_hold_sizes(snapshot, plan)
+    check_waits_for_somebody(snapshot, plan)
     check_work_conservation(snapshot, plan)
 
 

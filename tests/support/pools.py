@@ -56,6 +56,13 @@ def an_agent(
     return replace(agent, **changes)
 
 
+def closed(agent: Agent, *indices: int, draining: bool = True) -> Agent:
+    """The agent with these slots taking no more work: drained, or disabled."""
+    part = {"draining": True} if draining else {"enabled": False}
+    slots = tuple(replace(slot, **part) if slot.index in indices else slot for slot in agent.slots)
+    return replace(agent, slots=slots)
+
+
 def a_job(name: str, *, priority: int = 42, second: float = 0.0, max_slots: int | None = None, **changes: Any) -> Job:
     job = Job(
         id=JobId(name),

@@ -71,6 +71,7 @@ def joined(
     *,
     slots: int = 2,
     used: int = 0,
+    closed: int = 0,
     aux: int = 0,
     idle_s: float = 1.0,
     away_s: float | None = None,
@@ -79,7 +80,8 @@ def joined(
     occupants: tuple[str, ...] = (),
     offer: str = "small",
 ) -> InstanceView:
-    """A machine whose agent has joined; `notice_s` is how far away its announced end is."""
+    """A machine whose agent has joined; `notice_s` is how far away its announced end is. `closed` of those used take no more work
+    and are none of `slots`."""
     notice = None
     if notice_s is not None:
         notice = InstanceNotice(kind=NoticeKind.INTERRUPTION, deadline=after(notice_s))
@@ -96,6 +98,7 @@ def joined(
         agent_connected=away_s is None,
         disconnected_since=None if away_s is None else ago(away_s),
         slots_in_use=used,
+        closed_slots_in_use=closed,
         aux_in_use=aux,
         occupants=occupants,
         idle_since=None if used or aux else ago(idle_s),

@@ -17,7 +17,7 @@ from resolute_master.domain.usage import GRAIN, Usage
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
-from support.pools import NOW, POOL, a_job, a_policy, an_agent, applied, elastic, leaving, on, waiting
+from support.pools import NOW, POOL, a_job, a_policy, an_agent, applied, closed, elastic, leaving, on, waiting
 
 SIZES = st.sampled_from([1, 2, 2, 4, 4, 4, 8])
 MAX_AUX = 2
@@ -75,6 +75,15 @@ def some_agents(draw: st.DrawFn) -> tuple[Agent, ...]:
 
 
 @st.composite
+def some_slots_closed(draw: st.DrawFn, agents: tuple[Agent, ...]) -> tuple[Agent, ...]:
+    """Slots that take no more work, whatever still runs on them."""
+    return tuple(
+        closed(agent, *draw(st.sampled_from([(), (), (), (0,), (len(agent.slots) - 1,)])), draining=draw(st.booleans()))
+        for agent in agents
+    )
+
+
+@st.composite
 def some_jobs(draw: st.DrawFn) -> tuple[Job, ...]:
     return tuple(
         a_job(
@@ -127,6 +136,8 @@ def crowded_worlds(draw: st.DrawFn) -> World:
         hierarchical_shares=True,
         usage_half_life_s=draw(st.sampled_from([None, None, 3600.0])),
     )
+    if draw(st.sampled_from([False, False, True])):
+        agents = draw(some_slots_closed(agents))
     return World(policy, agents, (*mine, *others), (*running, *fresh), Supply(), draw(some_usage()))
 
 
@@ -181,7 +192,7 @@ def worlds(draw: st.DrawFn) -> World:
     # Priorities may have changed since, so that what runs is not always the most important.
     return World(
         policy,
-        agents,
+        draw(some_slots_closed(agents)),
         draw(some_jobs()),
         (*allocations, *draw(some_allocations("new", 6, [1, 2, 3, 4, 6, 8, 12, 0], 8))),
         draw(supplies(policy)),

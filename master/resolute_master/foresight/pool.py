@@ -237,9 +237,13 @@ class VirtualPool:
                 continue
             here = self.snapshot.occupancy.get(agent) or ()
             busy = bool(here)
+            in_use = [index for _, occupant in here for index in occupant.slots]
+            known = self.snapshot.agents.get(agent)
+            usable = known.usable_slots if known is not None else frozenset[int]()
             self.machines[InstanceId(agent)] = replace(
                 view,
-                slots_in_use=sum(len(occupant.slots) for _, occupant in here),
+                slots_in_use=len(in_use),
+                closed_slots_in_use=sum(index not in usable for index in in_use),
                 aux_in_use=sum(occupant.aux for _, occupant in here),
                 occupants=tuple(id_ for id_, _ in here),
                 residents=tuple(self._resident(id_, occupant) for id_, occupant in here if not occupant.leaving),

@@ -56,12 +56,14 @@ def view(step: Step, instance: Instance) -> InstanceView:
         [a for a in step.find(Allocation, "allocations_on_agent", agent.id) if not a.ended] if agent is not None else []
     )
     here = [c for a in held for c in a.containers if agent is not None and c.agent == agent.id and not c.ended]
+    in_use = [index for c in here for index in c.slots]
+    usable = agent.usable_slots if agent is not None else frozenset[int]()
     notice = instance.notice
     return InstanceView(
         instance_id=instance.id,
         token=instance.token,
         offer_id=instance.offer_id,
-        slots=instance.slots if agent is None else sum(s.enabled and not s.draining for s in agent.slots),
+        slots=instance.slots if agent is None else len(usable),
         intent=instance.intent,
         observed=instance.observed,
         requested_at=instance.requested_at,
@@ -69,7 +71,8 @@ def view(step: Step, instance: Instance) -> InstanceView:
         joined_at=instance.joined_at,
         agent_connected=agent is not None and agent.connected,
         disconnected_since=agent.disconnected_at if agent is not None else instance.unreachable_since,
-        slots_in_use=sum(len(c.slots) for c in here),
+        slots_in_use=len(in_use),
+        closed_slots_in_use=sum(index not in usable for index in in_use),
         aux_in_use=sum(not c.slots for c in here),
         occupants=tuple(sorted(a.id for a in held)),
         residents=tuple(_residents(held, agent)) if agent is not None else (),

@@ -475,11 +475,11 @@ class Evictions:
     # -- candidates --------------------------------------------------------------------------------------------
 
     def _staying(self, agent: AgentId) -> list[_Candidate]:
-        """Who uses slots there and has not been asked to leave, with the number of usable slots."""
+        """Who has usable slots there and has not been asked to leave, with their number."""
         found = []
         for id_, occupant in self._snapshot.occupancy.get(agent) or ():
-            if occupant.slots and not occupant.leaving and id_ not in self._evicted:
-                found.append((self._snapshot.allocations[id_], self._usable(agent, occupant.slots)))
+            if not occupant.leaving and id_ not in self._evicted and (slots := self._usable(agent, occupant.slots)):
+                found.append((self._snapshot.allocations[id_], slots))
         return found
 
     def _usable(self, agent: AgentId, slots: tuple[int, ...]) -> int:
@@ -527,14 +527,14 @@ class Evictions:
                 self._rooms.vacate(agent, slots, stays_busy=bool(self._staying(agent)))
 
     def _slots_of(self, victim: Allocation) -> list[tuple[AgentId, int]]:
-        """Usable slots that it holds, on agents that may be given work."""
+        """Usable slots that it holds, on agents that may be given work; none where it holds only others."""
         rooms = self._snapshot.rooms
         agents = sorted({c.agent for c in victim.containers if not c.ended and c.slots and c.agent in rooms})
         slots = {
             agent: [i for c in victim.containers if c.agent == agent and not c.ended for i in c.slots]
             for agent in agents
         }
-        return [(agent, self._usable(agent, tuple(slots[agent]))) for agent in agents]
+        return [(agent, usable) for agent in agents if (usable := self._usable(agent, tuple(slots[agent])))]
 
     # -- afterwards --------------------------------------------------------------------------------------------
 

@@ -332,9 +332,8 @@ class Reasons:
             )
 
     def _may_idle(self, agent: AgentId) -> bool:
-        room = self._snapshot.rooms.get(agent)
         bought = self._snapshot.agents[agent].instance_id is not None
-        return bought and room is not None and len(room.free) == room.size and not room.aux
+        return bought and agent in self._snapshot.rooms and agent not in self._snapshot.occupancy
 
     def _shares(self, allocation: Allocation) -> Iterator[str]:
         """What its job, and the groups around it, hold of what is held in all."""

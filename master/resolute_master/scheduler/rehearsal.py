@@ -73,14 +73,15 @@ def hold_of(outcome: Outcome, allocation: AllocationId) -> Hold | None:
 
 
 def leavers(snapshot: PoolSnapshot, outcome: Outcome, hold: Hold) -> list[AllocationId]:
-    """What is leaving, or is asked to leave, on the agents of a hold."""
+    """What is leaving, or is asked to leave, the usable slots on the agents of a hold."""
     victims = {preemption.allocation for preemption in outcome.plan.preempt}
     return sorted(
         {
             id_
             for agent, _ in hold.agents
             for id_, occupant in snapshot.occupancy.get(agent) or ()
-            if occupant.slots and (occupant.leaving or id_ in victims)
+            if not snapshot.agents[agent].usable_slots.isdisjoint(occupant.slots)
+            if occupant.leaving or id_ in victims
         }
     )
 

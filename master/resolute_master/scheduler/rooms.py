@@ -47,9 +47,9 @@ class Room(Struct, frozen=True, gc=False):
     leaving: int
     """How many of them are used by allocations that are ending."""
     busy: bool
-    """Something uses a slot of the machine."""
+    """Something uses a slot of these. What still runs on a slot that takes no more work is in nobody's way."""
     stays_busy: bool
-    """Something that is not ending uses a slot of the machine."""
+    """Something that is not ending uses a slot of these."""
     aux: int
     """Containers without slots."""
 
@@ -104,12 +104,13 @@ def room_of(agent: Agent | None, occupants: Occupants) -> Room | None:
     for _, each in occupants:
         (going if each.leaving else staying).update(each.slots)
         aux += each.aux
-    going -= staying
+    staying &= usable
+    going = (going & usable) - staying
     return Room(
         agent=agent.id,
         size=len(usable),
         free=tuple(sorted(usable - staying - going)),
-        leaving=len(usable & going),
+        leaving=len(going),
         busy=bool(staying or going),
         stays_busy=bool(staying),
         aux=aux,

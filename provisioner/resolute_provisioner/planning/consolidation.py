@@ -113,7 +113,7 @@ def _onto_others(
         theirs = prices.get(view.offer_id)
         cheaper = theirs is not None and theirs < price
         if view.joined_at is not None and view.agent_connected and not view.disabled and (view.occupied or cheaper):
-            free[view.instance_id] = view.slots - view.slots_in_use
+            free[view.instance_id] = view.free_slots
     idle = {o.view.instance_id: prices.get(o.view.offer_id) or 0.0 for o in others if not o.view.occupied}
     used = _fitted(each.view.residents, free)
     if used is None:

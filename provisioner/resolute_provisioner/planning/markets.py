@@ -195,7 +195,7 @@ class ToBeHad:
 
     def comes(self, token: str, market: Market, slots: int, *, one_machine: bool) -> bool:
         """Whether machines of the market with so many free slots were asked for under this token."""
-        free = [each.slots - each.slots_in_use for each in self._coming.get((token, market), ())]
+        free = [each.free_slots for each in self._coming.get((token, market), ())]
         return any(each >= slots for each in free) or (not one_machine and sum(free) >= slots)
 
     def holds(self, gang: Gang, market: Market) -> bool:

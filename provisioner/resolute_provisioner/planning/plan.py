@@ -197,9 +197,9 @@ def _machines(pool: PoolScaling, staying: Sequence[Standing]) -> list[Machine]:
         Machine(
             name=view.instance_id,
             size=view.slots,
-            free_slots=max(0, view.slots - view.slots_in_use),
+            free_slots=view.free_slots,
             free_aux=max(0, pool.max_aux_per_instance - view.aux_in_use),
-            untouched=view.slots_in_use == 0,
+            untouched=view.slots_in_use == view.closed_slots_in_use,
             preference=0 if view.joined_at is not None else 1,
             reserved_for=view.reserved_for,
             market=market.get(view.offer_id),

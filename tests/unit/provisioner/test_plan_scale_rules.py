@@ -150,6 +150,17 @@ def test_idle_machines_go_after_the_timeout_and_not_below_the_minimum() -> None:
     assert plan(a_pool(), machines[2]).revisit_at == after(200)
 
 
+def test_what_runs_on_closed_slots_takes_no_room_of_its_machine_and_keeps_it() -> None:
+    wide = a_gang("wide", 4)
+    machines = (joined("i-1", used=1, closed=1), joined("i-2", idle_s=9999))
+    result = plan(a_pool(), *machines, work=demand(wide))
+    assert (launched(result), returned(result)) == ([], {})
+    assert launched(plan(a_pool(high=2), machines[0], work=demand(wide))) == [("small", ("wide",))]
+    assert launched(plan(a_pool(), machines[0], work=demand(a_gang("a", 2)))) == []
+    assert returned(plan(a_pool(), *machines)) == {"i-2": Cause.IDLE}
+    assert returned(plan(a_pool(), joined("i-1", used=1, closed=1, draining_s=1))) == {}
+
+
 def test_an_idle_machine_that_waiting_work_will_use_is_kept() -> None:
     assert not plan(a_pool(), joined("i-1", idle_s=9999), work=demand(a_gang("a"))).terminations
 

@@ -216,6 +216,20 @@ def test_fair_share_spares_nobody_for_a_reservation() -> None:
     assert found.reason == f"It waits for 4 slot(s): no slot is free, {NOTHING_MAKES_ROOM}"
 
 
+def test_what_runs_on_a_closed_slot_is_not_in_the_way_and_keeps_its_machine() -> None:
+    drained, full = on(waiting("d", "low"), {"a": (2,)}), on(waiting("r", "high", 2), {"b": (0, 1)})
+    agents = [replace(closed("a", 3, 2, draining=True), instance_id=InstanceId("i-a")), an_agent("b", 2)]
+    gang = waiting("w", "mine", 4)
+    left = why(agents, leaving(drained), leaving(full), gang)
+    assert left.reason == "It waits for 4 slot(s) on a, b: r.1 must leave first."
+    assert left.start is not None and left.start.after == (full.id,)
+    kept = why(agents, drained, full, gang)
+    assert kept.blockers == Blockers(running=(full.id,), smallest=True)
+    scaling = elastic(slots=2, max_instances=2)
+    assert not [each for each in why(agents, drained, full, gang, scaling=scaling).details if "given back" in each]
+    assert [each for each in why(agents, full, gang, scaling=scaling).details if "a may be given back" in each]
+
+
 @pytest.mark.parametrize("part", [{"enabled": False}, {"draining": True}])
 def test_slots_that_take_no_work_are_named_where_they_are_missing(part: dict[str, bool]) -> None:
     for off, said in (((0,), "slot 0 of a takes none"), ((0, 2), "slots 0, 2 of a take none")):

@@ -10,12 +10,25 @@ from hypothesis import strategies as st
 
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.ids import AgentId
-from resolute_master.domain.pool import Fitting
+from resolute_master.domain.ids import AgentId, AllocationId
+from resolute_master.domain.pool import Fitting, SchedulerKind
 from resolute_master.scheduler.fitting import divide, side_by_side
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
-from support.pools import NOW, a_job, a_policy, an_agent, leaving, on, starts, waiting
+from support.pools import (
+    NOW,
+    a_job,
+    a_policy,
+    an_agent,
+    applied,
+    closed,
+    evicts,
+    gone,
+    leaving,
+    on,
+    starts,
+    waiting,
+)
 
 
 def places(agents: list[Agent], *allocations: Allocation, **policy: Any) -> dict[str, dict[str, tuple[int, ...]]]:
@@ -98,11 +111,32 @@ def test_slots_of_those_that_are_leaving_are_not_free_yet() -> None:
     assert places([an_agent("a", 2)], old, waiting("new", "j")) == {}
 
 
-def test_a_gang_waits_for_an_agent_whose_disabled_slot_is_still_used() -> None:
-    agents = [an_agent("a", 3, off=(2,)), an_agent("b", 2)]
-    old = on(waiting("old", "j"), {"a": (2,)})
-    assert places(agents, old, waiting("gang", "j", 4)) == {}
-    assert set(places(agents, waiting("gang", "j", 4))["gang"]) == {"a", "b"}
+@pytest.mark.parametrize("draining", [True, False])
+@pytest.mark.parametrize("policy", [{}, {"preemption": True}, {"scheduler": SchedulerKind.FAIR_SHARE}])
+def test_what_runs_on_a_slot_that_takes_no_more_work_is_in_no_gangs_way(draining: bool, policy: dict[str, Any]) -> None:
+    """Nobody would be asked to leave for the gang either, so that it would wait for the end of what may run for long."""
+    agents = [closed(an_agent("a", 3), 2, draining=draining), an_agent("b", 2)]
+    gang = waiting("gang", "mine", 4)
+    for old in (on(waiting("old", "other"), {"a": (2,)}), leaving(on(waiting("old", "other"), {"a": (2,)}))):
+        assert set(places(agents, old, gang, **policy)["gang"]) == {"a", "b"}
+    used = on(waiting("old", "other"), {"a": (1,)})
+    assert places(agents, used, gang, **policy) == {}
+
+
+@pytest.mark.parametrize("preemptible", [True, False])
+@pytest.mark.parametrize("policy", [{"preemption": True}, {"scheduler": SchedulerKind.FAIR_SHARE}])
+def test_only_who_has_slots_that_take_work_is_asked_to_leave(policy: dict[str, Any], preemptible: bool) -> None:
+    agents = [closed(an_agent("a", 3), 2), an_agent("b", 2)]
+    jobs = [a_job("other", priority=50), a_job("more", priority=50), a_job("mine", priority=1, weight=8.0)]
+    drained = on(waiting("drained", "other", preemptible=preemptible), {"a": (2,)}, second=3000)
+    work = [drained, *(on(waiting(f"r{n}", "more"), {agent: (n % 2,)}) for n, agent in enumerate("aabb"))]
+    snapshot = PoolSnapshot.build(a_policy(**policy), agents, jobs, [*work, waiting("gang", "mine", 4)], now=NOW)
+    plan = schedule(snapshot)
+    assert set(evicts(plan)) == {"r0", "r1", "r2", "r3"}
+    asked = applied(snapshot, plan)
+    for number in range(4):
+        asked = asked.after(gone(asked.allocations[AllocationId(f"r{number}.1")]))
+    assert set(starts(schedule(asked))["gang"]) == {"a", "b"}
 
 
 def test_auxiliary_tasks_keep_the_limit_of_an_agent_and_gather_or_spread() -> None:
