@@ -17,7 +17,7 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.supply import Supply
 from support.pool_promises import check_all, returned, standing
 from support.pools import applied, gone
-from support.random_pools import World, crowded_worlds, worlds
+from support.random_pools import World, crowded_worlds, drained_worlds, worlds
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -31,6 +31,14 @@ def test_every_plan_keeps_the_promises(world: World) -> None:
 @settings(max_examples=400, deadline=None)
 @given(crowded_worlds())
 def test_every_plan_of_a_crowded_pool_keeps_the_promises(world: World) -> None:
+    snapshot = world.snapshot()
+    plan = schedule(snapshot)
+    check_all(snapshot, plan)
+
+
+@settings(max_examples=200, deadline=None)
+@given(drained_worlds())
+def test_every_plan_of_a_pool_with_drained_slots_keeps_the_promises(world: World) -> None:
     snapshot = world.snapshot()
     plan = schedule(snapshot)
     check_all(snapshot, plan)
@@ -65,7 +73,7 @@ class Exchanges:
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(worlds() | crowded_worlds())
+@given(worlds() | crowded_worlds() | drained_worlds())
 def test_preemption_settles_and_is_never_in_vain(world: World) -> None:
     """Victims leave and come back until nothing changes any more; whoever others left for starts at once."""
     snapshot = replace(world, supply=Supply()).snapshot()

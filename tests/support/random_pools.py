@@ -142,6 +142,28 @@ def crowded_worlds(draw: st.DrawFn) -> World:
 
 
 @st.composite
+def drained_worlds(draw: st.DrawFn) -> World:
+    """Agents of which one slot takes no more work and is still used, and gangs that want all the others of several agents."""
+    size = draw(st.integers(1, 3))
+    agents = tuple(closed(an_agent(f"a{number}", size + 1), size) for number in range(draw(st.integers(2, 4))))
+    jobs = draw(some_jobs())
+    running = [
+        on(
+            waiting(f"{agent.id}-{slot}", draw(st.sampled_from(jobs)).id, preemptible=draw(st.booleans())),
+            {agent.id: (slot,)},
+        )
+        for agent in agents
+        for slot in {size, *draw(st.sampled_from([(), (), (0,), range(size)]))}
+    ]
+    work = [leaving(each) if draw(st.sampled_from([False, False, True])) else each for each in running]
+    gangs = draw(
+        st.lists(st.tuples(st.sampled_from(jobs), st.sampled_from([1, 2 * size, 2 * size])), min_size=1, max_size=4)
+    )
+    fresh = [waiting(f"new{n}", job.id, slots, second=n) for n, (job, slots) in enumerate(gangs)]
+    return World(draw(policies()), agents, jobs, (*work, *fresh), Supply())
+
+
+@st.composite
 def some_allocations(draw: st.DrawFn, prefix: str, jobs: int, slots: list[int], most: int) -> tuple[Allocation, ...]:
     return tuple(
         waiting(
