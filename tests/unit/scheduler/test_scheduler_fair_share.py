@@ -116,8 +116,8 @@ def test_among_equals_who_waited_longest_goes_first() -> None:
 
 @pytest.mark.parametrize("never", [{"slots": 2, "max_slots": 1}, {"slots": 9, "max_slots": None}])
 def test_what_can_never_start_waits_for_nobody_else(never: dict[str, int | None]) -> None:
-    """It has waited longest of all, and gave all others of its workspace their turn before another workspace had its own: whose gang
-    never found its agents free, however long it had waited."""
+    """It has waited longest of all, and gave all others of its workspace their turn before another workspace had its own:
+    whose gang never found its agents free, however long it had waited."""
     jobs = [
         a_job("never", max_slots=never["max_slots"]),
         a_job("small", owner=UserId(2)),
