@@ -379,10 +379,15 @@ class Evictions:
         if parts is None:
             return None
         agents = [agent for size, count in sorted(parts.items(), reverse=True) for agent in emptied[size][:count]]
-        needed: dict[AllocationId, Allocation] = {}
+        victims = _Leavers(self._precedence)
         for agent in agents:
-            needed.update((a.id, a) for a, _ in self._staying(agent))
-        return self._whole(agents, list(needed.values()))
+            # Each size was emptied by itself: who yields one of them need not yield them all.
+            leave = self._all_on(claim, agent, victims)
+            if leave is None:
+                return None
+            for victim in leave:
+                victims.add(victim)
+        return self._whole(agents, list(victims.allocations.values()))
 
     def _whole(self, agents: Iterable[AgentId], victims: Iterable[Allocation]) -> Eviction:
         keep = tuple((agent, self._rooms.state(agent).size) for agent in agents)

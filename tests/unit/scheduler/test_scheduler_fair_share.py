@@ -101,6 +101,23 @@ def test_a_cap_below_what_runs_holds_up_slots_only(scheduler: SchedulerKind) -> 
     assert "max_slots allows 2" in explain(pool.after(gone(work[2])), job.id).reason
 
 
+@pytest.mark.parametrize(("lasting", "leaves"), [(6, False), (7, True)])
+def test_agents_of_several_sizes_are_emptied_only_by_who_is_richer_without_all_of_them(
+    lasting: int, leaves: bool
+) -> None:
+    """With 13 slots the richer job could give up any of its three tasks to a gang of 7, and not all three."""
+    sizes = {"a4": 4, "a2": 2, "a1": 1, "b": 7}
+    policy = a_policy(scheduler=SchedulerKind.FAIR_SHARE, heterogeneous_fits=True)
+    running = [on(waiting(f"r{n}", "rich", n), {f"a{n}": tuple(range(n))}) for n in (4, 2, 1)]
+    stubborn = [on(task, {"b": (n,)}) for n, task in enumerate(tasks("rich", lasting, preemptible=False))]
+    other = [on(waiting("other", "other"), {"b": (6,)})] if lasting < 7 else []
+    agents = [an_agent(name, size) for name, size in sizes.items()]
+    jobs = [a_job("rich"), a_job("poor"), a_job("other")]
+    work = [*running, *stubborn, *other, waiting("gang", "poor", 7)]
+    plan = schedule(PoolSnapshot.build(policy, agents, jobs, work, now=NOW))
+    assert len(plan.preempt) == (3 if leaves else 0)
+
+
 def test_what_cannot_be_preempted_counts_for_its_job() -> None:
     stubborn = [on(task, {"a0": (n,)}) for n, task in enumerate(tasks("a", 6, preemptible=False))]
     pool = at_rest(a_pool(8, [a_job("a"), a_job("b")], [*stubborn, *tasks("b", 20), *tasks("a", 0)]))
