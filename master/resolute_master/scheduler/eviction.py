@@ -379,15 +379,15 @@ class Evictions:
         if parts is None:
             return None
         agents = [agent for size, count in sorted(parts.items(), reverse=True) for agent in emptied[size][:count]]
-        victims = _Leavers(self._precedence)
+        leavers = _Leavers(self._precedence)
         for agent in agents:
             # Each size was emptied by itself: who yields one of them need not yield them all.
-            leave = self._all_on(claim, agent, victims)
+            leave = self._all_on(claim, agent, leavers)
             if leave is None:
                 return None
-            for victim in leave:
-                victims.add(victim)
-        return self._whole(agents, list(victims.allocations.values()))
+            for each in leave:
+                leavers.add(each)
+        return self._whole(agents, list(leavers.allocations.values()))
 
     def _whole(self, agents: Iterable[AgentId], victims: Iterable[Allocation]) -> Eviction:
         keep = tuple((agent, self._rooms.state(agent).size) for agent in agents)
