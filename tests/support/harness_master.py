@@ -400,6 +400,8 @@ def task_variables(
         "DET_STEPS_COMPLETED": str(steps_completed),
         "DET_RUN_DIR": str(root / f"run-{run}-{resources_id}"),
         "DET_PRIVATE_ROOT": "0",
+        # Of its own, as an agent gives one: two tests at once have gangs of the same name, whose ranks met each other.
+        "INTER_TRAIN_PROCESS_COMM_PORT_1": str(20_000 + int(master.url.rpartition(":")[2]) % 12_000),
         "PATH": "/usr/bin:/bin",
         "PYTHONUNBUFFERED": "1",
     }
