@@ -46,12 +46,6 @@ FULL_INBOX_S = 1.0
 BATCH_LIMIT = 200
 """Commands a cycle at most: more gain little, and each waits for all."""
 
-GATHER_LEAST = 4
-GATHER_S = 0.02
-"""A cycle that carried out so many commands is followed by the next this time after its beginning: a cycle has a price of its own,
-which a busy master need not pay for every handful. Who is alone, or comes after a pause, never waits. PostgreSQL's
-`commit_siblings` and `commit_delay` are the same thought."""
-
 BATCH_LEAST = 10
 DECIDE_BUDGET_S = 0.01
 """A cycle that was longer than this in deciding is followed by one with fewer commands, down to `BATCH_LEAST`: nothing else has
@@ -168,7 +162,6 @@ class Engine:
         self._version = version
         self._snapshots = Snapshots(store, retain=retain_snapshots)
         self._batch_limit = BATCH_LIMIT
-        self._gather_until = 0.0
         self._safety_pass_s = safety_pass_s
         self._memory: Memory | None = None
         self._inbox: asyncio.Queue[_Waiting] = asyncio.Queue(INBOX_LIMIT)
@@ -278,13 +271,12 @@ class Engine:
 
     async def _gather(self, next_pass: float) -> list[_Waiting]:
         """Wait for commands, or for the next deadline; take all that are there, up to the limit."""
-        left_s = self._gather_until - self._clock.monotonic()
-        if left_s > 0 and self._inbox.qsize() < self._batch_limit:
-            await asyncio.sleep(left_s)
-        elif not self._inbox.empty():
+        if self._inbox.empty():
+            batch = await self._first(next_pass)
+        else:
+            batch = []
             # A turn for the others all the same: who has just been answered, and who has come meanwhile.
             await asyncio.sleep(0)
-        batch = await self._first(next_pass) if self._inbox.empty() else []
         while len(batch) < self._batch_limit and not self._inbox.empty():
             batch.append(self._inbox.get_nowait())
         return batch
@@ -309,7 +301,6 @@ class Engine:
         try:
             adopted = await waited_for(lambda: entities_for(self._store, memory.state, commands))
             begun_at, begun = clock.now(), clock.monotonic()
-            self._gather_until = begun + GATHER_S if len(commands) >= GATHER_LEAST else begun
             cycle = Cycle(memory, now=begun_at, entropy=self._entropy(), adopted=adopted, stopwatch=clock.monotonic)
             outcome = cycle.run(commands)
             decided = committed = clock.monotonic()
