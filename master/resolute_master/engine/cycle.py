@@ -234,7 +234,8 @@ class Cycle:
         closed = budget.hold_of_pool(self._step, pool) != ""
         plan = Plan() if closed else schedule(snapshot, starts=STARTS_A_CYCLE)
         self._apply(plan)
-        if plan.cut:
+        if plan.cut or plan.preempt:
+            # Slots are kept in number: once more are being left, others than the free ones may be enough for whom they are kept.
             self._unfinished.add(pool)
         wakes = [plan.revisit_at]
         scale = ScalePlan()

@@ -7,9 +7,10 @@ import asyncio
 from resolute.clock import FixedClock
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import RegisterAgent
-from resolute_master.domain.ids import AgentId
+from resolute_master.domain.ids import AgentId, ExperimentId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
+from resolute_master.domain.trial import Trial
 from resolute_master.engine.cycle import STARTS_A_CYCLE
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.replay import replay
@@ -18,7 +19,7 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.store.memory import MemoryStore
 from resolute_provisioner.model import Intent, Market, Offer, PoolScaling
 from support.cluster import T0, device
-from support.engines import DEFAULT, AgentByHand, a_user, an_engine, an_experiment, running
+from support.engines import DEFAULT, AgentByHand, a_config, a_user, an_engine, an_experiment, running
 from support.pools import NOW, a_job, a_policy, an_agent, waiting
 
 MORE = 2 * STARTS_A_CYCLE + 10
@@ -45,6 +46,31 @@ async def test_a_flood_is_placed_in_the_order_of_the_queue_over_several_cycles_a
 
 def _placed(entity: object) -> bool:
     return isinstance(entity, Allocation) and entity.assigned_at is not None
+
+
+async def test_a_free_slot_is_taken_as_soon_as_enough_others_are_being_left_for_whom_it_was_kept() -> None:
+    """One of six slots is free and kept, with one that is being left, for a gang of two. Who comes later makes another leave: then
+    the gang has two that are being left, and nothing else has to happen for the free one to be taken."""
+    pools, clock = {DEFAULT: PoolPolicy(name=DEFAULT, scheduler=SchedulerKind.FAIR_SHARE)}, FixedClock(T0)
+    async with running(an_engine(MemoryStore(), pools=pools, clock=clock)) as engine:
+        owner = await a_user(engine)
+        await AgentByHand(engine, slots=6).register()
+        with engine.watch("", "") as watch:
+            await an_experiment(engine, owner, a_config(trials=5))
+            while sum(a.assigned_at is not None for a in engine.state.all(Allocation)) < 5:
+                assert await watch.changed(10.0)
+            gang = await an_experiment(engine, owner, a_config(slots=2))
+            clock.advance(1.0)
+            single = await an_experiment(engine, owner)
+            while not _started(engine, single):
+                assert await watch.changed(10.0), "a slot lies idle that the last one may have"
+        assert sum(a.preempt is not None for a in engine.state.all(Allocation)) == 2
+        assert not _started(engine, gang)
+
+
+def _started(engine: Engine, experiment: ExperimentId) -> bool:
+    trials = {trial.id for trial in engine.state.all(Trial) if trial.experiment_id == experiment}
+    return any(a.trial_id in trials and a.assigned_at is not None for a in engine.state.all(Allocation))
 
 
 async def test_no_machine_is_ended_before_all_that_fits_on_it_has_been_placed() -> None:
