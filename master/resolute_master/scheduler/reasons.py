@@ -263,15 +263,24 @@ class Reasons:
     def _sizes(self, open_again: Iterable[Agent]) -> dict[int, int]:
         """So many agents of each size that could be had at most, if these took work on all their slots."""
         snapshot, scaling = self._snapshot, self._snapshot.policy.scaling
-        agents = Counter(dict(snapshot.sizes.items()))
+        started, launched = self._present[False].copy(), self._present[True].copy()
         for agent in open_again:
+            sizes = launched if agent.instance_id is not None else started
             if (room := snapshot.rooms.get(agent.id)) is not None:
-                agents[room.size] -= 1
-            agents[len(agent.slots)] += 1
-        agents.update(machine.slots for machine in snapshot.supply.machines)
+                sizes[room.size] -= 1
+            sizes[len(agent.slots)] += 1
+        launched.update(machine.slots for machine in snapshot.supply.machines)
         for offer in scaling.offers if scaling is not None else ():
-            agents[offer.slots] = max(agents[offer.slots], scaling.max_instances if scaling is not None else 0)
-        return agents
+            launched[offer.slots] = max(launched[offer.slots], scaling.max_instances if scaling is not None else 0)
+        return started + launched
+
+    @cached_property
+    def _present(self) -> dict[bool, Counter[int]]:
+        """The agents that take work by their size: those that were started by hand, and those that were launched."""
+        found: dict[bool, Counter[int]] = {False: Counter(), True: Counter()}
+        for id_, room in self._snapshot.rooms.items():
+            found[self._snapshot.agents[id_].instance_id is not None][room.size] += 1
+        return found
 
     def _closed(self, ids: Sequence[AgentId]) -> str:
         """What of these agents takes no work."""

@@ -25,7 +25,7 @@ from resolute_master.api.render import states
 from resolute_master.api.render.logs import message
 from resolute_master.api.render.summaries import summaries
 from resolute_master.api.runs import check_metadata, storage_number
-from resolute_master.domain.ids import AllocationId, PoolName
+from resolute_master.domain.ids import AllocationId, InstanceId, PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.lifecycle.capacity import shortage
 from resolute_provisioner.model import Intent, Market, Observed, Offer, PoolScaling
@@ -113,6 +113,10 @@ STATIC = PoolPolicy(name=PoolName("default"))
         (elastic(4, 2), (), 8, False, True),
         (elastic(4, 2), (), 9, False, False),
         (elastic(4, 2), (), 5, True, False),
+        # Started by hand, in a pool that may also launch machines.
+        (elastic(4, 2), (8,), 8, True, True),
+        (elastic(4, 2), (8,), 16, False, True),
+        (elastic(4, 2), (8,), 17, False, False),
     ],
 )
 def test_what_a_pool_can_ever_hold(
@@ -123,6 +127,12 @@ def test_what_a_pool_can_ever_hold(
     assert (why == "") == fits
     if not fits:
         assert str(slots) in why and "'default'" in why and ";" in why
+
+
+def test_what_was_launched_is_among_the_machines_that_an_elastic_pool_may_have() -> None:
+    launched = [an_agent(f"i-{n}", slots=4, instance_id=InstanceId(f"i-{n}")) for n in range(2)]
+    assert shortage(elastic(4, 2), launched, slots=8, single_node=False) == ""
+    assert "have 8)" in shortage(elastic(4, 2), launched, slots=9, single_node=False)
 
 
 def test_an_agent_that_is_away_for_a_moment_still_counts() -> None:

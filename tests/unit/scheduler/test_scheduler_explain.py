@@ -311,7 +311,7 @@ def test_an_elastic_pool_counts_with_what_it_could_launch() -> None:
         fits.reason
         == "It waits for 40 slot(s): no agent of the pool takes work, and no machine can be had (the pool may not ask for more)."
     )
-    never = why([an_agent("a", 8)], waiting("w", "mine", 48), scaling=elastic(8, max_instances=5))
+    never = why([an_agent("a", 8, instance="a")], waiting("w", "mine", 48), scaling=elastic(8, max_instances=5))
     assert never.reason.startswith("It can never start here")
 
 
@@ -328,6 +328,17 @@ def without_machines(*allocations: Allocation, offers: dict[str, int], most: int
     available = tuple(AvailableOffer(offer_id=id_, slots=slots) for id_, slots in offers.items())
     supply = Supply(offers=available, room=most)
     return why([], *allocations, supply=supply, scaling=replace(scaling, offers=all_offers), **policy).reason
+
+
+def test_what_was_started_by_hand_counts_beside_what_may_be_launched() -> None:
+    scaling, by_hand = elastic(slots=4, max_instances=1), [an_agent("a", slots=4), an_agent("b", slots=4)]
+    supply = Supply(offers=(AvailableOffer(offer_id="o", slots=4),), room=1)
+    fits, larger = (waiting(str(n), "mine", n) for n in (12, 16))
+    assert not why(by_hand, fits, supply=supply, scaling=scaling).reason.startswith("It can never start here")
+    assert why(by_hand, larger, supply=supply, scaling=scaling).reason.endswith("are at most: 3 of 4.")
+    launched = [an_agent("a", slots=4, instance="a"), an_agent("b", slots=4)]
+    full = Supply(reason="the pool has its 1 machine(s)")
+    assert why(launched, fits, supply=full, scaling=scaling).reason.endswith("are at most: 2 of 4.")
 
 
 def test_a_size_that_never_fits_is_told_so_before_there_is_a_machine() -> None:
