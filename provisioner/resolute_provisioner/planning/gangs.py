@@ -32,6 +32,15 @@ def fits_one_machine(gang: Gang, size: int) -> bool:
     return gang.slots_per_machine in (None, gang.slots) and gang.slots <= size
 
 
+def could_be_held(gang: Gang, sizes: Iterable[int], machines: int) -> bool:
+    """Whether so many empty machines of one of these sizes, in slots, would hold it."""
+    for size in sizes:
+        count = needs_whole_machines(gang, size)
+        if fits_one_machine(gang, size) or (count is not None and count <= machines):
+            return True
+    return False
+
+
 def shape_of(gang: Gang) -> tuple[object, ...]:
     """What is possible for one gang is possible for every gang of its shape."""
     return (gang.slots, gang.single_machine, gang.slots_per_machine, gang.excluded_instances, gang.markets)

@@ -33,7 +33,7 @@ from resolute_provisioner.planning.ending import (
     over_maximum,
     room_is_coming,
 )
-from resolute_provisioner.planning.gangs import in_order
+from resolute_provisioner.planning.gangs import could_be_held, in_order
 from resolute_provisioner.planning.markets import REPLACEMENT_PREFIX
 from resolute_provisioner.planning.packing import Packing, pack
 from resolute_provisioner.planning.probing import one_at_a_time
@@ -90,7 +90,8 @@ def plan_scale(
     floor, floor_notes = _floor(pool, len(staying) - len(returned) + len(packing.bought), free, market)
     floor, _ = one_at_a_time(floor, beliefs, {*market.asked, *(each.offer_id for each in launches)})
     rest = _without(staying, returned)
-    move = Move() if gangs or demand.kept else _move(pool, standings, rest, market, room - len(floor), now)
+    waiting = demand.kept or any(_may_be_served(pool, standings, gang) for gang in gangs)
+    move = Move() if waiting else _move(pool, standings, rest, market, room - len(floor), now)
     return ScalePlan(
         launches=(*launches, *floor, *move.launches),
         terminations=tuple(sorted([*terminations, *returned, *move.drains], key=lambda each: each.instance_id)),
@@ -103,6 +104,15 @@ def plan_scale(
             *notes.for_unserved(pool, packing.unserved, market.all_blocks, pool.max_instances - room),
         ),
     )
+
+
+def _may_be_served(pool: PoolScaling, standings: Sequence[Standing], gang: Gang) -> bool:
+    """By what the pool has, or by what it may ever buy, when it has no other work."""
+    if gang.slots == 0:
+        return pool.max_aux_per_instance > 0
+    sizes = {each.view.slots for each in standings}
+    sizes |= {offer.slots for offer in pool.offers if offer.market in gang.markets}
+    return could_be_held(gang, sizes, pool.max_instances)
 
 
 class _Market:

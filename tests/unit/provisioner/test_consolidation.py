@@ -91,6 +91,22 @@ def test_nothing_is_moved_while_anything_waits() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "never",
+    [
+        Gang(token="g", slots=12, submitted_at=NOW, single_machine=True),
+        Gang(token="g", slots=11 * 8, submitted_at=NOW),
+        Gang(token="g", slots=0, submitted_at=NOW),
+        Gang(token="g", slots=6, submitted_at=NOW, markets=frozenset({Market.SPOT})),
+    ],
+    ids=["larger than any machine", "more machines than the pool may have", "without slots", "for another market"],
+)
+def test_what_can_never_start_here_keeps_no_machine_from_being_emptied(never: Gang) -> None:
+    """Two of four slots each; only work of other sizes, markets and kinds than the pool can ever have is waiting."""
+    pool = replace(POOL, offers=(_offer(1), _offer(4)), max_aux_per_instance=0)
+    assert _drained(_plan(_machine("a", 4, 1), _machine("b", 4, 2), pool=pool, demand=Demand(gangs=(never,)))) == ["a"]
+
+
 def test_without_the_policy_nothing_is_moved() -> None:
     assert _plan(_machine("a", 8, 1), _machine("b", 8, 1), pool=replace(POOL, consolidation=None)).terminations == ()
 
