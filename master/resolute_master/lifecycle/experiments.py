@@ -30,6 +30,8 @@ MAX_LABELS = 100
 _EXIT_REASONS = {S.ERROR: search.ExitReason.ERRORED, S.CANCELED: search.ExitReason.USER_CANCELED}
 """Of trials that have not ended well."""
 
+_CUT_SHORT = frozenset({S.STOPPING_CANCELED, S.STOPPING_KILLED, S.STOPPING_ERROR})
+
 
 def need(step: Step, id_: ExperimentId) -> Experiment:
     experiment = step.get(Experiment, id_)
@@ -249,7 +251,10 @@ def tell_search(step: Step, id_: ExperimentId, event: search.SearchEvent) -> Non
     settings = experiment.settings
     method = make(settings.searcher, settings.hyperparameters)
     state, actions = method.on(experiment.searcher, event)
-    experiment = replace(experiment, searcher=state, progress=method.progress(state))
+    # A trial that has ended counts as done, however it ended; the whole does only when it completes.
+    short = experiment.state in _CUT_SHORT or any(isinstance(a, search.Shutdown) and not a.complete for a in actions)
+    progress = experiment.progress if short else method.progress(state)
+    experiment = replace(experiment, searcher=state, progress=progress)
     step.put(experiment)
     _act(step, experiment, actions)
 

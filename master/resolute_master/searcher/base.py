@@ -78,6 +78,10 @@ class Shutdown(Struct, frozen=True, kw_only=True, gc=False):
     cancel: bool
     failure: bool
 
+    @property
+    def complete(self) -> bool:
+        return not (self.cancel or self.failure)
+
 
 SearchAction = Create | Stop | Shutdown
 Outcome = tuple[State, tuple[SearchAction, ...]]

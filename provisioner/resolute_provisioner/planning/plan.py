@@ -56,12 +56,11 @@ def plan_scale(
     offer without one is taken as untried.
 
     Promises: gangs get all of their machines or none, except that an offer which was refused is asked for one of them first;
-    nothing is launched for work that machines which are there or
-    coming will take; living machines never exceed `max_instances` by more than those under notice, whose replacements
-    start before they are gone; machines are given back down to `min_instances` and no further, except those that are
-    broken, going away, or in the place of one that waiting work needs (while the pool is at its maximum, that one can be
-    asked for only when the place is free); a machine that waiting work will use (a gang of `demand` in its room and that of
-    machines which are ending, or what `demand.kept` stands for) is not given back for idling.
+    nothing is launched for work that machines which are there or coming will take; living machines never exceed `max_instances`
+    by more than those under notice, whose replacements start before they are gone; machines are given back down to
+    `min_instances` and no further, except those that are broken, going away, or in the place of one that waiting work needs (at
+    the maximum, that one is asked for when the place is free); a machine that waiting work will use (a gang of `demand` in its
+    room and that of machines which are ending, or what `demand.kept` stands for) is not given back for idling.
     """
     alive = sorted((each for each in instances if not each.observed.final), key=lambda each: each.instance_id)
     standings = judge(pool, alive, now)
