@@ -94,7 +94,7 @@ def _lessons(offer: PoolOffer, now: datetime) -> Iterator[str]:
     if offer.interruptions:
         yield f"{offer.interruptions} interruption{'s' if offer.interruptions != 1 else ''}"
     if offer.boot_failures:
-        yield f"{offer.boot_failures} in a row never joined"
+        yield f"{offer.boot_failures} in a row never joined or brought too few slots"
     if offer.last_refusal_at is not None:
         yield f"refused {_span(offer.last_refusal_at, now)} ago ({offer.last_refusal})"
 

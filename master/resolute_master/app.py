@@ -44,6 +44,7 @@ from resolute_master.engine.checkpoint_files import CheckpointRemoval
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.price_watch import PriceWatch
 from resolute_master.engine.reporting import Reporting
+from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.observability.observation import Observation
 from resolute_master.pools import aws, gcp
 from resolute_master.pools.clouds import OpenCloud, check, cloud_of
@@ -265,8 +266,7 @@ async def _serving(
     )
     identity = await bootstrap.identity(store, config, ids, settings.version)
     tokens = Tokens(signing_key=await bootstrap.secret(store, "token_key"), engine=engine, clock=clock)
-    await engine.start()
-    _check_machines(engine)
+    await engine.start(accept=lambda state: _check_machines(state, pools))
     _tell_of_lost_pools(engine)
     async with AsyncExitStack() as stack:
         services = [asyncio.create_task(engine.run(), name="engine")]
@@ -335,11 +335,12 @@ async def _hands(
     return [asyncio.create_task(removal.run(), name="checkpoint removal"), *await provisioning.start()]
 
 
-def _check_machines(engine: Engine) -> None:
+def _check_machines(state: ClusterState, pools: Mapping[PoolName, PoolPolicy]) -> None:
     """No machine may be forgotten: one whose cloud is no longer asked would be paid for ever. Its offer may leave the
-    configuration: each machine remembers its own."""
-    for instance in engine.state.all(Instance):
-        pool = engine.pools.get(instance.pool)
+    configuration: each machine remembers its own. To be asked before anything is decided by this configuration: else a start
+    that is refused leaves machines of it, and the one before is refused as well."""
+    for instance in state.all(Instance):
+        pool = pools.get(instance.pool)
         scaling = pool.scaling if pool is not None else None
         if not found_again(instance, () if scaling is None else scaling.offers):
             raise InvalidInput(

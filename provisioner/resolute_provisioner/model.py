@@ -138,9 +138,11 @@ class OfferBelief:
     misconfigured: str = ""
     """What the cloud said of our request; non-empty stops asking until `risk.forget`."""
     consecutive_boot_failures: int = 0
-    """Machines in a row that were launched and never joined."""
+    """Machines in a row that were launched and never joined, or joined with too few slots for the work that they were for."""
+    brought: str = ""
+    """"7 of 8": the slots of the last of them and those of the offer, where it did join."""
     boot_backoff_until: datetime | None = None
-    """Do not ask before: machines of this offer start and never join."""
+    """Do not ask before: machines of this offer start, and are of no use."""
     partial_gangs: int = 0
     """How often in a row it gave some machines of a gang and not all."""
     gang_backoff_until: datetime | None = None

@@ -108,9 +108,16 @@ def joined(belief: OfferBelief, *, join_time_s: float, now: datetime) -> OfferBe
         belief,
         join_time_s=average,
         consecutive_boot_failures=0,
+        brought="",
         boot_backoff_until=None,
         seen=replace(seen, boots=seen.boots + 1, joins=seen.joins + 1),
     )
+
+
+def joined_short(belief: OfferBelief, *, brought: int, promised: int, now: datetime) -> OfferBelief:
+    """A machine's agent connected with fewer slots than the offer has, too few for what the machine was asked for: a device is
+    broken or has no driver, or the configuration says a wrong number. The next one would be as useless."""
+    return replace(never_joined(belief, now=now), brought=f"{brought} of {promised}")
 
 
 def never_joined(belief: OfferBelief, *, now: datetime) -> OfferBelief:
@@ -120,6 +127,7 @@ def never_joined(belief: OfferBelief, *, now: datetime) -> OfferBelief:
     return replace(
         belief,
         consecutive_boot_failures=failures,
+        brought="",
         boot_backoff_until=now + timedelta(seconds=delay_s),
         seen=replace(seen, boots=seen.boots + 1),
     )
@@ -213,8 +221,7 @@ def block(belief: OfferBelief, now: datetime) -> Block | None:
     if belief.quota_until is not None and belief.quota_until > now:
         pending.append((belief.quota_until, f"the quota is used up: {belief.last_message}"))
     if belief.boot_backoff_until is not None and belief.boot_backoff_until > now:
-        failures = belief.consecutive_boot_failures
-        pending.append((belief.boot_backoff_until, f"{failures} machines in a row started and never joined"))
+        pending.append((belief.boot_backoff_until, _boot_text(belief)))
     if belief.backoff_until is not None and belief.backoff_until > now:
         pending.append((belief.backoff_until, _refusal_text(belief)))
     if not pending:
@@ -313,6 +320,12 @@ def _spent_families(
             word = (belief.quota_until, offer.offer_id, belief.last_message)
             spent[offer.family] = max(word, spent.get(offer.family, word))
     return spent
+
+
+def _boot_text(belief: OfferBelief) -> str:
+    if not belief.brought:
+        return f"{belief.consecutive_boot_failures} machines in a row started and never joined"
+    return f"the last machine joined with {belief.brought} slots, too few for what it was asked for"
 
 
 def _refusal_text(belief: OfferBelief) -> str:

@@ -193,18 +193,21 @@ def test_an_experiment_is_changed_while_it_lives(
     reaches(cluster, other, "CANCELED")
 
 
-def test_machines_are_taken_out_of_service(det: ReleasedDet, cluster: LiveCluster, context: Path) -> None:
+def test_machines_are_taken_out_of_service(
+    det: ReleasedDet, admin: ReleasedDet, cluster: LiveCluster, context: Path
+) -> None:
     id_ = sleeping(det, context)
     reaches(cluster, id_, "RUNNING")
     agent = next(word for word in det("slot", "list").split() if word.startswith("default-"))
     task = next(iter(json.loads(det("task", "list", "--json")).values()))["taskId"]
     assert "placed on" in det("task", "logs", task)
-    det("agent", "disable", agent, "--drain")
+    assert "may not enable and disable agents" in det("agent", "disable", agent, "--drain", code=1)
+    admin("agent", "disable", agent, "--drain")
     assert "true" in next(line for line in det("agent", "list").splitlines() if agent in line).lower()
-    det("agent", "enable", agent)
-    det("slot", "disable", agent, "0")
-    det("slot", "enable", agent, "0")
-    assert "not found" in det("agent", "disable", "agent-9", code=1)
+    admin("agent", "enable", agent)
+    admin("slot", "disable", agent, "0")
+    admin("slot", "enable", agent, "0")
+    assert "not found" in admin("agent", "disable", "agent-9", code=1)
     det("experiment", "kill", id_)
     reaches(cluster, id_, "CANCELED")
 

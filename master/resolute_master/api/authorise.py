@@ -47,6 +47,7 @@ class Action(StrEnum):
 
 ADMIN_ONLY = frozenset(
     {
+        Action.CONTROL_AGENTS,
         Action.BIND_POOLS,
         Action.SET_BUDGETS,
         Action.CLEAN_UP,

@@ -251,6 +251,8 @@ class Cycle:
             scale = budget.starting_nothing(scale, machines) if closed else scale
             scale = spending.within_budget(self._step, policy.scaling, scale)
             instances.apply_plan(self._step, policy.scaling, scale)
+            if scale.terminations:
+                self._unfinished.add(pool)  # their place is room for others, which the scheduler did not know of
             wakes += [scale.revisit_at, chosen.revisit_at]
         self._plans.append([pool, plan, scale])
         self._snapshots[pool] = snapshot

@@ -237,8 +237,9 @@ class Engine:
 
     # -- life --------------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Load what is stored and commit the first cycle: boot is an ordinary one."""
+    async def start(self, *, accept: Callable[[ClusterState], None] = lambda _: None) -> None:
+        """Load what is stored and commit the first cycle: boot is an ordinary one. What `accept` raises of what was loaded ends
+        the start before anything is written."""
         stored = await waited_for(self._store.load)
         self._memory = Memory(
             ClusterState(stored.entities, stored.outbox),
@@ -247,6 +248,7 @@ class Engine:
             digest=stored.digest,
             now=self._clock.now(),
         )
+        accept(self.state)
         if not stored.sequence:
             # So that there is never a journal without a beginning. Later starts need none: a replay runs over them.
             self._snapshots.begin(self._memory)

@@ -15,7 +15,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Entity, PoolBelief
 from resolute_master.domain.commands import RecordLaunch, RecordObservation, RecordRefusal
 from resolute_master.domain.copies import replace
-from resolute_master.domain.ids import AgentId, InstanceId, PoolName
+from resolute_master.domain.ids import AgentId, AllocationId, InstanceId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.machines import RecordBootFailure, RecordStray
 from resolute_master.lifecycle import agents, allocations, launch_errors
@@ -360,8 +360,7 @@ def _why_only_ended(instance: Instance | None) -> str:
 
 def joined(step: Step, instance: Instance, agent: Agent) -> None:
     if instance.joined_at is None:
-        took_s = (step.now - instance.requested_at).total_seconds()
-        _learn(step, instance, lambda belief: risk.joined(belief, join_time_s=took_s, now=step.now))
+        _learn_join(step, instance, brought=len(agent.slots))
         instance = replace(instance, joined_at=step.now, agent_id=agent.id, idle_since=step.now)
         step.put(instance)
     elif instance.unreachable_since is not None:
@@ -370,6 +369,27 @@ def joined(step: Step, instance: Instance, agent: Agent) -> None:
         step.put(instance)
     if instance.intent is Intent.STOP or instance.draining_since is not None:
         _stop_placing(step, instance)
+
+
+def _learn_join(step: Step, instance: Instance, *, brought: int) -> None:
+    """`brought`: the slots that its agent has found, in use or not."""
+    took_s, promised = (step.now - instance.requested_at).total_seconds(), instance.slots
+    if brought < promised and not _holds_what_it_is_for(step, instance, brought):
+        _learn(step, instance, lambda b: risk.joined_short(b, brought=brought, promised=promised, now=step.now))
+    else:
+        _learn(step, instance, lambda belief: risk.joined(belief, join_time_s=took_s, now=step.now))
+
+
+def _holds_what_it_is_for(step: Step, instance: Instance, slots: int) -> bool:
+    """Whether each allocation that it was asked for, and that still waits, fits on it, or exactly on several like it."""
+    for token in instance.gangs:
+        allocation = step.get(Allocation, AllocationId(token))
+        if allocation is None or allocation.assigned_at is not None or allocation.ended:
+            continue
+        needed = allocation.slots_needed
+        if needed > slots and (allocation.single_node or slots == 0 or needed % slots):
+            return False
+    return True
 
 
 def agent_given_up(step: Step, instance: Instance, since: datetime) -> None:

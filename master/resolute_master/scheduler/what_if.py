@@ -239,12 +239,14 @@ class _Tries:
         found = self._least(len(sizes), lambda step: self._asking(slots_needed=sizes[step - 1]))
         return None if found is None else (sizes[found[0] - 1], found[1])
 
-    def _smaller(self, wanted: int) -> Iterator[list[int]]:
-        """Series of smaller requests of one kind, the largest first: fewer are as easy to place."""
+    def _smaller(self, wanted: int) -> Iterator[range]:
+        """Series of smaller requests of one kind, the largest first: fewer are as easy to place. None is of more than there is."""
         largest = min(wanted - 1, self._snapshot.sizes.last_key() or 0)
-        yield list(range(largest, 0, -1))
-        for size in () if self._mine.single_node else self._snapshot.sizes:
-            yield list(range((wanted - 1) // size * size, size, -size))
+        yield range(largest, 0, -1)
+        supply = self._snapshot.supply
+        for size, agents in () if self._mine.single_node else self._snapshot.sizes.items():
+            most = agents + len(supply.machines) + supply.room
+            yield range(min((wanted - 1) // size, most) * size, size, -size)
 
     # -- the agents ------------------------------------------------------------------------------------------------
 

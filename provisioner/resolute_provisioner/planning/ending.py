@@ -94,12 +94,18 @@ def of_no_use(
         view = each.view
         tokens = [token for token in view.reserved_for if token in incomplete]
         if tokens and not any(_may_be_completed(pool, incomplete[token], blocks, each, now) for token in tokens):
-            reason = f"it came for {tokens[0]}, and the other machines of that gang cannot be had"
+            reason = f"it came for {tokens[0]}, {_why_useless(incomplete[tokens[0]].gang, view.slots)}"
             terminations.append(Termination(instance_id=view.instance_id, cause=Cause.STRANDED, reason=reason))
         elif not tokens and _awaited_by_nobody(each, waiting):
             reason = f"it has not started, and {view.reserved_for[0]} waits for machines no longer"
             terminations.append(Termination(instance_id=view.instance_id, cause=Cause.UNWANTED, reason=reason))
     return terminations
+
+
+def _why_useless(gang: Gang, size: int) -> str:
+    if not _serves(gang, size):
+        return f"which needs {gang.slots} slots, and has {size}"
+    return "and the other machines of that gang cannot be had"
 
 
 def _may_be_completed(

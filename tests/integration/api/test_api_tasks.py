@@ -173,16 +173,19 @@ async def test_agents_and_their_slots(world: World) -> None:
     assert shown["slots"]["001"]["container"] is None
     assert shown["slotStats"]["typeStats"]["TYPE_CPU"]["states"] == {"STATE_RUNNING": 1}
     assert list(shown["containers"]) == [allocation.containers[0].id]
-    path = f"/api/v1/agents/{agent.id}"
-    slot = (await world.post(f"{path}/slots/1/disable", {"drain": True}))["slot"]
+    path, root = f"/api/v1/agents/{agent.id}", await world.login("root")
+    for action in (f"{path}/disable", f"{path}/enable", f"{path}/slots/1/disable", f"{path}/slots/1/enable"):
+        told = await world.error("POST", action, status=403)
+        assert told == "user 'ada' may not enable and disable agents"
+    slot = (await world.post(f"{path}/slots/1/disable", {"drain": True}, token=root))["slot"]
     assert (slot["id"], slot["enabled"], slot["draining"]) == ("001", False, True)
-    assert (await world.post(f"{path}/slots/001/enable"))["slot"]["enabled"] is True
+    assert (await world.post(f"{path}/slots/001/enable", token=root))["slot"]["enabled"] is True
     assert (await world.get(f"{path}/slots/0"))["slot"]["device"]["type"] == "TYPE_CPU"
-    disabled = (await world.post(f"{path}/disable", {"drain": True}))["agent"]
+    disabled = (await world.post(f"{path}/disable", {"drain": True}, token=root))["agent"]
     assert (disabled["enabled"], disabled["draining"]) == (False, True)
-    assert (await world.post(f"{path}/enable"))["agent"]["enabled"] is True
-    await world.error("POST", f"{path}/slots/7/enable", status=404)
-    await world.error("POST", "/api/v1/agents/none/enable", status=404)
+    assert (await world.post(f"{path}/enable", token=root))["agent"]["enabled"] is True
+    await world.error("POST", f"{path}/slots/7/enable", status=404, token=root)
+    await world.error("POST", "/api/v1/agents/none/enable", status=404, token=root)
     light = (await world.get("/api/v1/agents?excludeSlots=true&excludeContainers=true"))["agents"][0]
     assert (light["slots"], light["containers"]) == ({}, {})
     summary = (await world.get("/api/v1/tasks"))["allocationIdToSummary"][allocation.id]

@@ -254,11 +254,15 @@ async def test_machines_are_numbered_by_their_launch_also_over_a_restart_of_the_
 
 async def test_a_machine_whose_pool_has_left_the_configuration_is_not_forgotten() -> None:
     store = MemoryStore()
-    await store.commit(a_change(1, upserts=(an_instance(),)))
-    engine = an_engine(store)
-    await engine.start()
+    machine = an_instance()
+    await store.commit(a_change(1, upserts=(machine,)))
+    renamed = PoolName("renamed")
+    scaling = PoolScaling(pool=renamed, offers=(OFFER,), min_instances=1, max_instances=4)
+    pools = {renamed: PoolPolicy(name=renamed, scaling=scaling)}
     with pytest.raises(InvalidInput, match="machine 'instance-1' of pool 'default' is not over"):
-        _check_machines(engine)
+        await an_engine(store, pools=pools).start(accept=lambda state: _check_machines(state, pools))
+    # Nothing was decided by it: else what it has launched would keep the configuration before from being put back.
+    assert await store.instances() == (machine,)
 
 
 async def test_jobs_whose_pool_has_left_the_configuration_are_told_of_at_the_start(

@@ -59,7 +59,7 @@ async def test_machines_of_a_retired_offer_work_on_and_are_not_bought_again() ->
         assert len(agent.containers()) == 1
         await engine.submit(LoseAgentLink(agent=AgentId(machine.id), incarnation="first"))
     async with running(a_master(store, NEW, clock, 2)) as engine:
-        _check_machines(engine)
+        _check_machines(engine.state, engine.pools)
         (machine,) = engine.state.all(Instance)
         assert (machine.intent, machine.offer) == (Intent.RUN, OLD)
         # The cloud is asked for exactly what it was asked for before, whatever the configuration says now.

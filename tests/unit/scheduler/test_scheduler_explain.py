@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from resolute_master.scheduler.explain import Explanation, explain, reasons_of
 from resolute_master.scheduler.job_states import JobState, job_states
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
+from resolute_master.scheduler.what_if import Change
 from support.pools import NOW, a_job, a_policy, an_agent, at, elastic, leaving, on, waiting
 
 JOBS = [a_job("high", priority=10), a_job("mine", second=5), a_job("low", priority=90)]
@@ -328,6 +330,21 @@ def without_machines(*allocations: Allocation, offers: dict[str, int], most: int
     available = tuple(AvailableOffer(offer_id=id_, slots=slots) for id_, slots in offers.items())
     supply = Supply(offers=available, room=most)
     return why([], *allocations, supply=supply, scaling=replace(scaling, offers=all_offers), **policy).reason
+
+
+def test_an_explanation_takes_no_memory_for_each_slot_that_is_asked_for() -> None:
+    tracemalloc.start()
+    try:
+        never = why([an_agent("a", slots=4), an_agent("b", slots=4)], waiting("w", "mine", 10_000_000))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert never.reason.startswith("It can never start here")
+    assert never.what_if is not None
+    assert [(each.value, each.now) for each in never.what_if.found if each.change is Change.SLOTS] == [
+        ("8", "10000000")
+    ]
+    assert peak < 2**22
 
 
 def test_what_was_started_by_hand_counts_beside_what_may_be_launched() -> None:
