@@ -96,9 +96,9 @@ class Meter:
 
 def _measured(meter: Meter) -> type[Engine]:
     class MeasuredEngine(Engine):
-        async def start(self) -> None:
+        async def start(self, **options: Any) -> None:
             meter.watch(self)
-            await super().start()
+            await super().start(**options)
 
     return MeasuredEngine
 

@@ -29,6 +29,10 @@ SLOW = settings(
 )
 
 
+def switched_on(agent: Agent) -> Agent:
+    return replace(agent, enabled=True, draining=False, disconnected_at=None, notice=None)
+
+
 def opened(agent: Agent) -> Agent:
     slots = tuple(replace(slot, enabled=True, draining=False) for slot in agent.slots)
     return replace(agent, enabled=True, draining=False, slots=slots)
@@ -91,7 +95,10 @@ def changed(world: World, other: World, mine: Allocation, found: WhatIf) -> Pool
             return with_request(single_node=False)
         case Change.BLOCKED_AGENTS:
             return with_request(blocked_agents=())
-        case Change.AGENT | Change.AGENTS:
+        case Change.AGENT:
+            agent = world.snapshot().agents[AgentId(found.value)]
+            return world.snapshot().with_agent(switched_on(agent))
+        case Change.AGENT_SLOTS | Change.AGENTS:
             snapshot = world.snapshot()
             for id_ in found.value.split(", "):
                 snapshot = snapshot.with_agent(opened(snapshot.agents[AgentId(id_)]))

@@ -74,7 +74,12 @@ def without(snapshot: PoolSnapshot, target: AllocationId, blockers: Blockers) ->
 def opened(agent: Agent) -> Agent:
     """The same agent, in contact, with all its slots open to work."""
     slots = tuple(replace(slot, enabled=True, draining=False) for slot in agent.slots)
-    return replace(agent, slots=slots, enabled=True, draining=False, disconnected_at=None, notice=None)
+    return replace(switched_on(agent), slots=slots)
+
+
+def switched_on(agent: Agent) -> Agent:
+    """The same agent, in contact, taking work on those of its slots that are not closed themselves."""
+    return replace(agent, enabled=True, draining=False, disconnected_at=None, notice=None)
 
 
 def openings(shut: Sequence[Agent]) -> list[tuple[AgentId, ...]]:

@@ -13,7 +13,7 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, JobId
 from resolute_master.scheduler.blockers import Blockers
 from resolute_master.scheduler.explain import Explanation
-from resolute_master.scheduler.reasons import shut_because
+from resolute_master.scheduler.reasons import why_closed
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.what_if import WhatIf
 
@@ -64,10 +64,7 @@ def _blockers(snapshot: PoolSnapshot, waiting: Allocation, found: Blockers) -> J
         ahead_count=len(found.ahead),
         ahead_together=found.ahead_together,
         max_slots=job.max_slots if found.cap and job is not None else None,
-        agents=tuple(
-            BlockingAgent(agent_id=id_, reason=shut_because(snapshot.agents[id_]) or "has slots that take no work")
-            for id_ in found.agents
-        ),
+        agents=tuple(BlockingAgent(agent_id=id_, reason=why_closed(snapshot.agents[id_])) for id_ in found.agents),
         blocked_agents=waiting.blocked_agents if found.blocked else (),
         smallest=found.smallest,
     )

@@ -388,8 +388,17 @@ def shut_because(agent: Agent) -> str | None:
 
 
 def closed_slots(agent: Agent) -> list[int]:
-    """Those that take no new work though the agent does."""
-    return [] if shut_because(agent) is not None else [s.index for s in agent.slots if not s.enabled or s.draining]
+    """Those that take no new work, whether or not the agent does."""
+    return [s.index for s in agent.slots if not s.enabled or s.draining]
+
+
+def why_closed(agent: Agent) -> str:
+    """What of the agent takes no new work, as a predicate."""
+    because, off = shut_because(agent), closed_slots(agent)
+    closed = f"{_slots(off)} {_take(len(off))} no work" if off else ""
+    if because is None:
+        return f"has slots that take no work ({', '.join(map(str, off))})"
+    return f"{because}, and its {closed}" if off else because
 
 
 def _slots(listed: Sequence[int]) -> str:

@@ -17,7 +17,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, PoolName
 from resolute_master.domain.job import Job
-from resolute_master.scheduler.blockers import AGENTS_TRIED, opened
+from resolute_master.scheduler.blockers import AGENTS_TRIED, opened, switched_on
 from resolute_master.scheduler.rehearsal import PassesSpent, Rehearsal, Start
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
@@ -46,9 +46,11 @@ class Change(StrEnum):
     MAX_SLOTS = "max_slots"
     """The job's cap."""
     AGENT = "agent"
+    """This agent takes work again, on those of its slots that are not closed themselves."""
+    AGENT_SLOTS = "agent_slots"
     """This agent takes work again, on all its slots."""
     AGENTS = "agents"
-    """All agents take work again."""
+    """All agents take work again, on all their slots."""
     BLOCKED_AGENTS = "blocked_agents"
     """None is blocked for it any more: empty."""
     MORE_AGENTS = "more_agents"
@@ -78,7 +80,8 @@ _WORDS = {
     Change.SINGLE_NODE: "leave to run on several machines (single_node: {value})",
     Change.MAX_SLOTS: "max_slots {value} instead of {now}",
     Change.AGENT: "agent {value} taking work again",
-    Change.AGENTS: "agents {value} taking work again",
+    Change.AGENT_SLOTS: "agent {value} taking work again on all its slots",
+    Change.AGENTS: "agents {value} taking work again on all their slots",
     Change.BLOCKED_AGENTS: "no agent blocked for it",
     Change.MORE_AGENTS: "one more agent of {value} slot(s)",
 }
@@ -254,7 +257,7 @@ class _Tries:
         shut = [agent for agent in self._snapshot.agents.values() if opened(agent) != agent]
         some = False
         for agent in shut[:AGENTS_TRIED]:
-            for found in self._one(Change.AGENT, agent.id, self._snapshot.with_agent(opened(agent))):
+            for found in self._of_agent(agent):
                 some = True
                 yield found
         if len(shut) > 1 and not some:
@@ -265,6 +268,16 @@ class _Tries:
         size = self._usual_size()
         if size is not None:
             yield from self._one(Change.MORE_AGENTS, size, self._snapshot.with_agent(self._another(size)))
+
+    def _of_agent(self, agent: Agent) -> Iterator[WhatIf]:
+        """Its own switches first: its slots have theirs."""
+        whole, some = switched_on(agent), False
+        if whole != agent:
+            for found in self._one(Change.AGENT, agent.id, self._snapshot.with_agent(whole)):
+                some = True
+                yield found
+        if not some and opened(agent) != whole:
+            yield from self._one(Change.AGENT_SLOTS, agent.id, self._snapshot.with_agent(opened(agent)))
 
     def _usual_size(self) -> int | None:
         sizes = Counter(dict(self._snapshot.sizes.items()))

@@ -332,6 +332,20 @@ def without_machines(*allocations: Allocation, offers: dict[str, int], most: int
     return why([], *allocations, supply=supply, scaling=replace(scaling, offers=all_offers), **policy).reason
 
 
+def test_an_agent_that_drains_with_a_closed_slot_is_said_to_need_both() -> None:
+    """Switching the agent on would not be enough for four slots, and is for three."""
+    shut = replace(closed("a", 4, 3, enabled=False), draining=True)
+
+    def changes(slots: int) -> list[tuple[Change, str]]:
+        told = why([shut], waiting("w", "mine", slots))
+        assert "Slot 3 of agent a takes no new work." in told.details
+        assert told.what_if is not None
+        return [(each.change, each.value) for each in told.what_if.found if each.change is not Change.MORE_AGENTS]
+
+    assert (Change.AGENT_SLOTS, "a") in changes(4) and (Change.AGENT, "a") not in changes(4)
+    assert (Change.AGENT, "a") in changes(3) and (Change.AGENT_SLOTS, "a") not in changes(3)
+
+
 def test_an_explanation_takes_no_memory_for_each_slot_that_is_asked_for() -> None:
     tracemalloc.start()
     try:

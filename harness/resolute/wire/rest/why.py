@@ -51,7 +51,7 @@ class JobBlockers:
 class JobWhatIf:
     """One change with which the job would start: at once, or when `after` has saved and ended.
 
-    `change` is one of priority, ahead_of, weight, pool, slots, single_node, max_slots, agent, agents, blocked_agents,
+    `change` is one of priority, ahead_of, weight, pool, slots, single_node, max_slots, agent, agent_slots, agents, blocked_agents,
     more_agents or a later addition; `value` is what it would be, `now` what it is. `text` says it in words.
     """
 
