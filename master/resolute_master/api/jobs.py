@@ -119,7 +119,7 @@ def _reasons(
         elif standing.state is scheduler.JobState.QUEUED:
             if job.pool not in seen.snapshots:
                 reasons[job.id] = reason_without_pool(job)
-            elif hold := seen.holds[job.pool] or job.hold:
+            elif hold := seen.holds[job.pool] or (job.hold if standing.requested_slots else ""):
                 reasons[job.id] = reason_to_hold(hold)
             else:
                 waiting.setdefault(job.pool, []).append(job.id)

@@ -80,7 +80,8 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
         explained = replace(explained, reason=reason_to_idle(job, experiment))
     if explained.allocation_id:
         explained = replace(explained, start=await _start(call, AllocationId(explained.allocation_id)))
-    hold = hold_of_pool(engine.state, job.pool) or job.hold
+    waiting = engine.state.get(Allocation, AllocationId(explained.allocation_id))
+    hold = hold_of_pool(engine.state, job.pool) or (job.hold if waiting is not None and waiting.slots_needed else "")
     return _held(explained, hold) if hold and explained.allocation_id else explained
 
 
@@ -172,11 +173,18 @@ def _pool_starts(snapshot: PoolSnapshot, newest: Foreseen, asked: Set[str], clos
             first.setdefault(allocation.job_id, id_)
     return GetPoolStartsResponse(
         starts=tuple(
-            PoolStart(job_id=job, allocation_id=id_, start=_unless_held(found[id_], closed or snapshot.jobs[job].hold))
+            PoolStart(
+                job_id=job, allocation_id=id_, start=_unless_held(found[id_], closed or _hold(snapshot, job, id_))
+            )
             for job, id_ in sorted(first.items())
         ),
         computed_at=newest.at,
     )
+
+
+def _hold(snapshot: PoolSnapshot, job: JobId, allocation: AllocationId) -> str:
+    """What needs no slots is held by the budget of its pool only."""
+    return snapshot.jobs[job].hold if snapshot.allocations[allocation].slots_needed else ""
 
 
 def _unless_held(found: Estimate, hold: str) -> JobStart:

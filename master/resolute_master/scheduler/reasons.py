@@ -82,6 +82,8 @@ class Reasons:
 
     def _capped(self, allocation: Allocation) -> str:
         job = self._snapshot.jobs[allocation.job_id]
+        if job.hold:
+            return f"Its job is held: {job.hold}."
         held = self._snapshot.job_slots.get(job.id) or 0
         return (
             f"It waits for its own job: max_slots allows {job.max_slots}, {held} are in use, and it needs "

@@ -218,9 +218,10 @@ class _Reader:
             priority=self.row.policy.default_priority if row.priority is None else row.priority,
             weight=row.weight,
             max_slots=row.max_slots,
+            hold=row.held,
             submitted_at=submitted_at,
             queue_position=submitted_at.timestamp() if row.queue_position is None else row.queue_position,
-        )
+        ).as_scheduled
 
     # -- tasks -------------------------------------------------------------------------------------------------
 
@@ -434,7 +435,8 @@ def _job_row(snapshot: PoolSnapshot, id_: JobId) -> JobRow | None:
     return JobRow(
         priority=job.priority,
         weight=job.weight,
-        max_slots=job.max_slots,
+        max_slots=None if job.hold else job.max_slots,
+        held=job.hold,
         owner=job.owner,
         workspace=job.workspace_id,
         submitted_at=job.submitted_at,

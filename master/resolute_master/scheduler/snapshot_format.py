@@ -145,6 +145,8 @@ class JobRow(ConfigModel):
     """Its part of a fair-share pool, beside the others'."""
     max_slots: Count | None = None
     """Slots that it may hold at a time."""
+    held: str = ""
+    """Why nothing of it that needs slots may start for now, such as a budget that is used up; empty when it may."""
     owner: Integer = 1
     """Id of its user."""
     workspace: Integer = 1

@@ -157,7 +157,7 @@ class _Tries:
         else:
             yield from self._priority(job)
             yield from self._ahead_of(job)
-        if job.max_slots is not None:
+        if job.max_slots is not None and not job.hold:
             cap = (self._snapshot.job_slots.get(job.id) or 0) + self._mine.slots_needed
             if cap > job.max_slots:
                 yield from self._one(Change.MAX_SLOTS, cap, self._with(replace(job, max_slots=cap)), job.max_slots)

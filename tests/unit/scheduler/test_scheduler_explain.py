@@ -18,6 +18,7 @@ from resolute_master.scheduler.blockers import Blockers
 from resolute_master.scheduler.explain import Explanation, explain, reasons_of
 from resolute_master.scheduler.job_states import JobState, job_states
 from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_master.scheduler.snapshot_file import read_snapshot, write_snapshot
 from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
 from resolute_master.scheduler.what_if import Change
 from support.pools import NOW, a_job, a_policy, an_agent, at, elastic, leaving, on, waiting
@@ -344,6 +345,18 @@ def test_an_agent_that_drains_with_a_closed_slot_is_said_to_need_both() -> None:
 
     assert (Change.AGENT_SLOTS, "a") in changes(4) and (Change.AGENT, "a") not in changes(4)
     assert (Change.AGENT, "a") in changes(3) and (Change.AGENT_SLOTS, "a") not in changes(3)
+
+
+def test_a_job_that_is_held_waits_for_nothing_but_that_also_in_a_file() -> None:
+    """Its cap is none of the things to change: the scheduler's own way to hold it says nothing of it."""
+    held = replace(a_job("mine", max_slots=4), hold="the budget of workspace W2 is used up").as_scheduled
+    live = pool([an_agent("a")], waiting("w", "mine", 1), jobs=[held])
+    for snapshot in (live, read_snapshot(write_snapshot(live))):
+        told = explain(snapshot, MINE)
+        assert told.reason == "Its job is held: the budget of workspace W2 is used up."
+        assert told.blockers is None and told.what_if is not None and not told.what_if.found
+        aux = explain(snapshot.with_allocation(waiting("w", "mine", 0)), MINE)
+        assert aux.start is not None, "what needs no slots costs nothing"
 
 
 def test_an_explanation_takes_no_memory_for_each_slot_that_is_asked_for() -> None:
