@@ -27,7 +27,7 @@ from resolute_master.api.call import Call, Route, nothing
 from resolute_master.api.context import ApiContext
 from resolute_master.api.finders import find_job, job_id_of
 from resolute_master.api.paging import page_of
-from resolute_master.api.queue import queue_stats, standing_without_pool, summary_of
+from resolute_master.api.queue import moving_from, queue_stats, standing_while_moving, standing_without_pool, summary_of
 from resolute_master.api.why import reason_to_hold, reason_to_idle, reason_without_pool
 from resolute_master.domain.commands import UpdateJob
 from resolute_master.domain.experiment import Experiment
@@ -57,6 +57,7 @@ class _Seen:
 
     snapshots: Mapping[PoolName, PoolSnapshot]
     jobs: Sequence[Job]
+    all_pools: Mapping[PoolName, PoolSnapshot]
     experiments: Sequence[Experiment]
     users: Mapping[UserId, User]
     holds: Mapping[PoolName, str]
@@ -71,6 +72,7 @@ async def _queue(call: Call) -> tuple[tuple[WireJob, ...], Pagination]:
     pools = _pool_names(call.api, query.resource_pool)
     seen = _Seen(
         snapshots={pool: engine.snapshot(pool) for pool in pools},
+        all_pools={pool: engine.snapshot(pool) for pool in engine.pools},
         jobs=engine.state.listed(Job),
         experiments=engine.state.listed(Experiment),
         users={user.id: user for user in engine.state.listed(User)},
@@ -92,6 +94,8 @@ def _page(seen: _Seen, query: GetJobsQuery) -> tuple[tuple[WireJob, ...], Pagina
             continue
         experiment = experiments.get(job.experiment_id) if job.experiment_id is not None else None
         standing = standings[job.pool].get(job.id) if job.pool in standings else _without_pool(job, experiment)
+        if standing is None and not job.ended and (moving := moving_from(seen.all_pools, job)) is not None:
+            standing = standing_while_moving(job.id, moving[1])
         if _is_listed(job, standing, experiment) and (not wanted or summary_of(standing).state in wanted):
             rows.append((job, standing))
     rows.sort(key=_place, reverse=query.order_by is OrderBy.DESC)
@@ -115,7 +119,8 @@ def _reasons(
     for job, standing in rows:
         if standing is None or standing.state is scheduler.JobState.IDLE:
             experiment = experiments.get(job.experiment_id) if job.experiment_id is not None else None
-            reasons[job.id] = reason_to_idle(job, experiment)
+            moving = moving_from(seen.all_pools, job)
+            reasons[job.id] = reason_to_idle(job, experiment, moving[0] if moving else None)
         elif standing.state is scheduler.JobState.QUEUED:
             if job.pool not in seen.snapshots:
                 reasons[job.id] = reason_without_pool(job)

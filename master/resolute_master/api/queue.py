@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from resolute.wire.rest.enums import JobState
 from resolute.wire.rest.experiments import JobSummary
@@ -10,7 +11,7 @@ from resolute.wire.rest.jobs import QueueStats
 from resolute.wire.states import ExperimentState
 from resolute_master.api.context import ApiContext
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import JobId
+from resolute_master.domain.ids import JobId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.event_loop import giving_way
 from resolute_master.scheduler import job_states as scheduler
@@ -35,9 +36,24 @@ def standing_without_pool(id_: JobId) -> JobStanding:
     return JobStanding(job=id_, state=state, jobs_ahead=UNKNOWN, requested_slots=0, allocated_slots=0)
 
 
+def moving_from(snapshots: Mapping[PoolName, PoolSnapshot], job: Job) -> tuple[PoolName, int] | None:
+    """The pool that the job has left and in which runs of it still save and end, and the slots that these had asked for."""
+    for pool, snapshot in snapshots.items():
+        ids = snapshot.job_allocations.get(job.id) if pool != job.pool else None
+        if ids:
+            return pool, sum(snapshot.allocations[id_].slots_needed for id_ in ids)
+    return None
+
+
+def standing_while_moving(id_: JobId, slots: int) -> JobStanding:
+    """Of a job of which nothing waits yet in the pool to which it was moved."""
+    state = scheduler.JobState.IDLE
+    return JobStanding(job=id_, state=state, jobs_ahead=UNKNOWN, requested_slots=slots, allocated_slots=0)
+
+
 def summary_of(standing: JobStanding | None) -> JobSummary:
     if standing is None:
-        return JobSummary(state=JobState.QUEUED, jobs_ahead=0)
+        return JobSummary(state=JobState.QUEUED, jobs_ahead=UNKNOWN)
     return JobSummary(state=_SHOWN[standing.state], jobs_ahead=standing.jobs_ahead)
 
 

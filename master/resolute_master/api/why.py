@@ -14,7 +14,7 @@ from resolute.wire.states import ExperimentState
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
 from resolute_master.api.finders import find_job
-from resolute_master.api.queue import UNKNOWN
+from resolute_master.api.queue import UNKNOWN, moving_from
 from resolute_master.api.starts import Foreseen
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
@@ -36,8 +36,8 @@ async def _job(call: Call) -> Job:
     return await find_job(call.api, "jobId", call.text("jobId"))
 
 
-def reason_to_idle(job: Job, experiment: Experiment | None) -> str:
-    """Why nothing of the job waits or runs."""
+def reason_to_idle(job: Job, experiment: Experiment | None, moves_from: PoolName | None = None) -> str:
+    """Why nothing of the job waits or runs in its pool. `moves_from`: where runs of it still save and end."""
     if experiment is not None and experiment.unmanaged and not experiment.state.gone:
         return "Its trials run outside of the cluster: it is in nobody's queue."
     if job.ended:
@@ -46,6 +46,8 @@ def reason_to_idle(job: Job, experiment: Experiment | None) -> str:
         return f"Its experiment is paused; `det experiment activate {experiment.id}` lets it go on."
     if experiment is not None and experiment.state is not ExperimentState.ACTIVE:
         return f"Its experiment is {experiment.state}: nothing of it starts any more."
+    if moves_from is not None:
+        return f"It was moved: its work in pool '{moves_from}' was asked to save and end, and then asks for slots here."
     return "It is between two runs: nothing of it waits or runs at the moment."
 
 
@@ -77,7 +79,8 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
     explained = await asyncio.to_thread(_explained, snapshot, job, others, cycle)
     explained = replace(explained, details=(*explained.details, *markets))
     if explained.state == JobState.IDLE:
-        explained = replace(explained, reason=reason_to_idle(job, experiment))
+        moving = moving_from({name: engine.snapshot(name) for name in engine.pools}, job)
+        explained = replace(explained, reason=reason_to_idle(job, experiment, moving[0] if moving else None))
     if explained.allocation_id:
         explained = replace(explained, start=await _start(call, AllocationId(explained.allocation_id)))
     waiting = engine.state.get(Allocation, AllocationId(explained.allocation_id))

@@ -161,6 +161,23 @@ async def test_a_pool_that_can_never_hold_a_job_is_refused_and_what_runs_goes_on
         await update(world, jobId=runs.job_id, resourcePool="other")
 
 
+async def test_a_job_whose_run_still_saves_in_the_pool_that_it_leaves_is_told_so(tmp_path: Path) -> None:
+    async with an_api(tmp_path, pools=TWO_POOLS, config=TWO_POOLS_CONFIG) as world:
+        _, runs, _ = await world.started(await world.agent(slots=2), resources={"slots_per_trial": 2})
+        await AgentByHand(world.engine, "there", slots=2, pool=OTHER).register()
+        await update(world, jobId=runs.job_id, resourcePool="other")
+        for pools in ("", "&resourcePool=other"):
+            (shown,) = (await world.get(f"/api/v1/job-queues?reasons=true{pools}"))["jobs"]
+            assert shown["reason"] == (
+                "It was moved: its work in pool 'default' was asked to save and end, and then asks for slots here."
+            )
+            assert (shown["requestedSlots"], shown["allocatedSlots"]) == (2, 0)
+            # In no order yet: 0 would be the place of the first.
+            assert shown["summary"] == {"state": "STATE_QUEUED", "jobsAhead": -1}
+        told = await world.get(f"/api/v1/jobs/{runs.job_id}/explain")
+        assert told["reason"] == shown["reason"]
+
+
 @pytest.mark.parametrize("elastic", [False, True])
 async def test_a_pool_that_may_grow_or_that_need_not_hold_it_yet_is_moved_to(tmp_path: Path, elastic: bool) -> None:
     paid = a_paid_pool(slots=2)[PoolName("default")]
