@@ -27,7 +27,12 @@ async def find_experiment(api: ApiContext, id_: int) -> Experiment:
 
 async def job_id_of(api: ApiContext, name: str, text: str) -> JobId:
     """What stands for a job: its id, or the number of its experiment, which is what people know. Errors call it `name`."""
-    return (await find_experiment(api, number_in(name, text))).job_id if text.isdecimal() else JobId(text)
+    if not text.isdecimal():
+        return JobId(text)
+    try:
+        return (await find_experiment(api, number_in(name, text))).job_id
+    except NotFound as error:
+        raise NotFound("experiment", text, f"`{name}` takes the id of a job or the number of an experiment") from error
 
 
 async def find_job(api: ApiContext, name: str, text: str) -> Job:

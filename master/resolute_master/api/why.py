@@ -8,6 +8,7 @@ from collections.abc import Set
 import msgspec
 from aiohttp import web
 
+from resolute.config.errors import suggestion
 from resolute.errors import InvalidInput, NotFound
 from resolute.wire.rest.why import ExplainJobResponse, GetPoolStartsQuery, GetPoolStartsResponse, JobStart, PoolStart
 from resolute.wire.states import ExperimentState
@@ -144,7 +145,7 @@ def _explained(
 async def _pool(call: Call) -> PoolName:
     name = PoolName(call.text("poolName"))
     if name not in call.api.engine.pools:
-        raise NotFound("resource pool", name)
+        raise NotFound("resource pool", name, suggestion(name, call.api.engine.pools))
     return name
 
 

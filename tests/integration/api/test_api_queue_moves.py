@@ -161,6 +161,17 @@ async def test_a_pool_that_can_never_hold_a_job_is_refused_and_what_runs_goes_on
         await update(world, jobId=runs.job_id, resourcePool="other")
 
 
+async def test_a_neighbour_or_a_pool_that_is_not_there_is_named_with_what_to_give(tmp_path: Path) -> None:
+    async with an_api(tmp_path) as world:
+        await world.agent()
+        (job,) = await some_jobs(world, 1)
+        assert "experiment '99' not found; `aheadOf` takes the id of a job" in await refused(
+            world, jobId=job, aheadOf="99"
+        )
+        told = await world.error("GET", "/api/v1/resource-pools/defaul/snapshot", status=404)
+        assert told == "resource pool 'defaul' not found; did you mean 'default'?"
+
+
 async def test_a_job_whose_run_still_saves_in_the_pool_that_it_leaves_is_told_so(tmp_path: Path) -> None:
     async with an_api(tmp_path, pools=TWO_POOLS, config=TWO_POOLS_CONFIG) as world:
         _, runs, _ = await world.started(await world.agent(slots=2), resources={"slots_per_trial": 2})
@@ -201,8 +212,11 @@ async def test_an_experiment_s_number_stands_for_its_job(tmp_path: Path) -> None
         await update(world, jobId=third, behindOf="2")
         await update(world, jobId="2", priority=7)
         assert await queue(world) == [second, first, third]
-        assert await refused(world, jobId="9", priority=7) == "job '9': experiment '9' not found"
-        assert "experiment '9' not found" in await refused(world, jobId="1", aheadOf="9")
+        advice = "takes the id of a job or the number of an experiment"
+        told = await refused(world, jobId="9", priority=7)
+        assert told == f"job '9': experiment '9' not found; `jobId` {advice}"
+        told = await refused(world, jobId="1", aheadOf="9")
+        assert told == f"job '1': experiment '9' not found; `aheadOf` {advice}"
         assert "behindOf: '9999" in await refused(world, jobId="1", behindOf="9" * 40)
 
 
