@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from resolute_provisioner.model import Cause, Gang, Observed, PoolScaling, Termination
 from resolute_provisioner.planning import keep_warm
-from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines, shape_of
+from resolute_provisioner.planning.gangs import machines_of, needs_whole_machines, shape_of
 from resolute_provisioner.planning.markets import MOVE_PREFIX, REPLACEMENT_PREFIX
 from resolute_provisioner.planning.packing import Unserved
 from resolute_provisioner.planning.standing import NOTICE_GRACE_S, Standing, seconds_between
@@ -131,7 +131,7 @@ def held_until(pool: PoolScaling, member: Standing) -> datetime:
 
 
 def _serves(gang: Gang, size: int) -> bool:
-    return fits_one_machine(gang, size) or needs_whole_machines(gang, size) is not None
+    return machines_of(gang, size) is not None
 
 
 def _awaited_by_nobody(each: Standing, waiting: Set[str]) -> bool:

@@ -32,13 +32,9 @@ def fits_one_machine(gang: Gang, size: int) -> bool:
     return gang.slots_per_machine in (None, gang.slots) and gang.slots <= size
 
 
-def could_be_held(gang: Gang, sizes: Iterable[int], machines: int) -> bool:
-    """Whether so many empty machines of one of these sizes, in slots, would hold it."""
-    for size in sizes:
-        count = needs_whole_machines(gang, size)
-        if fits_one_machine(gang, size) or (count is not None and count <= machines):
-            return True
-    return False
+def machines_of(gang: Gang, size: int) -> int | None:
+    """How many empty machines of `size` slots hold the gang; None when none do, however many."""
+    return 1 if fits_one_machine(gang, size) else needs_whole_machines(gang, size)
 
 
 def shape_of(gang: Gang) -> tuple[object, ...]:

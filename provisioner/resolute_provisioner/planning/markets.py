@@ -32,7 +32,7 @@ from resolute_provisioner.offers import priced
 from resolute_provisioner.planning import deadline, disruption, probing
 from resolute_provisioner.planning.deadline import ANY, ON_DEMAND, SPOT, Course, Work
 from resolute_provisioner.planning.disruption import Leave
-from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines
+from resolute_provisioner.planning.gangs import machines_of
 from resolute_provisioner.risk import Block
 
 MOVE_PREFIX = "move-of-"
@@ -100,7 +100,7 @@ class Choices:
 
     def hold(self, gang: Gang, market: Market, most: int) -> bool:
         """Whether so many machines of the market hold the gang."""
-        needs = (1 if fits_one_machine(gang, size) else needs_whole_machines(gang, size) for size in self.sizes[market])
+        needs = (machines_of(gang, size) for size in self.sizes[market])
         return any(machines is not None and machines <= most for machines in needs)
 
 
@@ -212,7 +212,7 @@ class ToBeHad:
 
     def _ways(self, gang: Gang, market: Market) -> Iterator[tuple[Offer, int]]:
         for offer in self._pool.offers:
-            count = 1 if fits_one_machine(gang, offer.slots) else needs_whole_machines(gang, offer.slots)
+            count = machines_of(gang, offer.slots)
             if offer.market is market and count is not None:
                 yield offer, count
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from resolute_provisioner.model import Gang, InstanceView, Note, PoolScaling
-from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines, shape_of
+from resolute_provisioner.planning.gangs import machines_of, shape_of
 from resolute_provisioner.planning.packing import Packing, Unserved
 from resolute_provisioner.planning.standing import Standing, seconds_between
 from resolute_provisioner.ranking import Outlook
@@ -89,7 +89,7 @@ def _why_unserved(pool: PoolScaling, each: Unserved, blocks: Mapping[str, Block]
     offers = [offer for offer in pool.offers if offer.market in gang.markets]
     if not offers:
         return f"must not run on machines of this pool's market ({_markets(pool)})"
-    by_size = {size: _machines_of(gang, size) for size in {offer.slots for offer in offers}}
+    by_size = {size: machines_of(gang, size) for size in {offer.slots for offer in offers}}
     counts = {size: count for size, count in by_size.items() if count is not None}
     if not counts:
         return _impossible(pool, gang)
@@ -101,10 +101,6 @@ def _why_unserved(pool: PoolScaling, each: Unserved, blocks: Mapping[str, Block]
         return f"needs {more}; {alive} of at most {pool.max_instances} (max_instances) are in use, starting or ending"
     suited = [offer.offer_id for offer in offers if offer.slots in counts]
     return why_blocked({offer_id: blocks[offer_id] for offer_id in suited if offer_id in blocks})
-
-
-def _machines_of(gang: Gang, size: int) -> int | None:
-    return 1 if fits_one_machine(gang, size) else needs_whole_machines(gang, size)
 
 
 def _markets(pool: PoolScaling) -> str:

@@ -33,7 +33,7 @@ from resolute_provisioner.planning.ending import (
     over_maximum,
     room_is_coming,
 )
-from resolute_provisioner.planning.gangs import could_be_held, in_order
+from resolute_provisioner.planning.gangs import in_order, machines_of
 from resolute_provisioner.planning.markets import REPLACEMENT_PREFIX
 from resolute_provisioner.planning.packing import Packing, pack
 from resolute_provisioner.planning.probing import one_at_a_time
@@ -111,7 +111,8 @@ def _may_be_served(pool: PoolScaling, standings: Sequence[Standing], gang: Gang)
         return pool.max_aux_per_instance > 0
     sizes = {each.view.slots for each in standings}
     sizes |= {offer.slots for offer in pool.offers if offer.market in gang.markets}
-    return could_be_held(gang, sizes, pool.max_instances)
+    counts = (machines_of(gang, size) for size in sizes)
+    return any(count is not None and count <= max(1, pool.max_instances) for count in counts)
 
 
 class _Market:
