@@ -95,7 +95,7 @@ def _page(seen: _Seen, query: GetJobsQuery) -> tuple[tuple[WireJob, ...], Pagina
         experiment = experiments.get(job.experiment_id) if job.experiment_id is not None else None
         standing = standings[job.pool].get(job.id) if job.pool in standings else _without_pool(job, experiment)
         if standing is None and not job.ended and (moving := moving_from(seen.all_pools, job)) is not None:
-            standing = standing_while_moving(job.id, moving[1])
+            standing = standing_while_moving(job.id, moving.slots)
         if _is_listed(job, standing, experiment) and (not wanted or summary_of(standing).state in wanted):
             rows.append((job, standing))
     rows.sort(key=_place, reverse=query.order_by is OrderBy.DESC)
@@ -119,12 +119,11 @@ def _reasons(
     for job, standing in rows:
         if standing is None or standing.state is scheduler.JobState.IDLE:
             experiment = experiments.get(job.experiment_id) if job.experiment_id is not None else None
-            moving = moving_from(seen.all_pools, job)
-            reasons[job.id] = reason_to_idle(job, experiment, moving[0] if moving else None)
+            reasons[job.id] = reason_to_idle(job, experiment, moving_from(seen.all_pools, job))
         elif standing.state is scheduler.JobState.QUEUED:
             if job.pool not in seen.snapshots:
                 reasons[job.id] = reason_without_pool(job)
-            elif hold := seen.holds[job.pool] or (job.hold if standing.requested_slots else ""):
+            elif hold := seen.holds[job.pool] or job.hold_of(standing.requested_slots):
                 reasons[job.id] = reason_to_hold(hold)
             else:
                 waiting.setdefault(job.pool, []).append(job.id)

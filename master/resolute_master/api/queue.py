@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from resolute.wire.rest.enums import JobState
 from resolute.wire.rest.experiments import JobSummary
@@ -36,12 +37,19 @@ def standing_without_pool(id_: JobId) -> JobStanding:
     return JobStanding(job=id_, state=state, jobs_ahead=UNKNOWN, requested_slots=0, allocated_slots=0)
 
 
-def moving_from(snapshots: Mapping[PoolName, PoolSnapshot], job: Job) -> tuple[PoolName, int] | None:
-    """The pool that the job has left and in which runs of it still save and end, and the slots that these had asked for."""
+class Moving(NamedTuple):
+    """The pool that a job has left and in which runs of it still save and end, and the slots that these had asked for."""
+
+    pool: PoolName
+    slots: int
+
+
+def moving_from(snapshots: Mapping[PoolName, PoolSnapshot], job: Job) -> Moving | None:
+    """None when nothing of it is anywhere else."""
     for pool, snapshot in snapshots.items():
         ids = snapshot.job_allocations.get(job.id) if pool != job.pool else None
         if ids:
-            return pool, sum(snapshot.allocations[id_].slots_needed for id_ in ids)
+            return Moving(pool, sum(snapshot.allocations[id_].slots_needed for id_ in ids))
     return None
 
 

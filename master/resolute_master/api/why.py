@@ -15,7 +15,7 @@ from resolute.wire.states import ExperimentState
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
 from resolute_master.api.finders import find_job
-from resolute_master.api.queue import UNKNOWN, moving_from
+from resolute_master.api.queue import UNKNOWN, Moving, moving_from
 from resolute_master.api.starts import Foreseen
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
@@ -37,8 +37,8 @@ async def _job(call: Call) -> Job:
     return await find_job(call.api, "jobId", call.text("jobId"))
 
 
-def reason_to_idle(job: Job, experiment: Experiment | None, moves_from: PoolName | None = None) -> str:
-    """Why nothing of the job waits or runs in its pool. `moves_from`: where runs of it still save and end."""
+def reason_to_idle(job: Job, experiment: Experiment | None, moving: Moving | None = None) -> str:
+    """Why nothing of the job waits or runs in its pool."""
     if experiment is not None and experiment.unmanaged and not experiment.state.gone:
         return "Its trials run outside of the cluster: it is in nobody's queue."
     if job.ended:
@@ -47,8 +47,10 @@ def reason_to_idle(job: Job, experiment: Experiment | None, moves_from: PoolName
         return f"Its experiment is paused; `det experiment activate {experiment.id}` lets it go on."
     if experiment is not None and experiment.state is not ExperimentState.ACTIVE:
         return f"Its experiment is {experiment.state}: nothing of it starts any more."
-    if moves_from is not None:
-        return f"It was moved: its work in pool '{moves_from}' was asked to save and end, and then asks for slots here."
+    if moving is not None:
+        return (
+            f"It was moved: its work in pool '{moving.pool}' was asked to save and end, and then asks for slots here."
+        )
     return "It is between two runs: nothing of it waits or runs at the moment."
 
 
@@ -81,11 +83,11 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
     explained = replace(explained, details=(*explained.details, *markets))
     if explained.state == JobState.IDLE:
         moving = moving_from({name: engine.snapshot(name) for name in engine.pools}, job)
-        explained = replace(explained, reason=reason_to_idle(job, experiment, moving[0] if moving else None))
+        explained = replace(explained, reason=reason_to_idle(job, experiment, moving))
     if explained.allocation_id:
         explained = replace(explained, start=await _start(call, AllocationId(explained.allocation_id)))
     waiting = engine.state.get(Allocation, AllocationId(explained.allocation_id))
-    hold = hold_of_pool(engine.state, job.pool) or (job.hold if waiting is not None and waiting.slots_needed else "")
+    hold = hold_of_pool(engine.state, job.pool) or job.hold_of(waiting.slots_needed if waiting is not None else 0)
     return _held(explained, hold) if hold and explained.allocation_id else explained
 
 
@@ -178,17 +180,16 @@ def _pool_starts(snapshot: PoolSnapshot, newest: Foreseen, asked: Set[str], clos
     return GetPoolStartsResponse(
         starts=tuple(
             PoolStart(
-                job_id=job, allocation_id=id_, start=_unless_held(found[id_], closed or _hold(snapshot, job, id_))
+                job_id=job,
+                allocation_id=id_,
+                start=_unless_held(
+                    found[id_], closed or snapshot.jobs[job].hold_of(snapshot.allocations[id_].slots_needed)
+                ),
             )
             for job, id_ in sorted(first.items())
         ),
         computed_at=newest.at,
     )
-
-
-def _hold(snapshot: PoolSnapshot, job: JobId, allocation: AllocationId) -> str:
-    """What needs no slots is held by the budget of its pool only."""
-    return snapshot.jobs[job].hold if snapshot.allocations[allocation].slots_needed else ""
 
 
 def _unless_held(found: Estimate, hold: str) -> JobStart:

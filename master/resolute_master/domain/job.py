@@ -40,6 +40,10 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
         """As the scheduler takes it: one that is held may have no slot more than it has."""
         return replace(self, max_slots=0) if self.hold else self
 
+    def hold_of(self, slots: int) -> str:
+        """Why what needs so many slots may not start for now: without slots it costs nothing, and is never held."""
+        return self.hold if slots else ""
+
     @property
     def at_its_time(self) -> Job:
         """Without a place that was given by hand: that was one among other jobs, of this priority and pool."""
