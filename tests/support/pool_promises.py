@@ -66,7 +66,9 @@ class Pool:
 
     def fits_now(self, allocation: Allocation) -> bool:
         """Would it start on what nobody uses and nothing is held on?"""
-        agents = [a for a in self.usable if a not in allocation.blocked_agents]
+        agents = [
+            a for a in self.usable if a not in allocation.blocked_agents and not self.left_to_others(a, allocation)
+        ]
         if allocation.slots_needed == 0:
             return any(self.aux[a] < MAX_AUX for a in agents)
         soft = not allocation.preemptible
@@ -78,6 +80,25 @@ class Pool:
         return can_divide(
             allocation.slots_needed, [len(self.usable[a]) for a in idle], mixed=self.snapshot.policy.heterogeneous_fits
         )
+
+    def left_to_others(self, agent: AgentId, allocation: Allocation) -> bool:
+        """Its machine was launched for others that wait and are no less important; and `allocation`, or one that comes before it
+        and was not given it either, has a machine of its own on its way."""
+        snapshot = self.snapshot
+        launched_for = self.launched_for(agent)
+        if allocation.id in launched_for:
+            return False
+        placed = {placement.allocation for placement in self.plan.place}
+        owners = {AllocationId(gang) for machine in snapshot.supply.machines for gang in machine.gangs}
+        patient = [each for each in snapshot.pending() if each.id in owners - placed and each.id not in launched_for]
+        others = [other for other in snapshot.pending() if other.id in launched_for]
+        return bool(patient) and any(
+            snapshot.shape(other).priority <= snapshot.shape(allocation).priority for other in others
+        )
+
+    def launched_for(self, agent: AgentId) -> tuple[str, ...]:
+        machine, unused = self.snapshot.agents[agent].instance_id, self.snapshot.supply.unused
+        return next((each.gangs for each in unused if each.instance == machine), ())
 
 
 def can_divide(slots: int, sizes: list[int], *, mixed: bool) -> bool:

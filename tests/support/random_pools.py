@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
-from resolute_master.domain.ids import AgentId, InstanceId, UserId
+from resolute_master.domain.ids import AgentId, AllocationId, InstanceId, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
 from resolute_master.domain.usage import GRAIN, Usage
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
-from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
+from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply, UnusedMachine
 from support.pools import NOW, POOL, a_job, a_policy, an_agent, applied, closed, elastic, leaving, on, waiting
 
 SIZES = st.sampled_from([1, 2, 2, 4, 4, 4, 8])
@@ -180,12 +180,20 @@ def some_allocations(draw: st.DrawFn, prefix: str, jobs: int, slots: list[int], 
 
 
 @st.composite
-def supplies(draw: st.DrawFn, policy: PoolPolicy) -> Supply:
+def supplies(draw: st.DrawFn, policy: PoolPolicy, unused: list[InstanceId], waiting: list[AllocationId]) -> Supply:
+    """`unused` are machines that run nothing; `waiting` is what machines may have been launched for."""
     if policy.scaling is None:
         return Supply()
-    machines = tuple(ComingMachine(instance=InstanceId(f"m{n}"), slots=4) for n in range(draw(st.integers(0, 2))))
+    gangs = st.lists(st.sampled_from(waiting), max_size=3, unique=True) if waiting else st.just([])
+    machines = tuple(
+        ComingMachine(instance=InstanceId(f"m{n}"), slots=4, gangs=tuple(draw(gangs)))
+        for n in range(draw(st.integers(0, 2)))
+    )
+    joined = tuple(
+        UnusedMachine(instance=instance, gangs=tuple(found)) for instance in unused if (found := draw(gangs))
+    )
     offer = AvailableOffer(offer_id="m", slots=4, room=draw(st.sampled_from([None, None, 0, 1, 2])))
-    return Supply(machines=machines, offers=(offer,), room=draw(st.sampled_from([0, 0, 1, 3])))
+    return Supply(machines=machines, unused=joined, offers=(offer,), room=draw(st.sampled_from([0, 0, 1, 3])))
 
 
 @st.composite
@@ -211,12 +219,15 @@ def worlds(draw: st.DrawFn) -> World:
             allocations.append(leaving(allocation))
         elif fate != "gone":
             allocations.append(allocation)
+    allocations += draw(some_allocations("new", 6, [1, 2, 3, 4, 6, 8, 12, 0], 8))
+    used = {container.agent for allocation in allocations for container in allocation.containers}
+    unused = [agent.instance_id for agent in agents if agent.id not in used and agent.instance_id is not None]
     # Priorities may have changed since, so that what runs is not always the most important.
     return World(
         policy,
         draw(some_slots_closed(agents)),
         draw(some_jobs()),
-        (*allocations, *draw(some_allocations("new", 6, [1, 2, 3, 4, 6, 8, 12, 0], 8))),
-        draw(supplies(policy)),
+        tuple(allocations),
+        draw(supplies(policy, unused, [allocation.id for allocation in allocations])),
         draw(some_usage()),
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from resolute_master.domain.ids import InstanceId
-from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
+from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply, UnusedMachine
 from resolute_provisioner import launch_errors, risk
 from resolute_provisioner.model import InstanceView, Intent, Observed, OfferBelief, PoolScaling
 from resolute_provisioner.planning import notes
@@ -29,6 +29,11 @@ def of(
         for i in sorted(wanted, key=lambda i: i.instance_id)
         if i.joined_at is None and i.notice is None
     )
+    unused = tuple(
+        UnusedMachine(instance=InstanceId(i.instance_id), gangs=i.reserved_for)
+        for i in sorted(wanted, key=lambda i: i.instance_id)
+        if i.joined_at is not None and i.idle_since == i.joined_at and i.reserved_for
+    )
     blocked = launch_errors.blocks(scaling, beliefs, now)
     partial, payable = risk.partial_offers(beliefs, now), risk.payable(scaling, now)
     obstacles = [notes.why_blocked(blocked)] if blocked else []
@@ -50,7 +55,7 @@ def of(
         obstacles.append(f"the pool has its {scaling.max_instances} machine(s)")
     # All offers are paid for from one sum, and of none more can be had for it than of the one that costs the least.
     room = min(room, max((room if each.room is None else each.room for each in offers), default=room))
-    return Supply(machines=coming, offers=tuple(offers), room=room, reason="; ".join(obstacles))
+    return Supply(machines=coming, unused=unused, offers=tuple(offers), room=room, reason="; ".join(obstacles))
 
 
 def _join_time_s(belief: OfferBelief | None) -> float:

@@ -17,6 +17,7 @@ Must not know asyncio, the store, a clock or clouds; nothing here acts, and the 
 - `fitting`      the agents during one pass: room now, room that others are leaving, what is held for whom
 - `machines`     machines on the way, and those that could be launched, during one pass
 - `eviction`     which of those that must leave
+- `unused`       machines that have just joined, and whom they were launched for
 - `demand`       the gangs that wait for machines
 - `explain`      why a job waits, when somebody asks; `reasons` are its sentences, `explain_message` its form on the wire
 - `rehearsal`    the scheduler on changed snapshots, a bounded number of times

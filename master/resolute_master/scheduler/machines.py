@@ -84,6 +84,10 @@ class Machines:
         launchable = self._room > 0 and any(stock.room > 0 for stock in self._stocks)
         return not launchable and all(m.free <= 0 and m.aux <= 0 for m in self._machines)
 
+    def own(self, slots: int, token: str) -> bool:
+        """One is on its way that was launched for it, and has room for all of it."""
+        return any(token in machine.gangs and machine.free >= slots for machine in self._machines)
+
     def cover_one(self, slots: int, token: str, *, launch: bool) -> bool:
         """Count on one machine for all of it: one that comes or, with `launch`, one that could be launched."""
         machine = self._coming_for(slots, token)

@@ -20,12 +20,13 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId, JobId
 from resolute_master.scheduler.demand import demand_of
 from resolute_master.scheduler.eviction import Claim, Evictions, Precedence
-from resolute_master.scheduler.fitting import Rooms, divide
+from resolute_master.scheduler.fitting import Refuses, Rooms, divide
 from resolute_master.scheduler.machines import Machines
 from resolute_master.scheduler.order import QueueKey, Shape
 from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.plan import Hold, HoldKind, Placement, Plan, Preemption, Reservation
 from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_master.scheduler.unused import Unused
 from resolute_master.scheduler.wait_or_evict import decided_again_in_s, never_pays, waits_rather
 from resolute_provisioner.model import Demand, Note
 
@@ -63,6 +64,9 @@ class Placing:
         self._starts = starts
         self._rooms = Rooms(snapshot)
         self._machines = Machines(snapshot, self._rooms)
+        self._unused = Unused(snapshot)
+        self._left_to_others = False
+        """Somebody has left a machine to whom it was launched for: nobody who comes later takes such a machine instead."""
         self._precedence = precedence
         self._evictions = Evictions(snapshot, self._rooms, precedence)
         self._job_slots: dict[JobId, int] = {}
@@ -159,7 +163,8 @@ class Placing:
         if line.stage is Verdict.PLACED:
             if self._start(shape, allocation):
                 return Verdict.PLACED
-            line.stage = Verdict.VACATING
+            if not self._spares_others(shape, allocation):
+                line.stage = Verdict.VACATING
         if self._head is None and shape.slots > 0:
             self._head = allocation.id
         verdict = self._keep_something(line, allocation)
@@ -171,6 +176,9 @@ class Placing:
         shape = line.shape
         if shape.slots == 0:
             return self._count_on_aux(line, allocation)
+        if line.stage is Verdict.PLACED:
+            self._machines.cover_one(shape.slots, allocation.id, launch=False)
+            return Verdict.COMING
         if line.stage in (Verdict.VACATING, Verdict.PREEMPTING) and self._wait_for_leaving(shape, allocation):
             return Verdict.VACATING
         if line.stage <= Verdict.VACATING:
@@ -202,11 +210,43 @@ class Placing:
             return True
         return shape.slots > 0 and not shape.preemptible and self._rooms.state(agent).softly_held > 0
 
+    # -- machines that were launched for somebody ----------------------------------------------------------------
+
+    def _spares_others(self, shape: Shape, allocation: Allocation) -> bool:
+        """It could start where others are to start, and leaves that to them: its own machine is on its way."""
+        if not self._cautious(shape, allocation):
+            return False
+        if self._where(shape, lambda agent: self._refuses(shape, agent)) is None:
+            return False
+        self._left_to_others = True
+        return True
+
+    def _cautious(self, shape: Shape, allocation: Allocation) -> bool:
+        return bool(self._unused) and shape.slots > 0 and self._machines.own(shape.slots, allocation.id)
+
+    def _launched_for_others(self, shape: Shape, allocation: Allocation, agent: AgentId, *, lesser: bool) -> bool:
+        """The agent's machine was launched for others, who start there; `lesser` also for those who come after it."""
+        return any(
+            self._verdicts.get(other.id) is not Verdict.PLACED
+            and (lesser or self._snapshot.shape(other).priority <= shape.priority)
+            for other in self._unused.expected(agent, allocation)
+        )
+
     # -- starting ----------------------------------------------------------------------------------------------
+
+    def _where(self, shape: Shape, refuses: Refuses) -> list[AgentId] | None:
+        """Agents on which it can start now."""
+        agent = self._rooms.one_agent(shape.slots, refuses)
+        if agent is not None:
+            return [agent]
+        return None if shape.single_node or shape.slots == 1 else self._rooms.whole_agents(shape.slots, refuses)
 
     def _start(self, shape: Shape, allocation: Allocation) -> bool:
         def refuses(agent: AgentId) -> bool:
             return self._refuses(shape, agent)
+
+        def spares(agent: AgentId) -> bool:
+            return refuses(agent) or self._launched_for_others(shape, allocation, agent, lesser=False)
 
         if shape.slots == 0:
             agent = self._rooms.aux_agent(refuses)
@@ -214,16 +254,10 @@ class Placing:
                 self._rooms.take_aux(agent)
                 self._placed(allocation, [agent], ())
             return agent is not None
-        agent = self._rooms.one_agent(shape.slots, refuses)
-        if agent is not None:
-            agents = [agent]
-        elif shape.single_node or shape.slots == 1:
+        cautious = self._left_to_others or self._cautious(shape, allocation)
+        agents = self._where(shape, spares if cautious else refuses)
+        if agents is None:
             return False
-        else:
-            found = self._rooms.whole_agents(shape.slots, refuses)
-            if found is None:
-                return False
-            agents = found
         # Rank order: the chief on the largest machine.
         agents.sort(key=lambda id_: (-self._rooms.state(id_).size, id_))
         share = shape.slots if len(agents) == 1 else None
@@ -353,7 +387,7 @@ class Placing:
         """
         keep = self._reserved_before(shape, allocation)
         if keep is None:
-            keep = self._free_soonest(shape)
+            keep = self._free_soonest(shape, allocation)
         if keep is None:
             return False
         soft = self._soft and not self._only_spared(self._claim(shape, allocation), keep)
@@ -383,11 +417,12 @@ class Placing:
                 return False
         return True
 
-    def _free_soonest(self, shape: Shape) -> dict[AgentId, int] | None:
-        """Of the agents that are held for nobody; None when there are not enough of them."""
+    def _free_soonest(self, shape: Shape, allocation: Allocation) -> dict[AgentId, int] | None:
+        """Of the agents that are held for nobody, nor were launched for others who start there first; None when there are not
+        enough of them."""
 
         def refuses(agent: AgentId) -> bool:
-            return self._refuses(shape, agent)
+            return self._refuses(shape, agent) or self._launched_for_others(shape, allocation, agent, lesser=True)
 
         sizes = self._snapshot.sizes
         if (sizes.last_key() or 0) >= shape.slots:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
+from itertools import islice
 
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
@@ -20,6 +21,7 @@ from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.plan import Hold, HoldKind, Placement
 from resolute_master.scheduler.rehearsal import Rehearsal, hold_of, leavers, start_in, verdict_in
 from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_master.scheduler.unused import Unused
 
 NAMES_SHOWN = 8
 """Longer lists of names are cut."""
@@ -72,13 +74,31 @@ class Reasons:
                 leaving = leavers(self._snapshot, self._outcome, hold)
                 return f"It waits for {need} on {_agents(hold)}: {names(leaving)} must leave first."
             case Verdict.COMING:
-                return f"It waits for {need} of machines that are on their way."
+                return f"It waits for {need} of machines that are on their way{self._spared(allocation)}."
             case Verdict.LAUNCHABLE:
                 return f"It waits for {need} of machines that the pool may ask for."
             case Verdict.RESERVED if hold is not None:
                 return f"It waits for {need}: {_kept(hold)} for it until {hold.kind.until}{self._no_preemption(allocation)}."
             case _:
                 return self._waits(allocation)
+
+    def _spared(self, allocation: Allocation) -> str:
+        """Agents that would hold it and are left to others, while its own machine is on its way; as the rest of a sentence."""
+        snapshot = self._snapshot
+        if not any(allocation.id in machine.gangs for machine in snapshot.supply.machines):
+            return ""
+        shape, unused = snapshot.shape(allocation), Unused(snapshot)
+        left = [
+            (agent, first)
+            for agent in unused.agents()
+            if agent not in allocation.blocked_agents and len(snapshot.rooms[agent].free) >= shape.slots
+            if (
+                first := [
+                    o.id for o in unused.expected(agent, allocation) if snapshot.shape(o).priority <= shape.priority
+                ]
+            )
+        ]
+        return "".join(f"; {agent} is left to {names(first)}, for which it was launched" for agent, first in left)
 
     def _capped(self, allocation: Allocation) -> str:
         job = self._snapshot.jobs[allocation.job_id]
@@ -321,6 +341,10 @@ class Reasons:
         yield from self._shut_agents()
         if allocation.blocked_agents:
             yield f"Agents that are blocked for it: {names(allocation.blocked_agents)}."
+        unused = Unused(snapshot)
+        for agent in islice(unused.agents(), NAMES_SHOWN):
+            if expected := [other.id for other in unused.expected(agent, allocation)]:
+                yield f"Agent {agent} has run nothing yet; its machine was launched for {names(expected)}."
         for machine in snapshot.supply.machines[:NAMES_SHOWN]:
             when = f", expected at {machine.expected_at:%H:%M:%S} UTC" if machine.expected_at else ""
             whose = ", launched for it" if allocation.id in machine.gangs else ""

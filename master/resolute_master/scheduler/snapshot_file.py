@@ -34,7 +34,7 @@ from resolute_master.scheduler.snapshot_format import (
     SupplyRow,
     TaskRow,
 )
-from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
+from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply, UnusedMachine
 from resolute_provisioner.model import Market, Offer, PoolScaling
 
 LONG_AGO = timedelta(hours=1)
@@ -139,7 +139,8 @@ class _Reader:
         )
         present = sum(agent is not None for agent in self.row.agents.values())
         room = max(0, supply.max_instances - present - len(machines)) if supply.room is None else supply.room
-        return Supply(machines=machines, offers=offers, room=room, reason=supply.reason)
+        unused = tuple(UnusedMachine(instance=InstanceId(id_), gangs=tasks) for id_, tasks in supply.unused.items())
+        return Supply(machines=machines, unused=unused, offers=offers, room=room, reason=supply.reason)
 
     def _usage(self) -> Iterator[Usage]:
         for name, charged in self.row.usage.items():
@@ -495,6 +496,7 @@ def _supply_row(snapshot: PoolSnapshot) -> SupplyRow | None:
             machine.instance: MachineRow(slots=machine.slots, expected_at=machine.expected_at, tasks=machine.gangs)
             for machine in supply.machines
         },
+        unused={machine.instance: machine.gangs for machine in supply.unused},
         room=supply.room,
         reason=supply.reason,
     )

@@ -231,6 +231,8 @@ class SupplyRow(ConfigModel):
     """What it may launch, by name."""
     machines: Annotated[dict[str, MachineRow], BeforeValidator(_named)] = Field(default_factory=dict)
     """What is on its way, by name."""
+    unused: Annotated[dict[str, tuple[NonEmptyText, ...]], BeforeValidator(_named)] = Field(default_factory=dict)
+    """Tasks that machines were launched for whose agents have run nothing yet, by the `instance` of the agent."""
     room: Count | None = None
     """Machines of all offers together that may still be asked for; null is what is left of max_instances."""
     reason: Text = ""

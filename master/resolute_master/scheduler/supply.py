@@ -1,4 +1,4 @@
-"""Machines that are not agents yet: what is on its way, and what could be had."""
+"""Machines that are no agents yet, on their way or to be had, and those that have just become agents."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ class ComingMachine:
     slots: int
     expected_at: datetime | None = None
     gangs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnusedMachine:
+    """A machine whose agent has joined and has run nothing yet. `gangs` are the allocations it was launched for."""
+
+    instance: InstanceId
+    gangs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +50,7 @@ class Supply:
     """
 
     machines: tuple[ComingMachine, ...] = ()
+    unused: tuple[UnusedMachine, ...] = ()
     offers: tuple[AvailableOffer, ...] = ()
     room: int = 0
     reason: str = ""
