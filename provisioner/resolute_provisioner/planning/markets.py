@@ -140,9 +140,15 @@ def course_of_waiting(pool: PoolScaling, among: Choices, waiting: Waiting, now: 
 
 
 def there(pool: PoolScaling, instances: Sequence[InstanceView]) -> Counter[Market | None]:
-    """How many machines stay on each market; None is that of an offer that has left the configuration."""
+    """How many machines stay on each market. None is that of an offer that has left the configuration, and of machines that take no
+    work, which have their place in the pool all the same."""
     market_of = {offer.offer_id: offer.market for offer in pool.offers}
-    return Counter(market_of.get(each.offer_id) for each in instances if _stays(each))
+    closed = (each.disabled or each.slots == 0 for each in instances)
+    return Counter(
+        None if shut else market_of.get(each.offer_id)
+        for each, shut in zip(instances, closed, strict=True)
+        if _stays(each)
+    )
 
 
 def where_there_is_room(course: Course, among: Choices, gang: Gang, there: Counter[Market | None]) -> Course:

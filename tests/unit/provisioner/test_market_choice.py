@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -229,6 +230,20 @@ def test_where_other_machines_leave_no_room_the_work_takes_them(most: int) -> No
     near = Waiting(token="a", since=NOW, work=replace(relaxed(), deadline=after(HOUR)))
     found = plan_markets(pool_, idle, Demand(gangs=(three,)), {"a": near}, (), {}, NOW)
     assert markets_of(found) == (ON_DEMAND if most == 5 else ANY)
+
+
+@pytest.mark.parametrize(
+    ("closed", "markets"),
+    [({}, SPOT), ({"disabled": True}, ANY), ({"slots": 0}, ANY)],
+    ids=["open", "disabled", "no slots"],
+)
+def test_a_machine_that_takes_no_work_is_no_room_to_wait_for(
+    closed: dict[str, Any], markets: frozenset[Market]
+) -> None:
+    """A full pool of one machine on spot and one on demand, which idles."""
+    there = (replace(joined("m1", offer="spot", used=2), **closed), joined("m2", offer="firm"))
+    patient = replace(pool(SpotFallback(after_s=600.0)), max_instances=2)
+    assert markets_of(plan(patient, waiting=Waiting(token="a", since=NOW), instances=there)) == markets
 
 
 @pytest.mark.parametrize(("spot", "on_demand"), [(None, 1.0), (1.0, 1.0), (1.2, 1.0), (None, None)])
