@@ -236,7 +236,8 @@ async def _foresee(
 
 
 def _virtual(engine: Engine, pool: PoolName, now: datetime) -> VirtualPool:
-    snapshot = engine.snapshot(pool).at(now)
+    # Who may not start now is told so elsewhere; what is foreseen is the pool without that.
+    snapshot = engine.snapshot(pool).at(now).with_hold("")
     policy, machines = snapshot.policy, engine.memory.machines
     if policy.scaling is not None:
         policy = replace(policy, scaling=spending.as_paid(engine.state, policy.scaling, now))

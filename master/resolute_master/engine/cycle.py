@@ -231,8 +231,8 @@ class Cycle:
         payable = None if policy.scaling is None else spending.as_paid(self._step, policy.scaling, self._now)
         if payable is not None:
             snapshot = snapshot.with_supply(supply.of(payable, self._machines(pool), beliefs, self._now))
-        closed = budget.hold_of_pool(self._step, pool) != ""
-        plan = Plan() if closed else schedule(snapshot, starts=STARTS_A_CYCLE)
+        snapshot = snapshot.with_hold(budget.hold_of_pool(self._step, pool))
+        plan = schedule(snapshot, starts=STARTS_A_CYCLE)
         self._apply(plan)
         if plan.cut or plan.preempt:
             # Slots are kept in number: once more are being left, others than the free ones may be enough for whom they are kept.
@@ -242,13 +242,13 @@ class Cycle:
         if policy.scaling is not None and payable is not None and not plan.cut:
             # After the scheduler's plan is applied: gangs that it has placed are no demand, and their machines are busy.
             machines = self._machines(pool)
-            scaling = budget.buying_nothing(policy.scaling) if closed else payable
+            scaling = budget.buying_nothing(policy.scaling) if snapshot.held else payable
             demand = launch_errors.fail_waiting(self._step, scaling, plan.demand)
             if demand != plan.demand:
                 self._unfinished.add(pool)  # the demand that was listed is not all that waits
             chosen = markets.plan_pool(self._step, scaling, machines, demand, beliefs, self._now)
             scale = markets.with_drains(self._scale(scaling, chosen.instances, chosen.demand, beliefs), chosen)
-            scale = budget.starting_nothing(scale, machines) if closed else scale
+            scale = budget.starting_nothing(scale, machines) if snapshot.held else scale
             scale = spending.within_budget(self._step, policy.scaling, scale)
             instances.apply_plan(self._step, policy.scaling, scale)
             if scale.terminations:

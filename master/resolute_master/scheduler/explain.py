@@ -138,7 +138,7 @@ class _Waiting:
         hold = hold_of(outcome, self._mine.id)
         kept = () if hold is None else tuple(agent for agent, _ in hold.agents)
         capped = verdict_in(self._snapshot, outcome, self._mine) is Verdict.CAPPED
-        if capped and self._snapshot.jobs[self._mine.job_id].hold:
+        if self._snapshot.held or (capped and self._snapshot.jobs[self._mine.job_id].hold):
             return None
         try:
             found = find_blockers(self._snapshot, self._mine.id, search, capped=capped, kept=kept)

@@ -63,6 +63,8 @@ class Reasons:
     # -- the sentence ------------------------------------------------------------------------------------------
 
     def reason(self, allocation: Allocation) -> str:
+        if self._snapshot.held:
+            return f"Nothing starts in the pool: {self._snapshot.held}."
         if (placement := self._placements.get(allocation.id)) is not None:
             return f"{allocation.id} starts now on {names(placement.agents)}."
         verdict, need = verdict_in(self._snapshot, self._outcome, allocation), needed(allocation)

@@ -19,8 +19,8 @@ def schedule(snapshot: PoolSnapshot, *, starts: int | None = None) -> Plan:
 
 def run(snapshot: PoolSnapshot, *, starts: int | None = None) -> Outcome:
     """The plan, with what `explain` needs."""
-    if not len(snapshot.queue):
-        return Outcome(plan=Plan(), verdicts={}, failed={})  # nobody waits
+    if snapshot.held or not len(snapshot.queue):
+        return Outcome(plan=Plan(), verdicts={}, failed={})  # nobody may start, or nobody waits
     match snapshot.policy.scheduler:
         case SchedulerKind.PRIORITY:
             return priority.run(snapshot, starts=starts)

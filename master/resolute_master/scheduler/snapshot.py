@@ -64,6 +64,8 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
     losses: SortedMap[Loss, bool]
     shares: Shares | None
     """Kept where the pool is divided by fair share."""
+    held: str = ""
+    """Why nothing may start in the pool for now, such as a budget that is used up; empty when it may."""
 
     # -- building ----------------------------------------------------------------------------------------------
 
@@ -226,7 +228,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             self.supply,
             now=self.now,
             meter=self.meter,
-        )
+        ).with_hold(self.held)
         if kept.shares is None or self.shares is None:
             return kept
         shares = kept.shares
@@ -236,6 +238,10 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
 
     def at(self, now: datetime) -> PoolSnapshot:
         return replace(self, now=now)
+
+    def with_hold(self, why: str) -> PoolSnapshot:
+        """Nothing may start; with "" it may."""
+        return self if why == self.held else replace(self, held=why)
 
     # -- reading -----------------------------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ class _Reader:
             self._supply(),
             now=self.row.now,
             usage=list(self._usage()),
-        )
+        ).with_hold(self.row.held)
 
     def _wrong(self, path: Location, text: str) -> None:
         self.problems.append(Problem(path=path, message=text))
@@ -363,6 +363,7 @@ def write_snapshot(snapshot: PoolSnapshot) -> dict[str, Any]:
     row = SnapshotRow(
         pool=snapshot.policy.name,
         now=snapshot.now,
+        held=snapshot.held,
         agents={id_: _agent_row(snapshot, id_) for id_ in named},
         jobs={id_: _job_row(snapshot, id_) for id_ in _named_jobs(snapshot)},
         tasks={allocation.id: _task_row(allocation) for allocation in snapshot.allocations.values()},

@@ -250,6 +250,8 @@ class SnapshotRow(ConfigModel):
     """The moment."""
     policy: Policy = Policy()
     """How the pool decides."""
+    held: str = ""
+    """Why nothing may start in the pool for now, such as a budget that is used up; empty when it may."""
     agents: Annotated[
         dict[str, Annotated[AgentRow, BeforeValidator(_as_agent)] | None], AfterValidator(_agents_of_a_size)
     ] = Field(default_factory=dict)

@@ -19,6 +19,7 @@ from resolute_master.domain.trial import Trial
 from resolute_master.domain.usage import Usage, usage_id
 from resolute_master.engine.journal import decode_commands
 from resolute_master.engine.memory import Memory
+from resolute_master.lifecycle import budget
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
@@ -153,7 +154,7 @@ def snapshots_equal_scratch(memory: Memory) -> Iterator[str]:
             supply=kept.supply,
             usage=state.find(Usage, "usage_of_pool", name),
             now=kept.now,
-        )
+        ).with_hold(budget.hold_of_pool(state, name))
         if kept != scratch:
             wrong = [part for part in PoolSnapshot.__struct_fields__ if getattr(kept, part) != getattr(scratch, part)]
             yield f"the snapshot of pool {name} differs from one built anew in {', '.join(wrong)}"

@@ -17,6 +17,8 @@ from resolute_master.domain.pool import SchedulerKind
 from resolute_master.scheduler.blockers import Blockers
 from resolute_master.scheduler.explain import Explanation, explain, reasons_of
 from resolute_master.scheduler.job_states import JobState, job_states
+from resolute_master.scheduler.plan import Plan
+from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.snapshot_file import read_snapshot, write_snapshot
 from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
@@ -357,6 +359,16 @@ def test_a_job_that_is_held_waits_for_nothing_but_that_also_in_a_file() -> None:
         assert told.blockers is None and told.what_if is not None and not told.what_if.found
         aux = explain(snapshot.with_allocation(waiting("w", "mine", 0)), MINE)
         assert aux.start is not None, "what needs no slots costs nothing"
+
+
+def test_in_a_pool_that_is_held_nothing_starts_and_that_also_in_a_file() -> None:
+    live = pool([an_agent("a")], waiting("w", "mine", 1)).with_hold("the budget of pool default is used up")
+    for snapshot in (live, read_snapshot(write_snapshot(live))):
+        assert schedule(snapshot) == Plan()
+        told = explain(snapshot, MINE)
+        assert told.reason == "Nothing starts in the pool: the budget of pool default is used up."
+        assert told.start is None and told.blockers is None and told.what_if is not None and not told.what_if.found
+        assert schedule(snapshot.with_hold("")).place
 
 
 def test_an_explanation_takes_no_memory_for_each_slot_that_is_asked_for() -> None:
