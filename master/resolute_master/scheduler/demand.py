@@ -44,6 +44,7 @@ def demand_of(
         keys = _waiting(snapshot, shape, verdicts, failed.get(shape))
         limit = _limit(snapshot, shape, verdicts, held_by)
         waiting = ((_order(turns, shape, key), shape) for key in keys)
+        limit = min(limit, len(snapshot.queue[shape]))  # islice knows no larger numbers than the machine's
         listed.extend(islice(waiting if turns is None else sorted(waiting), limit))
     listed.sort()
     # Their places in the order, and no more: where jobs were moved by hand neither priority nor submission says it.

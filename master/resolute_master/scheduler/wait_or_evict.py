@@ -16,6 +16,7 @@ URGENCY = 2.0
 """A second that the more important waits counts as much as so many of the less important."""
 LEAVE_S = 30.0
 """Until victims have saved and ended."""
+DAY_S = 86_400.0
 
 
 def waits_rather(*, slots: int, wait_s: float | None, victim_slots: int, lost_slot_s: float) -> bool:
@@ -40,5 +41,5 @@ def expected_wait_s(expected_in_s: float) -> float:
 
 def decided_again_in_s(wait_s: float) -> float:
     """After so long a decision to wait so many seconds is looked at again: when the machine was expected, and after that each
-    time that it is twice as late."""
-    return max(wait_s, LEAVE_S)
+    time that it is twice as late, once a day at least."""
+    return min(max(wait_s, LEAVE_S), DAY_S)

@@ -21,6 +21,9 @@ from resolute_master.scheduler.blockers import AGENTS_TRIED, opened, switched_on
 from resolute_master.scheduler.rehearsal import PassesSpent, Rehearsal, Start
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
+LARGEST_AGENT = 2**16
+"""Slots: a larger one more is not tried."""
+
 LARGEST_WEIGHT = 1024
 """Times the weight that it has: who needs more wants something else."""
 
@@ -266,7 +269,7 @@ class _Tries:
                 changed = changed.with_agent(opened(agent))
             yield from self._one(Change.AGENTS, ", ".join(agent.id for agent in shut), changed)
         size = self._usual_size()
-        if size is not None:
+        if size is not None and size <= LARGEST_AGENT:
             yield from self._one(Change.MORE_AGENTS, size, self._snapshot.with_agent(self._another(size)))
 
     def _of_agent(self, agent: Agent) -> Iterator[WhatIf]:

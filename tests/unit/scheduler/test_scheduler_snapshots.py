@@ -157,6 +157,36 @@ def test_no_mix_of_sizes_is_looked_for_that_would_take_all_memory() -> None:
     assert "can never start" in decide(data, ["supply.max_instances=1000"]).waiting[0]["reason"]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "policy.max_aux_containers_per_agent=9999999999999999999999",
+        "supply.max_instances=9999999999999999999999",
+        "supply.offers.o.slots=1000000000000000000",
+        'supply.machines.m={"slots": 1000000000000000000, "expected_at": "2026-01-01T00:00:00Z"}',
+    ],
+)
+@pytest.mark.parametrize("kind", ["priority", "fair_share"])
+def test_no_number_is_too_large_to_be_decided_on_and_explained(change: str, kind: str) -> None:
+    data = {
+        "now": "9000-12-31T23:59:59Z",
+        "policy": {"type": kind, "preemption": kind == "priority"},
+        "agents": {"a": 2},
+        "jobs": {"j": {"priority": 60}, "k": {"priority": 50}},
+        "tasks": {
+            "r": {"on": {"a": 2}, "job": "j"},
+            "aux": {"slots": 0},
+            "t": {"slots": 16, "job": "k"},
+            "u": {"job": "k"},
+        },
+        "supply": {"offers": {"o": {"slots": 4}}, "machines": {}},
+    }
+    for agents in ({"a": 2}, {"a": None}):
+        told = decide({**data, "agents": agents}, [change])
+        assert told.waiting_count
+        assert explained({**data, "agents": agents}, [change], "k").reason
+
+
 def test_an_offer_may_have_less_room_than_the_pool() -> None:
     def supply(room: int) -> dict[str, Any]:
         return {"max_instances": 9, "offers": {"m": {"slots": 4, "room": room}}}
