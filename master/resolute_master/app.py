@@ -35,6 +35,7 @@ from resolute_master.api.loading import loaded_routes
 from resolute_master.api.log_ring import LogRing
 from resolute_master.api.opening import Opening
 from resolute_master.api.requests import PROBES, Surroundings
+from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
@@ -351,8 +352,10 @@ def _check_machines(state: ClusterState, pools: Mapping[PoolName, PoolPolicy]) -
 
 
 def _tell_of_lost_pools(engine: Engine) -> None:
-    """Jobs of a pool that the configuration no longer has wait until somebody moves them."""
-    lost = Counter(job.pool for job in engine.state.all(Job) if not job.ended and job.pool not in engine.pools)
+    """Jobs of a pool that the configuration no longer has wait until somebody moves them; what runs there of others ends."""
+    there = {(job.pool, job.id) for job in engine.state.all(Job) if not job.ended}
+    there |= {(each.pool, each.job_id) for each in engine.state.all(Allocation) if not each.ended}
+    lost = Counter(pool for pool, _ in there if pool not in engine.pools)
     for pool, jobs in sorted(lost.items()):
         log.warning(
             "resource_pools: pool '%s', which %d job(s) are in, is not configured any more; put it back, or move them with "

@@ -138,9 +138,16 @@ class TaggedUnion:
         return PydanticCustomError(MISSING_TAG, "{text}", {"key": self.key, "text": text})
 
 
+LARGEST_INTEGER = 2**63 - 1
+"""What databases and the contract's numbers hold."""
+
+
 def _integral(value: object) -> object:
     """JSON knows one kind of number: 3.0 is an integer."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    whole = int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(whole, int) and abs(whole) > LARGEST_INTEGER:
+        raise broken_rule(f"is too large; write a number up to {LARGEST_INTEGER}")
+    return whole
 
 
 class SecretMark:

@@ -85,9 +85,11 @@ async def disable_agent(call: Call, agent: Agent) -> DisableAgentResponse:
 
 def _index(call: Call, agent: Agent) -> int:
     text = call.text("slotId")
-    if text.isascii() and text.isdigit() and int(text) in {slot.index for slot in agent.slots}:
-        return int(text)
-    raise NotFound("slot", f"{agent.id}/{text}")
+    # By their texts: a number may be longer than Python reads.
+    index = {str(slot.index): slot.index for slot in agent.slots}.get(text.lstrip("0") or text[-1:])
+    if index is None:
+        raise NotFound("slot", f"{agent.id}/{text}")
+    return index
 
 
 def _show_slot(call: Call, agent: Agent) -> WireSlot:

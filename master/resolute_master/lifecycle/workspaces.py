@@ -219,8 +219,8 @@ def bind(step: Step, command: c.BindPool) -> None:
         case c.BindingChange.REMOVE:
             missing = sorted(wanted - bound)
             if missing:
-                names = _listed(need_workspace(step, id_).name for id_ in missing)
-                raise NotFound(f"binding of pool '{command.pool}' to", names)
+                names = ", ".join(need_workspace(step, id_).name for id_ in missing)
+                raise NotFound(f"binding of pool '{command.pool}' to workspace", names)
             now = bound - wanted
         case c.BindingChange.REPLACE:
             now = wanted

@@ -10,6 +10,7 @@ from itertools import count as endless
 from itertools import islice
 from typing import Any
 
+import msgspec
 from pydantic import ValidationError
 
 from resolute.config.errors import MAX_NAMES, Location, Problem, problems_of, show_value
@@ -46,6 +47,7 @@ def read_snapshot(data: object) -> PoolSnapshot:
 
     Raises `InvalidInput` with every problem: the key, the value, and what to do.
     """
+    _check_texts(data)
     try:
         row = SnapshotRow.model_validate(data)
     except ValidationError as error:
@@ -55,6 +57,19 @@ def read_snapshot(data: object) -> PoolSnapshot:
     if reader.problems:
         raise _invalid(reader.problems)
     return snapshot
+
+
+def _check_texts(data: object) -> None:
+    """JSON can spell halves of characters, which nothing that is made of the file could be written with."""
+    try:
+        msgspec.json.encode(data)
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start])[1:-1]
+        raise InvalidInput(
+            f"the snapshot has half of a surrogate pair in a text ({half}); write whole characters"
+        ) from None
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        pass  # what else JSON cannot spell is refused by its key
 
 
 def _invalid(problems: tuple[Problem, ...] | list[Problem]) -> InvalidInput:

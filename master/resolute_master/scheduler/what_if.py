@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from resolute.config.resources import MOST_WEIGHT
 from resolute.wire.agent_link import Device
 from resolute.wire.states import SlotKind
 from resolute_master.domain.agent import Agent, Slot
@@ -199,14 +200,16 @@ class _Tries:
         return replace(job, queue_position=(mine + earlier) / 2)
 
     def _weight(self, job: Job) -> Iterator[WhatIf]:
-        """To a tenth of the weight that it has."""
+        """To a tenth of the weight that it has. What is tried is what is told: where shares are equal, the last digit counts."""
         scale = job.weight / 10
-        found = self._least(
-            10 * (LARGEST_WEIGHT - 1), lambda step: self._with(replace(job, weight=(10 + step) * scale))
-        )
+
+        def told(step: int) -> str:
+            return f"{(10 + step) * scale:.6g}"
+
+        most = min(10 * (LARGEST_WEIGHT - 1), int(MOST_WEIGHT / scale) - 10)
+        found = self._least(most, lambda step: self._with(replace(job, weight=float(told(step)))))
         if found is not None:
-            weight = (10 + found[0]) * scale
-            yield WhatIf(change=Change.WEIGHT, value=f"{weight:.6g}", now=f"{job.weight:g}", start=found[1])
+            yield WhatIf(change=Change.WEIGHT, value=told(found[0]), now=f"{job.weight:g}", start=found[1])
 
     # -- the pools -------------------------------------------------------------------------------------------------
 

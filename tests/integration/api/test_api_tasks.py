@@ -185,6 +185,7 @@ async def test_agents_and_their_slots(world: World) -> None:
     assert (disabled["enabled"], disabled["draining"]) == (False, True)
     assert (await world.post(f"{path}/enable", token=root))["agent"]["enabled"] is True
     await world.error("POST", f"{path}/slots/7/enable", status=404, token=root)
+    await world.error("GET", f"{path}/slots/{'9' * 5000}", status=404)
     await world.error("POST", "/api/v1/agents/none/enable", status=404, token=root)
     light = (await world.get("/api/v1/agents?excludeSlots=true&excludeContainers=true"))["agents"][0]
     assert (light["slots"], light["containers"]) == ({}, {})

@@ -227,7 +227,8 @@ async def test_bindings_are_replaced_and_removed_until_the_pool_is_everybodys_ag
         await bind(world, "vision", "one")
         await bind(world, "vision", "two", method="PUT")
         assert await bound(world, "vision") == [two]
-        assert "not found" in await bind(world, "vision", "one", method="DELETE", status=404)
+        refused = await bind(world, "vision", "one", method="DELETE", status=404)
+        assert "binding of pool 'vision' to workspace 'one' not found" in str(refused)
         pools = f"/api/v1/workspaces/{one}/available-resource-pools"
         assert (await world.get(pools))["resourcePools"] == ["default", "speech"]
         unbound = await world.get("/api/v1/resource-pools?unbound=true")

@@ -27,9 +27,10 @@ from resolute_master.app import MasterSettings, _check_machines, _tell_of_lost_p
 from resolute_master.bootstrap import PASSWORD_FILE, first_users
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.commands import KillExperiment, RecordReports, StoredReport
+from resolute_master.domain.commands import KillExperiment, RecordReports, StoredReport, UpdateJob
 from resolute_master.domain.ids import ExperimentId, PoolName
 from resolute_master.domain.instance import Instance
+from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.user import User
 from resolute_master.engine.engine import Engine
@@ -281,3 +282,19 @@ async def test_jobs_whose_pool_has_left_the_configuration_are_told_of_at_the_sta
     assert line.startswith(
         "resource_pools: pool 'other', which 1 job(s) are in, is not configured any more; put it back"
     )
+
+
+async def test_of_a_pool_that_is_gone_a_job_that_was_moved_out_of_it_is_told_as_long_as_something_of_it_is_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store, other = MemoryStore(), PoolName("other")
+    async with running(an_engine(store, pools={**POOLS, other: PoolPolicy(name=other)})) as engine:
+        await AgentByHand(engine, pool=other).register()
+        await AgentByHand(engine, "agent-2").register()
+        await an_experiment(engine, await a_user(engine), pool=other)
+        (job,) = engine.state.all(Job)
+        await engine.submit(UpdateJob(job=job.id, pool=DEFAULT))
+    with caplog.at_level(logging.WARNING, "resolute_master.app"):
+        async with running(an_engine(store, seed=2)) as engine:
+            _tell_of_lost_pools(engine)
+    assert "pool 'other', which 1 job(s) are in" in caplog.text

@@ -361,6 +361,26 @@ def test_a_job_that_is_held_waits_for_nothing_but_that_also_in_a_file() -> None:
         assert aux.start is not None, "what needs no slots costs nothing"
 
 
+def test_a_weight_that_is_told_is_enough_as_it_is_told() -> None:
+    """2.3 becomes what a tenth of it, taken so many times, is not: where both would be charged the same, nobody leaves."""
+    jobs = [a_job("rich", weight=2.3), a_job("mine", weight=1.0)]
+    for slots in range(1, 5):
+        running = [on(waiting(f"r{n}", "rich"), {"a": (n,)}) for n in range(4)]
+        snapshot = PoolSnapshot.build(
+            a_policy(scheduler=SchedulerKind.FAIR_SHARE),
+            [an_agent("a", 4)],
+            jobs,
+            [*running, waiting("w", "mine", slots)],
+            now=NOW,
+        )
+        told = explain(snapshot, MINE)
+        assert told.what_if is not None
+        for each in told.what_if.found:
+            if each.change is Change.WEIGHT:
+                after = snapshot.with_job(replace(jobs[1], weight=float(each.value)))
+                assert schedule(after).preempt or schedule(after).place
+
+
 def test_in_a_pool_that_is_held_nothing_starts_and_that_also_in_a_file() -> None:
     live = pool([an_agent("a")], waiting("w", "mine", 1)).with_hold("the budget of pool default is used up")
     for snapshot in (live, read_snapshot(write_snapshot(live))):

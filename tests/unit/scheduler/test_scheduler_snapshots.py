@@ -160,10 +160,10 @@ def test_no_mix_of_sizes_is_looked_for_that_would_take_all_memory() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        "policy.max_aux_containers_per_agent=9999999999999999999999",
-        "supply.max_instances=9999999999999999999999",
-        "supply.offers.o.slots=1000000000000000000",
-        'supply.machines.m={"slots": 1000000000000000000, "expected_at": "2026-01-01T00:00:00Z"}',
+        "policy.max_aux_containers_per_agent=9223372036854775807",
+        "supply.max_instances=9223372036854775807",
+        "supply.offers.o.slots=9223372036854775807",
+        'supply.machines.m={"slots": 9223372036854775807, "expected_at": "2026-01-01T00:00:00Z"}',
     ],
 )
 @pytest.mark.parametrize("kind", ["priority", "fair_share"])
@@ -185,6 +185,12 @@ def test_no_number_is_too_large_to_be_decided_on_and_explained(change: str, kind
         told = decide({**data, "agents": agents}, [change])
         assert told.waiting_count
         assert explained({**data, "agents": agents}, [change], "k").reason
+
+
+@pytest.mark.parametrize("data", [{"jobs": {"j": {"held": "no \ud800"}}}, {"tasks": {"\ud800": {}}}])
+def test_half_of_a_character_is_refused(data: object) -> None:
+    with pytest.raises(InvalidInput, match=r"half of a surrogate pair in a text \(\\ud800\); write whole characters"):
+        decide(data)
 
 
 def test_an_offer_may_have_less_room_than_the_pool() -> None:
