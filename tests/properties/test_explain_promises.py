@@ -17,7 +17,9 @@ from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from resolute_master.scheduler.supply import AvailableOffer, Supply
 from resolute_master.scheduler.what_if import Change, WhatIf
-from support.pools import a_job, an_agent, elastic
+from support.pool_promises import returned
+from support.pools import a_job, an_agent, applied, elastic
+from support.pools import gone as ended
 from support.random_pools import World, policies, some_agents, some_allocations, worlds
 
 OTHER = PoolName("other")
@@ -64,6 +66,16 @@ def served(snapshot: PoolSnapshot, target: AllocationId) -> bool:
     plan = schedule(snapshot)
     waits_for_leavers = {h.allocation for h in plan.holds if h.kind in (HoldKind.VACATING, HoldKind.PREEMPTING)}
     return target in {p.allocation for p in plan.place} | waits_for_leavers
+
+
+def without_leavers(snapshot: PoolSnapshot, leavers: tuple[AllocationId, ...]) -> PoolSnapshot:
+    """They have saved and ended. Whom nobody killed waits again."""
+    for leaver in leavers:
+        allocation = snapshot.allocations[leaver]
+        snapshot = snapshot.after(ended(allocation))
+        if allocation.killed_at is None:
+            snapshot = snapshot.after(returned(allocation))
+    return snapshot
 
 
 def changed(world: World, other: World, mine: Allocation, found: WhatIf) -> PoolSnapshot:
@@ -179,6 +191,8 @@ def test_what_is_said_to_start_it_starts_it(world: World, other: World) -> None:
             after = changed(world, other, mine, found)
             if found.start.after:
                 assert served(after, mine.id) and told.start is None
+                later = without_leavers(applied(after, schedule(after)), found.start.after)
+                assert placed(later, mine.id), "nobody else takes the room"
             else:
                 assert placed(after, mine.id)
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from resolute.wire.agent_link import Device
-from resolute.wire.states import AllocationState, ContainerState, NoticeKind, SlotKind
+from resolute.wire.states import NoticeKind, SlotKind
 from resolute_master.domain.agent import Agent, MachineNotice, Slot
-from resolute_master.domain.allocation import Allocation, Container, PreemptRequest
+from resolute_master.domain.allocation import Allocation, PreemptRequest
 from resolute_master.domain.copies import replace
-from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, InstanceId
+from resolute_master.domain.ids import AgentId, AllocationId, InstanceId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
+from resolute_master.scheduler.carried_out import placed
 from resolute_master.scheduler.plan import Placement, Preemption, Reservation
 from resolute_master.scheduler.rooms import Occupant
 from resolute_master.scheduler.snapshot import PoolSnapshot
@@ -216,18 +217,7 @@ class VirtualPool:
 
     def _assign(self, placement: Placement) -> None:
         waits = self.snapshot.allocations[placement.allocation]
-        containers = tuple(
-            Container(
-                id=ContainerId(f"{waits.id}.{rank}"),
-                rank=rank,
-                agent=agent,
-                slots=tuple(slot.index for slot in placement.slots if slot.agent == agent),
-                state=ContainerState.RUNNING,
-            )
-            for rank, agent in enumerate(placement.agents)
-        )
-        runs = replace(waits, containers=containers, state=AllocationState.RUNNING, assigned_at=self.now)
-        self.snapshot = self.snapshot.with_allocation(runs)
+        self.snapshot = self.snapshot.with_allocation(placed(waits, placement, self.now))
         self._refresh_occupants(placement.agents)
 
     def _refresh_occupants(self, agents: Iterable[AgentId]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId
+from resolute_master.scheduler.carried_out import carried_out, without_leavers
 from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.plan import Hold
 from resolute_master.scheduler.schedule import run
@@ -49,6 +50,15 @@ class Rehearsal:
     def start(self, snapshot: PoolSnapshot, allocation: AllocationId) -> Start | None:
         """How the allocation would start; None when it would go on waiting. Raises `PassesSpent`."""
         return start_in(snapshot, self.run(snapshot), allocation)
+
+    def lasting_start(self, snapshot: PoolSnapshot, allocation: AllocationId) -> Start | None:
+        """As `start`, but only where nobody else takes the room of those who end for it. Raises `PassesSpent`."""
+        outcome = self.run(snapshot)
+        found = start_in(snapshot, outcome, allocation)
+        if found is None or not found.after:
+            return found
+        later = without_leavers(carried_out(snapshot, outcome.plan), found.after)
+        return found if self.starts(later, allocation) else None
 
     def starts(self, snapshot: PoolSnapshot, allocation: AllocationId) -> bool:
         """Would it start at once? Raises `PassesSpent`."""

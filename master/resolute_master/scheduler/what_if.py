@@ -1,6 +1,7 @@
 """What would start it: single changes that somebody could make, each tried by the scheduler on the changed snapshot.
 
-Of changes that differ in size the least is named, found by halving: the scheduler has the last word on the one that is named.
+Of changes that differ in size the least is named, found by halving: the scheduler has the last word on the one that is named. Where
+others have to leave first, it is asked again with these gone, so that nobody else takes the room.
 """
 
 from __future__ import annotations
@@ -127,9 +128,11 @@ class _Tries:
         self._rehearsal = rehearsal
 
     def _start(self, changed: PoolSnapshot) -> Start | None:
-        """None when it starts no sooner than it would anyway."""
+        """None when it starts no sooner than it would anyway, or others take the room of those who leave."""
+        if self._base is None:
+            return self._rehearsal.lasting_start(changed, self._mine.id)
         found = self._rehearsal.start(changed, self._mine.id)
-        return None if found is None or (found.after and self._base is not None) else found
+        return None if found is None or found.after else found
 
     def _one(self, change: Change, value: object, changed: PoolSnapshot, now: object = "") -> Iterator[WhatIf]:
         start = self._start(changed)

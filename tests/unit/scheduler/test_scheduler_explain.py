@@ -381,6 +381,19 @@ def test_a_weight_that_is_told_is_enough_as_it_is_told() -> None:
                 assert schedule(after).preempt or schedule(after).place
 
 
+@pytest.mark.parametrize(("killed", "enough"), [(True, "1.1"), (False, "2")])
+def test_room_that_somebody_leaves_but_takes_again_is_promised_to_nobody(killed: bool, enough: str) -> None:
+    """Three slots, three jobs: a little more weight gets the slot of the one that leaves, unless its next run asks for it."""
+    jobs = [a_job("many"), a_job("mine", second=1), a_job("back", second=2)]
+    running = [on(waiting(name, name), {"a": (slot,)}) for slot, name in enumerate(["many", "mine", "back"])]
+    running[2] = replace(leaving(running[2]), killed_at=NOW if killed else None)
+    more = [waiting("m1", "many"), waiting("m2", "many"), waiting("w", "mine", second=1)]
+    fair: dict[str, Any] = {"scheduler": SchedulerKind.FAIR_SHARE, "preemption": False}
+    told = why([an_agent("a", 3)], *running, *more, jobs=jobs, **fair).what_if
+    assert told is not None and told.complete
+    assert [each.value for each in told.found if each.change is Change.WEIGHT] == [enough]
+
+
 def test_in_a_pool_that_is_held_nothing_starts_and_that_also_in_a_file() -> None:
     live = pool([an_agent("a")], waiting("w", "mine", 1)).with_hold("the budget of pool default is used up")
     for snapshot in (live, read_snapshot(write_snapshot(live))):
