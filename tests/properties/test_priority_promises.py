@@ -12,7 +12,7 @@ from resolute_master.domain.ids import AgentId, AllocationId
 from resolute_master.scheduler.plan import HoldKind, Plan
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
-from support.pool_promises import yields
+from support.pool_promises import returned, yields
 from support.pools import NOW, a_job, a_policy, an_agent, applied, gone, waiting
 
 GANG = AllocationId("gang.1")
@@ -163,3 +163,40 @@ def test_with_preemption_a_reservation_waits_for_what_is_in_the_way_min_runtime_
         if running:
             snapshot = snapshot.after(gone(running[ends[number] % len(running)]))
         snapshot = one_ends(snapshot)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from([1, 1, 2, 4]), st.integers(0, 7200)), min_size=4, max_size=20),
+    st.lists(st.sampled_from([1, 2, 4, 8, 16]), min_size=1, max_size=3),
+)
+def test_for_an_arrival_only_those_leave_whose_room_it_needs(
+    equal: list[tuple[int, int]], important: list[int]
+) -> None:
+    """Who has left comes back at once. Of those that ran before, nobody leaves for him."""
+    jobs = [a_job(f"e{n:02}", second=n) for n in range(len(equal))] + [a_job("important", priority=1)]
+    snapshot = PoolSnapshot.build(
+        a_policy(preemption=True), [an_agent("a0", 8), an_agent("a1", 8)], jobs, [], now=NOW - timedelta(hours=3)
+    )
+    for number, (slots, _) in enumerate(equal):
+        snapshot = snapshot.after(waiting(f"e{number:02}", f"e{number:02}", slots, second=number))
+    snapshot = applied(snapshot, schedule(snapshot)).at(NOW)
+    ran = {
+        a.id: replace(a, started_at=NOW - timedelta(seconds=equal[int(a.job_id[1:])][1])) for a in snapshot.running()
+    }
+    for allocation in list(snapshot.pending()):
+        snapshot = snapshot.after(gone(allocation))
+    for allocation in ran.values():
+        snapshot = snapshot.after(allocation)
+    for number, slots in enumerate(important):
+        snapshot = snapshot.after(waiting(f"new{number}", "important", slots))
+    for _ in range(100):
+        plan = schedule(snapshot)
+        for preemption in plan.preempt:
+            assert preemption.allocation not in ran or preemption.for_allocation.startswith("new")
+        snapshot = applied(snapshot, plan)
+        for victim in list(snapshot.leaving()):
+            snapshot = snapshot.after(gone(victim)).after(returned(victim))
+        if not plan.place and not plan.preempt:
+            return
+    raise AssertionError("the pool does not come to rest")

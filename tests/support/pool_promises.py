@@ -202,9 +202,7 @@ def check_preemptions(snapshot: PoolSnapshot, plan: Plan) -> None:
         victim, winner = snapshot.allocations[preemption.allocation], snapshot.allocations[preemption.for_allocation]
         assert victim.preemptible and not victim.leaving and victim.held_slots
         if snapshot.shares is None:
-            assert standing(snapshot, winner) < standing(snapshot, victim), (
-                "nobody is preempted by a lesser or equal one"
-            )
+            assert yields(snapshot, victim, winner), "nobody is preempted by a lesser one, nor by any equal one"
         assert victim.job_id != winner.job_id
         spared = Pool(snapshot, replace(plan, preempt=tuple(p for p in plan.preempt if p != preemption)))
         short = [a for a in spared.usable if len(spared.usable[a] - spared.staying[a]) < spared.held(a, soft=False)]
@@ -244,8 +242,17 @@ def check_holds(snapshot: PoolSnapshot, plan: Plan) -> None:
 
 def yields(snapshot: PoolSnapshot, allocation: Allocation, claimant: Allocation) -> bool:
     """Where priority decides, and when it has run for long enough."""
-    lesser = standing(snapshot, claimant) < standing(snapshot, allocation)
-    return lesser and allocation.preemptible and allocation.job_id != claimant.job_id
+    if not allocation.preemptible or allocation.job_id == claimant.job_id:
+        return False
+    if snapshot.priority_of(claimant.job_id) != snapshot.priority_of(allocation.job_id):
+        return snapshot.priority_of(claimant.job_id) < snapshot.priority_of(allocation.job_id)
+    mine, theirs = snapshot.jobs[claimant.job_id], snapshot.jobs[allocation.job_id]
+    if theirs.queue_position <= mine.queue_position:
+        return False
+    overtook = allocation.assigned_at is not None and allocation.assigned_at >= claimant.requested_at
+    guest = overtook and not {c.agent for c in allocation.containers}.isdisjoint(claimant.reserved_agents)
+    ahead = mine.queue_position < mine.submitted_at.timestamp()
+    return guest or (ahead and (theirs.submitted_at, theirs.id) < (mine.submitted_at, mine.id))
 
 
 def check_softness(snapshot: PoolSnapshot, plan: Plan) -> None:

@@ -7,8 +7,10 @@
    then nobody else may begin there. What cannot be preempted again makes nobody leave while one that comes before it has
    only a reservation: the reservation would move to the room that was made, and somebody else would have to leave, for ever.
 3. So less important work overtakes more important only where that cannot start anyway and is not delayed.
-4. A waiting allocation makes preemptible ones of lesser priority leave, and those of its own priority whose job stands later
-   in the queue; never its own job's.
+4. A waiting allocation makes preemptible ones of lesser priority leave; never its own job's. Of its own priority only those whose
+   job stands later in the queue, and only its guests, who began on what is reserved for it while it waited, and whom somebody has
+   put behind it by hand. If every place in the queue counted, who was made to leave would come back and make the next one
+   leave, and so on to the end of the queue.
 
 The pass reads what it can place or keep, and one allocation of each shape that it cannot: capacity only shrinks during a
 pass, so a shape that has failed once has failed for the rest of its priority, and only the first need that fails is tried on the
@@ -26,7 +28,7 @@ from math import inf
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId
 from resolute_master.scheduler.eviction import Claim, Group, Level
-from resolute_master.scheduler.order import Loss, QueueKey, Shape
+from resolute_master.scheduler.order import Loss, QueueKey, Shape, Standing
 from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.placing import Line, Placing
 from resolute_master.scheduler.snapshot import PoolSnapshot
@@ -81,7 +83,7 @@ def in_queue_order(placing: Placing, lines: Lines, ended: Callable[[Shape, Queue
 
 
 class ByPriority:
-    """Whom an allocation may make leave: what has lesser priority, or stands later in the queue."""
+    """Whom an allocation may make leave: what has lesser priority, its guests, and whom it was put ahead of by hand."""
 
     independent = True
 
@@ -96,16 +98,35 @@ class ByPriority:
         return last is not None and last[:2] > (priority, position)
 
     def levels(self, claim: Claim) -> Iterator[Level]:
-        """Lesser priorities, what loses least first; then who stands later in the queue of the same, the last first."""
+        """Lesser priorities, what loses least first; then those of its own, in any order."""
         snapshot, mine = self._snapshot, self._snapshot.standing(claim.allocation)
         first = snapshot.losses.first_key()
         while first is not None and -first.negative_priority > mine.priority:
             priority = -first.negative_priority
             yield Level((-priority,), self._cheapest_first(priority), cheapest_first=True)
             first = snapshot.losses.first_key_from((1 - priority,))
-        later = takewhile(lambda each: each[:2] > mine[:2], snapshot.evictable.keys_before((mine.priority, inf)))
-        same = (snapshot.allocations[standing.allocation] for standing in later)
-        yield Level((-mine.priority,), same, cheapest_first=False)
+        yield Level((-mine.priority,), self._equals(claim.allocation, mine), cheapest_first=False)
+
+    def _equals(self, claimant: Allocation, mine: Standing) -> Iterator[Allocation]:
+        """Of its own priority, who has to leave for it, and some others."""
+        snapshot = self._snapshot
+        if self._was_moved_ahead(claimant):
+            later = takewhile(lambda each: each[:2] > mine[:2], snapshot.evictable.keys_before((mine.priority, inf)))
+            yield from (snapshot.allocations[standing.allocation] for standing in later)
+        else:
+            there = {id_ for agent in claimant.reserved_agents for id_, _ in snapshot.occupancy.get(agent) or ()}
+            yield from (each for id_ in sorted(there) if _is_guest(each := snapshot.allocations[id_], claimant))
+
+    def _was_moved_ahead(self, claimant: Allocation) -> bool:
+        job = self._snapshot.jobs.get(claimant.job_id)
+        return job is not None and job.queue_position < job.submitted_at.timestamp()
+
+    def _was_put_behind(self, allocation: Allocation, claimant: Allocation) -> bool:
+        """The claimant's job was submitted later, and stands before it all the same."""
+        job, rival = (self._snapshot.jobs.get(each.job_id) for each in (claimant, allocation))
+        if job is None or rival is None or not self._was_moved_ahead(claimant):
+            return False
+        return (rival.submitted_at, rival.id) < (job.submitted_at, job.id)
 
     def _cheapest_first(self, priority: int) -> Iterator[Allocation]:
         """Of one size they are in order however late it is."""
@@ -125,8 +146,9 @@ class ByPriority:
     def any_lesser(self, claim: Claim) -> bool:
         if self._is_vain(claim):
             return False
-        standing = self._snapshot.standing(claim.allocation)
-        return self.anybody_after(standing.priority, standing.position)
+        mine = self._snapshot.standing(claim.allocation)
+        equals = claim.allocation.reserved_agents or self._was_moved_ahead(claim.allocation)
+        return self.anybody_after(mine.priority, mine.position if equals else inf)
 
     def in_vain(self, claim: Claim) -> None:
         self._vain[claim.where] = min(claim.slots, self._vain.get(claim.where, claim.slots))
@@ -142,9 +164,15 @@ class ByPriority:
         return ()
 
     def yields(self, allocation: Allocation, claim: Claim, lost: Mapping[Group, int]) -> bool:
-        if allocation.job_id == claim.allocation.job_id:
+        claimant = claim.allocation
+        mine, theirs = (self._snapshot.standing(each) for each in (claimant, allocation))
+        if allocation.job_id == claimant.job_id or theirs[:2] <= mine[:2]:
             return False
-        return self._snapshot.standing(allocation)[:2] > self._snapshot.standing(claim.allocation)[:2]
+        return (
+            theirs.priority > mine.priority
+            or _is_guest(allocation, claimant)
+            or self._was_put_behind(allocation, claimant)
+        )
 
     def importance(self, allocation: Allocation) -> tuple[float, ...]:
         return (-self._snapshot.priority_of(allocation.job_id),)
@@ -159,3 +187,10 @@ class ByPriority:
     def reason(self, claim: Claim, victim: Allocation) -> str:
         mine, lesser = (self._snapshot.priority_of(a.job_id) for a in (claim.allocation, victim))
         return "which is earlier in the queue" if lesser == mine else f"which has priority {mine} before {lesser}"
+
+
+def _is_guest(allocation: Allocation, holder: Allocation) -> bool:
+    """It began while the other waited, on an agent that is reserved for that."""
+    began = allocation.assigned_at
+    overtook = began is not None and began >= holder.requested_at
+    return overtook and any(container.agent in holder.reserved_agents for container in allocation.containers)

@@ -17,7 +17,22 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.sorted_map import Meter
 from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
 from resolute_provisioner.planning.plan import plan_scale
-from support.pools import NOW, a_job, a_policy, an_agent, applied, elastic, evicts, gone, leaving, on, starts, waiting
+from support.pool_promises import returned
+from support.pools import (
+    NOW,
+    a_job,
+    a_policy,
+    an_agent,
+    applied,
+    at,
+    elastic,
+    evicts,
+    gone,
+    leaving,
+    on,
+    starts,
+    waiting,
+)
 from support.provisioner import joined
 
 FIRST = a_job("first", priority=1)
@@ -167,13 +182,39 @@ def test_the_agent_whose_victims_lose_least_is_chosen() -> None:
     assert evicts(schedule(pool(TWO, *running, waiting("new", "high")))) == {"short": "new"}
 
 
-def test_equals_are_preempted_only_by_an_earlier_position() -> None:
-    running = on(waiting("r", "late", 4), {"a": (0, 1, 2, 3)})
-    assert evicts(schedule(pool(TWO[:1], running, waiting("new", "early")))) == {"r": "new"}
-    assert evicts(schedule(pool(TWO[:1], running, waiting("new", "late")))) == {}
-    assert (
-        evicts(schedule(pool(TWO[:1], on(waiting("r", "early", 4), {"a": (0, 1, 2, 3)}), waiting("new", "late")))) == {}
-    )
+def test_of_equals_only_guests_leave_and_who_was_put_behind_by_hand() -> None:
+    running, new = on(waiting("r", "late", 4), {"a": (0, 1, 2, 3)}), waiting("new", "early", 4)
+    assert evicts(schedule(pool(TWO[:1], running, new))) == {}
+    reserved = replace(new, reserved_agents=(TWO[0].id,))
+    assert evicts(schedule(pool(TWO[:1], running, reserved))) == {"r": "new"}
+    before = replace(running, assigned_at=at(-60))
+    assert evicts(schedule(pool(TWO[:1], before, reserved))) == {}, "it ran there before"
+    elsewhere = replace(new, reserved_agents=(TWO[1].id,))
+    assert evicts(schedule(pool(TWO[:1], running, elsewhere))) == {}
+    jobs = [a_job("early"), a_job("late", second=60)]
+    ahead = replace(jobs[1], queue_position=jobs[0].queue_position - 1)
+    first, last = on(waiting("r", "early", 4), {"a": (0, 1, 2, 3)}), waiting("new", "late", 4)
+    assert evicts(schedule(pool(TWO[:1], first, last, jobs=jobs))) == {}
+    assert evicts(schedule(pool(TWO[:1], first, last, jobs=[jobs[0], ahead]))) == {"r": "new"}
+    other = a_job("other", second=90)
+    behind = replace(first, job_id=other.id)
+    assert evicts(schedule(pool(TWO[:1], behind, last, jobs=[ahead, other]))) == {}, "nobody has put that one behind"
+
+
+def test_who_has_made_room_makes_no_equal_leave_in_turn() -> None:
+    """One important task comes to eight equal ones. The one that leaves waits; it does not make the next one leave, and so on."""
+    jobs = [a_job("high", priority=1), *(a_job(f"e{n}", second=n) for n in range(8))]
+    agent = an_agent("a", 8)
+    running = [on(waiting(f"e{n}", f"e{n}", second=n), {"a": (n,)}, second=-600 + 50 * ((n * 3) % 8)) for n in range(8)]
+    snapshot = pool([agent], *running, waiting("high", "high"), jobs=jobs)
+    left: list[str] = []
+    while (plan := schedule(snapshot)).place or plan.preempt:
+        snapshot = applied(snapshot, plan)
+        for victim in list(snapshot.leaving()):
+            left.append(victim.id)
+            snapshot = snapshot.after(gone(victim)).after(returned(victim))
+    assert left == ["e5.1"], "it has begun last, and loses least"
+    assert [a.id for a in snapshot.pending()] == ["e5.2"]
 
 
 @pytest.mark.parametrize("changes", [{"preemptible": False}, {"job_id": "high"}])
