@@ -291,7 +291,12 @@ def check_hold_sizes(snapshot: PoolSnapshot, plan: Plan) -> None:
         assert len(sizes) == len(hold.agents) > 0, "an agent is held once"
         assert not set(sizes) & set(allocation.blocked_agents), "nothing is held where it may not go"
         assert kept <= allocation.slots_needed, "nothing is held beyond what is needed"
-        assert kept == allocation.slots_needed or hold.kind is HoldKind.MACHINES, "what is held is enough"
+        supply = snapshot.supply
+        more = (supply.room + len(supply.machines)) * max(sizes.values()) if hold.kind is HoldKind.RUNNING else 0
+        enough = kept + more >= allocation.slots_needed
+        assert enough or hold.kind is HoldKind.MACHINES, (
+            "what is held is enough, with the machines that can be had beside it"
+        )
         if len(sizes) > 1 or kept < allocation.slots_needed:
             assert not allocation.single_node
             assert all(slots == sizes[agent] for agent, slots in hold.agents), "a gang is promised whole agents"

@@ -29,9 +29,11 @@ def demand_of(
     failed: Mapping[Shape, tuple[QueueKey, Verdict]],
     held_by: Callable[[JobId], int],
     holds: Iterable[Hold],
+    kept_back: bool,
 ) -> Demand:
     """`verdicts` and `failed` as in `Outcome`; `held_by` is what a job with a cap holds and was promised in this pass; `holds` are
-    those of the pass. Empty for a pool that never grows. The most important comes first.
+    those of the pass; `kept_back`: machines are left to one that cannot use them yet, and who was promised none is not listed.
+    Empty for a pool that never grows. The most important comes first.
 
     Of each shape at most as many are listed as the largest pool could run: more would change no decision.
     """
@@ -41,7 +43,7 @@ def demand_of(
     # Fair share offers in an order of its own; what it has not come to follows.
     turns = {id_: turn for turn, id_ in enumerate(verdicts)} if snapshot.shares is not None else None
     for shape in snapshot.queue:
-        keys = _waiting(snapshot, shape, verdicts, failed.get(shape))
+        keys = _waiting(snapshot, shape, verdicts, failed.get(shape), promised_only=kept_back)
         limit = _limit(snapshot, shape, verdicts, held_by)
         waiting = ((_order(turns, shape, key), shape) for key in keys)
         limit = min(limit, len(snapshot.queue[shape]))  # islice knows no larger numbers than the machine's
@@ -70,11 +72,14 @@ def _waiting(
     shape: Shape,
     verdicts: Mapping[AllocationId, Verdict],
     failed: tuple[QueueKey, Verdict] | None,
+    *,
+    promised_only: bool,
 ) -> Iterator[QueueKey]:
-    unread = failed is None or failed[1] is not Verdict.CAPPED
+    wanting = _PROMISED if promised_only else _WANTS_MACHINES
+    unread = not promised_only and (failed is None or failed[1] is not Verdict.CAPPED)
     for key in snapshot.queue[shape]:
         verdict = verdicts.get(key.allocation)
-        if verdict in _WANTS_MACHINES or (verdict is None and unread):
+        if verdict in wanting or (verdict is None and unread):
             yield key
 
 

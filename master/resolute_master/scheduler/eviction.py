@@ -264,6 +264,15 @@ class Evictions:
         self._leave(eviction)
         return eviction
 
+    def find_whole(self, claim: Claim, kind: object, size: int, count: int) -> Eviction | None:
+        """Empty so many agents of the size, of which some may be idle, or change nothing: the claim has the rest elsewhere."""
+        agents, victims = self._empty(claim, kind, size, count)
+        if len(agents) < count:
+            return None
+        eviction = self._whole(agents, victims)
+        self._leave(eviction)
+        return eviction
+
     def _found(self, claim: Claim, kind: object) -> Eviction | None:
         eviction = self._on_one(claim, kind)
         if eviction is None and not claim.single_node and claim.slots > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -55,6 +56,8 @@ class Machines:
 
     def __init__(self, snapshot: PoolSnapshot, rooms: Rooms) -> None:
         supply = snapshot.supply
+        self.kept_back = False
+        """Some could be launched, and are left to one that cannot use them yet."""
         self._rooms = rooms
         self._now = snapshot.now
         self._aux = snapshot.policy.max_aux_containers_per_agent
@@ -129,6 +132,26 @@ class Machines:
         known = [wait for wait in waits if wait is not None]
         return max(known, default=0.0) if len(known) == len(waits) else None
 
+    def shares(self, slots: int) -> Iterator[tuple[int, int, int]]:
+        """How a gang of so many slots may be made of machines of one size, the largest first: the size, how many it needs, and how
+        many of these are coming to be nobody's yet, or could be launched."""
+        for size in self._sizes_for(slots, launch=True):
+            count = slots // size
+            coming = sum(machine.size == size == machine.free for machine in self._machines)
+            most = max((stock.room for stock in self._of_size.get(size, ()) if not stock.offer.one_only), default=0)
+            if more := min(count, coming + max(min(most, self._room), 0)):
+                yield size, count, more
+
+    def keep_back(self, size: int, count: int) -> None:
+        """Nobody who asks later may count on so many of those that are coming or could be launched."""
+        self.kept_back = True
+        for machine in [each for each in self._machines if each.size == size == each.free][:count]:
+            machine.free, count = 0, count - 1
+        stock = self._launchable_whole(size, count) if count else None
+        if stock is not None:
+            for _ in range(count):
+                self._launched(stock).free = 0
+
     def _coming_for(self, slots: int, token: str) -> _Machine | None:
         fitting = [m for m in self._machines if (m.free >= slots if slots else m.aux > 0)]
         return min(fitting, key=lambda m: (token not in m.gangs, m.free, *m.order(token)), default=None)
@@ -147,8 +170,7 @@ class Machines:
         return next((stock for stock in of_size if stock.room >= count and not stock.offer.one_only), None)
 
     def _whole_for(self, slots: int, token: str, refuses: Refuses, *, launch: bool) -> _Whole | None:
-        sizes = {*self._present_sizes, *(m.size for m in self._machines), *(self._of_size if launch else ())}
-        for size in sorted((s for s in sizes if 0 < s < slots and slots % s == 0), reverse=True):
+        for size in self._sizes_for(slots, launch=launch):
             count = slots // size
             coming = sorted((m for m in self._machines if m.size == size == m.free), key=lambda m: m.order(token))
             own = [m for m in coming if token in m.gangs][:count]
@@ -159,6 +181,11 @@ class Machines:
             if stock is not None or not missing:
                 return _Whole(size=size, coming=own + others, present=list(present), missing=missing, stock=stock)
         return None
+
+    def _sizes_for(self, slots: int, *, launch: bool) -> list[int]:
+        """Of which a gang of so many slots takes several whole ones; the largest first."""
+        sizes = {*self._present_sizes, *(m.size for m in self._machines), *(self._of_size if launch else ())}
+        return sorted((size for size in sizes if 0 < size < slots and slots % size == 0), reverse=True)
 
     def _wait_s(self, machine: _Machine) -> float | None:
         if machine.expected_at == _SOME_DAY:

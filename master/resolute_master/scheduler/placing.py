@@ -19,7 +19,7 @@ from resolute_master.domain.agent import SlotRef
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId, JobId
 from resolute_master.scheduler.demand import demand_of
-from resolute_master.scheduler.eviction import Claim, Evictions, Precedence
+from resolute_master.scheduler.eviction import Claim, Eviction, Evictions, Precedence
 from resolute_master.scheduler.fitting import Refuses, Rooms, divide
 from resolute_master.scheduler.machines import Machines
 from resolute_master.scheduler.order import QueueKey, Shape
@@ -144,7 +144,9 @@ class Placing:
             reserve=tuple(self._reserve_at),
             demand=Demand()
             if self.full
-            else demand_of(self._snapshot, self._verdicts, self._failed, self._held_by, self._holds),
+            else demand_of(
+                self._snapshot, self._verdicts, self._failed, self._held_by, self._holds, self._machines.kept_back
+            ),
             holds=tuple(self._holds),
             revisit_at=min(filter(None, (self._revisit_at, self._evictions.ripe_at)), default=None),
             notes=tuple(Note(subject=hold.allocation, text=hold.words) for hold in self._holds),
@@ -198,6 +200,8 @@ class Placing:
         if self._preemption and line.stage is Verdict.PREEMPTING:
             if self._make_leave(line, allocation):
                 return Verdict.PREEMPTING
+            if self._make_leave_beside_machines(line, allocation):
+                return Verdict.LAUNCHABLE
             line.stage = Verdict.RESERVED
         if not self._reserved and self._reserve(shape, allocation):
             self._reserved = True
@@ -362,22 +366,47 @@ class Placing:
         self._revisit_at = min(moment, self._revisit_at or moment)
 
     def _make_leave(self, line: Line, allocation: Allocation, pays: Callable[[int, float], bool] | None = None) -> bool:
+        if not self._may_make_leave(line.shape, allocation):
+            return False
+        claim = self._claim(line.shape, allocation)
+        eviction = self._evictions.find(claim, line, pays)
+        if eviction is None:
+            return False
+        self._preempted(eviction, claim, allocation)
+        return self._hold(allocation, HoldKind.PREEMPTING, dict(eviction.keep))
+
+    def _make_leave_beside_machines(self, line: Line, allocation: Allocation) -> bool:
+        """Neither the agents that are there nor the machines that can be had are enough for the gang: both together are."""
         shape = line.shape
+        if shape.single_node or not self._may_make_leave(shape, allocation):
+            return False
+        claim = self._claim(shape, allocation)
+        for size, count, more in self._machines.shares(shape.slots):
+            present = self._snapshot.sizes.get(size) or 0
+            eviction = (
+                self._evictions.find_whole(claim, (line, "beside machines", size), size, count - more)
+                if 0 < count - more <= present
+                else None
+            )
+            if eviction is not None:
+                self._preempted(eviction, claim, allocation)
+                return self._count_on_machines(shape, allocation, launch=True)
+        return False
+
+    def _may_make_leave(self, shape: Shape, allocation: Allocation) -> bool:
         if not shape.preemptible and self._soft and self._reservations:
             return False
         ripe_at = allocation.requested_at + timedelta(seconds=self._snapshot.policy.preemption_grace_s)
         if self._snapshot.now < ripe_at:
             self._look_again_at(ripe_at)
             return False
-        claim = self._claim(shape, allocation)
-        eviction = self._evictions.find(claim, line, pays)
-        if eviction is None:
-            return False
+        return True
+
+    def _preempted(self, eviction: Eviction, claim: Claim, allocation: Allocation) -> None:
         self._unmet.clear()
         for victim in eviction.victims:
             reason = f"its slots go to {allocation.id}, {self._precedence.reason(claim, victim)}"
             self._preempt.append(Preemption(allocation=victim.id, for_allocation=allocation.id, reason=reason))
-        return self._hold(allocation, HoldKind.PREEMPTING, dict(eviction.keep))
 
     def _reserve(self, shape: Shape, allocation: Allocation) -> bool:
         """Keep the agents that will be free soonest, as far as can be seen, if there are such agents at all.
@@ -389,9 +418,35 @@ class Placing:
         if keep is None:
             keep = self._free_soonest(shape, allocation)
         if keep is None:
-            return False
+            return self._reserve_beside_machines(shape, allocation)
         soft = self._soft and not self._only_spared(self._claim(shape, allocation), keep)
         return self._hold(allocation, HoldKind.RUNNING, keep, soft=soft)
+
+    def _reserve_beside_machines(self, shape: Shape, allocation: Allocation) -> bool:
+        """Too few agents are there for the gang: keep those, and the machines that it will need beside them when they are free.
+
+        They are not asked for before. Where what runs may be made to leave, lesser work may have them meanwhile: it has to leave.
+        """
+        if shape.single_node:
+            return False
+        for size, count, more in self._machines.shares(shape.slots):
+            missing = count - more
+            if not 0 < missing <= (self._snapshot.sizes.get(size) or 0):
+                continue
+            before = {agent: size for agent in allocation.reserved_agents if self._keeps_reserved(shape, agent, size)}
+            agents = list(before) if len(before) == missing else []
+            agents = agents or self._rooms.emptiest(size, size, missing, lambda agent: self._refuses(shape, agent))
+            if len(agents) == missing:
+                if not self._soft:
+                    self._machines.keep_back(size, more)
+                return self._hold(allocation, HoldKind.RUNNING, dict.fromkeys(agents, size), soft=self._soft)
+        return False
+
+    def _keeps_reserved(self, shape: Shape, id_: AgentId, size: int) -> bool:
+        agent = self._snapshot.agents.get(id_)
+        if agent is None or not agent.takes_work or len(agent.usable_slots) != size:
+            return False
+        return not agent.connected or not (self._refuses(shape, id_) or self._rooms.state(id_).claimed)
 
     def _only_spared(self, claim: Claim, keep: dict[AgentId, int]) -> bool:
         """Those who use the agents would make room for the claim, if they had run for long enough. Nobody else may begin there

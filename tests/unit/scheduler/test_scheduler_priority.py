@@ -349,6 +349,43 @@ def test_machines_are_asked_for_in_the_order_that_was_made_by_hand() -> None:
     assert [launch.gang_tokens for launch in bought] == [("first.1",), ("first.1",)]
 
 
+def test_a_gang_gets_agents_that_are_emptied_and_machines_beside_them() -> None:
+    """Two machines at most; a lesser one runs on the first. Of all that runs no more leaves than the gang needs."""
+    supply = Supply(offers=(AvailableOffer(offer_id="m", slots=4),), room=1)
+    scaling = elastic(4, max_instances=2)
+    low = on(waiting("r", "low", 2), {"a": (0, 1)})
+    snapshot = pool(
+        TWO[:1], low, waiting("gang", "high", 8), waiting("late", "late", 4), supply=supply, scaling=scaling
+    )
+    plan = schedule(snapshot)
+    assert evicts(plan) == {"r": "gang"}
+    assert holds(snapshot) == {"gang": (HoldKind.MACHINES, {"a": 4})}
+    bought = plan_scale(scaling, (joined("ia", slots=4, offer="m"),), plan.demand, {}, NOW).launches
+    assert [launch.gang_tokens for launch in bought] == [("gang.1",)]
+    two = replace(supply, room=2)
+    assert evicts(schedule(pool(TWO[:1], low, waiting("gang", "high", 8), supply=two, scaling=scaling))) == {}
+    hard = replace(low, preemptible=False)
+    assert evicts(schedule(pool(TWO[:1], hard, waiting("gang", "high", 8), supply=supply, scaling=scaling))) == {}
+
+
+def test_machines_are_left_to_a_gang_that_waits_for_agents_beside_them() -> None:
+    """Where nobody can be made to leave, the last machine would go to each that comes later, and the gang would wait for ever."""
+    supply = Supply(offers=(AvailableOffer(offer_id="m", slots=4),), room=1)
+    scaling = elastic(4, max_instances=2)
+    runs, gang, late = on(waiting("r", "low", 2), {"a": (0, 1)}), waiting("gang", "high", 8), waiting("late", "late", 4)
+    snapshot = pool(TWO[:1], runs, gang, late, supply=supply, scaling=scaling, preemption=False)
+    assert holds(snapshot) == {"gang": (HoldKind.RUNNING, {"a": 4})}
+    demand = schedule(snapshot).demand
+    assert [each.token for each in demand.gangs] == ["gang.1"]
+    busy = joined("ia", slots=4, used=2, occupants=("r.1",), offer="m")
+    assert not plan_scale(scaling, (busy,), demand, {}, NOW).launches, "it would be paid for idling"
+    reserved = replace(gang, reserved_agents=(TWO[0].id,))
+    later = snapshot.with_allocation(reserved).after(gone(runs))
+    assert holds(later) == {"gang": (HoldKind.MACHINES, {"a": 4})}
+    bought = plan_scale(scaling, (joined("ia", slots=4, offer="m"),), schedule(later).demand, {}, NOW).launches
+    assert [launch.gang_tokens for launch in bought] == [("gang.1",)]
+
+
 def test_a_pool_that_never_grows_has_no_demand() -> None:
     assert schedule(pool([], waiting("t", "high", 4))).demand.gangs == ()
 
