@@ -251,8 +251,8 @@ def yields(snapshot: PoolSnapshot, allocation: Allocation, claimant: Allocation)
         return False
     overtook = allocation.assigned_at is not None and allocation.assigned_at >= claimant.requested_at
     guest = overtook and not {c.agent for c in allocation.containers}.isdisjoint(claimant.reserved_agents)
-    ahead = mine.queue_position < mine.submitted_at.timestamp()
-    return guest or (ahead and (theirs.submitted_at, theirs.id) < (mine.submitted_at, mine.id))
+    moved = mine.queue_position != mine.submitted_at.timestamp()
+    return guest or (moved and (theirs.submitted_at, theirs.id) < (mine.submitted_at, mine.id))
 
 
 def check_softness(snapshot: PoolSnapshot, plan: Plan) -> None:

@@ -8,8 +8,8 @@
    only a reservation: the reservation would move to the room that was made, and somebody else would have to leave, for ever.
 3. So less important work overtakes more important only where that cannot start anyway and is not delayed.
 4. A waiting allocation makes preemptible ones of lesser priority leave; never its own job's. Of its own priority only those whose
-   job stands later in the queue, and only its guests, who began on what is reserved for it while it waited, and whom somebody has
-   put behind it by hand. If every place in the queue counted, who was made to leave would come back and make the next one
+   job stands later in the queue: its guests, who began while it waited on agents that are reserved for it, and whom somebody
+   has put behind it by hand. If every place in the queue counted, who was made to leave would come back and make the next one
    leave, and so on to the end of the queue.
 
 The pass reads what it can place or keep, and one allocation of each shape that it cannot: capacity only shrinks during a
@@ -110,21 +110,21 @@ class ByPriority:
     def _equals(self, claimant: Allocation, mine: Standing) -> Iterator[Allocation]:
         """Of its own priority, who has to leave for it, and some others."""
         snapshot = self._snapshot
-        if self._was_moved_ahead(claimant):
+        if self._was_moved(claimant):
             later = takewhile(lambda each: each[:2] > mine[:2], snapshot.evictable.keys_before((mine.priority, inf)))
             yield from (snapshot.allocations[standing.allocation] for standing in later)
         else:
             there = {id_ for agent in claimant.reserved_agents for id_, _ in snapshot.occupancy.get(agent) or ()}
             yield from (each for id_ in sorted(there) if _is_guest(each := snapshot.allocations[id_], claimant))
 
-    def _was_moved_ahead(self, claimant: Allocation) -> bool:
+    def _was_moved(self, claimant: Allocation) -> bool:
         job = self._snapshot.jobs.get(claimant.job_id)
-        return job is not None and job.queue_position < job.submitted_at.timestamp()
+        return job is not None and job.queue_position != job.submitted_at.timestamp()
 
     def _was_put_behind(self, allocation: Allocation, claimant: Allocation) -> bool:
         """The claimant's job was submitted later, and stands before it all the same."""
         job, rival = (self._snapshot.jobs.get(each.job_id) for each in (claimant, allocation))
-        if job is None or rival is None or not self._was_moved_ahead(claimant):
+        if job is None or rival is None or not self._was_moved(claimant):
             return False
         return (rival.submitted_at, rival.id) < (job.submitted_at, job.id)
 
@@ -147,7 +147,7 @@ class ByPriority:
         if self._is_vain(claim):
             return False
         mine = self._snapshot.standing(claim.allocation)
-        equals = claim.allocation.reserved_agents or self._was_moved_ahead(claim.allocation)
+        equals = claim.allocation.reserved_agents or self._was_moved(claim.allocation)
         return self.anybody_after(mine.priority, mine.position if equals else inf)
 
     def in_vain(self, claim: Claim) -> None:

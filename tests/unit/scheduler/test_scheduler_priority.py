@@ -196,6 +196,10 @@ def test_of_equals_only_guests_leave_and_who_was_put_behind_by_hand() -> None:
     first, last = on(waiting("r", "early", 4), {"a": (0, 1, 2, 3)}), waiting("new", "late", 4)
     assert evicts(schedule(pool(TWO[:1], first, last, jobs=jobs))) == {}
     assert evicts(schedule(pool(TWO[:1], first, last, jobs=[jobs[0], ahead]))) == {"r": "new"}
+    twice = [replace(jobs[0], queue_position=at(300).timestamp()), replace(jobs[1], queue_position=at(200).timestamp())]
+    assert evicts(schedule(pool(TWO[:1], first, last, jobs=twice))) == {"r": "new"}, (
+        "both were moved, one ahead of the other"
+    )
     other = a_job("other", second=90)
     behind = replace(first, job_id=other.id)
     assert evicts(schedule(pool(TWO[:1], behind, last, jobs=[ahead, other]))) == {}, "nobody has put that one behind"
