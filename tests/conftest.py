@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import platform
 import shutil
 import subprocess
 from collections import defaultdict
@@ -50,7 +49,6 @@ def _namespaces() -> bool:
 PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "namespaces": (_namespaces, "a kernel that allows mount namespaces (root, or user namespaces)"),
     "machines": (can_boot, "apt-get install iproute2 (and run as root, where network namespaces are allowed)"),
-    "glibc": (lambda: platform.libc_ver()[0] == "glibc", "Linux with the GNU C library"),
     "torch": (lambda: importlib.util.find_spec("torch") is not None, "pip install 'resolute[torch]'"),
     "docker": (engine_installed, "apt-get install docker.io (and run as root)"),
     "docker-registry": (registry_installed, "apt-get install docker-registry"),

@@ -8,7 +8,6 @@ Every key of the configuration is also a flag (`--resource-manager-scheduler-typ
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import signal
 import sys
@@ -33,17 +32,6 @@ THREAD_TURN_S = 0.0001
 each send and receive, a few in a millisecond: with Python's 5 ms it would stand still most of the time, with 0.5 ms half of it."""
 
 
-LARGE_BLOCK_BYTES = 256 * 1024
-"""A block of memory that is larger goes back to the system as soon as it is free. glibc alone raises its 128 KiB up to 32 MiB while
-it runs, and then a list of everything leaves holes of its size among what stays: a fifth of the master's memory."""
-
-MEMORY_ARENAS = 2
-"""So many threads may take memory at once; with one arena a thread each has holes of its own."""
-
-M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8
-"""Parameters of `mallopt` as glibc numbers them."""
-
-
 def main(arguments: Sequence[str], *, open_store: OpenStore | None = None, open_cloud: OpenCloud = cloud_of) -> int:
     """0 after a stop on request, 1 when the master failed, 2 when it was not given what it needs."""
     if "-h" in arguments or "--help" in arguments:
@@ -56,21 +44,8 @@ def main(arguments: Sequence[str], *, open_store: OpenStore | None = None, open_
         print(f"resolute_master: {error}", file=sys.stderr)
         return USAGE_ERROR
     sys.setswitchinterval(THREAD_TURN_S)
-    _give_large_blocks_back()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_run(config, open_store, open_cloud))
-
-
-def _give_large_blocks_back() -> None:
-    """Where the system's library can be told so. Says on stderr when it could and refuses: logs are not set up yet."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return
-    for parameter, value in ((M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES), (M_ARENA_MAX, MEMORY_ARENAS)):
-        if mallopt(parameter, value) != 1:
-            print(
-                f"resolute_master: mallopt({parameter}, {value}) is refused: memory may stay in holes", file=sys.stderr
-            )
 
 
 def parse_flags(arguments: Sequence[str]) -> tuple[str | None, dict[str, str]]:

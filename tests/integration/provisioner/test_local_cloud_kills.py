@@ -99,8 +99,20 @@ def one_machine_each(world: LocalWorld, names: list[str]) -> None:
         lambda: all(each.observed is Observed.RUNNING for each in world.local.list_now("cluster-1")),
         what="all of them run",
     )
-    hosts = [process for process in psutil.process_iter() if _hosts_below(process, world.root)]
-    assert len(hosts) == len(names)
+    assert len(_hosts_of(world)) == len(names)
+
+
+def _hosts_of(world: LocalWorld) -> list[psutil.Process]:
+    """A host's child shows the host's command line between fork and exec: it is not counted."""
+    found = {process.pid: process for process in psutil.process_iter() if _hosts_below(process, world.root)}
+    return [process for process in found.values() if _parent(process) not in found]
+
+
+def _parent(process: psutil.Process) -> int | None:
+    try:
+        return process.ppid()
+    except psutil.NoSuchProcess:
+        return None
 
 
 def _hosts_below(process: psutil.Process, root: Path) -> bool:
