@@ -32,12 +32,16 @@ import asyncpg
 import jwt
 import psutil
 
-from benchmarks.cluster import Client, Cluster, cluster, experiment
+from benchmarks.cluster import PASSWORD, Client, Cluster, cluster, experiment
 from benchmarks.ingest_client import write_requests
 from benchmarks.report import Row, Spread, Target, ratio
 from resolute_master.api.auth import ALGORITHM, TASK_TOKEN_HEADER, TokenKind
+from resolute_master.seal.cipher import Key
+from resolute_master.seal.cluster_secrets import SEAL
 from support.postgres import PostgresServer, postgres_server
 
+SEALING_KEY = Key.new()
+"""Of the master that is measured."""
 BATCH = 500
 BATCH_CONNECTIONS = 4
 """Tasks that send batches at once."""
@@ -221,8 +225,13 @@ def _wait_for_run(client: Client, trial: int) -> int:
 
 
 def _task_token(server: PostgresServer, database: str, allocation: str) -> str:
-    """What the master would have given the task of this allocation: signed with the key that it keeps."""
-    key = json.loads(server.execute("SELECT value FROM settings WHERE name = 'token_key'", database))
+    """What the master would have given the task of this allocation: signed with the key that it keeps, sealed."""
+
+    def setting(name: str) -> Any:
+        return json.loads(server.execute(f"SELECT value FROM settings WHERE name = '{name}'", database))
+
+    data_key = Key.from_text(SEALING_KEY.open(SEAL, setting(SEAL)["key"]))
+    key = data_key.open("token_key", setting("token_key")["sealed"])
     claims = {"kind": TokenKind.ALLOCATION.value, "allocation": allocation, "user": 2, "iat": 0}
     return jwt.encode(claims, key, algorithm=ALGORITHM)
 
@@ -249,7 +258,11 @@ def measure(rounds: int, requests: int) -> list[Row]:
         database = server.new_database()
         running = stack.enter_context(
             cluster(
-                slots=0, db=server.db_config(database), launch_error=False, resource_pools=[{"pool_name": "default"}]
+                slots=0,
+                db=server.db_config(database),
+                security={"initial_user_password": PASSWORD, "seal": {"key": SEALING_KEY.text}},
+                launch_error=False,
+                resource_pools=[{"pool_name": "default"}],
             )
         )
         pid, port = stack.enter_context(_bare_handler(server.url(database)))

@@ -24,7 +24,6 @@ from resolute.wire.agent_link import (
 )
 from resolute.wire.states import ContainerState, SlotKind
 from resolute_agent.link import encode_frame
-from resolute_master import bootstrap
 from resolute_master.api.auth import Tokens
 from resolute_master.app import open_store
 from resolute_master.domain.allocation import Allocation
@@ -33,6 +32,7 @@ from resolute_master.domain.ids import AgentId, PoolName
 from resolute_master.domain.user import User
 from resolute_master.engine.engine import Engine
 from resolute_master.pools.policies import pool_policies
+from resolute_master.seal import open_secrets
 
 POOL = "default"
 INCARNATION = "the one before"
@@ -58,7 +58,9 @@ async def store_cluster(config_file: Path, *, agents: int, slots: int, jobs: int
     clock = SystemClock()
     store = await open_store(config)
     engine = Engine(store=store, clock=clock, ids=SystemIds(), pools=pool_policies(config), version="bench")
-    tokens = Tokens(signing_key=await bootstrap.secret(store, "token_key"), engine=engine, clock=clock)
+    tokens = Tokens(
+        signing_key=await (await open_secrets(store, config)).secret("token_key"), engine=engine, clock=clock
+    )
     await engine.start()
     running = asyncio.create_task(engine.run())
     await _in_turn(engine, [_registration(number, slots) for number in range(agents)])

@@ -54,6 +54,7 @@ from resolute_master.pools.policies import found_again, pool_policies
 from resolute_master.pools.price_sources import OpenPrices, price_source_of, price_watches
 from resolute_master.pools.provisioning import Provisioning
 from resolute_master.pools.remembered import remember_places
+from resolute_master.seal import open_secrets
 from resolute_master.store.base import Store
 from resolute_master.store.recent_code import RecentCode
 from resolute_master.store.sql import SqlStore, sqlite_url
@@ -266,7 +267,8 @@ async def _serving(
         retain_snapshots=config.journal.retain_snapshots,
     )
     identity = await bootstrap.identity(store, config, ids, settings.version)
-    tokens = Tokens(signing_key=await bootstrap.secret(store, "token_key"), engine=engine, clock=clock)
+    secrets_of = await open_secrets(store, config)
+    tokens = Tokens(signing_key=await secrets_of.secret("token_key"), engine=engine, clock=clock)
     await engine.start(accept=lambda state: _check_machines(state, pools))
     _tell_of_lost_pools(engine)
     async with AsyncExitStack() as stack:
@@ -284,7 +286,7 @@ async def _serving(
             identity=identity,
             clock=clock,
             heartbeat_s=config.heartbeat_interval,
-            join_key=bytes.fromhex(await bootstrap.secret(store, "join_key")),
+            join_key=bytes.fromhex(await secrets_of.secret("join_key")),
         )
         observation.watch(engine, store, reporting)
         services += observation.services()

@@ -38,15 +38,6 @@ async def identity(store: Store, config: MasterConfig, ids: IdSource, version: s
     )
 
 
-async def secret(store: Store, name: str) -> str:
-    """A key that the cluster has made for itself: 256 bits as hexadecimal text."""
-    key = await waited_for(lambda: store.setting(name))
-    if key is None:
-        key = secrets.token_hex(32)
-        await store.put_setting(name, key)
-    return str(key)
-
-
 async def first_users(
     engine: Engine, config: MasterConfig, state_directory: Path, hash_password: Callable[[str], Awaitable[str]]
 ) -> None:

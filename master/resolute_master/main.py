@@ -1,6 +1,7 @@
 """The master's process: flags, configuration, signals, exit code.
 
     python -m resolute_master --config-file master.yaml [--port 8080] [--db-path FILE] ...
+    python -m resolute_master seal --help        (the key that seals the cluster's secrets)
 
 Every key of the configuration is also a flag (`--resource-manager-scheduler-type`) and a variable (`DET_PORT`).
 """
@@ -23,6 +24,7 @@ from resolute_master.app import MasterSettings, OpenStore, run_master
 from resolute_master.event_loop import new_event_loop
 from resolute_master.garbage import collecting, survivors_set_aside
 from resolute_master.pools.clouds import OpenCloud, cloud_of
+from resolute_master.seal import command as seal_command
 
 USAGE_ERROR = 2
 FAILED = 1
@@ -35,8 +37,10 @@ each send and receive, a few in a millisecond: with Python's 5 ms it would stand
 def main(arguments: Sequence[str], *, open_store: OpenStore | None = None, open_cloud: OpenCloud = cloud_of) -> int:
     """0 after a stop on request, 1 when the master failed, 2 when it was not given what it needs."""
     if "-h" in arguments or "--help" in arguments:
-        print(__doc__)
+        print(seal_command.__doc__ if arguments[0] == "seal" else __doc__)
         return 0
+    if arguments[:1] == ["seal"]:
+        return seal_command.run(arguments[1:])
     try:
         path, flags = parse_flags(arguments)
         config = load_master_config(path, os.environ, flags)

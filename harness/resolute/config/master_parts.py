@@ -122,6 +122,24 @@ class Tokens(ConfigModel):
         return self
 
 
+class Seal(ConfigModel):
+    """The key that seals the cluster's own secrets in the database. The three keys exclude each other."""
+
+    key: Secret = ""
+    """The key itself: 64 hexadecimal digits. Meant for the variable `DET_SECURITY_SEAL_KEY`."""
+    key_file: Text = ""
+    """File of the key; empty takes `seal.key` in `cluster_state_dir`. The first start makes it."""
+    key_command: tuple[NonEmptyText, ...] = ()
+    """Program and arguments that print the key: the way to a secret store."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        given = [name for name in ("key", "key_file", "key_command") if getattr(self, name)]
+        if len(given) > 1:
+            raise broken_rule(f"{' and '.join(given)} exclude each other; keep one of them")
+        return self
+
+
 class MasterSecurity(ConfigModel):
     """Passwords, TLS, tokens."""
 
@@ -139,6 +157,8 @@ class MasterSecurity(ConfigModel):
     """Who may do what."""
     token: Tokens = Tokens()
     """Access tokens."""
+    seal: Seal = Seal()
+    """The key that seals the cluster's own secrets in the database."""
 
 
 class Cache(ConfigModel):

@@ -305,6 +305,10 @@ class Store(Protocol):
 
     async def put_setting(self, name: str, value: Any) -> None: ...
 
+    async def forget_replaced(self) -> None:
+        """Leave no copy of replaced settings in the database's own files, as far as the database allows it."""
+        ...
+
     async def ping(self) -> None:
         """Raise when the store cannot answer."""
         ...

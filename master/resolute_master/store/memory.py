@@ -399,6 +399,10 @@ class MemoryStore:
     async def put_setting(self, name: str, value: Any) -> None:
         self._open.settings[name] = encode(value)
 
+    async def forget_replaced(self) -> None:
+        """A replaced value is gone."""
+        _ = self._open
+
     async def ping(self) -> None:
         _ = self._open
 

@@ -54,6 +54,10 @@ class Database(Protocol):
         """Raises, soon, when the database does not answer."""
         ...
 
+    async def forget_replaced(self) -> None:
+        """Remove what replaced settings have left in the files."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -93,6 +97,18 @@ class SqliteDatabase:
 
     async def ping(self) -> None:
         await self.read(lambda connection: connection.exec_driver_sql("SELECT 1").scalar_one())
+
+    async def forget_replaced(self) -> None:
+        """The pages are overwritten with each change (`secure_delete`); the log of writes still has them."""
+
+        def checkpoint() -> None:
+            connection = self._writing.raw_connection()
+            try:
+                connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            finally:
+                connection.close()
+
+        await asyncio.get_running_loop().run_in_executor(self._writer, checkpoint)
 
     async def close(self) -> None:
         """Waits for work that has begun."""
@@ -188,6 +204,9 @@ def _sqlite_engine(path: Path, *, connections: int, begin: str, read_only: bool)
         connection.create_function("lower", 1, _lower, deterministic=True)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA synchronous={SYNCHRONOUS}")
+        connection.execute(
+            "PRAGMA secure_delete=FAST"
+        )  # what a row held is overwritten where its page is written anyway
         if read_only:
             connection.execute("PRAGMA query_only=ON")
 

@@ -97,6 +97,14 @@ class PostgresDatabase:
         """What writers of that lane hold, for one of another lane that must not be beside them."""
         return (await self._current(None)).lanes[lane].turn
 
+    async def forget_replaced(self) -> None:
+        """The server keeps replaced rows until a table is vacuumed; its archived logs are beyond our reach."""
+
+        async def vacuum(connection: asyncpg.Connection) -> None:
+            await connection.execute("VACUUM FULL settings")
+
+        await self.on_lane(Lane.STATE, vacuum)
+
     async def ping(self) -> None:
         """Raises `Unavailable` at once while the server is away, and soon when it does not answer."""
         if self._session is None:

@@ -203,6 +203,9 @@ class SqlStore:
             lambda connection: connection.execute(dialect.upsert(connection, tables.settings), [row])
         )
 
+    async def forget_replaced(self) -> None:
+        await self._database.forget_replaced()
+
     async def ping(self) -> None:
         await self._database.ping()
 
