@@ -25,6 +25,7 @@ from support.docker import DockerEngine, docker_engine, engine_installed
 from support.docker_registry import registry_installed
 from support.new_db import NewDb
 from support.postgres import PostgresServer, find_programs, postgres_server
+from support.systemd import systemd_runs
 
 # The same examples each time: a test that fails fails for what was changed. `make search` draws others.
 hypothesis.settings.register_profile("settled", derandomize=True)
@@ -49,6 +50,7 @@ def _namespaces() -> bool:
 PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "namespaces": (_namespaces, "a kernel that allows mount namespaces (root, or user namespaces)"),
     "machines": (can_boot, "apt-get install iproute2 (and run as root, where network namespaces are allowed)"),
+    "systemd": (systemd_runs, "apt-get install systemd (and run as root, where control groups can be mounted)"),
     "torch": (lambda: importlib.util.find_spec("torch") is not None, "pip install 'resolute[torch]'"),
     "docker": (engine_installed, "apt-get install docker.io (and run as root)"),
     "docker-registry": (registry_installed, "apt-get install docker-registry"),
