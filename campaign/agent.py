@@ -13,6 +13,7 @@ from resolute.wire.agent_link import ContainerSpec
 from resolute_agent.command_line import settings_from_command_line
 from resolute_agent.main import run
 from resolute_agent.memory import FileMemory
+from resolute_agent.reach import reach_of
 from resolute_agent.runtimes.base import Runtime, TaskContext
 from resolute_agent.runtimes.process import ProcessRuntime
 from resolute_agent.settings import AgentSettings
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
 
     async def open_runtime(settings: AgentSettings) -> Runtime:
         directory = Path(settings.state_dir) / "containers"
-        runtime = await PointedRuntime.open(directory, private_root=settings.private_root, keep=settings.keep_paths)
+        runtime = await PointedRuntime.open(directory, private_root=settings.private_root, reach=reach_of(settings))
         assert isinstance(runtime, PointedRuntime)
         runtime.points = points
         return runtime

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,10 +35,13 @@ def settings_from_command_line(arguments: Sequence[str], environ: Mapping[str, s
         if flags:
             parser.error(f"{file} holds complete settings; no flags go with it: {', '.join(sorted(flags))}")
         return read_settings(Path(file))
-    return settings_from_config(load_agent_config(file, environ, flags))
+    read = file or environ.get("DET_CONFIG_FILE") or ""
+    return settings_from_config(
+        load_agent_config(file, environ, flags), config_file=os.path.abspath(read) if read else ""
+    )
 
 
-def settings_from_config(config: AgentConfig) -> AgentSettings:
+def settings_from_config(config: AgentConfig, *, config_file: str = "") -> AgentSettings:
     """The settings that a configuration file, environment and flags amount to."""
     source = config.notice_source
     over_http = source.startswith(("http://", "https://"))
@@ -61,6 +65,8 @@ def settings_from_config(config: AgentConfig) -> AgentSettings:
         docker_host=config.docker_host,
         docker_memory_bytes=config.docker_memory,
         docker_ulimits=config.docker_ulimits,
+        host_paths_allowed=config.host_paths.allowed,
+        config_file=config_file,
         proxies={
             "HTTP_PROXY": config.http_proxy,
             "HTTPS_PROXY": config.https_proxy,

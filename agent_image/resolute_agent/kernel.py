@@ -8,6 +8,8 @@ import functools
 import os
 from typing import Any
 
+from resolute.host_paths import HostPathRules
+
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
 _MNT_DETACH = 2
@@ -84,7 +86,7 @@ def private_root(launch: dict[str, Any]) -> list[str]:
             raise OSError(
                 errno.ENOENT, f"{target}: no such directory on this machine, and it cannot be made in {existing}"
             )
-        _bind(source, root + target)
+        _bind_checked(source, root + target, HostPathRules(**launch["rules"]))
     if launch["shm_bytes"]:
         _mount("tmpfs", f"{root}/dev/shm", "tmpfs", _MS_NOSUID | _MS_NODEV, f"mode=1777,size={launch['shm_bytes']}")
     os.chdir(root)
@@ -97,6 +99,19 @@ def private_root(launch: dict[str, Any]) -> list[str]:
 def _bind(source: str, target: str) -> None:
     os.makedirs(target, exist_ok=True)
     _mount(source, target, None, _MS_BIND | _MS_REC)
+
+
+def _bind_checked(source: str, target: str, rules: HostPathRules) -> None:
+    """Bind what `source` leads to at this moment, if the rules allow that: a link that is swapped afterwards changes nothing."""
+    descriptor = os.open(source, os.O_PATH | os.O_CLOEXEC)
+    try:
+        held = f"/proc/self/fd/{descriptor}"
+        if problem := rules.why_not_resolved(os.readlink(held)):
+            raise PermissionError(errno.EACCES, problem)
+        os.makedirs(target, exist_ok=True)
+        _mount(held, target, None, _MS_BIND | _MS_REC)
+    finally:
+        os.close(descriptor)
 
 
 def _show(source: str, target: str, hidden: list[str]) -> None:

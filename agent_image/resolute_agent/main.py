@@ -29,6 +29,7 @@ from resolute_agent.memory import FileMemory, Memory
 from resolute_agent.notices import FileNotices, HttpNotices, NoticeSource
 from resolute_agent.notices_ec2 import Ec2Notices
 from resolute_agent.notices_gce import GceNotices
+from resolute_agent.reach import reach_of
 from resolute_agent.runtimes.base import Closing, Runtime
 from resolute_agent.runtimes.process import ProcessRuntime
 from resolute_agent.runtimes.scripted import ScriptedRuntime
@@ -102,7 +103,7 @@ async def runtime_of(settings: AgentSettings) -> Runtime:
     if settings.runtime == "docker":
         return await _docker_runtime(settings)
     runtime = await ProcessRuntime.open(
-        Path(settings.state_dir) / "containers", private_root=settings.private_root, keep=settings.keep_paths
+        Path(settings.state_dir) / "containers", private_root=settings.private_root, reach=reach_of(settings)
     )
     if runtime.private_roots.mode == "none":
         log.warning("tasks get no private /run/determined on this machine: %s", runtime.private_roots.reason)
@@ -120,7 +121,9 @@ async def _docker_runtime(settings: AgentSettings) -> Runtime:
             f"container_runtime: docker needs a package that is not installed ({error.name}); run "
             "pip install 'resolute[agent,docker]'"
         ) from error
-    options = EngineOptions(memory_bytes=settings.docker_memory_bytes, ulimits=settings.docker_ulimits)
+    options = EngineOptions(
+        memory_bytes=settings.docker_memory_bytes, ulimits=settings.docker_ulimits, rules=reach_of(settings).rules
+    )
     engine = await asyncio.to_thread(Engine, settings.docker_host)
     return await DockerRuntime.open(Path(settings.state_dir) / DOCKER, engine, options)
 

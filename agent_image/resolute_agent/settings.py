@@ -30,8 +30,9 @@ class AgentSettings:
     waits for ever); `reconnect_cap_s` is the longest pause between two attempts to reach it. `notice_file` or
     `notice_url` is where an interruption is announced, or `notice_metadata` names the cloud whose metadata service does it.
     `docker_host` is the engine's socket, `docker_memory_bytes` the most memory of a container (0: no limit) and
-    `docker_ulimits` its limits by name. `keep_paths` stay visible to
-    tasks although they lie under `/tmp`, which is private to each task.
+    `docker_ulimits` its limits by name. `keep_paths` stay visible to tasks although they lie in something that is hidden
+    from them, such as `/tmp`. `hidden_paths` hold state of the cluster, which no task may reach; `config_file` is where the
+    settings came from. `host_paths_allowed` lists what experiments may name of the machine (`None`: all but state and system).
     """
 
     master_url: str
@@ -56,6 +57,9 @@ class AgentSettings:
     docker_ulimits: Mapping[str, int] = field(default_factory=dict)
     private_root: bool = True
     keep_paths: tuple[str, ...] = ()
+    hidden_paths: tuple[str, ...] = ()
+    host_paths_allowed: tuple[str, ...] | None = None
+    config_file: str = ""
     proxies: Mapping[str, str] = field(default_factory=dict)
     tls_master_cert: str = ""
     tls_skip_verify: bool = False
@@ -122,4 +126,4 @@ def read_settings(path: Path) -> AgentSettings:
         raise InvalidInput(f"{path}: not a JSON file: {error}") from error
     if not isinstance(values, dict):
         raise InvalidInput(f"{path}: must hold one JSON object")
-    return settings_from_mapping(values, origin=str(path))
+    return settings_from_mapping({"config_file": str(path.absolute()), **values}, origin=str(path))

@@ -31,6 +31,7 @@ from resolute_master.api.call import Route
 from resolute_master.api.connections import Listening, allow_open_files, runner_of
 from resolute_master.api.context import ApiContext
 from resolute_master.api.doors import add_routes, build_doors
+from resolute_master.api.host_paths import configured_paths
 from resolute_master.api.loading import loaded_routes
 from resolute_master.api.log_ring import LogRing
 from resolute_master.api.opening import Opening
@@ -88,6 +89,8 @@ class MasterSettings:
     clock: Clock
     ids: IdSource
     log: LogRing
+    config_file: str = ""
+    """Where `config` was read from; empty when it came from variables and flags alone."""
     open_store: OpenStore | None = None
     open_cloud: OpenCloud = cloud_of
     open_prices: OpenPrices = price_source_of
@@ -314,6 +317,7 @@ def _renderer(config: MasterConfig, tokens: Tokens, recent_code: RecentCode, obs
         code_of=recent_code.find,
         trace_of=observation.trace_of,
         defaults=container_defaults(config),
+        configured_paths=tuple(configured_paths(config)),
         task_user=task_user(config),
     )
 
@@ -397,6 +401,7 @@ def _context(
         cluster_id=identity.cluster_id,
         master_id=identity.master_id,
         version=identity.version,
+        own_files=(settings.config_file,) if settings.config_file else (),
         master_log=settings.log,
         exposition=observation.exposition,
         recent_code=recent_code,

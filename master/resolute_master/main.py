@@ -49,7 +49,9 @@ def main(arguments: Sequence[str], *, open_store: OpenStore | None = None, open_
         return USAGE_ERROR
     sys.setswitchinterval(THREAD_TURN_S)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_run(config, open_store, open_cloud))
+        given = path or os.environ.get("DET_CONFIG_FILE")
+        config_file = os.path.abspath(given) if given else ""
+        return runner.run(_run(config, config_file, open_store, open_cloud))
 
 
 def parse_flags(arguments: Sequence[str]) -> tuple[str | None, dict[str, str]]:
@@ -69,7 +71,7 @@ def parse_flags(arguments: Sequence[str]) -> tuple[str | None, dict[str, str]]:
     return flags.pop("config-file", None), flags
 
 
-async def _run(config: MasterConfig, open_store: OpenStore | None, open_cloud: OpenCloud) -> int:
+async def _run(config: MasterConfig, config_file: str, open_store: OpenStore | None, open_cloud: OpenCloud) -> int:
     ring = LogRing()
     logs.set_up(level=config.log.level, form=config.log.format, color=config.log.color, beside=(ring,))
     stop = asyncio.Event()
@@ -83,6 +85,7 @@ async def _run(config: MasterConfig, open_store: OpenStore | None, open_cloud: O
         clock=SystemClock(),
         ids=SystemIds(),
         log=ring,
+        config_file=config_file,
         open_store=open_store,
         open_cloud=open_cloud,
     )

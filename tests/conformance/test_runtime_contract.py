@@ -15,6 +15,7 @@ from resolute.errors import FailedPrecondition
 from resolute.wire.agent_link import Exit, NoticeFile
 from resolute.wire.states import FailureKind, NoticeKind
 from resolute_agent import processes
+from resolute_agent.reach import Reach
 from resolute_agent.runtimes.base import STREAMS, LaunchFailed, LaunchRefused, Runtime
 from resolute_agent.runtimes.process import PrivateRoots, ProcessRuntime
 from resolute_agent.runtimes.scripted import ScriptedRuntime
@@ -239,7 +240,7 @@ async def test_a_private_root_keeps_what_lies_under_tmp_and_hides_the_rest(tmp_p
     software.mkdir()
     (software / "tool").write_text("here")
     (tmp_path / "other").mkdir()
-    runtime = await ProcessRuntime.open(tmp_path / "containers", keep=(str(software),))
+    runtime = await ProcessRuntime.open(tmp_path / "containers", reach=Reach(keep=(str(software),)))
     end, out, err = await output_after(runtime, f"cat {software}/tool; ls {tmp_path}; touch /tmp/own")
     assert (end.code, out, err) == (0, "heresoftware\n", "")
     assert "own" not in os.listdir("/tmp")

@@ -32,6 +32,7 @@ from resolute.errors import FailedPrecondition, InvalidInput
 from resolute.wire.agent_link import ContainerSpec, Exit, NoticeFile
 from resolute.wire.states import FailureKind
 from resolute_agent import supervisor
+from resolute_agent.reach import refused_path
 from resolute_agent.runtimes import docker_request
 from resolute_agent.runtimes.base import LaunchAborted, LaunchFailed, LaunchRefused, TaskContext
 from resolute_agent.runtimes.container_files import ContainerFiles
@@ -142,6 +143,8 @@ class DockerRuntime(ContainerFiles):
     async def _start(self, home: Path, spec: ContainerSpec, context: TaskContext, stop: asyncio.Event) -> None:
         name = name_of(spec.container_id)
         try:
+            if problem := await asyncio.to_thread(refused_path, self._options.rules, spec):
+                raise LaunchRefused(problem)
             self._prepare(home, spec, context)
             image = await self._image(spec, stop)
             around = self._surroundings(home, image)

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from resolute.errors import InvalidInput
+from resolute.host_paths import HostPathRules
 from resolute.wire.agent_link import ContainerSpec, Device
 from resolute.wire.states import SlotKind
 from resolute_agent.environment import RUN_DIR, Place, task_environment
+from resolute_agent.reach import REMEDY
 from resolute_agent.runtimes.base import TaskContext
 from resolute_agent.runtimes.docker_watch import OWNER_LABEL
 
@@ -37,6 +39,8 @@ class EngineOptions:
 
     memory_bytes: int = 0
     ulimits: Mapping[str, int] = field(default_factory=dict)
+    rules: HostPathRules = field(default_factory=lambda: HostPathRules(remedy=REMEDY))
+    """What experiments may name of this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

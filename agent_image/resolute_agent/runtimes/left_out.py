@@ -34,6 +34,8 @@ def why_not(mounts: Sequence[BindMount], *, private_root: bool) -> str:
             return f"bind_mounts: {mount.container_path} cannot be read-only for a plain process; {_REMEDY}"
         if not mount.container_path.startswith("/"):
             return f"bind_mounts: {mount.container_path!r} must be an absolute path for a plain process, or {_REMEDY}"
+        if ".." in mount.container_path.split("/"):
+            return f"bind_mounts: {mount.container_path!r} must not contain .. for a plain process, or {_REMEDY}"
         if not private_root and mount.host_path != mount.container_path:
             return (
                 f"bind_mounts: {mount.host_path} cannot appear as {mount.container_path}: this machine allows no "

@@ -14,7 +14,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from resolute.wire.agent_link import ContainerSpec, Exit, HandedFile, NoticeFile
 from resolute.wire.states import FailureKind
 from resolute_agent import forkserver, processes, supervisor
 from resolute_agent.environment import RUN_DIR, Place, task_environment
+from resolute_agent.reach import Reach, refused_path, rules_for
 from resolute_agent.runtimes import left_out
 from resolute_agent.runtimes.base import STREAMS, LaunchAborted, LaunchFailed, LaunchRefused, TaskContext
 from resolute_agent.runtimes.container_files import ContainerFiles
@@ -44,6 +45,9 @@ PARALLEL_STARTS_PER_CPU = 2
 
 FIRST_POLL_S, SLOWEST_POLL_S = 0.05, 0.4
 """How often a quiet output file is looked at."""
+
+NOTHING_ASKED: Mapping[str, Any] = {"keep": [], "binds": [], "rules": {"remedy": ""}, "shm_bytes": 0}
+"""What the probe's task asks of its root."""
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
@@ -66,7 +70,7 @@ async def probe_private_roots(directory: Path, starter: Forkserver) -> PrivateRo
             (scratch / name).mkdir(parents=True, exist_ok=True)
         paths = {name: str(scratch / name) for name in ("root", "run", "tmp")}
         for mode in modes:
-            said = await starter.ask({"probe": {**paths, "mode": mode, "keep": [], "binds": [], "shm_bytes": 0}})
+            said = await starter.ask({"probe": {**paths, **NOTHING_ASKED, "mode": mode}})
             if said == supervisor.OK:
                 return PrivateRoots(mode=mode)
             reasons.append(said or "the process that tried it died")
@@ -79,27 +83,24 @@ class ProcessRuntime(ContainerFiles):
     """The runtime port over processes. `directory` must be this agent's alone; create with `ProcessRuntime.open`."""
 
     def __init__(
-        self, directory: Path, roots: PrivateRoots, *, keep: tuple[str, ...] = (), starter: Forkserver | None = None
+        self, directory: Path, roots: PrivateRoots, *, reach: Reach | None = None, starter: Forkserver | None = None
     ) -> None:
         super().__init__(directory)
         self._starter = starter or Forkserver()
         self.private_roots = roots
-        self._keep = keep
+        self._reach = reach or Reach()
         self._starts = asyncio.Semaphore(PARALLEL_STARTS_PER_CPU * (os.cpu_count() or 1))
         self._freed: dict[tuple[str, str], int] = {}
 
     @classmethod
-    async def open(cls, directory: Path, *, private_root: bool = True, keep: tuple[str, ...] = ()) -> ProcessRuntime:
-        """Make the directory and find out whether tasks get a private root (never when `private_root` is false).
-
-        `keep` are further paths that tasks must see although they lie under `/tmp`.
-        """
+    async def open(cls, directory: Path, *, private_root: bool = True, reach: Reach | None = None) -> ProcessRuntime:
+        """Make the directory and find out whether tasks get a private root (never when `private_root` is false)."""
         directory = _made(directory)
         roots = PrivateRoots(mode="none", reason="switched off by the agent's configuration")
         starter = Forkserver()
         if private_root:
             roots = await probe_private_roots(directory, starter)
-        return cls(directory, roots, keep=keep, starter=starter)
+        return cls(directory, roots, reach=reach, starter=starter)
 
     async def close(self) -> None:
         """End what starts containers; they go on. A later start brings it back."""
@@ -157,6 +158,8 @@ class ProcessRuntime(ContainerFiles):
 
         Nothing of it waits for the disk: what a power cut loses, no process has outlived. See `supervisor.finish`.
         """
+        if problem := refused_path(self._reach.rules, spec):
+            raise LaunchRefused(problem)
         _make_folders(home, spec, context)
         for host, _ in spec.shared_directories:
             try:
@@ -210,15 +213,16 @@ class ProcessRuntime(ContainerFiles):
                 [package_root, spec.working_directory, *hosts, *_homes_of_programs(environment["PATH"])]
             ),
             "binds": [
-                *((os.path.realpath(host), inside) for host, inside in spec.shared_directories),
-                *((os.path.realpath(mount.host_path), mount.container_path) for mount in spec.options.mounts),
+                *spec.shared_directories,
+                *((mount.host_path, mount.container_path) for mount in spec.options.mounts),
             ],
+            "rules": asdict(rules_for(self._reach.rules, spec)),
             "shm_bytes": spec.shm_bytes if private else 0,
         }
 
     def _kept(self, paths: list[str]) -> list[str]:
         """Existing paths that a private `/tmp` must not hide; none inside another."""
-        wanted = {sys.prefix, sys.base_prefix, os.path.dirname(sys.executable), *self._keep, *paths}
+        wanted = {sys.prefix, sys.base_prefix, os.path.dirname(sys.executable), *self._reach.keep, *paths}
         real = {form for path in wanted if path for form in (os.path.abspath(path), os.path.realpath(path))}
         kept: list[str] = []
         for path in sorted(path for path in real if path.startswith("/tmp/") and os.path.isdir(path)):

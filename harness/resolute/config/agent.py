@@ -23,6 +23,7 @@ from resolute.config.base import (
 )
 from resolute.config.durations import Duration, PositiveDuration
 from resolute.config.errors import InvalidConfig, Location, problems_of
+from resolute.config.host_paths import AgentHostPaths
 from resolute.config.layers import read_layers
 from resolute.config.master_parts import Log
 from resolute.config.not_acted_on import AGENT_KEYS, not_acted_on
@@ -127,6 +128,8 @@ class AgentConfig(ConfigModel):
     """Most memory of a container, in bytes or as a text such as 16g; 0 sets no limit."""
     docker_ulimits: dict[str, Integer] = Field(default_factory=dict)
     """Limits of a container by name, such as memlock or nofile; -1 is none."""
+    host_paths: AgentHostPaths = AgentHostPaths()
+    """What experiments may name of this machine."""
     container_auto_remove_disabled: Flag = False
     """Keep what ended tasks leave behind."""
     hooks: Hooks = Hooks()

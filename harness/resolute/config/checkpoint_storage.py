@@ -46,7 +46,8 @@ class _SharedFs(ConfigModel):
             return self
         path = posixpath.normpath(self.storage_path)
         host = posixpath.normpath(self.host_path)
-        inside = path.startswith(host) if path.startswith("/") else path != ".." and not path.startswith("../")
+        below = path == host or path.startswith(host if host.endswith("/") else f"{host}/")
+        inside = below if path.startswith("/") else path != ".." and not path.startswith("../")
         if not inside:
             raise broken_rule("storage_path must either be a relative directory or a subdirectory of host_path")
         return self

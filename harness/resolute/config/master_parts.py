@@ -19,6 +19,7 @@ from resolute.config.base import (
     broken_rule,
 )
 from resolute.config.durations import parse_duration
+from resolute.config.host_paths import HostPaths
 
 LogLevel = Literal["trace", "debug", "info", "warn", "error", "fatal"]
 INFINITE_LIFESPAN_DAYS = 106751  # how "no end" is stored: the longest that fits nanoseconds in 64 bits
@@ -149,6 +150,8 @@ class MasterSecurity(ConfigModel):
     """Let the first users in without a password; only on a loopback address."""
     default_task: DefaultTask = DefaultTask()
     """The system user that tasks run as."""
+    host_paths: HostPaths = HostPaths()
+    """What experiments may name of the machines that run them."""
     tls: MasterTls = MasterTls()
     """Certificate of the API."""
     ssh: Ssh = Ssh()

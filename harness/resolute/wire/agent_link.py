@@ -64,6 +64,7 @@ class ContainerOptions:
 
     `network_mode` is `bridge`, `host`, `none` or the name of a network of the machine's engine. `ports` are published.
     `registry_auth` holds credentials in the words of the configuration. `user` is `uid:gid`; empty is the image's own.
+    `configured_paths` are host paths that the operator of the master gives to tasks, also where they lie in its state.
     """
 
     force_pull: bool = False
@@ -75,6 +76,7 @@ class ContainerOptions:
     drop_capabilities: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
     user: str = ""
+    configured_paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

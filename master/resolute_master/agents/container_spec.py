@@ -51,6 +51,8 @@ class SpecRenderer:
     inter_node_network_interface: str = ""
     defaults: Mapping[PoolName, ContainerDefaults] = field(default_factory=dict)
     """By pool; a pool that is not named gets the plain ones."""
+    configured_paths: tuple[str, ...] = ()
+    """Host paths that the operator gives to tasks."""
     task_user: str = ""
     """`uid:gid` that tasks run as in containers; empty leaves it to the image."""
     code_of: Callable[[str], str | None] = lambda _: None
@@ -140,6 +142,7 @@ class SpecRenderer:
             drop_capabilities=tuple(environment.get("drop_capabilities") or ()),
             ports=tuple(int(port) for port in ports),
             user=self.task_user,
+            configured_paths=self.configured_paths,
         )
 
 

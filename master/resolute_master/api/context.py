@@ -46,6 +46,8 @@ class ApiContext:
     cluster_id: str
     master_id: str
     version: str
+    own_files: Sequence[str] = ()
+    """What the master was started with and no experiment may name: its configuration."""
     master_log: LogRing = field(default_factory=LogRing)
     exposition: Exposition | None = None
     """Metrics for Prometheus; None where nobody measures."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -113,7 +114,7 @@ class MachineBoots:
         if isinstance(provider, LocalProvider):
             host = "127.0.0.1" if config.host in ("0.0.0.0", "::") else config.host
             self._master_url = provider.master_url or f"http://{host}:{config.port}"
-            self._options = agent_options(provider)
+            self._options = agent_options(provider, config)
             self._timeout_s = provider.master_timeout
         else:
             self._master_url = reachable_master(pool, provider.master_url, config.host, config.port)
@@ -136,8 +137,11 @@ class MachineBoots:
         )
 
 
-def agent_options(provider: LocalProvider) -> Mapping[str, object]:
-    """Settings of the agents of a local pool's machines, beyond what every agent is told."""
+def agent_options(provider: LocalProvider, config: MasterConfig) -> Mapping[str, object]:
+    """Settings of the agents of a local pool's machines, beyond what every agent is told. They share this machine with the
+    master, whose state is hidden from their tasks."""
+    hidden = [config.cluster_state_dir, *([str(config.sqlite_path)] if config.sqlite_path is not None else [])]
+    own = {"hidden_paths": [os.path.abspath(path) for path in hidden]}
     if provider.container_runtime == "process":
-        return {}
-    return {"runtime": provider.container_runtime, "docker_host": provider.docker_host}
+        return own
+    return {**own, "runtime": provider.container_runtime, "docker_host": provider.docker_host}
