@@ -67,6 +67,7 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
         "agent_image/resolute_agent/supervisor.py": ("MAX_UNSTORED_BYTES",),
         "agent_image/resolute_agent/runtimes/disk_space.py": ("FREED_AT_ONCE_BYTES",),
         API: ("MAX_LOG_LINES_PER_POST", "MAX_LINE_LENGTH", "MAX_SEARCH_LENGTH"),
+        "master/resolute_master/store/listing.py": ("SEARCH_S",),
         "master/resolute_master/store/writers.py": (
             "MAX_BATCH_ITEMS",
             "SMALL_BATCH_ITEMS",
@@ -91,10 +92,12 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
             "MAX_METRIC_NAME_LENGTH",
         ),
         "harness/resolute/config/durations.py": ("MAX_DURATION_HOURS",),
-        "harness/resolute/config/log_policies.py": ("MAX_LOG_POLICIES", "MAX_PATTERN_SIZE"),
+        "harness/resolute/config/log_policies.py": ("MAX_LOG_POLICIES",),
+        "harness/resolute/config/patterns.py": ("MAX_PATTERN_SIZE",),
         "master/resolute_master/lifecycle/experiments.py": ("MAX_LABELS",),
         "master/resolute_master/lifecycle/workspaces.py": ("MAX_WORKSPACE_NAME_LENGTH", "MAX_PROJECT_KEY_LENGTH"),
         "harness/resolute/config/yaml_text.py": ("MAX_VALUES", "MAX_DEPTH"),
+        "harness/resolute/wire/times.py": ("FIRST_YEAR", "LAST_YEAR"),
     },
 }
 """Which limits each table of the page has, by the file that they are in."""
@@ -151,6 +154,9 @@ HELD_BY: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "integration/harness/test_harness_transport.py": {
         "test_without_another_order_so_many_reports_may_wait": ("QUEUE_LIMIT",),
+    },
+    "integration/store/test_sqlite_store.py": {
+        "test_a_search_that_takes_too_long_is_ended_in_words": ("SEARCH_S",),
     },
     "unit/agent/test_agent_core.py": {
         "test_containers_share_each_batch_evenly": ("LOG_BATCH_LINES",),
@@ -242,6 +248,9 @@ HELD_BY: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "unit/store/test_recent_code.py": {
         "test_what_is_large_is_left_to_who_asks": ("MAX_CODE_CHARACTERS",),
+    },
+    "unit/wire/test_wire_times.py": {
+        "test_the_same_moment_in_utc": ("FIRST_YEAR", "LAST_YEAR"),
     },
 }
 """Which limits each test holds at their edge, by the file below `tests` that it is in."""

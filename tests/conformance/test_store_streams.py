@@ -12,7 +12,7 @@ import pytest
 from resolute.errors import InvalidInput
 from resolute_master.domain.ids import AllocationId, TaskId, TrialId
 from resolute_master.domain.metrics import MetricReport, StepReport
-from resolute_master.store.base import LogQuery, MetricOutcome, Store
+from resolute_master.store.base import LogQuery, MetricOutcome, Store, Unstorable
 from support.stores import STORES, a_change, a_line, a_mark, a_report, moment, store_home
 
 STORED, MERGED, REPEATED, CONFLICT = (
@@ -131,7 +131,7 @@ async def test_numbers_that_json_cannot_spell_are_kept_as_words(store: Store) ->
 
 
 async def test_a_report_that_cannot_be_written_fails_its_batch_and_nothing_is_stored(store: Store) -> None:
-    with pytest.raises(TypeError, match="object"):
+    with pytest.raises(Unstorable, match="object"):
         await store.append_metrics([a_report(1), a_report(2, {"x": object()})])
     assert await store.metrics(TrialId(1)) == ()
 
@@ -392,8 +392,25 @@ async def test_text_can_be_a_regular_expression(store: Store) -> None:
     await store.append_logs([a_line("a", log="step 10"), a_line("b", log="step x"), a_line("c", log="Step 7")])
     assert await found(store, text=r"step \d+$", regex=True) == ["a"]
     assert await found(store, text=r"^(S|s)tep [0-9]", regex=True) == ["a", "c"]
-    with pytest.raises(InvalidInput, match=r"text: 'step \('"):
+    with pytest.raises(InvalidInput, match=r"searchText: 'step \('"):
         await found(store, text="step (", regex=True)
+
+
+async def test_no_expression_takes_longer_than_the_text_is_long(store: Store) -> None:
+    """An engine that backtracks tries some 2**4000 ways here."""
+    await store.append_logs([a_line("a", log="a" * 4000 + "!\n"), a_line("b", log="a" * 4000 + "\n")])
+    async with asyncio.timeout(60):
+        assert await found(store, text="(a+)+$", regex=True) == ["b"]
+        assert await found(store, text="^(a|a?)+$", regex=True) == ["b"]
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"(a)\1", r"(?=a)", r"(?<!a)b", "((a{1,100}){1,100}){1,100}", "(" * 2000, "\ud800("]
+)
+async def test_what_re2_does_not_take_is_refused_by_every_store(store: Store, pattern: str) -> None:
+    await store.append_logs([a_line("a", log="aa")])
+    with pytest.raises(InvalidInput, match=r"searchText: .* is not a regular expression that RE2 takes"):
+        await found(store, text=pattern, regex=True)
 
 
 async def test_the_first_and_the_last_report_of_runs_are_found_also_where_newer_runs_have_archived_them(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resolute.config.log_policies import compiled
+from resolute.config.patterns import compiled
 from resolute_master.engine.log_matching import in_some_line, lines_with
 
 ATOMS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator
@@ -12,6 +12,7 @@ from resolute.config.durations import parse_duration
 from resolute.config.errors import Problem
 from resolute.config.searcher import RandomSearcher, SingleSearcher
 from resolute.errors import InvalidInput
+from resolute.wire.times import in_utc
 
 if TYPE_CHECKING:
     from resolute.config.experiment import ExperimentConfig
@@ -25,9 +26,10 @@ def _read(text: str) -> timedelta | datetime:
         return timedelta(seconds=parse_duration(text))
     except ValueError:
         moment = datetime.fromisoformat(text.strip())
-    if moment.tzinfo is None:
-        raise ValueError("no time zone")
-    return moment.astimezone(UTC)
+    try:
+        return in_utc(moment, "resources.deadline")
+    except InvalidInput as error:
+        raise ValueError(str(error)) from None
 
 
 def _checked(text: str) -> str:
@@ -51,8 +53,8 @@ def resolved_deadline(text: str, now: datetime) -> str:
     """
     found = _read(text)
     try:
-        moment = now + found if isinstance(found, timedelta) else found
-    except OverflowError:
+        moment = in_utc(now + found if isinstance(found, timedelta) else found, "resources.deadline")
+    except (OverflowError, InvalidInput):
         raise InvalidInput(f"resources.deadline: '{text}' is too far away; {HOW_TO_WRITE}") from None
     if moment <= now:
         raise InvalidInput(

@@ -14,6 +14,7 @@ from resolute import logs
 from resolute.errors import InvalidInput, PermissionDenied, Unauthenticated
 from resolute.wire.codec import Rows, from_query, from_wire, to_wire, to_wire_in_rows
 from resolute.wire.rest.empty import Empty
+from resolute.wire.times import check_times
 from resolute_master.api.auth import Caller, authenticate
 from resolute_master.api.authorise import Action, can
 from resolute_master.api.bodies import LARGEST, check_values, parse_json, read_body
@@ -71,6 +72,7 @@ class Call:
     def query(self, cls: type[T]) -> T:
         asked = from_query(cls, self.request.query.items())
         check_values(asdict(cast(Any, asked)))
+        check_times(asked)
         return asked
 
     async def json(self) -> Any:
@@ -81,8 +83,8 @@ class Call:
     async def body(self, cls: type[T]) -> T:
         raw = await self._read()
         if len(raw) > THREAD_ABOVE_BYTES:
-            return await asyncio.to_thread(lambda: from_wire(cls, parse_json(raw)))
-        return from_wire(cls, parse_json(raw))
+            return await asyncio.to_thread(_message, cls, raw)
+        return _message(cls, raw)
 
     async def raw(self) -> bytes:
         """The body as it came, for who decodes it at one go. Raises what reading it raises."""
@@ -93,6 +95,12 @@ class Call:
         if self.body_read is None:
             self.body_read = await read_body(self.request, self.body_limit)
         return self.body_read
+
+
+def _message(cls: type[T], raw: bytes) -> T:
+    message = from_wire(cls, parse_json(raw))
+    check_times(message)
+    return message
 
 
 # ---------------------------------------------------------------------------------------------------------- routes

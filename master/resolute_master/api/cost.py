@@ -21,6 +21,7 @@ from resolute.wire.rest.costs import (
     GetExperimentCostResponse,
 )
 from resolute.wire.rest.extensions import LedgerRow
+from resolute.wire.times import in_utc
 from resolute_master.api.authorise import Action
 from resolute_master.api.booked_runs import runs_of, runs_on
 from resolute_master.api.call import Call, Route, nothing
@@ -108,7 +109,7 @@ def moment(key: str, text: str, now: datetime) -> datetime | None:
         if text[:1].isdigit() and "-" not in text:
             return now - timedelta(seconds=parse_duration(text))
         found = datetime.fromisoformat(text)
-        return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).astimezone(UTC)
+        return in_utc(found if found.tzinfo is not None else found.replace(tzinfo=UTC), key)
     except (ValueError, OverflowError):
         raise InvalidInput(
             f"{key}: '{text[:80]}' is no time; write 2026-05-01, 2026-05-01T12:00:00Z, or how long ago: 7d, 36h, 90m"

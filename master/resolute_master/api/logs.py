@@ -25,6 +25,7 @@ from resolute_master.domain.metrics import LogRecord
 from resolute_master.domain.trial import Trial
 from resolute_master.engine.engine import Watch
 from resolute_master.store.base import LogQuery
+from resolute_master.store.listing import searcher
 
 PAGE = 1000
 """Lines read at a time."""
@@ -62,6 +63,8 @@ def _query(call: Call, task: TaskId) -> LogQuery:
         )
     if len(asked.search_text or "") > MAX_SEARCH_LENGTH:
         raise InvalidInput(f"searchText: has more than {MAX_SEARCH_LENGTH} characters; shorten it")
+    if asked.enable_regex:
+        searcher(asked.search_text or "")
     return LogQuery(
         task_ids=(task,),
         limit=asked.limit or None,

@@ -10,9 +10,11 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from resolute.errors import InvalidInput
 from resolute.wire.rest.extensions import MetricBatchStored
+from resolute.wire.times import in_utc, is_settled
 from resolute_master.api.authorise import Action
 from resolute_master.api.bodies import check_values
 from resolute_master.api.call import Call, Route
@@ -61,7 +63,7 @@ async def report_batch(call: Call, trial: Trial) -> MetricBatchStored:
         # Values within values, or brackets in a name: only then are they worth a look at each.
         for report in batch.reports:
             check_values(report.metrics)
-    now = call.api.clock.now()
+    now, reports = call.api.clock.now(), _timed(batch.reports)
     group, run_id = batch.group, batch.trial_run_id
     outcomes = await call.api.reporting.metric_batch(
         [
@@ -73,7 +75,7 @@ async def report_batch(call: Call, trial: Trial) -> MetricBatchStored:
                 reported_at=report.report_time or now,
                 metrics=report.metrics,
             )
-            for report in batch.reports
+            for report in reports
         ]
     )
     conflicts: list[int] = []
@@ -81,6 +83,18 @@ async def report_batch(call: Call, trial: Trial) -> MetricBatchStored:
         told = zip(batch.reports, outcomes, strict=True)
         conflicts = [report.steps_completed for report, outcome in told if outcome is MetricOutcome.CONFLICT]
     return MetricBatchStored(stored=len(outcomes) - len(conflicts), conflicting_steps=tuple(conflicts))
+
+
+def _timed(reports: list[BatchedReport]) -> list[BatchedReport]:
+    """With times in UTC. Raises `InvalidInput` for one that is not taken."""
+    if all(is_settled(report.report_time) for report in reports):
+        return reports
+    return [
+        report
+        if report.report_time is None
+        else replace(report, report_time=in_utc(report.report_time, f"reports[{number}].reportTime"))
+        for number, report in enumerate(reports)
+    ]
 
 
 def _check(batch: MetricBatch, trial: Trial) -> None:

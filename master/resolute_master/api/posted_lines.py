@@ -14,6 +14,7 @@ from resolute.errors import InvalidInput
 from resolute.wire.codec import from_wire
 from resolute.wire.rest.enums import LogLevel
 from resolute.wire.rest.logs import PostTaskLogsRequest, TaskLog
+from resolute.wire.times import check_times, is_settled
 from resolute_master.api.authorise import TaskRef
 from resolute_master.api.bodies import parse_json
 from resolute_master.api.call import THREAD_ABOVE_BYTES, Call
@@ -79,7 +80,8 @@ def _at_one_go(decode: Callable[[bytes], list[Line]], raw: bytes) -> list[Line] 
         lines = decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return lines if {line.level for line in lines} <= STORED_LEVELS.keys() else None
+    known = {line.level for line in lines} <= STORED_LEVELS.keys()
+    return lines if known and all(is_settled(line.timestamp) for line in lines) else None
 
 
 async def _carefully(read: Any, raw: bytes) -> Sequence[TaskLog]:
@@ -101,7 +103,9 @@ def _task_logs(body: Any) -> Sequence[TaskLog]:
         level = line.get("level") if isinstance(line, dict) else None
         if isinstance(level, str) and level.upper() in LogLevel.__members__:
             line["level"] = LogLevel[level.upper()].value
-    found = from_wire(PostTaskLogsRequest, body).logs
+    request = from_wire(PostTaskLogsRequest, body)
+    check_times(request)
+    found = request.logs
     if any(line.id is not None for line in found):
         raise InvalidInput("logs: id is given by the master; leave it out")
     return found

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from resolute.wire.times import is_settled
 from resolute_master.api.limits import MAX_JSON_DEPTH
 
 Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -44,6 +45,7 @@ def decode_report(raw: bytes) -> SentReport | None:
     if raw.count(b"{") + raw.count(b"[") > MAX_JSON_DEPTH:
         return None
     try:
-        return _decoder.decode(raw)
+        report = _decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+    return report if is_settled(report.metrics.report_time) else None

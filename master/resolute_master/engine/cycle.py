@@ -34,6 +34,7 @@ from resolute_master.lifecycle.step import Step
 from resolute_master.scheduler.plan import Plan
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_master.store.base import keeping_values
 from resolute_master.store.encoding import encode_entity
 from resolute_provisioner.model import Demand, InstanceView, OfferBelief, PoolScaling, ScalePlan
 from resolute_provisioner.planning.plan import plan_scale
@@ -79,7 +80,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class Cycle:
-    """`run` once, then commit `Outcome.change` and call `Memory.absorb`."""
+    """`run` once, then commit `Outcome.change` and call `Memory.absorb`; or, when nothing was stored, `Memory.take_back`."""
 
     def __init__(
         self,
@@ -98,6 +99,7 @@ class Cycle:
         self._now = now
         self._entropy = entropy
         self._adopted = tuple(adopted)
+        memory.remember()
         memory.state.adopt(self._adopted)  # durable already; `Memory.absorb` lets go of what is over
         self._step = Step(
             memory.state, now=now, ids=self._ids("cycle"), sequence=memory.sequence + 1, pools=memory.pools
@@ -315,9 +317,16 @@ class Cycle:
     # -- the result --------------------------------------------------------------------------------------------
 
     def _outcome(self, replies: tuple[Any | ResoluteError, ...]) -> Outcome:
+        """Raises `Unstorable` when something has no form in which it could be stored."""
+        with keeping_values():
+            return self._written_down(replies)
+
+    def _written_down(self, replies: tuple[Any | ResoluteError, ...]) -> Outcome:
         step = self._step
         self._memory.due_pools = self._left_over()
         upserts, deletes = step.upserts(), step.deletes()
+        for entity in upserts:
+            deadlines.deadline(entity, self._memory.pools)  # once this is stored, it is too late to fail
         draft = Change(
             journal=JournalEntry(
                 sequence=step.sequence,

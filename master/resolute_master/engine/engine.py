@@ -1,7 +1,8 @@
 """The task around the cycles: inbox, commit, replies, effects, news.
 
-Everybody else only submits commands and may wait for the reply, which comes when it is durable. A commit that fails stops the
-engine: nothing is half stored, the callers are told, and the next start goes on from what is stored.
+Everybody else only submits commands and may wait for the reply, which comes when it is durable. A command that holds what cannot
+be stored is refused alone: its cycle is decided again without it. A store that fails stops the engine: nothing is half stored, the
+callers are told, and the next start goes on from what is stored.
 """
 
 from __future__ import annotations
@@ -9,18 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
 from resolute.clock import Clock
-from resolute.errors import LimitExceeded, ResoluteError, Unavailable
+from resolute.errors import InvalidInput, LimitExceeded, ResoluteError, Unavailable
 from resolute.ids import IdSource
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.change import KIND_OF, Change, EntityKey, key_of
+from resolute_master.domain.change import KIND_OF, Change, Entity, EntityKey, key_of
 from resolute_master.domain.commands import Command, MasterStarted, Reconsider
 from resolute_master.domain.effects import Effect
 from resolute_master.domain.ids import AgentId, PoolName
@@ -31,7 +32,8 @@ from resolute_master.engine.memory import Memory
 from resolute_master.engine.snapshots import Snapshots
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.scheduler.snapshot import PoolSnapshot
-from resolute_master.store.base import Store
+from resolute_master.store.base import VALUE_ERRORS, Store, Unstorable
+from resolute_master.store.encoding import UnreadableValue
 from resolute_master.store.waiting import waited_for
 from resolute_master.turns import a_few_at_a_time
 
@@ -55,6 +57,11 @@ SAFETY_PASS_S = 60.0
 """Every pool is looked at so often, although each change is followed by a cycle of its own."""
 
 STOPPED = Unavailable("the engine has stopped")
+
+_OF_THE_ENGINE = (MasterStarted, Reconsider)
+"""They ask for nothing: where one of them fails, it is not for what it holds."""
+
+Told = TypeVar("Told")
 
 
 class Carried(Struct, frozen=True):
@@ -87,6 +94,14 @@ class CycleTimes(Struct, frozen=True, kw_only=True):
     @property
     def total_s(self) -> float:
         return self.decide_s + self.commit_s + self.publish_s
+
+
+class _Undecided(Exception):
+    """Nothing came of a cycle because of what was asked: nothing is stored, and the store has not failed."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 class _Waiting(Struct, eq=False):
@@ -298,26 +313,62 @@ class Engine:
     # -- one cycle ---------------------------------------------------------------------------------------------
 
     async def _cycle(self, batch: Sequence[_Waiting]) -> None:
-        memory, clock = self.memory, self._clock
+        """One cycle, as a rule. Where a command makes it fail, each half is a cycle of its own, down to that command."""
+        parts = [batch]
+        while parts:
+            part = parts.pop()
+            try:
+                await self._cycle_of(part)
+            except _Undecided as failed:
+                if len(part) > 1:
+                    half = len(part) // 2
+                    parts += [part[half:], part[:half]]
+                    continue
+                if not part or isinstance(part[0].command, _OF_THE_ENGINE):
+                    self._fail([waiting for each in (part, *parts) for waiting in each], failed.cause)
+                    raise failed.cause from None
+                _answer(part[0], _refusal(part[0].command, failed.cause))
+            except BaseException as error:
+                self._fail([waiting for each in (part, *parts) for waiting in each], error)
+                raise
+
+    async def _cycle_of(self, batch: Sequence[_Waiting]) -> None:
+        """Raises `_Undecided` when nothing has come of it because of what was asked."""
+        memory = self.memory
         commands = [waiting.command for waiting in batch]
         try:
             adopted = await waited_for(lambda: entities_for(self._store, memory.state, commands))
-            begun_at, begun = clock.now(), clock.monotonic()
-            cycle = Cycle(memory, now=begun_at, entropy=self._entropy(), adopted=adopted, stopwatch=clock.monotonic)
-            outcome = cycle.run(commands)
-            decided = committed = clock.monotonic()
-            if outcome.change is not None:
-                if decided - begun > DECIDE_BUDGET_S:
-                    # To write the change down takes as long again: others have a turn between the two.
-                    await asyncio.sleep(0)
-                await self._store.commit(outcome.change)
-                committed = clock.monotonic()
-                memory.absorb(outcome.change, outcome.snapshots, outcome.digest)
+        except (InvalidInput, UnreadableValue, *VALUE_ERRORS) as error:
+            raise _Undecided(error) from error
+        try:
+            await self._decide_and_store(batch, commands, adopted)
+        except _Undecided:
+            memory.take_back()
             memory.let_go(adopted)
-        except BaseException as error:
-            self._fail(batch, error)
             raise
-        self.cycles += 1
+
+    async def _decide_and_store(
+        self, batch: Sequence[_Waiting], commands: Sequence[Command], adopted: Sequence[Entity]
+    ) -> None:
+        memory, clock = self.memory, self._clock
+        begun_at, begun = clock.now(), clock.monotonic()
+        cycle = Cycle(memory, now=begun_at, entropy=self._entropy(), adopted=adopted, stopwatch=clock.monotonic)
+        try:
+            outcome = cycle.run(commands)
+        except Exception as error:
+            raise _Undecided(error) from error
+        decided = committed = clock.monotonic()
+        if outcome.change is not None:
+            if decided - begun > DECIDE_BUDGET_S:
+                # To write the change down takes as long again: others have a turn between the two.
+                await asyncio.sleep(0)
+            try:
+                await self._store.commit(outcome.change)
+            except Unstorable as error:
+                raise _Undecided(error) from error
+            committed = clock.monotonic()
+            memory.absorb(outcome.change, outcome.snapshots, outcome.digest)
+        memory.let_go(adopted)
         if outcome.change is not None:
             self._publish(outcome.change)
         times = CycleTimes(
@@ -333,12 +384,16 @@ class Engine:
             ),
             change=outcome.change,
         )
+        await self._ended(times, zip(batch, outcome.replies, strict=True))
+
+    async def _ended(self, times: CycleTimes, replies: Iterable[tuple[_Waiting, Any | ResoluteError]]) -> None:
+        self.cycles += 1
         for listener in self._on_cycle:
-            listener(times)
-        if outcome.change is not None and memory.sequence % SNAPSHOT_EVERY == 0:
-            self._snapshots.begin(memory)
+            _tell(listener, times)
+        if times.stored and self.memory.sequence % SNAPSHOT_EVERY == 0:
+            self._snapshots.begin(self.memory)
         self._adapt(times)
-        await a_few_at_a_time(zip(batch, outcome.replies, strict=True), lambda pair: _answer(*pair))
+        await a_few_at_a_time(replies, lambda pair: _answer(*pair))
 
     def _adapt(self, times: CycleTimes) -> None:
         """More at once only after as many as may be have taken little: a few that take little say nothing of many. What the passes
@@ -361,7 +416,7 @@ class Engine:
                 for watch in tuple(self._watchers.get(key, ())):
                     watch.wake()
         for listener in self._on_commit:
-            listener(change)
+            _tell(listener, change)
 
     # -- failure -----------------------------------------------------------------------------------------------
 
@@ -378,6 +433,21 @@ class Engine:
         self._stopped = reason
         while not self._inbox.empty():
             _answer(self._inbox.get_nowait(), reason)
+
+
+def _refusal(command: Command, error: Exception) -> ResoluteError:
+    """What a command is told that nothing could be done with, not even in a cycle of its own."""
+    if isinstance(error, InvalidInput):
+        return Unstorable(f"{type(command).__name__} is refused: {error}")
+    return RuleFault(command, error)
+
+
+def _tell(listener: Callable[[Told], None], told: Told) -> None:
+    """The change is durable, whatever becomes of those who are told."""
+    try:
+        listener(told)
+    except Exception:
+        log.exception("a listener of the engine has failed")
 
 
 def _end(wait: asyncio.Future[None]) -> None:

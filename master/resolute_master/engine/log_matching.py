@@ -17,7 +17,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from resolute.config.log_policies import compiled
+from resolute.config.patterns import compiled
 from resolute.wire.states import LogPolicyAction
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation

@@ -93,9 +93,30 @@ class Memory:
         """Machines of elastic pools that are not over, as the planner sees them."""
         self.scaled: dict[PoolName, tuple[object, ScalePlan]] = {}
         """The last scaling decision that changed nothing, with what it was made from."""
+        self._before: tuple[set[PoolName], dict[PoolName, datetime], dict[PoolName, tuple[object, ScalePlan]]]
+        """What deciding a cycle changes here, as it was before."""
+        self._taken: list[tuple[datetime, str, EntityKey]] = []
+        """Deadlines that the cycle has taken."""
+        self.remember()
         self._reading = Step(state, now=datetime.min.replace(tzinfo=UTC), ids=SeededIds(0), sequence=0)
         """Rules read through a working copy; this one is never written."""
         self._look_at_machines({instance.id for instance in state.all(Instance)})
+
+    # -- cycles that are given up -------------------------------------------------------------------------------
+
+    def remember(self) -> None:
+        """Before a cycle is decided: from here `take_back` restores what deciding it changes."""
+        self._before = (set(self.due_pools), dict(self.revisit), dict(self.scaled))
+        self._taken.clear()
+
+    def take_back(self) -> None:
+        """Nothing of the cycle that is being decided was stored: all is as it was when it began, but for what it adopted."""
+        due_pools, revisit, scaled = self._before
+        self.due_pools, self.revisit, self.scaled = set(due_pools), dict(revisit), dict(scaled)
+        for due, kind, key in self._taken:
+            self._due[(kind, key)] = due
+            heapq.heappush(self._deadlines, (due, kind, str(key), key))
+        self._taken.clear()
 
     # -- machines ----------------------------------------------------------------------------------------------
 
@@ -140,6 +161,7 @@ class Memory:
             due, kind, _, key = heapq.heappop(self._deadlines)
             if self._due.get((kind, key)) == due:
                 del self._due[(kind, key)]
+                self._taken.append((due, kind, key))
                 found.append((kind, key))
         return tuple(sorted(found, key=lambda slot: (slot[0], str(slot[1]))))
 

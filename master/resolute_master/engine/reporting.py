@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from resolute.errors import Conflict, LimitExceeded, NotFound
+from msgspec.structs import replace
+
+from resolute.errors import Conflict, InvalidInput, LimitExceeded, NotFound
+from resolute.wire.times import FIRST_YEAR, is_settled
 from resolute_master.domain.commands import RecordLogMatches, RecordReports, StoredReport
 from resolute_master.domain.ids import TaskId, TrialId
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
 from resolute_master.domain.trial import Trial
+from resolute_master.engine.cycle import RuleFault
 from resolute_master.engine.engine import Engine, Watch
 from resolute_master.engine.log_matching import Hit, LogMatching, by_task
-from resolute_master.store.base import MetricOutcome, Store
+from resolute_master.store.base import MetricOutcome, Store, Unstorable
 from resolute_master.store.writers import BatchedWriter
 
 log = logging.getLogger(__name__)
@@ -36,6 +42,9 @@ LOG_ROW_BYTES = 200
 TOLD_TOGETHER = 2
 """Batches of reports of which the rules hear at once while they follow each other: a cycle and its commit cost as much as 200
 rows."""
+
+_NO_TIME = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC)
+"""Of a line whose own time cannot be stored."""
 
 FULL_INBOX_S = 0.5
 """What log policies found is told again after so long when the engine's inbox is full."""
@@ -147,11 +156,43 @@ class Reporting:
                 furthest[trial, run] = max(stepped if known is None else [known, *stepped], key=_STEPS)
         told = [*furthest.values(), *validations]
         if told:
-            await self._engine.submit(RecordReports(reports=tuple(map(_stored, told))))
+            await self._tell(tuple(map(_stored, told)))
+
+    async def _tell(self, reports: tuple[StoredReport, ...]) -> None:
+        """Of reports that the rules cannot take together, each is told alone: one stops none of the others."""
+        try:
+            await self._engine.submit(RecordReports(reports=reports))
+        except (InvalidInput, RuleFault) as error:
+            if len(reports) > 1:
+                for report in reports:
+                    await self._tell((report,))
+                return
+            log.error(
+                "a metric report of trial %d is stored, and the rules do not take it: %s", reports[0].trial, error
+            )
 
     async def _store_logs(self, records: Sequence[LogRecord]) -> None:
-        await self._store.append_logs(records)
+        await self._store_lines(records)
         self._wake(record.task_id for record in records)
+
+    async def _store_lines(self, records: Sequence[LogRecord]) -> None:
+        """A line that cannot be stored is replaced by one that says so: an agent would send it, and all after it, for ever."""
+        try:
+            await self._store.append_logs(records)
+        except Unstorable as error:
+            if len(records) > 1:
+                half = len(records) // 2
+                await self._store_lines(records[:half])
+                await self._store_lines(records[half:])
+            else:
+                await self._store_notice(records[0], error)
+
+    async def _store_notice(self, record: LogRecord, error: Unstorable) -> None:
+        log.warning("a line of task %s is not stored as it is: %s", record.task_id, error)
+        try:
+            await self._store.append_logs([_notice_of(record, error)])
+        except Unstorable as again:
+            log.warning("nor is a notice in its place: %s", again)
 
     async def _heed_policies(self, records: Sequence[LogRecord], outcomes: object) -> None:
         """What log policies say about the lines is durable before their sender is told that they are stored.
@@ -183,6 +224,13 @@ class Reporting:
         for task in set(tasks):
             for watch in tuple(self._log_watchers.get(task, ())):
                 watch.wake()
+
+
+def _notice_of(record: LogRecord, error: Unstorable) -> LogRecord:
+    """In the place of a line: under its key, or one made of it, so that a repeat is still left out."""
+    key = hashlib.sha256(record.key.encode(errors="replace")).hexdigest()
+    at = record.at if is_settled(record.at) else _NO_TIME
+    return replace(record, key=key, rank=None, at=at, log=f"[a line of the output is not shown: {error}]\n")
 
 
 def _stored(report: MetricReport) -> StoredReport:

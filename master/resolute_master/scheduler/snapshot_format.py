@@ -27,14 +27,12 @@ from resolute.config.durations import not_too_long
 from resolute.config.pools import Scheduler
 from resolute.config.resources import Priority, Weight
 from resolute.wire.states import NoticeKind
+from resolute.wire.times import FIRST_YEAR, LAST_YEAR
 
 VERSION = 1
 
 SOME_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 """The time of a snapshot that names none."""
-
-FIRST_YEAR, LAST_YEAR = 1970, 9000
-"""Of every time: what the scheduler adds to it and takes from it, durations of the policy, leaves a date."""
 
 
 def _this_version(value: Any) -> Any:

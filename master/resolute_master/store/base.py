@@ -9,12 +9,14 @@ Ordering: every listing is sorted by what its docstring says, id last, so that p
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
+from resolute.errors import InvalidInput
 from resolute.wire.states import CheckpointState, ExperimentState
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Change, Decision, Entity, JournalEntry, Stored
@@ -90,7 +92,7 @@ class LogQuery:
 
     `after_id` continues a follow; `limit` None is everything. `levels` etc. are alternatives. Rank -1 means lines
     without a rank. `before` includes its moment, `after` does not. `text` is a case-insensitive
-    substring, or with `regex` a regular expression.
+    substring, or with `regex` a regular expression that RE2 takes.
     """
 
     task_ids: tuple[TaskId, ...]
@@ -131,8 +133,36 @@ class Snapshot:
     body: bytes
 
 
+class Unstorable(InvalidInput):
+    """What was to be stored holds a value that the store cannot keep. Nothing of it is stored, and the store goes on.
+
+    Every other error of a write says that the store itself has failed, or may have.
+    """
+
+
+MAX_REASON_LENGTH = 300
+"""Characters of a driver's reason that are repeated: some repeat the value."""
+
+VALUE_ERRORS = (ArithmeticError, TypeError, ValueError)
+"""What encoders and drivers raise for a value that has no form there, before anything is written."""
+
+
+@contextmanager
+def keeping_values() -> Iterator[None]:
+    """What makes rows of values, within a write that then stores nothing, raises `Unstorable`."""
+    try:
+        yield
+    except VALUE_ERRORS as error:
+        raise unstorable(error) from error
+
+
+def unstorable(error: BaseException) -> Unstorable:
+    """In words; of a long value its beginning."""
+    return Unstorable(f"a value cannot be stored: {str(error)[:MAX_REASON_LENGTH] or type(error).__name__}")
+
+
 class Store(Protocol):
-    """Durable cluster state. Every method is one transaction."""
+    """Durable cluster state. Every method is one transaction. Every write may raise `Unstorable`."""
 
     # -- state -------------------------------------------------------------------------------------------------
 

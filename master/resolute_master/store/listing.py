@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import TypeVar
 
 from msgspec import structs
 
+from resolute.config.patterns import compiled
 from resolute.errors import InvalidInput
 from resolute_master.domain.change import Decision
 from resolute_master.domain.metrics import LogRecord
@@ -34,6 +34,9 @@ EXPERIMENT_SORTS = (
     "searcher_metric_val",
 )
 
+SEARCH_S = 10.0
+"""One page of a log is searched for a regular expression no longer than this: the search occupies one of few readers."""
+
 TRIAL_SORTS = (
     "id",
     "start_time",
@@ -54,14 +57,27 @@ def check_sort(name: str, known: tuple[str, ...]) -> None:
         raise InvalidInput(f"sort_by: '{name}' is not a column; use one of {', '.join(known)}")
 
 
-def check_pattern(pattern: str) -> re.Pattern[str]:
-    """The compiled regular expression. Raises `InvalidInput` when it is none."""
+def searcher(pattern: str) -> Callable[[str], bool]:
+    """Whether the regular expression, as RE2 reads it, is found in a line, whose line end does not count.
+
+    Raises `InvalidInput` when it is none.
+    """
     try:
-        return re.compile(pattern)
-    except re.error as error:
+        expression = compiled(pattern)
+    except (ValueError, UnicodeEncodeError) as error:
         raise InvalidInput(
-            f"text: '{pattern}' is not a regular expression ({error}); correct it or search for text"
-        ) from error
+            f"searchText: '{storable_text(pattern)[:80]}' is not a regular expression that RE2 takes ({error}); "
+            "correct it, or search for text"
+        ) from None
+    return lambda text: expression.search(text.removesuffix("\n").encode(errors="replace")) is not None
+
+
+def search_takes_long(pattern: str) -> InvalidInput:
+    """What is said of a search that was ended."""
+    return InvalidInput(
+        f"searchText: the search for '{storable_text(pattern)[:80]}' takes more than {SEARCH_S:g} s; "
+        "search for text, or name a part of the log (timestampAfter, timestampBefore)"
+    )
 
 
 def page_bounds(offset: int, limit: int | None, total: int) -> tuple[int, int]:

@@ -44,6 +44,7 @@ from resolute_master.store.base import (
     Page,
     Snapshot,
     TrialQuery,
+    keeping_values,
 )
 from resolute_master.store.encoding import (
     decode,
@@ -144,8 +145,9 @@ class MemoryStore:
         if change.journal.sequence != last + 1:
             raise Conflict(listing.sequence_conflict(change.journal.sequence, last))
         # Everything that can fail comes before the first assignment: all or nothing.
-        upserts = [(kind_of(entity), key_of(entity), body) for entity, body in with_bodies(change)]
-        added = {effect.key: encode_effect(effect) for effect in change.outbox_added}
+        with keeping_values():
+            upserts = [(kind_of(entity), key_of(entity), body) for entity, body in with_bodies(change)]
+            added = {effect.key: encode_effect(effect) for effect in change.outbox_added}
         if unknown := sorted({kind for kind, _ in change.deletes} - KINDS.keys()):
             raise KeyError(f"there is no kind of entity named {unknown[0]}")
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import heapq
-import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -13,9 +12,9 @@ from msgspec.structs import replace
 from resolute_master.domain.ids import TaskId, TrialId
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepReport
 from resolute_master.store import metric_rows
-from resolute_master.store.base import LogQuery, MetricOutcome
+from resolute_master.store.base import LogQuery, MetricOutcome, keeping_values
 from resolute_master.store.encoding import decode, encode
-from resolute_master.store.listing import check_pattern, storable
+from resolute_master.store.listing import searcher, storable
 
 
 @dataclass(slots=True)
@@ -44,7 +43,8 @@ class MetricTable:
 
     def append(self, reports: Sequence[MetricReport]) -> tuple[MetricOutcome, ...]:
         # What cannot be written fails the batch here, before any of it is stored.
-        plain = [metric_rows.plain_report(report) for report in reports]
+        with keeping_values():
+            plain = [metric_rows.plain_report(report) for report in reports]
         return tuple(self._append_one(report) for report in plain)
 
     def _append_one(self, report: MetricReport) -> MetricOutcome:
@@ -150,16 +150,21 @@ class LogTable:
         return len(forgotten)
 
     def select(self, query: LogQuery) -> tuple[LogRecord, ...]:
-        pattern = check_pattern(query.text) if query.regex else None
+        found_in = searcher(query.text) if query.regex else _holding(query.text)
         of_task = (self._by_task.get(task, ()) for task in dict.fromkeys(query.task_ids))
         lines = (self._lines[index] for index in heapq.merge(*of_task) if index >= query.after_id)
-        found = [line for line in lines if line is not None and _line_matches(line, query, pattern)]
+        found = [line for line in lines if line is not None and _line_matches(line, query, found_in)]
         if query.descending:
             found.reverse()
         return tuple(found if query.limit is None else found[: max(query.limit, 0)])
 
 
-def _line_matches(line: LogRecord, query: LogQuery, pattern: re.Pattern[str] | None) -> bool:
+def _holding(text: str) -> Callable[[str], bool]:
+    lowered = text.lower()
+    return lambda line: lowered in line.lower()
+
+
+def _line_matches(line: LogRecord, query: LogQuery, found_in: Callable[[str], bool]) -> bool:
     rank = -1 if line.rank is None else line.rank
     return (
         (not query.allocation_ids or line.allocation_id in query.allocation_ids)
@@ -171,5 +176,5 @@ def _line_matches(line: LogRecord, query: LogQuery, pattern: re.Pattern[str] | N
         and (not query.levels or line.level in query.levels)
         and (query.before is None or line.at <= query.before)
         and (query.after is None or line.at > query.after)
-        and (pattern.search(line.log) is not None if pattern else query.text.lower() in line.log.lower())
+        and found_in(line.log)
     )

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from resolute.errors import FailedPrecondition
+from resolute_master.store.base import Unstorable
 from resolute_master.store.fair_queue import FairQueue
 from resolute_master.turns import a_few_at_a_time
 
@@ -130,8 +131,9 @@ class BatchedWriter(Generic[Item, Outcome]):
         Between shares (tasks, for example) calls are written in turn, so that one that sends much holds nobody up. A share that
         has nothing unstored is let in before those that wait for room, up to `RESERVED_ITEMS`.
 
-        Raises what the write of their batch raised; later batches are not affected. A caller that is cancelled while it
-        waits does not know whether its items were stored.
+        Raises what the write of their batch raised; later batches are not affected, and neither are the other calls of a batch
+        by one that cannot be stored for what it holds. A caller that is cancelled while it waits does not know whether its items
+        were stored.
         """
         if not items:
             return ()
@@ -227,9 +229,37 @@ class BatchedWriter(Generic[Item, Outcome]):
     def _begin(self) -> _Writing[Item, Outcome]:
         batch = self._next_batch()
         items = [item for call in batch for item in call.items]
-        written = asyncio.create_task(self._write(items), name="batched-writer-write")
-        written.add_done_callback(lambda _: self._look_again.set())
-        return _Writing(batch, items, written)
+        writing = _Writing(
+            batch, items, asyncio.create_task(self._stored_of(batch, items), name="batched-writer-write")
+        )
+        writing.written.add_done_callback(lambda _: self._look_again.set())
+        return writing
+
+    async def _stored_of(self, batch: list[_Call[Item, Outcome]], items: list[Item]) -> Sequence[Outcome] | None:
+        """Writes the batch. Of one that cannot be stored for what is in it, the calls are written one by one: those that can be
+        stored remain in `batch` and `items`, the others are refused. What follows may be stored before they are."""
+        try:
+            return await self._write(items)
+        except Unstorable:
+            if len(batch) == 1:
+                raise
+        calls = tuple(batch)
+        batch.clear()
+        items.clear()
+        outcomes: list[Outcome] = []
+        for number, call in enumerate(calls):
+            try:
+                told = await self._write(call.items)
+            except Unstorable as error:
+                self._refuse([call], error)
+                continue
+            except BaseException:
+                batch += calls[number:]  # stored or not, the others of the batch share what becomes of it
+                raise
+            batch.append(call)
+            items += call.items
+            outcomes += told or ()
+        return outcomes or None
 
     def _next_batch(self) -> list[_Call[Item, Outcome]]:
         batch = [self._waiting.take()]
@@ -255,6 +285,8 @@ class BatchedWriter(Generic[Item, Outcome]):
                 raise
             if self._stored is not None:
                 self._stored.batches += 1  # what is stored waits for so many writes, whatever comes of them
+            return
+        if not batch:
             return
         stored = _Stored(batch, items, None if outcomes is None else list(outcomes))
         if self._stored is None:

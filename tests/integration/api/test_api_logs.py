@@ -8,6 +8,9 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from resolute.errors import InvalidInput
 from resolute_master.domain.trial import Trial
 from support.api import World, a_config, an_api
 
@@ -81,8 +84,20 @@ async def test_filters_limits_and_order(world: World) -> None:
     for query in ("follow=true&limit=3", "limit=-1", "follow=true&orderBy=ORDER_BY_DESC", "levels=LOUD"):
         await world.error("GET", f"{path}?{query}", status=400)
     await world.error("GET", "/api/v1/tasks/none/logs", status=404)
-    # Past the beginning of the stream an error is its last line.
-    *_, last = await world.lines(f"{path}?searchText=[&enableRegex=true")
+    assert "searchText: '['" in await world.error("GET", f"{path}?searchText=[&enableRegex=true", status=400)
+
+
+async def test_past_the_beginning_of_the_stream_an_error_is_its_last_line(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial, _, task = await world.started(await world.agent())
+    await posted(world, trial, task, line(trial, "one\n"))
+
+    async def refuse(_: object) -> object:
+        raise InvalidInput("searchText: the search takes long")
+
+    monkeypatch.setattr(world.context.store, "logs", refuse)
+    *_, last = await world.lines(f"/api/v1/trials/{trial.id}/logs")
     assert (last["error"]["httpCode"], last["error"]["grpcCode"]) == (400, 3)
 
 

@@ -15,7 +15,7 @@ import asyncpg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection
+from sqlalchemy import Connection, func, select
 from sqlalchemy.types import TypeEngine
 
 from resolute.errors import Conflict, FailedPrecondition, InvalidInput, Unavailable
@@ -26,6 +26,7 @@ from resolute_master.store.sql.database import StoreBroken
 from resolute_master.store.sql.postgres_address import PostgresAddress
 from resolute_master.store.sql.postgres_session import MASTER_LOCK
 from resolute_master.store.sql.postgres_store import PostgresStore
+from resolute_master.store.sql.searching import searching
 from support.postgres import PostgresServer
 from support.stores import a_change, a_counter, a_line, a_report, an_experiment
 from support.stores_schema import OLDER_VERSIONS, filled_at, first_version_rows, migrated_rows
@@ -204,9 +205,9 @@ async def test_a_batch_with_one_old_line_stores_the_others_in_order(store: Postg
     assert [line.key for line in lines] == ["1", "2", "3", "4"]
 
 
-async def test_an_expression_that_only_python_knows_is_refused_with_the_reason(store: PostgresStore) -> None:
+async def test_an_expression_that_the_server_does_not_know_is_refused_with_the_reason(store: PostgresStore) -> None:
     await store.append_logs([a_line("1")])
-    with pytest.raises(InvalidInput, match=r"text: PostgreSQL does not understand the regular expression"):
+    with pytest.raises(InvalidInput, match=r"searchText: PostgreSQL does not understand the regular expression"):
         await store.logs(LogQuery(task_ids=(TaskId("task"),), text=r"(?P<name>x)", regex=True))
 
 
@@ -231,3 +232,15 @@ def test_the_driver_is_imported_only_by_who_uses_a_server(tmp_path: Path) -> Non
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+async def test_a_search_that_takes_too_long_is_ended_in_words(store: PostgresStore) -> None:
+    await store.append_logs([a_line("1")])
+
+    def search(connection: Connection) -> None:
+        with searching(connection, tables.logs.c.log, ".", limit_s=0.01) as found:
+            connection.execute(select(func.pg_sleep(30)).where(*found).select_from(tables.logs)).all()
+
+    with pytest.raises(InvalidInput, match=r"searchText: the search for '\.' takes more than 10 s"):
+        await store._postgres.read(search)
+    assert len(await store.logs(LogQuery(task_ids=(TaskId("task"),)))) == 1, "the connection goes on without the limit"

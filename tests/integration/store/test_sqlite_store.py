@@ -8,22 +8,25 @@ import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, text
+from sqlalchemy import Connection, create_engine, select, text
 
 from resolute.errors import FailedPrecondition, InvalidInput, ResoluteError, Unavailable
 from resolute_master.domain.change import Counter
-from resolute_master.domain.ids import ExperimentId, TaskId
+from resolute_master.domain.ids import ExperimentId, TaskId, TrialId
 from resolute_master.store.base import ExperimentQuery, LogQuery
+from resolute_master.store.listing import SEARCH_S
 from resolute_master.store.sql import schema, tables
 from resolute_master.store.sql.database import SqliteDatabase, StoreBroken
+from resolute_master.store.sql.searching import searching
 from resolute_master.store.sql.store import SqlStore, sqlite_url
-from support.stores import a_change, a_counter, a_line, an_experiment
+from support.stores import a_change, a_counter, a_line, a_report, an_experiment
 from support.stores_schema import OLDER_VERSIONS, filled_at, first_version_rows, migrated_rows
 
 
@@ -334,3 +337,46 @@ async def test_more_ids_than_one_statement_may_carry(store: SqlStore) -> None:
     ids = [ExperimentId(n) for n in range(1, 40_001)]
     await store.commit(a_change(1, upserts=(an_experiment(39_999),)))
     assert len(await store.experiment_numbers(ids)) == 40_000
+
+
+# ---------------------------------------------------------------------------------------------------------- searching
+
+
+async def test_a_search_that_takes_too_long_is_ended_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "searched.db"
+    store = await SqlStore.open(url(path))
+    await store.append_logs([a_line(str(number)) for number in range(10)])
+    await store.close()
+
+    def search(connection: Connection) -> None:
+        with searching(connection, tables.logs.c.log, "x", limit_s=-1.0) as found:
+            connection.execute(select(tables.logs.c.id).where(*found)).all()
+
+    database = await SqliteDatabase.open(path)
+    try:
+        with pytest.raises(InvalidInput, match=f"searchText: the search for 'x' takes more than {SEARCH_S:g} s"):
+            await database.read(search)
+    finally:
+        await database.close()
+
+
+# ------------------------------------------------------------------------------------------------ rows of older versions
+
+
+async def test_a_moment_that_no_time_can_hold_is_read_as_the_nearest(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    store = await SqlStore.open(url(path))
+    await store.append_logs([a_line("early"), a_line("late")])
+    await store.append_metrics([a_report(1)])
+    await store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE logs SET at = -62135647200000000 WHERE key = 'early'")  # 0001-01-01T00:00:00+14:00
+        connection.execute("UPDATE logs SET at = 253402351199000000 WHERE key = 'late'")  # 9999-12-31T23:59:59-14:00
+        connection.execute("UPDATE metrics SET reported_at = -62135647200000000")
+    connection.close()
+    store = await SqlStore.open(url(path))
+    early, late = await store.logs(LogQuery(task_ids=(TaskId("task"),)))
+    assert (early.at, late.at) == (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+    (report,) = await store.metrics(TrialId(1))
+    assert report.reported_at == datetime.min.replace(tzinfo=UTC)
+    await store.close()

@@ -9,7 +9,8 @@ import pytest
 
 from resolute.clock import FixedClock
 from resolute.config import experiment_defaults, parse_experiment, parse_master_config
-from resolute.config.log_policies import MAX_LOG_POLICIES, MAX_PATTERN_SIZE
+from resolute.config.log_policies import MAX_LOG_POLICIES
+from resolute.config.patterns import MAX_PATTERN_SIZE
 from resolute.ids import SeededIds
 from support.config import an_experiment, problems_in
 

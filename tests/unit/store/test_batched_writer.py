@@ -9,6 +9,7 @@ import pytest
 
 from resolute.errors import FailedPrecondition
 from resolute_master.store import writers
+from resolute_master.store.base import Unstorable
 from resolute_master.store.writers import BatchedWriter
 
 
@@ -455,3 +456,49 @@ async def test_what_is_stored_and_not_known_is_answered_to_nobody_when_the_write
     writer._flushing.cancel()
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError] * 2 and writer.unstored == 0
+
+
+# ---------------------------------------------------------------------------------------------- what cannot be stored
+
+
+class PickyDisk(Disk):
+    """Refuses a batch for what it holds."""
+
+    async def write(self, items: Sequence[str]) -> list[str]:
+        if any("bad" in item for item in items):
+            raise Unstorable(f"a value cannot be stored: {items}")
+        return await super().write(items)
+
+
+async def test_a_call_that_cannot_be_stored_is_refused_alone() -> None:
+    disk = PickyDisk()
+    told: list[str] = []
+
+    async def publish(items: Sequence[str], outcomes: Sequence[str] | None) -> None:
+        assert outcomes is not None and len(outcomes) == len(items)
+        told.extend(items)
+
+    writer = BatchedWriter(disk.write, publish=publish)
+    calls = [["a"], ["bad"], ["b", "c"], ["d", "also bad"], ["e"]]
+    answers = await asyncio.gather(*map(writer.append, calls), return_exceptions=True)
+    assert answers[0] == ("A",) and answers[2] == ("B", "C") and answers[4] == ("E",)
+    assert isinstance(answers[1], Unstorable) and isinstance(answers[3], Unstorable)
+    assert told == ["a", "b", "c", "e"] and disk.batches == [["a"], ["b", "c"], ["e"]]
+    assert writer.unstored == 0
+    assert await writer.append(["f"]) == ("F",)
+
+
+async def test_a_batch_of_nothing_but_what_cannot_be_stored_blocks_nothing() -> None:
+    writer = BatchedWriter(PickyDisk().write)
+    answers = await asyncio.gather(*(writer.append([f"bad {n}"]) for n in range(3)), return_exceptions=True)
+    assert all(isinstance(answer, Unstorable) for answer in answers) and writer.unstored == 0
+    assert await writer.append(["a"]) == ("A",)
+
+
+async def test_a_disk_that_fails_in_between_is_told_to_all_that_share_the_batch() -> None:
+    disk = PickyDisk()
+    disk.fail_on = "b"
+    writer = BatchedWriter(disk.write)
+    calls = [["a"], ["bad"], ["b"], ["c"]]
+    answers = await asyncio.gather(*map(writer.append, calls), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [OSError, Unstorable, OSError, OSError] and writer.unstored == 0

@@ -8,6 +8,7 @@ Knows tables, statements, connections and schema versions. Must not know what a 
 - `schema`       brings a database to the version of this code
 - `changes`      the engine's commit, and what it loads at boot
 - `queries`      pages and look-ups
+- `searching`    log lines by a regular expression, for a limited time
 - `streams`      metrics, logs and step marks
 - `store`        the port, put together
 

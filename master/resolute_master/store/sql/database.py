@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.pool import QueuePool
 
 from resolute.errors import FailedPrecondition, ResoluteError, Unavailable
+from resolute_master.store.base import VALUE_ERRORS, unstorable
 from resolute_master.store.sql.schema import migrate
+from resolute_master.store.sql.searching import add_search
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
@@ -129,6 +131,16 @@ class SqliteDatabase:
             if translated is None:
                 raise
             raise translated from error
+        except OverflowError as error:
+            raise unstorable(error) from error
+        except StatementError as error:  # of a value, before there is a statement
+            if not isinstance(error.orig, VALUE_ERRORS):
+                raise
+            raise unstorable(error.orig) from error
+        except VALUE_ERRORS as error:
+            if engine is self._reading:
+                raise
+            raise unstorable(error) from error
 
     def _prepare(self) -> None:
         try:
@@ -186,7 +198,12 @@ class SqliteDatabase:
                 f"the store {self._path} did not take the change ({error.orig}); check the disk's free space "
                 "and health, and that no other program holds the file"
             )
+        if primary in _OF_THE_VALUES or "binding parameter" in str(error.orig):
+            return unstorable(error.orig or error)
         return None
+
+
+_OF_THE_VALUES = (sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_CONSTRAINT)
 
 
 def _sqlite_engine(path: Path, *, connections: int, begin: str, read_only: bool) -> Engine:
@@ -202,6 +219,7 @@ def _sqlite_engine(path: Path, *, connections: int, begin: str, read_only: bool)
     def configure(connection: sqlite3.Connection, _record: Any) -> None:
         connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
         connection.create_function("lower", 1, _lower, deterministic=True)
+        add_search(connection)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA synchronous={SYNCHRONOUS}")
         connection.execute(

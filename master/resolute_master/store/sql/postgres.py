@@ -18,6 +18,7 @@ from sqlalchemy import text
 
 from resolute.clock import Clock, SystemClock
 from resolute.errors import FailedPrecondition, ResoluteError, Unavailable
+from resolute_master.store.base import keeping_values
 from resolute_master.store.sql.background import LoopThread
 from resolute_master.store.sql.database import StoreBroken, Work
 from resolute_master.store.sql.postgres_address import PostgresAddress, in_words, is_away, is_passing
@@ -83,7 +84,8 @@ class PostgresDatabase:
     async def write(self, work: Work[T]) -> T:
         """Work that may be run again, and is when the connection was lost in it."""
         async with self._writing:
-            return await self._insist(lambda session: session.pooled(work, read_only=False), None)
+            with keeping_values():
+                return await self._insist(lambda session: session.pooled(work, read_only=False), None)
 
     async def read(self, work: Work[T]) -> T:
         """Raises `Unavailable` when the server stays away."""
@@ -91,7 +93,8 @@ class PostgresDatabase:
 
     async def on_lane(self, lane: Lane, run: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
         """`run` on the lane's connection; again on the next one when that was lost."""
-        return await self._insist(lambda session: session.on_lane(lane, run), None)
+        with keeping_values():
+            return await self._insist(lambda session: session.on_lane(lane, run), None)
 
     async def turn_of(self, lane: Lane) -> asyncio.Lock:
         """What writers of that lane hold, for one of another lane that must not be beside them."""

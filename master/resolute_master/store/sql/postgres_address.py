@@ -12,6 +12,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from resolute.errors import InvalidInput, ResoluteError, Unavailable
+from resolute_master.store.base import unstorable
 from resolute_master.store.sql.database import StoreBroken
 
 SSL_MODES = ("disable", "require", "verify-ca", "verify-full")
@@ -143,6 +144,10 @@ _PASSING_STATES = ("40001", "40P01", "53100", "53200", "55P03", "57014")
 """Serialisation, deadlock, disk full, out of memory, lock not had, cancelled: the same again later may work."""
 
 
+_OF_THE_VALUES = ("21", "22", "23", "54")
+"""Classes of states: cardinality, data, constraints, limits of the server (an index takes no name of 3 kB)."""
+
+
 def driver_error(error: BaseException) -> BaseException:
     """asyncpg's own error under SQLAlchemy's wrapping."""
     if isinstance(error, DBAPIError) and error.orig is not None:
@@ -195,8 +200,11 @@ def in_words(address: PostgresAddress, error: BaseException) -> ResoluteError | 
         )
     if state == "2201B":
         return InvalidInput(
-            f"text: PostgreSQL does not understand the regular expression ({cause}); write it in its syntax, or search for text"
+            f"searchText: PostgreSQL does not understand the regular expression ({cause}); "
+            "write it in its syntax, or search for text"
         )
+    if state[:2] in _OF_THE_VALUES or isinstance(cause, asyncpg.DataError):
+        return unstorable(cause)
     if state == "3D000":
         return StoreBroken(
             f"db.name: there is no database '{address.name}' at {address.host}:{address.port}; "

@@ -18,6 +18,7 @@ from sqlalchemy import Table
 
 from resolute_master.domain.metrics import MetricReport, StepMark
 from resolute_master.store import metric_rows
+from resolute_master.store.base import keeping_values
 from resolute_master.store.sql import tables
 from resolute_master.store.sql.postgres_rows import array_type, as_arrays, columns_of
 from resolute_master.store.sql.streams import mark_values
@@ -45,7 +46,8 @@ class Bulk:
     async def append(self, make: Callable[[], Awaitable[Rows]], store: Callable[[Rows], Awaitable[Stored]]) -> Stored:
         async with AsyncExitStack() as stored:
             async with self._making:
-                rows = await make()
+                with keeping_values():
+                    rows = await make()
                 await stored.enter_async_context(self._storing)
             return await store(rows)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -36,8 +37,8 @@ from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark, St
 from resolute_master.store import metric_rows
 from resolute_master.store.base import LogQuery, MetricOutcome
 from resolute_master.store.encoding import decode_plain
-from resolute_master.store.listing import check_pattern
 from resolute_master.store.sql import dialect, tables
+from resolute_master.store.sql.searching import searching
 
 # ------------------------------------------------------------------------------------------------------------ metrics
 
@@ -266,14 +267,22 @@ def insert_logs(connection: Connection, records: Sequence[LogRecord]) -> None:
 
 
 def logs(connection: Connection, query: LogQuery) -> tuple[LogRecord, ...]:
-    """Raises `InvalidInput` for a `text` that should be a regular expression and is none."""
-    if query.regex:
-        check_pattern(query.text)
+    """Raises `InvalidInput` for a `text` that should be a regular expression and is none, or takes long to search for."""
+    searched = searching(connection, tables.logs.c.log, query.text) if query.regex else nullcontext(_holding(query))
+    with searched as found:
+        return _logs(connection, query, found)
+
+
+def _holding(query: LogQuery) -> tuple[ColumnElement[bool], ...]:
+    return (dialect.contains(tables.logs.c.log, query.text),) if query.text else ()
+
+
+def _logs(connection: Connection, query: LogQuery, found: Sequence[ColumnElement[bool]]) -> tuple[LogRecord, ...]:
     if not query.task_ids:
         return ()
     column = tables.logs.c
     statement = select(tables.logs).where(column.task_id.in_(query.task_ids), column.id > query.after_id)
-    statement = statement.where(*_log_filters(query))
+    statement = statement.where(*_log_filters(query), *found)
     statement = statement.order_by(column.id.desc() if query.descending else column.id)
     if query.limit is not None:
         statement = statement.limit(max(query.limit, 0))
@@ -301,11 +310,6 @@ def _log_filters(query: LogQuery) -> list[ColumnElement[bool]]:
         filters.append(column.at <= query.before)
     if query.after is not None:
         filters.append(column.at > query.after)
-    if query.text:
-        if query.regex:
-            filters.append(column.log.regexp_match(query.text))
-        else:
-            filters.append(dialect.contains(column.log, query.text))
     return filters
 
 

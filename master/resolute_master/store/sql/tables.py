@@ -48,7 +48,13 @@ class Moment(TypeDecorator[datetime]):
         return None if value is None else (value - EPOCH) // _MICROSECOND
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
-        return None if value is None else EPOCH + timedelta(microseconds=value)
+        """A row of an older version may hold a moment that no time of ours can: it is read as the nearest that can."""
+        if value is None:
+            return None
+        try:
+            return EPOCH + timedelta(microseconds=value)
+        except OverflowError:
+            return datetime.min.replace(tzinfo=UTC) if value < 0 else datetime.max.replace(tzinfo=UTC)
 
 
 class StoredText(TypeDecorator[str]):
