@@ -49,6 +49,7 @@ def _namespaces() -> bool:
 
 PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "namespaces": (_namespaces, "a kernel that allows mount namespaces (root, or user namespaces)"),
+    "root": (lambda: os.geteuid() == 0, "run as root"),
     "machines": (can_boot, "apt-get install iproute2 (and run as root, where network namespaces are allowed)"),
     "systemd": (systemd_runs, "apt-get install systemd (and run as root, where control groups can be mounted)"),
     "torch": (lambda: importlib.util.find_spec("torch") is not None, "pip install 'resolute[torch]'"),

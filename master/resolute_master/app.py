@@ -31,7 +31,7 @@ from resolute_master.api.call import Route
 from resolute_master.api.connections import Listening, allow_open_files, runner_of
 from resolute_master.api.context import ApiContext
 from resolute_master.api.doors import add_routes, build_doors
-from resolute_master.api.host_paths import configured_paths
+from resolute_master.api.host_paths import configured_paths, rules_of
 from resolute_master.api.loading import loaded_routes
 from resolute_master.api.log_ring import LogRing
 from resolute_master.api.opening import Opening
@@ -43,6 +43,7 @@ from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.checkpoint_files import CheckpointRemoval
+from resolute_master.engine.checkpoint_storage import StorageAccess
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.price_watch import PriceWatch
 from resolute_master.engine.reporting import Reporting
@@ -326,7 +327,8 @@ async def _hands(
     settings: MasterSettings, store: Store, engine: Engine, hub: AgentHub, identity: ClusterIdentity, shelf: WheelShelf
 ) -> list[asyncio.Task[None]]:
     """What carries out decisions outside of the master: in the checkpoint storage and in the clouds."""
-    removal = CheckpointRemoval(engine, store, cluster_id=identity.cluster_id)
+    access = StorageAccess(rules=rules_of(settings.config, _own_files(settings)))
+    removal = CheckpointRemoval(engine, store, access, cluster_id=identity.cluster_id)
     provisioning = Provisioning(
         config=settings.config,
         environ=settings.environ,
@@ -401,13 +403,18 @@ def _context(
         cluster_id=identity.cluster_id,
         master_id=identity.master_id,
         version=identity.version,
-        own_files=(settings.config_file,) if settings.config_file else (),
+        own_files=_own_files(settings),
         master_log=settings.log,
         exposition=observation.exposition,
         recent_code=recent_code,
         swept=asyncio.Event(),
         price_watches=watches,
     )
+
+
+def _own_files(settings: MasterSettings) -> tuple[str, ...]:
+    """What the master was started with, which is no storage of anybody."""
+    return (settings.config_file,) if settings.config_file else ()
 
 
 async def _sweep(context: ApiContext) -> None:

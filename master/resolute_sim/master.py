@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from resolute.clock import Clock
 from resolute.errors import Unavailable
+from resolute.host_paths import HostPathRules
 from resolute.ids import SeededIds
 from resolute_master.agents.container_spec import SpecRenderer
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
@@ -18,6 +19,7 @@ from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.checkpoint_files import CheckpointRemoval
+from resolute_master.engine.checkpoint_storage import StorageAccess
 from resolute_master.engine.cycle import RuleFault
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.price_watch import PriceWatch
@@ -179,7 +181,9 @@ class SimulatedMaster:
             heartbeat_s=self._heartbeat_s,
             join_key=JOIN_KEY,
         )
-        removal = CheckpointRemoval(self.engine, self.store, cluster_id="simulation")
+        removal = CheckpointRemoval(
+            self.engine, self.store, StorageAccess(rules=HostPathRules(remedy="")), cluster_id="simulation"
+        )
         self._services.append(asyncio.create_task(removal.run(), name="checkpoint removal"))
         for name, policy in sorted(self._pools.items()):
             if policy.scaling is not None:

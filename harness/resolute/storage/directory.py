@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from resolute.errors import AlreadyExists, InvalidInput, NotFound
 from resolute.storage.base import StorageUnavailable
-from resolute.storage.manifest import MANIFEST_NAME, checked_path
+from resolute.storage.beneath import Beneath, LeadsOut
+from resolute.storage.manifest import MANIFEST_NAME, checked_path, read_manifest
 
 PARTIAL = ".partial"
 UNREPORTED = ".unreported"
@@ -22,7 +24,8 @@ class DirectoryStorage:
     """`<root>/<uuid>/` holds a checkpoint; `<root>/<uuid>.partial/` one that is being written; while `<root>/<uuid>.unreported` is
     there, the master may not know of it.
 
-    Files and directories are flushed to disk before the rename that publishes them.
+    Files and directories are flushed to disk before the rename that publishes them. What is read or removed is opened below
+    the root step by step (`beneath`): others may write there as well.
     """
 
     def __init__(self, root: Path) -> None:
@@ -71,7 +74,7 @@ class DirectoryStorage:
         if final.exists():
             raise AlreadyExists(f"checkpoint {uuid} is already stored")
         partial.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(partial / _PARTS, ignore_errors=True)
+        self._drop(f"{partial.name}/{_PARTS}")
         written = partial / f"{MANIFEST_NAME}.new"
         written.write_bytes(manifest)
         _flush(written)
@@ -84,11 +87,12 @@ class DirectoryStorage:
         _flush(self.root)
 
     def abort(self, uuid: str) -> None:
-        shutil.rmtree(self._partial(uuid), ignore_errors=True)
+        self._drop(self._partial(uuid).name)
 
     def manifest(self, uuid: str) -> bytes:
         try:
-            return (self._final(uuid) / MANIFEST_NAME).read_bytes()
+            with Beneath.at(self.root) as root, root.directory(_plain(uuid)) as directory:
+                return read_manifest(directory)
         except FileNotFoundError:
             raise NotFound("checkpoint", uuid) from None
 
@@ -104,16 +108,18 @@ class DirectoryStorage:
         except FileNotFoundError:
             pass
         except OSError:  # there is an unfinished one of that name already
-            (final / MANIFEST_NAME).unlink(missing_ok=True)
-            shutil.rmtree(final, ignore_errors=True)
+            self._drop(f"{final.name}/{MANIFEST_NAME}")
+            self._drop(final.name)
         else:
-            shutil.rmtree(partial, ignore_errors=True)
+            self._drop(partial.name)
         self.reported(uuid)
 
     def list(self) -> tuple[str, ...]:
-        return tuple(
-            sorted(path.parent.name for path in self.root.glob(f"*/{MANIFEST_NAME}") if _published(path.parent))
-        )
+        try:
+            with Beneath.at(self.root) as root:
+                return tuple(name for name in root.names() if not name.endswith(PARTIAL) and _has_manifest(root, name))
+        except FileNotFoundError:
+            return ()
 
     def unreported(self) -> tuple[str, ...]:
         return tuple(sorted(path.name.removesuffix(UNREPORTED) for path in self.root.glob(f"*{UNREPORTED}")))
@@ -125,14 +131,19 @@ class DirectoryStorage:
         removed = []
         for path in sorted(self.root.glob(f"*{PARTIAL}")):
             try:
-                touched = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+                touched = datetime.fromtimestamp(path.lstat().st_mtime, UTC)
             except FileNotFoundError:
                 continue  # its writer has just finished
             if touched < older_than:
-                shutil.rmtree(path, ignore_errors=True)
+                self._drop(path.name)
                 removed.append(path.name.removesuffix(PARTIAL))
                 self.reported(removed[-1])
         return tuple(removed)
+
+    def _drop(self, path: str) -> None:
+        """As far as it can be removed; what stays is no checkpoint any more, and the sweep comes by again."""
+        with suppress(OSError, LeadsOut), Beneath.at(self.root) as root:
+            root.remove_tree(path)
 
     def _partial(self, uuid: str) -> Path:
         return self.root / f"{_plain(uuid)}{PARTIAL}"
@@ -144,8 +155,11 @@ class DirectoryStorage:
         return self.root / _plain(uuid)
 
 
-def _published(directory: Path) -> bool:
-    return not directory.name.endswith(PARTIAL)
+def _has_manifest(root: Beneath, name: str) -> bool:
+    try:
+        return stat.S_ISREG(root.status(f"{name}/{MANIFEST_NAME}").st_mode)
+    except (OSError, LeadsOut):
+        return False
 
 
 def _plain(name: str) -> str:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from resolute.errors import InvalidInput, ResoluteError
+from resolute.storage.beneath import Beneath, LeadsOut
 
 MANIFEST_NAME = "manifest.json"
+MAX_MANIFEST_BYTES = 64 * 1024**2
+"""Some hundred thousand files. A larger one is read into the memory of nobody."""
 MANIFEST_VERSION = 1
 _CHUNK_BYTES = 1 << 20
 
@@ -93,7 +98,7 @@ class Manifest:
                     for path, entry in body["files"].items()
                 },
             )
-        except (ValueError, KeyError, TypeError, AttributeError, InvalidInput) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, InvalidInput) as error:
             raise CorruptCheckpoint(uuid, f"its manifest cannot be read ({error!r})") from None
 
 
@@ -107,13 +112,26 @@ def checked_path(path: str) -> str:
 
 def describe_file(path: Path) -> FileEntry:
     """Size and hash of one file."""
+    with open(path, "rb") as file:
+        return _described(file)
+
+
+def _described(file: BinaryIO) -> FileEntry:
     digest = hashlib.sha256()
     size = 0
-    with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-            size += len(chunk)
+    while chunk := file.read(_CHUNK_BYTES):
+        digest.update(chunk)
+        size += len(chunk)
     return FileEntry(size=size, sha256=digest.hexdigest())
+
+
+def read_manifest(directory: Beneath) -> bytes:
+    """The bytes of the manifest in a checkpoint. Raises `FileNotFoundError`, `LeadsOut`."""
+    with directory.open_file(MANIFEST_NAME) as file:
+        data = file.read(MAX_MANIFEST_BYTES + 1)
+    if len(data) > MAX_MANIFEST_BYTES:
+        raise LeadsOut(f"{directory.path}/{MANIFEST_NAME} has more than {MAX_MANIFEST_BYTES} bytes: it is no manifest")
+    return data
 
 
 def files_below(directory: Path) -> dict[str, Path]:
@@ -129,20 +147,33 @@ def verify(manifest: Manifest, directory: Path, how: Verify) -> None:
     """Compare the files of a restored checkpoint with its manifest. Raises `CorruptCheckpoint` naming the file."""
     if how is Verify.OFF:
         return
-    for name, entry in sorted(manifest.files.items()):
-        path = directory / name
-        try:
-            size = path.stat().st_size
-        except OSError:
-            raise CorruptCheckpoint(manifest.uuid, f"{name} is missing", parent=manifest.parent) from None
-        if size != entry.size:
-            problem = f"{name} has {size} bytes, {entry.size} were saved"
-            raise CorruptCheckpoint(manifest.uuid, problem, parent=manifest.parent)
-    if how is Verify.FULL:
+    problem = _problem(manifest, directory, how)
+    if problem is not None:
+        raise CorruptCheckpoint(manifest.uuid, problem, parent=manifest.parent)
+
+
+def _problem(manifest: Manifest, directory: Path, how: Verify) -> str | None:
+    with Beneath.at(directory) as stored:
         for name, entry in sorted(manifest.files.items()):
-            if describe_file(directory / name).sha256 != entry.sha256:
-                problem = f"the content of {name} is not what was saved"
-                raise CorruptCheckpoint(manifest.uuid, problem, parent=manifest.parent)
+            try:
+                status = stored.status(name)
+            except OSError:
+                return f"{name} is missing"
+            except LeadsOut as error:
+                return str(error)
+            if not stat.S_ISREG(status.st_mode):
+                return f"{name} is not a file; links in a storage are not followed"
+            if status.st_size != entry.size:
+                return f"{name} has {status.st_size} bytes, {entry.size} were saved"
+        for name, entry in sorted(manifest.files.items()) if how is Verify.FULL else ():
+            try:
+                with stored.open_file(name) as file:
+                    same = _described(file).sha256 == entry.sha256
+            except (OSError, LeadsOut) as error:
+                return str(error)
+            if not same:
+                return f"the content of {name} is not what was saved"
+    return None
 
 
 def resources(manifest: Manifest, manifest_bytes: bytes) -> dict[str, int]:

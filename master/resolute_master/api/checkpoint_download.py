@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import io
-import posixpath
+import os
+import shutil
+import stat
 import tarfile
 import zipfile
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing, suppress
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import Any, Literal
 from uuid import UUID
 
@@ -20,15 +22,23 @@ import msgspec
 from aiohttp import web
 
 from resolute.errors import FailedPrecondition, InvalidInput
+from resolute.host_paths import HostPathRules
+from resolute.storage.beneath import Beneath, Found, readable
 from resolute.wire.states import CheckpointState
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
 from resolute_master.api.finders import find_checkpoint, find_experiment
+from resolute_master.api.host_paths import rules_of
 from resolute_master.domain.checkpoint import Checkpoint
+from resolute_master.engine.checkpoint_storage import StorageAccess, reachable
 
 CHUNK_BYTES = 1024 * 1024
 CHUNKS_AHEAD = 8
 """The packer waits for the network when it is so far ahead."""
+
+OLDEST_IN_ZIP = datetime(1980, 1, 1, tzinfo=UTC).timestamp()
+NEWEST_IN_ZIP = datetime(2107, 12, 31, tzinfo=UTC).timestamp()
+"""The format writes years in seven bits."""
 
 AVAILABLE = (CheckpointState.COMPLETED, CheckpointState.PARTIALLY_DELETED)
 
@@ -46,12 +56,36 @@ async def download(call: Call, checkpoint: Checkpoint) -> web.StreamResponse:
     if checkpoint.state not in AVAILABLE:
         raise FailedPrecondition(f"checkpoint '{checkpoint.uuid}' is {checkpoint.state.value}: it has no files")
     experiment = await find_experiment(call.api, checkpoint.experiment_id)
-    directory = directory_of(experiment.config["checkpoint_storage"], checkpoint.uuid)
-    if not await asyncio.to_thread(directory.is_dir):
+    rules = rules_of(call.api.config, call.api.own_files)
+    place = reachable(experiment.config["checkpoint_storage"])
+    try:
+        directory = await asyncio.to_thread(_opened, rules, experiment.config, checkpoint.uuid)
+    except (FileNotFoundError, NotADirectoryError):
         raise FailedPrecondition(
-            f"the master finds no directory {directory}: its machine cannot reach this storage; "
+            f"the master finds no directory {place.path / checkpoint.uuid}: its machine cannot reach this storage; "
             "read the files on a machine that can"
-        )
+        ) from None
+    with directory:
+        return await _sent(call, directory, kind, pack)
+
+
+def _opened(rules: HostPathRules, experiment: Mapping[str, Any], uuid: str) -> Beneath:
+    """The checkpoint's directory, looked through: what will be refused is refused before the answer begins."""
+    storage = StorageAccess(rules=rules).open(experiment["checkpoint_storage"])
+    assert storage is not None  # `reachable` has seen to it
+    with storage:
+        directory = storage.directory(uuid)
+    try:
+        for found in directory.walk():
+            if found.is_file:
+                found.parent.check_owner(found.name, found.status)
+    except BaseException:
+        directory.close()
+        raise
+    return directory
+
+
+async def _sent(call: Call, directory: Beneath, kind: str, pack: Pack) -> web.StreamResponse:
     # No Content-Encoding: clients feed the bytes to an archive reader as they come.
     response = web.StreamResponse(headers={"Content-Type": kind})
     response.enable_chunked_encoding()
@@ -63,41 +97,60 @@ async def download(call: Call, checkpoint: Checkpoint) -> web.StreamResponse:
     return response
 
 
-def directory_of(storage: Mapping[str, Any], uuid: str) -> Path:
-    """Where the checkpoint lies on this machine."""
-    if storage["type"] == "directory":
-        return Path(str(storage["container_path"])) / uuid
-    if storage["type"] == "shared_fs":
-        host = posixpath.normpath(str(storage["host_path"]))
-        return Path(posixpath.normpath(posixpath.join(host, str(storage.get("storage_path") or ".")))) / uuid
-    raise FailedPrecondition(
-        f"checkpoint storage of type {storage['type']} cannot be downloaded through the master yet"
-    )
-
-
 # --------------------------------------------------------------------------------------------------------- packing
 
-Pack = Callable[[Path, io.RawIOBase], None]
+Pack = Callable[[Beneath, io.RawIOBase], None]
 
 
 def _tar(mode: Literal["w|", "w|gz"]) -> Pack:
-    def pack(directory: Path, out: io.RawIOBase) -> None:
+    def pack(directory: Beneath, out: io.RawIOBase) -> None:
         with tarfile.open(fileobj=out, mode=mode) as archive:
-            for path in _below(directory):
-                archive.add(path, arcname=path.relative_to(directory).as_posix(), recursive=False)
+            for found in _sendable(directory):
+                if found.is_directory:
+                    archive.addfile(_member(found.path, found.status, tarfile.DIRTYPE))
+                    continue
+                with found.open() as file:
+                    status = os.fstat(file.fileno())
+                    member = _member(found.path, status, tarfile.REGTYPE)
+                    member.size = status.st_size
+                    archive.addfile(member, file)
 
     return pack
 
 
-def _zip(directory: Path, out: io.RawIOBase) -> None:
+def _member(path: str, status: os.stat_result, kind: bytes) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(path)
+    member.type, member.mode, member.mtime = kind, stat.S_IMODE(status.st_mode), int(status.st_mtime)
+    member.uid, member.gid = status.st_uid, status.st_gid
+    return member
+
+
+def _zip(directory: Beneath, out: io.RawIOBase) -> None:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in _below(directory):
-            archive.write(path, arcname=path.relative_to(directory).as_posix())
+        for found in _sendable(directory):
+            path = readable(found.path)
+            if found.is_directory:
+                archive.writestr(_entry(f"{path}/", found.status), b"")
+                continue
+            with found.open() as file:
+                status = os.fstat(file.fileno())
+                entry = _entry(path, status)
+                entry.file_size = status.st_size
+                with archive.open(entry, "w") as target:
+                    shutil.copyfileobj(file, target, CHUNK_BYTES)
 
 
-def _below(directory: Path) -> list[Path]:
-    """Files and directories, parents first. A link could lead anywhere, so links are left out."""
-    return sorted(p for p in directory.rglob("*") if not p.is_symlink() and (p.is_file() or p.is_dir()))
+def _entry(path: str, status: os.stat_result) -> zipfile.ZipInfo:
+    moment = datetime.fromtimestamp(min(max(status.st_mtime, OLDEST_IN_ZIP), NEWEST_IN_ZIP), UTC)
+    entry = zipfile.ZipInfo(path, moment.timetuple()[:6])
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = (status.st_mode & 0xFFFF) << 16
+    return entry
+
+
+def _sendable(directory: Beneath) -> Iterator[Found]:
+    """Files and directories, parents first. A link could lead anywhere, and what is no file has no content: both are left out."""
+    return (found for found in directory.walk() if found.is_directory or found.is_file)
 
 
 FORMATS: Mapping[str, Pack] = {
@@ -156,7 +209,7 @@ class _Pipe(io.RawIOBase):
         asyncio.run_coroutine_threadsafe(self.chunks.put(chunk), self._loop).result()
 
 
-async def packed(directory: Path, pack: Pack) -> AsyncGenerator[bytes, None]:
+async def packed(directory: Beneath, pack: Pack) -> AsyncGenerator[bytes, None]:
     """The archive in chunks; the directory is read in a thread, not faster than the chunks are taken."""
     pipe = _Pipe()
 

@@ -27,6 +27,8 @@ def rules_of(config: MasterConfig, own_files: Iterable[str] = ()) -> HostPathRul
     if config.sqlite_path is not None:
         state |= {f"{config.sqlite_path}{suffix}": "the database of the master" for suffix in _DATABASE_FILES}
     state |= dict.fromkeys(filter(None, (security.tls.cert, security.tls.key)), "the TLS key of the master")
+    if security.seal.key_file:
+        state[security.seal.key_file] = "the key that seals the secrets of the master"
     state |= dict.fromkeys(own_files, "the configuration of the master")
     return HostPathRules(
         state=state,

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import shutil
+import stat
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
-from resolute.errors import ResoluteError
-from resolute.storage.manifest import MANIFEST_NAME, CorruptCheckpoint, Manifest
+from resolute.storage.beneath import Beneath, LeadsOut, TooDeep, readable
+from resolute.storage.manifest import MANIFEST_NAME, CorruptCheckpoint, Manifest, read_manifest
 from resolute_master.domain.change import Change
 from resolute_master.domain.commands import RecordRemovedTensorboards, SetCheckpointResources
 from resolute_master.domain.copies import replace
 from resolute_master.domain.effects import RemoveCheckpoint, RemoveFiles, RemoveTensorboardFiles
 from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.globs import matcher
 from resolute_master.domain.ids import ExperimentId
+from resolute_master.engine.checkpoint_storage import StorageAccess
 from resolute_master.engine.engine import Engine
 from resolute_master.store.base import Store
 
@@ -33,32 +33,16 @@ RETRY_S = 30.0
 Removal = RemoveCheckpoint | RemoveFiles | RemoveTensorboardFiles
 
 
-def storage_directory(storage: Mapping[str, Any]) -> Path | None:
-    """Where the storage lies on this host; None for storage that is not a file system."""
-    match storage.get("type"):
-        case "shared_fs":
-            return Path(storage["host_path"]) / (storage.get("storage_path") or "")
-        case "directory":
-            return Path(storage["container_path"])
-        case _:
-            return None
-
-
-def checkpoint_directory(config: Mapping[str, Any], uuid: str) -> Path | None:
-    """Where the files of a checkpoint lie on this host; None for storage that is not a file system."""
-    base = storage_directory(config.get("checkpoint_storage") or {})
-    return None if base is None else base / uuid
-
-
 class CheckpointRemoval:
     """One removal at a time; what the outbox holds at the start is done first.
 
     `cluster_id` is part of the paths that trials write their TensorBoard files to.
     """
 
-    def __init__(self, engine: Engine, store: Store, *, cluster_id: str) -> None:
+    def __init__(self, engine: Engine, store: Store, access: StorageAccess, *, cluster_id: str) -> None:
         self._engine = engine
         self._store = store
+        self._access = access
         self._cluster_id = cluster_id
         self._wanted: asyncio.Queue[Removal] = asyncio.Queue()
         engine.on_commit(self._take)
@@ -78,99 +62,131 @@ class CheckpointRemoval:
                 continue  # it was ordered twice, and is done
             try:
                 await self._obey(effect)
-            except (OSError, ResoluteError) as error:
-                log.warning("%s is not done yet: %s", effect.key, error)
+            except Exception as error:  # the files are a task's: nothing in them may end the master
+                log.warning("%s is not done yet: %s: %s", effect.key, type(error).__name__, error)
                 asyncio.get_running_loop().call_later(RETRY_S, self._wanted.put_nowait, effect)
 
     async def _obey(self, effect: Removal) -> None:
         match effect:
             case RemoveCheckpoint():
-                directory = await self._directory(effect.experiment, effect.uuid)
-                if directory is not None:
-                    await asyncio.to_thread(_remove_tree, directory)
+                storage = await self._storage(effect.experiment)
+                await asyncio.to_thread(self._remove, storage, effect.uuid)
                 await self._engine.submit(SetCheckpointResources(uuid=effect.uuid, resources={}))
             case RemoveFiles():
                 await self._remove_files(effect)
             case RemoveTensorboardFiles():
-                base = storage_directory(effect.storage)
-                if base is not None:
-                    written = base / self._cluster_id / "tensorboard" / "experiment" / str(effect.experiment)
-                    await asyncio.to_thread(_remove_tree, written)
+                written = f"{self._cluster_id}/tensorboard/experiment/{effect.experiment}"
+                await asyncio.to_thread(self._remove, effect.storage, written)
                 await self._engine.submit(RecordRemovedTensorboards(removed_from=effect.experiment))
 
     async def _remove_files(self, effect: RemoveFiles) -> None:
-        directory = await self._directory(effect.experiment, effect.uuid)
-        if directory is None:
+        left = await asyncio.to_thread(self._matching, await self._storage(effect.experiment), effect)
+        if left is None:
             log.warning("files of checkpoint %s lie in storage that this master cannot change", effect.uuid)
             found = await self._store.checkpoint(effect.uuid)
             left = dict(found.resources) if found is not None else {}
-        else:
-            left = await asyncio.to_thread(remove_matching, directory, effect.globs)
         await self._engine.submit(SetCheckpointResources(uuid=effect.uuid, resources=left, obeyed=effect.key))
 
-    async def _directory(self, experiment: ExperimentId, uuid: str) -> Path | None:
+    async def _storage(self, experiment: ExperimentId) -> Mapping[str, Any]:
         found = self._engine.state.get(Experiment, experiment) or await self._store.experiment(experiment)
-        return checkpoint_directory(found.config, uuid) if found is not None else None
+        return (found.config.get("checkpoint_storage") or {}) if found is not None else {}
+
+    def _remove(self, storage: Mapping[str, Any], path: str) -> None:
+        """A storage that is not there has nothing to remove."""
+        try:
+            opened = self._access.open(storage)
+        except FileNotFoundError:
+            return
+        if opened is not None:
+            with opened:
+                remove_whole(opened, path)
+
+    def _matching(self, storage: Mapping[str, Any], effect: RemoveFiles) -> dict[str, int] | None:
+        """None where nothing can be removed from here."""
+        opened = self._access.open(storage)
+        if opened is None:
+            return None
+        with opened:
+            return remove_matching(opened, effect.uuid, effect.globs)
 
 
-def _remove_tree(directory: Path) -> None:
-    if not directory.is_dir():
+def remove_whole(storage: Beneath, path: str) -> None:
+    """A directory of the storage, its manifests first. A link in its place is removed itself; behind one there is nothing of ours.
+
+    Raises `TooDeep`.
+    """
+    try:
+        with storage.directory(path) as directory:
+            for name in directory.names():
+                if name.startswith("manifest") and name.endswith(".json"):
+                    directory.remove_tree(name)
+    except FileNotFoundError:
         return
-    for manifest in sorted(directory.glob("manifest*.json")):
-        manifest.unlink(missing_ok=True)
-    shutil.rmtree(directory)
+    except LeadsOut as error:
+        log.warning("nothing is removed behind it: %s", error)
+    try:
+        storage.remove_tree(path)
+    except TooDeep:
+        raise
+    except LeadsOut:
+        return
 
 
-def remove_matching(directory: Path, globs: Iterable[str]) -> dict[str, int]:
+def remove_matching(storage: Beneath, uuid: str, globs: Iterable[str]) -> dict[str, int]:
     """Remove the files that match a pattern, and give what is left: path -> bytes, directories with a slash and 0."""
-    if not directory.parent.is_dir():
-        # A file system that is not mounted now: nothing is known about what is in it.
-        raise FileNotFoundError(f"the checkpoint storage {directory.parent} is not there")
-    manifest = _manifest(directory)
-    matched = {path for glob in globs for path in directory.glob(glob)}
-    files = {path for path in matched if path.is_symlink() or not path.is_dir()}
-    if manifest is not None:
-        files.discard(directory / MANIFEST_NAME)
-        _forget_in_manifest(directory, manifest, {path.relative_to(directory).as_posix() for path in files})
-    for path in sorted(files):
-        path.unlink(missing_ok=True)
-    for path in sorted(matched - files, reverse=True):
-        if path.is_dir() and not any(path.iterdir()):
-            path.rmdir()
-    left = _listed(directory)
+    matchers = [matcher(glob) for glob in globs]
+    try:
+        directory = storage.directory(uuid)
+    except FileNotFoundError:
+        return {}
+    except LeadsOut:
+        remove_whole(storage, uuid)
+        return {}
+    with directory:
+        manifest = _manifest(uuid, directory)
+        matched = {
+            found.path: found.is_directory
+            for found in directory.walk()
+            if any(matches(readable(found.path)) for matches in matchers)
+        }
+        files = [path for path, is_directory in matched.items() if not is_directory]
+        if manifest is not None:
+            files = [path for path in files if path != MANIFEST_NAME]
+            _forget_in_manifest(directory, manifest, set(files))
+        for path in files:
+            directory.unlink(path)
+        for path in sorted((path for path, is_directory in matched.items() if is_directory), reverse=True):
+            directory.remove_if_empty(path)
+        left = _listed(directory)
     if not left or (manifest is not None and set(left) == {MANIFEST_NAME}):
-        _remove_tree(directory)
+        remove_whole(storage, uuid)
         return {}
     return left
 
 
-def _manifest(directory: Path) -> Manifest | None:
+def _manifest(uuid: str, directory: Beneath) -> Manifest | None:
     """None where a harness that writes none has saved; a file of the user's may have the same name there."""
     try:
-        return Manifest.from_bytes(directory.name, (directory / MANIFEST_NAME).read_bytes())
-    except (FileNotFoundError, CorruptCheckpoint):
+        return Manifest.from_bytes(uuid, read_manifest(directory))
+    except (FileNotFoundError, LeadsOut, CorruptCheckpoint):
         return None
 
 
-def _forget_in_manifest(directory: Path, manifest: Manifest, names: set[str]) -> None:
+def _forget_in_manifest(directory: Beneath, manifest: Manifest, names: set[str]) -> None:
     """A reader checks every file that the manifest names: one that was removed on purpose must not look like damage."""
     if names.isdisjoint(manifest.files):
         return
     kept = {name: entry for name, entry in manifest.files.items() if name not in names}
-    written = directory / f"{MANIFEST_NAME}.new"
-    with written.open("wb") as file:
-        file.write(replace(manifest, files=kept).to_bytes())
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(written, directory / MANIFEST_NAME)
+    directory.replace_file(MANIFEST_NAME, replace(manifest, files=kept).to_bytes())
 
 
-def _listed(directory: Path) -> dict[str, int]:
+def _listed(directory: Beneath) -> dict[str, int]:
+    """Links, devices and the like are listed by their names: a user sees what is in the way of an empty directory."""
     found: dict[str, int] = {}
-    for path in sorted(directory.rglob("*")):
-        name = path.relative_to(directory).as_posix()
-        if path.is_dir() and not path.is_symlink():
+    for each in directory.walk():
+        name = readable(each.path)
+        if each.is_directory:
             found[f"{name}/"] = 0
         else:
-            found[name] = path.lstat().st_size
+            found[name] = each.status.st_size if stat.S_ISREG(each.status.st_mode) else 0
     return found

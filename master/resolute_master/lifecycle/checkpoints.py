@@ -18,6 +18,7 @@ from resolute_master.domain.commands import (
 from resolute_master.domain.copies import replace
 from resolute_master.domain.effects import RemoveCheckpoint, RemoveFiles
 from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.globs import matcher
 from resolute_master.domain.ids import TrialId
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle import experiments
@@ -25,6 +26,9 @@ from resolute_master.lifecycle.step import Step
 
 MAX_GLOBS = 100
 """Patterns of one request."""
+
+SHOWN_GLOB = 100
+"""Letters of a pattern that a refusal shows."""
 
 NOT_FILES_OF_THE_USER = {"metadata.json", "manifest.json"}
 """What is kept about a checkpoint beside its files: their coming and going does not make it a partial one."""
@@ -81,10 +85,10 @@ def remove_files(step: Step, command: RemoveCheckpointFiles) -> None:
     if len(command.globs) > MAX_GLOBS:
         raise InvalidInput(f"checkpointGlobs: {len(command.globs)} patterns are more than {MAX_GLOBS}; send fewer")
     for glob in command.globs:
-        if not glob.strip() or glob.startswith("/") or ".." in glob.split("/"):
-            raise InvalidInput(
-                f"checkpointGlobs: '{glob}' must be a pattern inside the checkpoint, such as 'weights/**' or '*.pt'"
-            )
+        try:
+            matcher(glob)
+        except ValueError as error:
+            raise InvalidInput(f"checkpointGlobs: {glob[:SHOWN_GLOB]!r} {error}") from None
     for uuid in command.uuids:
         found = need_checkpoint(step, uuid)
         if found.state is CheckpointState.DELETED:

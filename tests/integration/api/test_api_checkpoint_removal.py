@@ -4,88 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from resolute.storage.beneath import Beneath
 from resolute.storage.directory import DirectoryStorage
-from resolute.storage.manifest import FileEntry, Manifest, Verify, describe_file, resources, verify
-from resolute_master.domain.trial import Trial
-from resolute_master.engine.checkpoint_files import CheckpointRemoval, remove_matching
+from resolute.storage.manifest import Manifest, Verify, verify
+from resolute_master.engine.checkpoint_files import remove_matching
 from support.api import World, an_api
-from support.engines import AgentByHand
-
-UUIDS = [f"00000000-0000-4000-8000-00000000000{i}" for i in range(10)]
-FILES = {"model/weights.pt": b"w" * 100, "model/optimizer.pt": b"o" * 50, "state.json": b"{}"}
-
-
-@asynccontextmanager
-async def removing(world: World) -> AsyncIterator[None]:
-    """The part of the master that carries removals out is at work."""
-    removal = CheckpointRemoval(world.engine, world.context.store, cluster_id=world.context.cluster_id)
-    task = asyncio.create_task(removal.run())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-def written(root: Path, uuid: str, steps: int) -> dict[str, str]:
-    """A checkpoint as the harness publishes it; its resources as they are reported."""
-    storage = DirectoryStorage(root)
-    staged = storage.stage(uuid, "0")
-    entries: dict[str, FileEntry] = {}
-    for name, content in FILES.items():
-        (staged / name).parent.mkdir(parents=True, exist_ok=True)
-        (staged / name).write_bytes(content)
-        entries[name] = describe_file(staged / name)
-    manifest = Manifest(
-        uuid=uuid,
-        steps_completed=steps,
-        trial_id=1,
-        trial_run_id=1,
-        world_size=1,
-        created="",
-        parent=None,
-        files=entries,
-    )
-    storage.put(uuid, "0", FILES)
-    storage.commit(uuid, manifest.to_bytes())
-    return {name: str(size) for name, size in resources(manifest, manifest.to_bytes()).items()}
-
-
-async def with_checkpoints(world: World, root: Path, count: int) -> tuple[AgentByHand, Trial, str]:
-    """A running trial with checkpoints at steps 1 to `count`, each a little better than the one before."""
-    agent = await world.agent()
-    trial, allocation, task = await world.started(agent)
-    for number in range(1, count + 1):
-        values = {"trialId": trial.id, "trialRunId": 1, "stepsCompleted": number,
-                  "metrics": {"avgMetrics": {"loss": 1.0 / number}}}  # fmt: skip
-        await world.post(f"/api/v1/trials/{trial.id}/metrics", {"group": "validation", "metrics": values}, task=task)
-        report = {
-            "uuid": UUIDS[number],
-            "allocationId": allocation.id,
-            "resources": written(root, UUIDS[number], number),
-            "metadata": {"steps_completed": number},
-        }
-        await world.post("/api/v1/checkpoints", report, task=task)
-    return agent, trial, task
-
-
-async def settled(world: World) -> None:
-    """Until every order has been carried out."""
-    with world.engine.watch("", "") as news:
-        while world.engine.outstanding():
-            assert await news.changed(20)
-
-
-async def shown(world: World, number: int) -> dict[str, object]:
-    answer = await world.get(f"/api/v1/checkpoints/{UUIDS[number]}")
-    checkpoint: dict[str, object] = answer["checkpoint"]
-    return checkpoint
+from support.checkpoints import UUIDS, removing, settled, shown, with_checkpoints
 
 
 async def test_files_are_removed_by_pattern_and_the_rest_is_still_whole(world: World, tmp_path: Path) -> None:
@@ -241,11 +169,21 @@ def test_a_file_of_the_user_s_may_be_called_like_the_manifest(tmp_path: Path) ->
     (directory / "empty").mkdir(parents=True)
     for name, content in (("manifest.json", "[]"), ("metadata.json", "{}"), ("weights.pt", "www")):
         (directory / name).write_text(content)
-    assert remove_matching(directory, ["*.pt"]) == {"empty/": 0, "manifest.json": 2, "metadata.json": 2}
-    assert remove_matching(directory, ["manifest.*", "empty"]) == {"metadata.json": 2}
-    assert remove_matching(directory, ["**/*"]) == {} and not directory.exists()
+    with Beneath.at(tmp_path) as storage:
+        left = {"empty/": 0, "manifest.json": 2, "metadata.json": 2}
+        assert remove_matching(storage, UUIDS[1], ["*.pt"]) == left
+        assert remove_matching(storage, UUIDS[1], ["manifest.*", "empty"]) == {"metadata.json": 2}
+        assert remove_matching(storage, UUIDS[1], ["**/*"]) == {} and not directory.exists()
 
 
-def test_storage_that_is_away_is_not_taken_for_empty(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="is not there"):
-        remove_matching(tmp_path / "unmounted" / UUIDS[1], [])
+async def test_storage_that_is_away_is_not_taken_for_empty(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent, _, _ = await with_checkpoints(world, tmp_path, 2)
+    await agent.run_all()
+    await world.post("/api/v1/checkpoints/rm", {"checkpointUuids": [UUIDS[1]], "checkpointGlobs": []})
+    (tmp_path / UUIDS[1]).parent.rename(tmp_path.with_name("unmounted"))
+    async with removing(world), asyncio.timeout(20):
+        while "is not done yet: FileNotFoundError" not in caplog.text:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert len(world.engine.outstanding()) == 1

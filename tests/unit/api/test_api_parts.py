@@ -16,7 +16,6 @@ from resolute.wire.rest.enums import LogLevel, WireExperimentState, WireTaskStat
 from resolute.wire.states import AllocationState, ExperimentState
 from resolute_master.api.barriers import Barriers
 from resolute_master.api.bodies import parse_json
-from resolute_master.api.checkpoint_download import directory_of
 from resolute_master.api.errors import INTERNAL, BodyTooLarge, status_of
 from resolute_master.api.extensions import instance_state
 from resolute_master.api.log_ring import LogRing
@@ -27,6 +26,7 @@ from resolute_master.api.render.summaries import summaries
 from resolute_master.api.runs import check_metadata, storage_number
 from resolute_master.domain.ids import AllocationId, InstanceId, PoolName
 from resolute_master.domain.pool import PoolPolicy
+from resolute_master.engine.checkpoint_storage import reachable
 from resolute_master.lifecycle.capacity import shortage
 from resolute_provisioner.model import Intent, Market, Observed, Offer, PoolScaling
 from support.cluster import an_agent, an_allocation, an_instance, at
@@ -208,12 +208,18 @@ def test_storages_are_numbered_by_their_content() -> None:
     ],
 )
 def test_where_a_checkpoint_lies(storage: dict[str, Any], expected: str) -> None:
-    assert str(directory_of(storage, "u")) == expected
+    assert str(reachable(storage).path / "u") == expected
 
 
 def test_a_storage_that_the_master_cannot_read_is_named() -> None:
     with pytest.raises(FailedPrecondition, match="s3"):
-        directory_of({"type": "s3", "bucket": "b"}, "u")
+        reachable({"type": "s3", "bucket": "b"})
+
+
+@pytest.mark.parametrize("path", ["../up", "/data-of-others/x", "a/../../up", "a\0b"])
+def test_a_storage_path_that_leads_out_is_refused(path: str) -> None:
+    with pytest.raises(FailedPrecondition, match="does not stay inside its storage"):
+        reachable({"type": "shared_fs", "host_path": "/data", "storage_path": path})
 
 
 # ------------------------------------------------------------------------------------------------------------ log ring
