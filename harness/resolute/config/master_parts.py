@@ -92,8 +92,9 @@ class AssignRole(ConfigModel):
 class Authorization(ConfigModel):
     """Who may do what."""
 
-    type: Literal["basic"] = "basic"
-    """Kind of rules."""
+    type: Literal["basic", "open"] = "basic"
+    """`basic`: work is changed by its owner, the owner of its workspace and administrators. `open`: every user controls every
+    experiment, as in the original."""
     fallback: Literal["basic"] = "basic"
     """Rules where the others say nothing."""
     rbac_ui_enabled: Flag | None = None

@@ -47,11 +47,13 @@ class TokenKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who is asking. `session` is set for a login, `allocation` for a task that reports for itself."""
+    """Who is asking. `session` is set for a login, `allocation` for a task that reports for itself, `in_task` for what a person's
+    commands do inside a task."""
 
     user: User
     session: SessionId | None = None
     allocation: Allocation | None = None
+    in_task: bool = False
 
 
 class Tokens:
@@ -86,7 +88,7 @@ class Tokens:
                 return Caller(user=self._user(session.user_id), session=session.id)
             case TokenKind.TASK_USER:
                 self._allocation(claims)
-                return Caller(user=self._user(claims.get("user")))
+                return Caller(user=self._user(claims.get("user")), in_task=True)
             case _:
                 raise Unauthenticated("invalid credentials")
 

@@ -16,11 +16,12 @@ from resolute.wire.codec import Rows, from_query, from_wire, to_wire, to_wire_in
 from resolute.wire.rest.empty import Empty
 from resolute.wire.times import check_times
 from resolute_master.api.auth import Caller, authenticate
-from resolute_master.api.authorise import Action, can
+from resolute_master.api.authorise import Action, Policy, can, depends_on_owner, refusal
 from resolute_master.api.bodies import LARGEST, check_values, parse_json, read_body
 from resolute_master.api.context import ApiContext
 from resolute_master.api.limits import MAX_BODY_BYTES, MAX_PUBLIC_BODY_BYTES
 from resolute_master.api.opening import OPENING
+from resolute_master.api.ownership import of_task, owned
 from resolute_master.event_loop import giving_way
 
 T = TypeVar("T")
@@ -126,6 +127,8 @@ class Route:
     handle: Handler
     max_body: int = MAX_BODY_BYTES
     """Bytes of the body; `MAX_UPLOAD_BYTES` for calls that carry a context directory."""
+    also: Action | None = None
+    """What the handler authorises beside `action`, of things that the body names."""
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         api = request.app[OPENING].serving
@@ -139,22 +142,31 @@ class Route:
             async with api.admission.bodies.held(length if length <= limit else 0):
                 call = Call(api, request, caller, limit)
                 target = await self.find(call)
-                allow(call, self.action, target)
+                await allow(call, self.action, target)
                 result = await self.handle(call, target)
                 return result if isinstance(result, web.StreamResponse) else json_response(result)
 
 
-def allow(call: Call, action: Action, target: Any = None) -> None:
-    """Raises `PermissionDenied` unless the caller may."""
-    strict = call.api.config.security.authz.strict_job_queue_control
-    if can(call.known_caller, action, target, strict_queue=strict):
-        return
-    caller = call.caller
-    who = f"the task of allocation {caller.allocation.id}" if caller.allocation else f"user '{caller.user.username}'"
-    why = ""
-    if action is Action.CONTROL_QUEUE and not caller.allocation:
-        why = "; security.authz.strict_job_queue_control leaves it to administrators: ask one"
-    raise PermissionDenied(f"{who} may not {action}{why}")
+async def allow(call: Call, action: Action, target: Any = None) -> None:
+    """Raises `PermissionDenied` unless the caller may do `action` to `target`: an entity, a reference, a tuple of them, or None."""
+    if not await may(call, action, target):
+        policy, caller = policy_of(call), call.caller
+        targets = of_task(target) if caller.allocation is not None else await owned(call.api, target)
+        raise PermissionDenied(refusal(caller, action, targets, policy=policy))
+
+
+async def may(call: Call, action: Action, target: Any = None) -> bool:
+    """Whether the caller may: what every door asks. Raises `NotFound` for a reference to nothing."""
+    caller, policy = call.known_caller, policy_of(call)
+    known = depends_on_owner(caller, action, policy)
+    targets = await owned(call.api, target) if known else of_task(target)
+    return can(caller, action, targets, policy=policy)
+
+
+def policy_of(call: Call) -> Policy:
+    """What the configuration says about it."""
+    authz = call.api.config.security.authz
+    return Policy(open=authz.type == "open", strict_queue=authz.strict_job_queue_control)
 
 
 def json_response(message: object) -> web.Response:

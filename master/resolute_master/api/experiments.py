@@ -35,11 +35,13 @@ from resolute_master.api.limits import MAX_PAGE_ROWS, MAX_UPLOAD_BYTES
 from resolute_master.api.listing import page_of_checkpoints
 from resolute_master.api.paging import pagination
 from resolute_master.api.queue import job_summary
+from resolute_master.api.queue_rights import allow_queue_change
 from resolute_master.api.render.states import stored_states
 from resolute_master.api.showing import show_experiment, show_experiments, show_trials
 from resolute_master.domain import commands as c
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId
+from resolute_master.lifecycle import workspaces
 from resolute_master.store.base import CheckpointQuery, ExperimentQuery, TrialQuery
 
 DEFAULT_PAGE = 100
@@ -190,7 +192,7 @@ async def patch(call: Call, experiment: Experiment) -> PatchExperimentResponse:
     check_texts(name=wanted.name, description=wanted.description, notes=wanted.notes, labels=wanted.labels)
     resources, storage = wanted.resources, wanted.checkpoint_storage
     if resources is not None and (resources.priority is not None or resources.weight is not None):
-        allow(call, Action.CONTROL_QUEUE)
+        await allow_queue_change(call, _job_change(experiment, resources))
     # One command, so that what is refused for one of its parts is not stored for another.
     await call.api.engine.submit(
         c.PatchExperiment(
@@ -227,6 +229,9 @@ async def remove_label(call: Call, experiment: Experiment) -> DeleteExperimentLa
 
 async def move(call: Call, experiment: Experiment) -> Empty:
     wanted = await call.body(MoveExperimentRequest)
+    project = workspaces.need_project(call.api.engine.state, wanted.destination_project_id)
+    place = workspaces.need_workspace(call.api.engine.state, project.workspace_id)
+    await allow(call, Action.CREATE_EXPERIMENT, place)
     await call.api.engine.submit(c.MoveExperiment(experiment=experiment.id, project_id=wanted.destination_project_id))
     return Empty()
 
@@ -242,13 +247,13 @@ ROUTES = (
     Route("GET", _AT, Action.VIEW, _one, get_experiment),
     Route("PATCH", _AT, Action.CONTROL_EXPERIMENT, _one, patch),
     Route("DELETE", _AT, Action.DELETE_EXPERIMENT, _one, delete),
-    Route("POST", f"{_AT}/activate", Action.CONTROL_EXPERIMENT, _one, activate),
-    Route("POST", f"{_AT}/pause", Action.CONTROL_EXPERIMENT, _one, pause),
-    Route("POST", f"{_AT}/cancel", Action.CONTROL_EXPERIMENT, _one, cancel),
-    Route("POST", f"{_AT}/kill", Action.CONTROL_EXPERIMENT, _one, kill),
-    Route("POST", f"{_AT}/archive", Action.CONTROL_EXPERIMENT, _one, archive),
-    Route("POST", f"{_AT}/unarchive", Action.CONTROL_EXPERIMENT, _one, unarchive),
-    Route("POST", f"{_AT}/move", Action.MOVE_EXPERIMENT, _one, move),
+    Route("POST", f"{_AT}/activate", Action.ACTIVATE, _one, activate),
+    Route("POST", f"{_AT}/pause", Action.PAUSE, _one, pause),
+    Route("POST", f"{_AT}/cancel", Action.CANCEL, _one, cancel),
+    Route("POST", f"{_AT}/kill", Action.KILL, _one, kill),
+    Route("POST", f"{_AT}/archive", Action.ARCHIVE, _one, archive),
+    Route("POST", f"{_AT}/unarchive", Action.ARCHIVE, _one, unarchive),
+    Route("POST", f"{_AT}/move", Action.MOVE_EXPERIMENT, _one, move, also=Action.CREATE_EXPERIMENT),
     Route("PUT", f"{_AT}/labels/{{label}}", Action.CONTROL_EXPERIMENT, _one, add_label),
     Route("DELETE", f"{_AT}/labels/{{label}}", Action.CONTROL_EXPERIMENT, _one, remove_label),
     Route("DELETE", f"{_AT}/tensorboard-files", Action.CONTROL_EXPERIMENT, _one, delete_tensorboards),

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from resolute.errors import InvalidInput, ResoluteError
+from resolute.errors import InvalidInput, PermissionDenied, ResoluteError
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.enums import JobState, JobType, OrderBy
 from resolute.wire.rest.jobs import (
@@ -28,6 +28,7 @@ from resolute_master.api.context import ApiContext
 from resolute_master.api.finders import find_job, job_id_of
 from resolute_master.api.paging import page_of
 from resolute_master.api.queue import moving_from, queue_stats, standing_while_moving, standing_without_pool, summary_of
+from resolute_master.api.queue_rights import allow_queue_change
 from resolute_master.api.why import reason_to_hold, reason_to_idle, reason_without_pool
 from resolute_master.domain.commands import UpdateJob
 from resolute_master.domain.experiment import Experiment
@@ -209,16 +210,21 @@ async def update(call: Call, _: None) -> Empty:
     """Each change by itself; those that are refused are named together, the others are made, and the answer says so."""
     request = await call.body(UpdateJobQueueRequest)
     refused: list[str] = []
+    forbidden = 0
     for control in request.updates:
         try:
-            await call.api.engine.submit(await _command(call.api, control))
+            command = await _command(call.api, control)
+            await allow_queue_change(call, command)
+            await call.api.engine.submit(command)
         except ResoluteError as error:
+            forbidden += isinstance(error, PermissionDenied)
             job, text = f"job '{control.job_id}'", str(error)
-            refused.append(text if text.startswith(job) else f"{job}: {text}")
+            refused.append(text if text.startswith(job) or job in text else f"{job}: {text}")
     if refused:
         made = len(request.updates) - len(refused)
         others = f"; the other {made} of {len(request.updates)} changes were made" if made else ""
-        raise InvalidInput("; ".join(refused) + others)
+        kind = PermissionDenied if forbidden == len(refused) else InvalidInput
+        raise kind("; ".join(refused) + others)
     return Empty()
 
 
@@ -243,5 +249,5 @@ ROUTES = (
     Route("GET", "/api/v1/job-queues", Action.VIEW, nothing, list_jobs),
     Route("GET", "/api/v1/job-queues-v2", Action.VIEW, nothing, list_jobs_v2),
     Route("GET", "/api/v1/job-queues/stats", Action.VIEW, nothing, stats),
-    Route("POST", "/api/v1/job-queues", Action.CONTROL_QUEUE, nothing, update),
+    Route("POST", "/api/v1/job-queues", Action.USE_QUEUE, nothing, update, also=Action.CONTROL_QUEUE),
 )

@@ -59,7 +59,7 @@ async def current_user(call: Call, _: None) -> CurrentUserResponse:
 
 ROUTES = (
     Route("POST", "/api/v1/auth/login", Action.PUBLIC, nothing, login),
-    Route("POST", "/api/v1/auth/logout", Action.VIEW, nothing, logout),
+    Route("POST", "/api/v1/auth/logout", Action.LOG_OUT, nothing, logout),
     Route("GET", "/api/v1/me", Action.VIEW, nothing, me),
     Route("GET", "/api/v1/auth/user", Action.VIEW, nothing, current_user),
 )

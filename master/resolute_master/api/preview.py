@@ -38,4 +38,4 @@ def _unit(length: object) -> SearchUnit:
     return SearchUnit(max_length=True)
 
 
-ROUTES = (Route("POST", "/api/v1/preview-hp-search", Action.VIEW, nothing, preview),)
+ROUTES = (Route("POST", "/api/v1/preview-hp-search", Action.PREVIEW, nothing, preview),)

@@ -13,15 +13,15 @@ from resolute_master.api.authorise import Action, TaskRef
 from resolute_master.api.call import Call, Route, large_response, nothing, rendered
 from resolute_master.api.context import ApiContext
 from resolute_master.api.finders import find_experiment, task_at
+from resolute_master.api.ownership import find_trial_of
 from resolute_master.api.render import allocations as render_allocations
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.ids import ExperimentId, PoolName, TaskId
+from resolute_master.domain.ids import PoolName, TaskId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
 from resolute_master.event_loop import giving_way
-from resolute_master.store.base import TrialQuery
 
 
 async def list_tasks(call: Call, _: None) -> web.Response:
@@ -51,21 +51,6 @@ def _tasks(
             agents=agent_of,
         )
     return GetTasksResponse(allocation_id_to_summary=summaries)
-
-
-async def find_trial_of(api: ApiContext, task: TaskId) -> Trial | None:
-    """The trial whose runs are attempts at the task."""
-    experiment, _, request = task.partition(".")
-    for trial in api.engine.state.find(Trial, "trial_of_request", request):
-        if trial.task_id == task:
-            return trial
-    for allocation in await api.store.allocations_of_task(task):
-        if allocation.trial_id is not None:
-            return await api.store.trial(allocation.trial_id)
-    if experiment.isdecimal() and await api.store.experiment(ExperimentId(int(experiment))):
-        page = await api.store.page_trials(TrialQuery(experiment_id=ExperimentId(int(experiment))))
-        return next((t for t in page.rows if t.task_id == task), None)
-    return None
 
 
 async def find_task(api: ApiContext, task: TaskId) -> Trial:

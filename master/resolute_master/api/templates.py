@@ -21,7 +21,7 @@ from resolute.wire.rest.templates import (
 )
 from resolute.wire.rest.templates import Template as WireTemplate
 from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, Finder, Route, nothing
+from resolute_master.api.call import Call, Finder, Route, allow, nothing
 from resolute_master.api.context import ApiContext
 from resolute_master.api.paging import page_of
 from resolute_master.domain.administration import DeleteTemplate, PutTemplate, RenameTemplate
@@ -78,10 +78,14 @@ async def create(call: Call, _: None) -> PostTemplateResponse:
 
 
 async def create_or_replace(call: Call, _: None) -> PutTemplateResponse:
-    return PutTemplateResponse(template=await _put(call, replace=None))
+    """One that is there is changed by who may change it; what is stored then is refused if it has come or gone meanwhile."""
+    before = call.api.engine.state.get(Template, call.text("templateName"))
+    if before is not None:
+        await allow(call, Action.CONTROL_TEMPLATES, before)
+    return PutTemplateResponse(template=await _put(call, replace=before is not None))
 
 
-async def _put(call: Call, *, replace: bool | None) -> WireTemplate:
+async def _put(call: Call, *, replace: bool) -> WireTemplate:
     """The name in the path counts."""
     body = await call.body(WireTemplate)
     place = workspaces.need_workspace(call.api.engine.state, body.workspace_id or UNCATEGORIZED_ID)
@@ -93,12 +97,13 @@ async def _store(
     name: str,
     config: Mapping[str, Any],
     *,
-    replace: bool | None,
+    replace: bool,
     workspace: int = UNCATEGORIZED_ID,
 ) -> WireTemplate:
     """One that is there stays in its workspace."""
     _check_name(name)
-    command = PutTemplate(name=name, config=parse_template(config), workspace_id=workspace, replace=replace)
+    owner, parsed = call.caller.user.id, parse_template(config)
+    command = PutTemplate(name=name, config=parsed, workspace_id=workspace, replace=replace, owner=owner)
     await call.api.engine.submit(command)
     return _show(find_template(call.api, name))
 
@@ -108,7 +113,11 @@ async def change(call: Call, template: Template) -> PatchTemplateConfigResponse:
     return PatchTemplateConfigResponse(template=await _store(call, template.id, await call.json(), replace=True))
 
 
-async def rename(call: Call, _: None) -> PatchTemplateNameResponse:
+async def _renamed(call: Call) -> Template:
+    return find_template(call.api, (await call.body(PatchTemplateNameRequest)).old_name)
+
+
+async def rename(call: Call, _: Template) -> PatchTemplateNameResponse:
     asked = await call.body(PatchTemplateNameRequest)
     _check_name(asked.new_name)
     await call.api.engine.submit(RenameTemplate(name=asked.old_name, new_name=asked.new_name))
@@ -126,9 +135,9 @@ _CHANGE = Action.CONTROL_TEMPLATES
 ROUTES = (
     Route("GET", "/api/v1/templates", Action.VIEW, nothing, list_templates),
     Route("GET", _ONE, Action.VIEW, _at("templateName"), get_template),
-    Route("POST", _ONE, _CHANGE, nothing, create),
-    Route("PUT", _ONE, _CHANGE, nothing, create_or_replace),
+    Route("POST", _ONE, Action.CREATE_TEMPLATE, nothing, create),
+    Route("PUT", _ONE, Action.CREATE_TEMPLATE, nothing, create_or_replace, also=_CHANGE),
     Route("PATCH", _ONE, _CHANGE, _at("templateName"), change),
     Route("DELETE", _ONE, _CHANGE, _at("templateName"), delete),
-    Route("PATCH", "/api/v1/template/rename", _CHANGE, nothing, rename),
+    Route("PATCH", "/api/v1/template/rename", _CHANGE, _renamed, rename),
 )

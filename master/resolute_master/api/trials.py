@@ -166,7 +166,7 @@ _one = trial_at("trialId")
 
 ROUTES = (
     Route("GET", _AT, Action.VIEW, _one, get_trial),
-    Route("POST", f"{_AT}/kill", Action.CONTROL_EXPERIMENT, _one, kill),
+    Route("POST", f"{_AT}/kill", Action.KILL, _one, kill),
     Route("GET", f"{_AT}/checkpoints", Action.VIEW, _one, list_checkpoints),
     Route("GET", f"{_AT}/workloads", Action.VIEW, _one, workloads),
     Route("POST", f"{_AT}/progress", Action.REPORT, _one, report_progress),

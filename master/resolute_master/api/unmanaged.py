@@ -25,6 +25,7 @@ from resolute_master.api.finders import find_experiment, find_trial, trial_at
 from resolute_master.api.showing import show_experiment, show_trial
 from resolute_master.domain.change import ExternalExperiment
 from resolute_master.domain.commands import CreateUnmanagedTrial, HearUnmanagedTrial, StartUnmanagedRun
+from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId, TrialId
 from resolute_master.domain.trial import Trial
 from resolute_master.store.base import TrialQuery
@@ -61,15 +62,25 @@ async def put_experiment(call: Call, _: None) -> PutExperimentResponse:
     return PutExperimentResponse(experiment=created.experiment, config=created.config)
 
 
-async def create_trial(call: Call, _: None) -> CreateTrialResponse:
+async def _parent_of_new(call: Call) -> Experiment:
+    return await find_experiment(call.api, (await call.body(CreateTrialRequest)).experiment_id)
+
+
+async def _parent_of_put(call: Call) -> Experiment:
+    request = (await call.body(PutTrialRequest)).create_trial_request
+    if request is None:
+        raise InvalidInput("createTrialRequest: say of which experiment the trial is")
+    return await find_experiment(call.api, request.experiment_id)
+
+
+async def create_trial(call: Call, _: Experiment) -> CreateTrialResponse:
     id_ = await _create_trial(call, await call.body(CreateTrialRequest), None)
     return CreateTrialResponse(trial=await show_trial(call.api, await find_trial(call.api, id_)))
 
 
-async def put_trial(call: Call, _: None) -> PutTrialResponse:
+async def put_trial(call: Call, _: Experiment) -> PutTrialResponse:
     request = await call.body(PutTrialRequest)
-    if request.create_trial_request is None:
-        raise InvalidInput("createTrialRequest: say of which experiment the trial is")
+    assert request.create_trial_request is not None, "the finder has looked"
     name = request.external_trial_id
     if name is not None:
         _check_external_id(name, "externalTrialId")
@@ -142,8 +153,8 @@ ROUTES = (
         nothing,
         put_experiment,
     ),
-    Route("POST", "/api/v1/trials", Action.CREATE_EXPERIMENT, nothing, create_trial),
-    Route("PUT", "/api/v1/trials", Action.CREATE_EXPERIMENT, nothing, put_trial),
+    Route("POST", "/api/v1/trials", Action.CONTROL_EXPERIMENT, _parent_of_new, create_trial),
+    Route("PUT", "/api/v1/trials", Action.CONTROL_EXPERIMENT, _parent_of_put, put_trial),
     Route("POST", f"{_TRIAL}/start", Action.CONTROL_EXPERIMENT, trial_at("trialId"), start),
     Route("PATCH", _TRIAL, Action.CONTROL_EXPERIMENT, trial_at("trialId"), patch),
     Route("GET", _BY_EXTERNAL_IDS, Action.VIEW, _by_external_ids, get_by_external_ids),

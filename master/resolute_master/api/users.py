@@ -120,7 +120,7 @@ async def patch_user(call: Call, user: User) -> PatchUserResponse:
     request = await call.body(PatchUser)
     renamed = request.username is not None and request.username != user.username
     if request.admin is not None or request.active is not None or renamed:
-        allow(call, Action.GRANT, user)
+        await allow(call, Action.GRANT)
     if request.remote or request.agent_user_group is not None:
         raise InvalidInput("remote users and agent users are not available yet; leave remote and agentUserGroup out")
     if renamed:

@@ -252,7 +252,7 @@ ROUTES = (
     Route("GET", _ONE, Action.VIEW, _by_id, get_workspace),
     Route("PATCH", _ONE, Action.EDIT_WORKSPACE, _by_id, patch),
     Route("GET", f"{_ONE}/projects", Action.VIEW, _by_id, list_projects),
-    Route("POST", f"{_LIST}/{{workspaceId}}/projects", Action.CREATE_WORKSPACE, _by_workspace_id, create_project),
+    Route("POST", f"{_LIST}/{{workspaceId}}/projects", Action.CREATE_PROJECT, _by_workspace_id, create_project),
     Route("GET", f"{_LIST}/{{workspaceId}}/available-resource-pools", Action.VIEW, _by_workspace_id, list_pools),
     Route("GET", "/api/v1/projects/{id}", Action.VIEW, _project_at_id, get_project),
 )

@@ -23,6 +23,8 @@ class PutTemplate(Struct, frozen=True, kw_only=True, gc=False):
     config: Mapping[str, Any]
     workspace_id: int = 1
     replace: bool | None = None
+    owner: UserId = UserId(0)
+    """Of a new one."""
 
 
 class RenameTemplate(Struct, frozen=True, kw_only=True, gc=False):

@@ -7,6 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from resolute_master.domain.ids import UserId
+
 
 class Template(Struct, frozen=True, kw_only=True, gc=False):
     """`id` is its name; `config` is part of an experiment's configuration."""
@@ -14,3 +16,5 @@ class Template(Struct, frozen=True, kw_only=True, gc=False):
     id: str
     config: Mapping[str, Any]
     workspace_id: int = 1
+    owner: UserId = UserId(0)
+    """Who created it; 0 in rows of releases that did not keep that: administrators change those."""

@@ -22,8 +22,8 @@ def put(step: Step, command: PutTemplate) -> None:
         raise NotFound("template", command.name)
     if command.replace is False and before is not None:
         raise AlreadyExists(f"template '{command.name}' exists already; change it, or choose another name")
-    workspace = command.workspace_id if before is None else before.workspace_id
-    step.put(Template(id=command.name, config=command.config, workspace_id=workspace))
+    new = Template(id=command.name, config=command.config, workspace_id=command.workspace_id, owner=command.owner)
+    step.put(new if before is None else replace(before, config=command.config))
 
 
 def rename(step: Step, command: RenameTemplate) -> None:

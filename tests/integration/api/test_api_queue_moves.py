@@ -132,19 +132,6 @@ async def test_a_strict_queue_is_changed_by_administrators_only(tmp_path: Path) 
         assert (await world.get("/api/v1/master", token=""))["strictJobQueueControl"] is True
 
 
-async def test_a_queue_that_is_not_strict_is_everybody_s(tmp_path: Path) -> None:
-    async with an_api(tmp_path) as world:
-        await world.agent()
-        (job,) = await some_jobs(world, 1)
-        assert (
-            await world.post(
-                "/api/v1/job-queues", {"updates": [{"jobId": job, "priority": 7}]}, token=await world.login("bob")
-            )
-            == {}
-        )
-        assert (await world.get("/api/v1/master", token=""))["strictJobQueueControl"] is False
-
-
 async def test_a_pool_that_can_never_hold_a_job_is_refused_and_what_runs_goes_on(tmp_path: Path) -> None:
     async with an_api(tmp_path, pools=TWO_POOLS, config=TWO_POOLS_CONFIG) as world:
         _, runs, _ = await world.started(await world.agent(slots=2), resources={"slots_per_trial": 2})

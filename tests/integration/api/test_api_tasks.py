@@ -97,7 +97,7 @@ async def test_a_gang_meets(world: World) -> None:
     state = world.engine.state.get(Allocation, allocation.id)
     assert state is not None and state.ready
     await world.error("GET", f"{path}/nobody/rendezvous", task=task, token="", status=400)
-    await world.error("GET", "/api/v1/allocations/1.x.1/resources/r/rendezvous", status=400)
+    await world.error("GET", "/api/v1/allocations/1.x.1/resources/r/rendezvous", status=404)
 
 
 async def test_a_rendezvous_ends_with_its_allocation(world: World) -> None:
@@ -176,7 +176,7 @@ async def test_agents_and_their_slots(world: World) -> None:
     path, root = f"/api/v1/agents/{agent.id}", await world.login("root")
     for action in (f"{path}/disable", f"{path}/enable", f"{path}/slots/1/disable", f"{path}/slots/1/enable"):
         told = await world.error("POST", action, status=403)
-        assert told == "user 'ada' may not enable and disable agents"
+        assert told == "user 'ada' may not enable and disable agents; an administrator may"
     slot = (await world.post(f"{path}/slots/1/disable", {"drain": True}, token=root))["slot"]
     assert (slot["id"], slot["enabled"], slot["draining"]) == ("001", False, True)
     assert (await world.post(f"{path}/slots/001/enable", token=root))["slot"]["enabled"] is True

@@ -116,7 +116,8 @@ async def test_only_its_owner_or_an_administrator_changes_a_workspace(tmp_path: 
     async with an_open_api(tmp_path) as world:
         path = f"/api/v1/workspaces/{await make(world, 'mine')}"
         bob = await world.login("bob")
-        assert "change this workspace" in await world.error("PATCH", path, {"name": "b"}, status=403, token=bob)
+        told = await world.error("PATCH", path, {"name": "b"}, status=403, token=bob)
+        assert "the owner of workspace 'mine' or an administrator may" in told
         await world.call("PATCH", path, {"name": "r"}, token=await world.login("root"))
         text = await world.error(
             "PATCH", "/api/v1/workspaces/1", {"name": "x"}, status=400, token=await world.login("root")
