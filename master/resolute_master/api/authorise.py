@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import StrEnum, unique
 from types import MappingProxyType
 
 from resolute_master.api.auth import Caller
@@ -19,6 +19,7 @@ from resolute_master.domain.user import User
 from resolute_master.domain.workspace import Workspace
 
 
+@unique
 class Action(StrEnum):
     """What a route does; the value completes "may not ...", followed by the name of the target where there is one."""
 
@@ -41,7 +42,7 @@ class Action(StrEnum):
     OVERTAKE = "put work ahead of"
     CONTROL_AGENTS = "enable and disable agents"
     CREATE_TEMPLATE = "create templates"
-    CONTROL_TEMPLATES = "change"
+    CONTROL_TEMPLATES = "replace, rename or delete"
     CREATE_WORKSPACE = "create workspaces"
     CREATE_PROJECT = "create projects in"
     EDIT_WORKSPACE = "change the settings of"

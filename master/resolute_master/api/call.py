@@ -117,6 +117,14 @@ async def nothing(call: Call) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Also:
+    """What a handler authorises of what the body names: of every request, or of those that `when` describes."""
+
+    action: Action
+    when: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
     """One call: what it does, to what, and how. The action is authorised against what `find` finds."""
 
@@ -127,8 +135,8 @@ class Route:
     handle: Handler
     max_body: int = MAX_BODY_BYTES
     """Bytes of the body; `MAX_UPLOAD_BYTES` for calls that carry a context directory."""
-    also: Action | None = None
-    """What the handler authorises beside `action`, of things that the body names."""
+    also: tuple[Also, ...] = ()
+    """What the handler decides beside `action`."""
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         api = request.app[OPENING].serving

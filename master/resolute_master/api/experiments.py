@@ -26,7 +26,7 @@ from resolute.wire.rest.trials import (
     GetExperimentTrialsResponse,
 )
 from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, Route, allow, large_response, nothing
+from resolute_master.api.call import Also, Call, Route, allow, large_response, nothing
 from resolute_master.api.checkpoint_policy import new_policy
 from resolute_master.api.create_experiment import create_experiment
 from resolute_master.api.experiment_limits import check_texts
@@ -238,6 +238,10 @@ async def move(call: Call, experiment: Experiment) -> Empty:
 
 _AT = "/api/v1/experiments/{experimentId}"
 _one = experiment_at("experimentId")
+_PATCHED = (
+    Also(Action.CONTROL_QUEUE, "with `resources.priority` or `resources.weight`"),
+    Also(Action.OVERTAKE, "with a priority ahead of others' work"),
+)
 
 ROUTES = (
     Route(
@@ -245,7 +249,7 @@ ROUTES = (
     ),
     Route("GET", "/api/v1/experiments", Action.VIEW, nothing, list_experiments),
     Route("GET", _AT, Action.VIEW, _one, get_experiment),
-    Route("PATCH", _AT, Action.CONTROL_EXPERIMENT, _one, patch),
+    Route("PATCH", _AT, Action.CONTROL_EXPERIMENT, _one, patch, also=_PATCHED),
     Route("DELETE", _AT, Action.DELETE_EXPERIMENT, _one, delete),
     Route("POST", f"{_AT}/activate", Action.ACTIVATE, _one, activate),
     Route("POST", f"{_AT}/pause", Action.PAUSE, _one, pause),
@@ -253,7 +257,7 @@ ROUTES = (
     Route("POST", f"{_AT}/kill", Action.KILL, _one, kill),
     Route("POST", f"{_AT}/archive", Action.ARCHIVE, _one, archive),
     Route("POST", f"{_AT}/unarchive", Action.ARCHIVE, _one, unarchive),
-    Route("POST", f"{_AT}/move", Action.MOVE_EXPERIMENT, _one, move, also=Action.CREATE_EXPERIMENT),
+    Route("POST", f"{_AT}/move", Action.MOVE_EXPERIMENT, _one, move, also=(Also(Action.CREATE_EXPERIMENT),)),
     Route("PUT", f"{_AT}/labels/{{label}}", Action.CONTROL_EXPERIMENT, _one, add_label),
     Route("DELETE", f"{_AT}/labels/{{label}}", Action.CONTROL_EXPERIMENT, _one, remove_label),
     Route("DELETE", f"{_AT}/tensorboard-files", Action.CONTROL_EXPERIMENT, _one, delete_tensorboards),

@@ -23,7 +23,7 @@ from resolute.wire.rest.jobs import Job as WireJob
 from resolute.wire.rest.paging import Pagination
 from resolute.wire.states import ExperimentState
 from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, Route, nothing
+from resolute_master.api.call import Also, Call, Route, nothing
 from resolute_master.api.context import ApiContext
 from resolute_master.api.finders import find_job, job_id_of
 from resolute_master.api.paging import page_of
@@ -245,9 +245,11 @@ async def _command(api: ApiContext, control: QueueControl) -> UpdateJob:
     )
 
 
+_CHANGES = (Also(Action.CONTROL_QUEUE), Also(Action.OVERTAKE, "ahead of others' work"))
+
 ROUTES = (
     Route("GET", "/api/v1/job-queues", Action.VIEW, nothing, list_jobs),
     Route("GET", "/api/v1/job-queues-v2", Action.VIEW, nothing, list_jobs_v2),
     Route("GET", "/api/v1/job-queues/stats", Action.VIEW, nothing, stats),
-    Route("POST", "/api/v1/job-queues", Action.USE_QUEUE, nothing, update, also=Action.CONTROL_QUEUE),
+    Route("POST", "/api/v1/job-queues", Action.USE_QUEUE, nothing, update, also=_CHANGES),
 )

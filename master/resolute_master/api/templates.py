@@ -21,7 +21,7 @@ from resolute.wire.rest.templates import (
 )
 from resolute.wire.rest.templates import Template as WireTemplate
 from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, Finder, Route, allow, nothing
+from resolute_master.api.call import Also, Call, Finder, Route, allow, nothing
 from resolute_master.api.context import ApiContext
 from resolute_master.api.paging import page_of
 from resolute_master.domain.administration import DeleteTemplate, PutTemplate, RenameTemplate
@@ -136,7 +136,9 @@ ROUTES = (
     Route("GET", "/api/v1/templates", Action.VIEW, nothing, list_templates),
     Route("GET", _ONE, Action.VIEW, _at("templateName"), get_template),
     Route("POST", _ONE, Action.CREATE_TEMPLATE, nothing, create),
-    Route("PUT", _ONE, Action.CREATE_TEMPLATE, nothing, create_or_replace, also=_CHANGE),
+    Route(
+        "PUT", _ONE, Action.CREATE_TEMPLATE, nothing, create_or_replace, also=(Also(_CHANGE, "of one that is there"),)
+    ),
     Route("PATCH", _ONE, _CHANGE, _at("templateName"), change),
     Route("DELETE", _ONE, _CHANGE, _at("templateName"), delete),
     Route("PATCH", "/api/v1/template/rename", _CHANGE, _renamed, rename),

@@ -20,7 +20,7 @@ from resolute.wire.rest.users import (
     SetUserPasswordResponse,
 )
 from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, Route, allow, nothing
+from resolute_master.api.call import Also, Call, Route, allow, nothing
 from resolute_master.api.finders import find_user, user_at, user_named
 from resolute_master.api.paging import page_of
 from resolute_master.api.render.users import user as render_user
@@ -150,11 +150,13 @@ async def set_password(call: Call, user: User) -> SetUserPasswordResponse:
     return SetUserPasswordResponse(user=render_user(find_user(call.api, user.id)))
 
 
+_GRANTED = Also(Action.GRANT, "with `admin`, `active` or another `username`")
+
 ROUTES = (
     Route("GET", "/api/v1/users", Action.VIEW, nothing, list_users),
     Route("POST", "/api/v1/users", Action.CREATE_USER, nothing, create_user),
     Route("GET", "/api/v1/users/{userId}", Action.VIEW, user_at("userId"), get_user),
-    Route("PATCH", "/api/v1/users/{userId}", Action.EDIT_USER, user_at("userId"), patch_user),
+    Route("PATCH", "/api/v1/users/{userId}", Action.EDIT_USER, user_at("userId"), patch_user, also=(_GRANTED,)),
     Route("POST", "/api/v1/users/{userId}/password", Action.EDIT_USER, user_at("userId"), set_password),
     Route("GET", "/api/v1/users/{username}/by-username", Action.VIEW, _named, get_by_username),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from resolute_master.api.authorise import (
     refusal,
 )
 from resolute_master.api.ownership import of_task
+from resolute_master.api.rights import page
 from resolute_master.domain.ids import AllocationId, SessionId, TaskId, TrialId, UserId
 from resolute_master.domain.user import User
 from resolute_master.domain.workspace import Workspace
@@ -50,6 +52,11 @@ OPEN, STRICT = Policy(open=True), Policy(strict_queue=True)
 
 def actions(*rules: Rule) -> list[Action]:
     return [action for action in Action if RULES[action] in rules]
+
+
+def test_the_page_says_what_the_routes_and_the_function_say() -> None:
+    written = (Path(__file__).parents[3] / "docs" / "authorisation.md").read_text()
+    assert written == page(), "run: python -m resolute_master.api.rights docs/authorisation.md"
 
 
 def test_every_action_has_a_rule() -> None:
