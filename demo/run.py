@@ -15,6 +15,7 @@ from demo.cluster import Companion
 from demo.folder import Folder
 from demo.pictures import Picture, Watcher
 from demo.view import Screen, interruption_lines, ledger_table
+from resolute import printable
 from resolute.client.sdk import Resolute
 from resolute.clock import Clock, SystemClock
 from resolute.errors import Unavailable
@@ -59,7 +60,7 @@ class _Run:
             self._check_completed(api, last, experiment)
             self._console.print(ledger_table(ledger := api.cluster.ledger()))
             for line in interruption_lines(ledger):
-                self._console.print(f"  {line}", highlight=False, soft_wrap=True)
+                self._console.print(f"  {printable.one_line(line)}", highlight=False, markup=False, soft_wrap=True)
             self._wait_for(observer)
             if self._reference is not None:
                 self._wait_for(self._reference)

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from demo import story
 from demo.pictures import GONE, Picture
+from resolute import printable
 from resolute.wire.rest.extensions import Decision, GetLedgerResponse, Instance
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -78,7 +79,7 @@ class Screen:
 
     def say(self, text: str, *, elapsed_s: float) -> None:
         """A sentence that stays."""
-        self.console.print(f"{elapsed_s:6.1f}s  {text}", highlight=False, markup=False, soft_wrap=True)
+        self.console.print(f"{elapsed_s:6.1f}s  {printable.lines(text)}", highlight=False, markup=False, soft_wrap=True)
 
     def _write_lines(self, picture: Picture, elapsed_s: float) -> None:
         for decision in picture.decisions:
@@ -133,13 +134,18 @@ def _table(*columns: str) -> Table:
     return table
 
 
+def _name(text: str) -> Text:
+    """As it stands: a plain string would be read as markup."""
+    return Text(printable.one_line(text))
+
+
 def _queue(picture: Picture) -> RenderableType:
     if not picture.jobs:
         return Text("empty", style="dim")
     table = _table("job", "ahead", "slots", "why")
     for job, why in picture.jobs:
         ahead = str(job.summary.jobs_ahead) if job.summary is not None else "-"
-        table.add_row(job.name, ahead, f"{job.allocated_slots}/{job.requested_slots}", why)
+        table.add_row(_name(job.name), ahead, f"{job.allocated_slots}/{job.requested_slots}", _name(why))
     return table
 
 
@@ -150,7 +156,7 @@ def _machines(picture: Picture, now: datetime) -> RenderableType:
     table = _table("machine", "state", "slots", "paid", "")
     for one in picture.instances:
         table.add_row(
-            one.id,
+            _name(one.id),
             Text(one.state, style=STYLES.get(one.state, "")),
             f"{used.get(one.agent_id, 0)}/{one.slots}" if one.state not in GONE else "",
             f"{paid_s(one, now):.0f} s" if one.paid_from else "",
@@ -174,7 +180,7 @@ def _remark(instance: Instance, now: datetime) -> Text:
     if notice is not None and instance.state not in GONE:
         left = f", {max(0.0, (notice.deadline - now).total_seconds()):.0f} s left" if notice.deadline else ""
         return Text(f"will be taken away{left}", style="bold red")
-    return Text(instance.end_reason, style="dim")
+    return Text(printable.one_line(instance.end_reason), style="dim")
 
 
 def _training(picture: Picture) -> RenderableType:
@@ -187,7 +193,7 @@ def _training(picture: Picture) -> RenderableType:
 def _decisions(decisions: Iterable[Decision]) -> RenderableType:
     table = _table("at", "decision", "about", "why")
     for one in decisions:
-        table.add_row(one.at.strftime("%H:%M:%S"), one.kind, one.subject, one.reason)
+        table.add_row(one.at.strftime("%H:%M:%S"), one.kind, _name(one.subject), _name(one.reason))
     return table
 
 
@@ -207,7 +213,7 @@ def ledger_table(ledger: GetLedgerResponse) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for one in ledger.instances:
         seconds = [f"{getattr(one.row, f'{part}_s'):.1f}" for part in PARTS]
-        table.add_row(one.instance_id, *seconds, f"{one.row.paid_s:.1f}", f"{one.row.cost:.4f}")
+        table.add_row(_name(one.instance_id), *seconds, f"{one.row.paid_s:.1f}", f"{one.row.cost:.4f}")
     total = ledger.totals
     sums = [f"{getattr(total, f'{part}_s'):.1f}" for part in PARTS]
     table.add_section()

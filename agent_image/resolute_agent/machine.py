@@ -22,6 +22,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from resolute import printable
 from resolute.errors import InvalidInput
 from resolute_agent import kernel, processes, supervisor
 from resolute_agent.runtimes import docker_watch
@@ -162,7 +163,7 @@ class Machine:
         try:
             end_containers(self._settings)
         except OSError as error:
-            print(f"machine: {error}", file=sys.stderr)
+            print(f"machine: {printable.lines(str(error))}", file=sys.stderr)
 
 
 def end_containers(settings: AgentSettings) -> None:
@@ -220,10 +221,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         return detach(directory) if given.detach else serve(directory)
     except InvalidInput as error:
-        print(f"machine: {error}", file=sys.stderr)
+        print(f"machine: {printable.lines(str(error))}", file=sys.stderr)
         return _EXIT_MISCONFIGURED
     except OSError as error:
-        print(f"machine: {error}", file=sys.stderr)
+        print(f"machine: {printable.lines(str(error))}", file=sys.stderr)
         return 1
 
 

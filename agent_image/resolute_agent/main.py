@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 import resolute
-from resolute import logs
+from resolute import logs, printable
 from resolute.clock import Clock, SystemClock
 from resolute.errors import InvalidInput, ResoluteError
 from resolute.ids import SystemIds
@@ -191,10 +191,10 @@ def run(
         with logs.about(agent=settings.agent_id), lock_state_dir(Path(settings.state_dir)):
             return asyncio.run(serve(settings, open_runtime, open_memory))
     except InvalidInput as error:
-        print(f"agent: {error}", file=sys.stderr)
+        print(f"agent: {printable.lines(str(error))}", file=sys.stderr)
         return EXIT_MISCONFIGURED
     except ResoluteError as error:
-        print(f"agent: {error}", file=sys.stderr)
+        print(f"agent: {printable.lines(str(error))}", file=sys.stderr)
         return 1
 
 
@@ -205,6 +205,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = settings_from_command_line(sys.argv[1:] if arguments is None else arguments, os.environ)
     except InvalidInput as error:
-        print(f"agent: {error}", file=sys.stderr)
+        print(f"agent: {printable.lines(str(error))}", file=sys.stderr)
         return EXIT_MISCONFIGURED
     return run(settings)

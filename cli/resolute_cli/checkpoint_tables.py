@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resolute_cli.invocation import Invocation
-from resolute_cli.render import size_text, state_text
+from resolute_cli.render import Block, size_text, state_text
 
 if TYPE_CHECKING:
     from resolute.wire.rest.checkpoints import Checkpoint
@@ -23,7 +23,7 @@ def checkpoint_table(cli: Invocation, checkpoints: Sequence[Checkpoint]) -> None
             state_text(checkpoint.state),
             checkpoint.training.searcher_metric,
             checkpoint.uuid,
-            "\n".join(sorted(checkpoint.resources)),
+            Block(sorted(checkpoint.resources)),
             size_text(sum(checkpoint.resources.values())),
         )
         for checkpoint in checkpoints

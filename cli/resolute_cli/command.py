@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from resolute import printable
 from resolute.errors import ResoluteError
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ class LateParser(argparse.ArgumentParser):
         super().__init__(**settings)
         fill(self)
         return getattr(self, name)
+
+    def error(self, message: str) -> NoReturn:
+        super().error(printable.lines(message))
 
 
 def add_words(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[LateParser]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from resolute.errors import InvalidInput
 from resolute_cli.command import UsageError
 from resolute_cli.invocation import Invocation
-from resolute_cli.render import as_mapping, csv_text, json_text, percent_text, state_text, time_text
+from resolute_cli.render import as_mapping, csv_text, json_block, percent_text, state_text, time_text
 from resolute_cli.workloads import Step, steps_of
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _trials(trials: Iterable[Trial]) -> Table:
             state_text(trial.state),
             trial.start_time,
             trial.end_time,
-            json_text(trial.hparams, indent=4),
+            json_block(trial.hparams),
         )
         for trial in trials
     ]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
+from resolute import printable
 from resolute.errors import InvalidInput
 from resolute_cli.render import Renderer
 
@@ -69,7 +70,7 @@ class Invocation:
         """Reads a password without showing it. Raises `InvalidInput` where there is nobody to ask."""
         if not self.stdin.isatty():
             raise InvalidInput("a password is needed and there is no terminal to ask at; set DET_USER and DET_PASS")
-        return getpass.getpass(prompt, stream=self.render.err)
+        return getpass.getpass(printable.one_line(prompt), stream=self.render.err)
 
     def new_password(self, user: str) -> str:
         """Asks twice for a new password."""

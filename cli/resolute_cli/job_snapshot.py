@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from resolute import printable
 from resolute.errors import InvalidInput, NotFound
 from resolute_cli.invocation import Invocation
 from resolute_cli.job_explain import show_explanation
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def snapshot(cli: Invocation, args: argparse.Namespace) -> None:
     queue = cli.api().queue
     pool = args.resource_pool or _default_pool(cli)
-    text = json.dumps(queue.snapshot(pool), indent=2, ensure_ascii=False) + "\n"
+    text = printable.json_escaped(json.dumps(queue.snapshot(pool), indent=2, ensure_ascii=False)) + "\n"
     if args.output is None:
         cli.render.raw(text)
         return

@@ -2,6 +2,9 @@
 
 On a terminal tables are drawn by rich; elsewhere they are plain text with `|` between columns, never cut to a width,
 so that scripts can read them. Messages for people go to stdout when they are the result and to stderr otherwise.
+
+Names, notes and messages come from people, and no control character of them is written: `resolute.printable` escapes them in
+every form. The output of programs (`raw`) is escaped on a terminal only, colours excepted; in a pipe it stays as it is.
 """
 
 from __future__ import annotations
@@ -11,9 +14,11 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from resolute import printable
 from resolute.wire.codec import to_wire
 
 Row = Sequence[object]
@@ -55,18 +60,47 @@ def state_text(state: object) -> str:
 
 
 def json_text(value: object, *, indent: int | None = 2) -> str:
-    return json.dumps(to_wire(value), indent=indent, sort_keys=True, ensure_ascii=False)
+    return printable.json_escaped(json.dumps(to_wire(value), indent=indent, sort_keys=True, ensure_ascii=False))
+
+
+def yaml_text(value: object) -> str:
+    """YAML in which strings with characters that a terminal obeys, or nobody sees, are quoted and escaped."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    def string(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+        style = None if text.isprintable() or text == printable.lines(text) else '"'
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, string)
+    # Between double quotes JSON's escapes mean in YAML what they mean in JSON.
+    return printable.json_escaped(yaml.dump(to_wire(value), Dumper=Dumper, sort_keys=False, allow_unicode=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A cell of several lines; elsewhere than on a terminal and in CSV they stand behind each other."""
+
+    lines: Sequence[str]
+
+
+def json_block(value: object) -> Block:
+    return Block(json_text(value, indent=4).split("\n"))
 
 
 def cell_text(value: object) -> str:
-    """Any value as it stands in a cell."""
+    """Any value as it stands in a cell, where a terminal shows it as it is: one line, or the lines of a `Block`."""
+    if isinstance(value, Block):
+        return "\n".join(map(printable.one_line, value.lines))
     if value is None:
         return ""
     if isinstance(value, datetime):
         return time_text(value)
     if isinstance(value, Mapping | list | tuple):
         return json_text(value, indent=None)
-    return str(value)
+    return printable.one_line(str(value))
 
 
 def csv_text(columns: Sequence[str], rows: Sequence[Row]) -> str:
@@ -75,7 +109,7 @@ def csv_text(columns: Sequence[str], rows: Sequence[Row]) -> str:
 
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(columns)
+    writer.writerow([printable.one_line(column) for column in columns])
     writer.writerows([[cell_text(cell) for cell in row] for row in rows])
     return text.getvalue()
 
@@ -101,31 +135,37 @@ class Renderer:
             self._rich_table(columns, rows, title)
         else:
             if title:
-                self.line(f"\n{title}:")
+                self.out.write(f"\n{printable.one_line(title)}:\n")
             self.out.write(plain_table(columns, rows))
 
     def value(self, value: object) -> None:
         """A result that is no table: YAML for people, else in the format asked for."""
         if self.format == "json":
-            self.line(json_text(value))
+            self._whole(json_text(value))
         else:
-            import yaml
-
-            self.out.write(yaml.safe_dump(to_wire(value), sort_keys=False, allow_unicode=True))
+            self.out.write(yaml_text(value))
 
     def done(self, text: str, **facts: object) -> None:
         """The result of a command that did something: a sentence for people, the facts as JSON."""
         if self.format == "json":
-            self.line(json_text(facts))
+            self._whole(json_text(facts))
         else:
             self.line(text)
 
     def raw(self, text: str) -> None:
-        """Text as it is, at once: log lines."""
-        self.out.write(text)
+        """What a program has written, at once. A terminal gets its colours and nothing else that it would obey."""
+        self.out.write(printable.with_colors(text) if self._is_terminal(self.out) else text)
         self.out.flush()
 
     def line(self, text: str) -> None:
+        """One line, whatever names are in it."""
+        self._whole(printable.one_line(text))
+
+    def paragraph(self, text: str) -> None:
+        """Text of several lines: a traceback, a document."""
+        self._whole(printable.lines(text))
+
+    def _whole(self, text: str) -> None:
         self.out.write(text + "\n")
         self.out.flush()
 
@@ -147,6 +187,7 @@ class Renderer:
         self._painted(self.err, text, "31")
 
     def _painted(self, stream: TextIO, text: str, code: str) -> None:
+        text = printable.lines(text).replace("\n", "\n  ")
         painted = f"\x1b[{code}m{text}\x1b[0m" if self._has_color(stream) else text
         stream.write(painted + "\n")
         stream.flush()
@@ -155,7 +196,7 @@ class Renderer:
 
     def status(self, text: str) -> None:
         """What a command that takes long does now; on the error stream, also where no terminal is: a log is read later."""
-        self.err.write(text + "\n")
+        self.err.write(printable.lines(text) + "\n")
         self.err.flush()
 
     @contextmanager
@@ -167,9 +208,9 @@ class Renderer:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
         with Progress(*columns, console=Console(file=self.err), transient=True) as bar:
-            task = bar.add_task(description, total=None)
+            task = bar.add_task(printable.one_line(description), total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total or None)
 
     def _rich_table(self, columns: Sequence[str], rows: Sequence[Row], title: str | None) -> None:
@@ -178,9 +219,10 @@ class Renderer:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+        shown = None if title is None else Text(printable.one_line(title))  # a plain string would be read as markup
+        table = Table(title=shown, title_justify="left", box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
         for column in columns:
-            table.add_column(column, overflow="fold")
+            table.add_column(Text(printable.one_line(column)), overflow="fold")
         for row in rows:
             table.add_row(*(Text(cell_text(cell)) for cell in row))
         Console(file=self.out, no_color=not self._has_color(self.out), highlight=False).print(table)
@@ -194,7 +236,8 @@ class Renderer:
 
 def plain_table(columns: Sequence[str], rows: Sequence[Row]) -> str:
     """Columns with `|` between them and a rule under the header; numbers stand to the right."""
-    cells = [[" ".join(part.strip() for part in cell_text(cell).splitlines()) for cell in row] for row in rows]
+    columns = [printable.one_line(column) for column in columns]
+    cells = [[" ".join(part.strip() for part in cell_text(cell).split("\n")) for cell in row] for row in rows]
     numeric = [
         bool(rows) and all(isinstance(row[index], int | float) and not isinstance(row[index], bool) for row in rows)
         for index in range(len(columns))
@@ -219,7 +262,7 @@ def confirmed(question: str, renderer: Renderer, answers: TextIO | None = None) 
     """Asks until the answer is yes or no; the end of the input is no."""
     source = sys.stdin if answers is None else answers
     while True:
-        renderer.err.write(f"{question} [y/n]: ")
+        renderer.err.write(f"{printable.one_line(question)} [y/n]: ")
         renderer.err.flush()
         answer = source.readline()
         if not answer:

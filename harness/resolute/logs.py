@@ -5,6 +5,9 @@ session of an agent) binds fields, which every line from within then carries: `w
 
 text    2026-11-21T13:50:43.123Z INFO    resolute_master.api.access: GET /info 200 in 2 ms [request_id=5f2c user=ada]
 json    {"time": "2026-11-21T13:50:43.123Z", "level": "info", "logger": "...", "message": "...", "request_id": "5f2c"}
+
+Messages and fields hold names from people and programs: control characters in them are escaped (`resolute.printable`). A
+traceback stands below its line and is indented, so that no text in it passes for a line of the log.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TextIO
+
+from resolute import printable
 
 TRACE = 5
 """Below DEBUG: every message of the link."""
@@ -32,6 +37,8 @@ LEVELS: Mapping[str, int] = {
 """The names of the configuration."""
 
 HIDDEN = "********"
+
+_BELOW = "  "
 
 _COLORS = {logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m", logging.CRITICAL: "\x1b[31;1m"}
 _PLAIN = "\x1b[0m"
@@ -121,7 +128,7 @@ class TextFormatter(logging.Formatter):
         bound = " ".join(f"{name}={value}" for name, value in fields_of(record).items())
         if bound:
             first, newline, rest = line.partition("\n")
-            line = f"{first} [{without_secrets(bound)}]{newline}{rest}"
+            line = f"{first} [{printable.one_line(without_secrets(bound))}]{newline}{rest}"
         color = _COLORS.get(record.levelno) if self._color else None
         return f"{color}{line}{_PLAIN}" if color else line
 
@@ -141,14 +148,17 @@ class JsonFormatter(logging.Formatter):
         trouble = _trouble(record)
         if trouble:
             line["error"] = without_secrets(trouble)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return printable.json_escaped(json.dumps(line, default=str, ensure_ascii=False))
 
 
 def text_of(record: logging.LogRecord) -> str:
-    """The message and, below it, what went wrong; secrets masked."""
+    """The message in one line and, indented below it, what went wrong; secrets masked, control characters escaped."""
     trouble = _trouble(record)
-    text = record.getMessage()
-    return without_secrets(f"{text}\n{trouble}" if trouble else text)
+    text = printable.one_line(without_secrets(record.getMessage()))
+    if not trouble:
+        return text
+    below = printable.lines(without_secrets(trouble)).replace("\n", f"\n{_BELOW}")
+    return f"{text}\n{_BELOW}{below}"
 
 
 def _trouble(record: logging.LogRecord) -> str:

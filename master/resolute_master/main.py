@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from resolute import __version__, logs
+from resolute import __version__, logs, printable
 from resolute.clock import SystemClock
 from resolute.config import MasterConfig, load_master_config
 from resolute.errors import InvalidInput, ResoluteError
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str], *, open_store: OpenStore | None = None, open_
         path, flags = parse_flags(arguments)
         config = load_master_config(path, os.environ, flags)
     except ResoluteError as error:
-        print(f"resolute_master: {error}", file=sys.stderr)
+        print(f"resolute_master: {printable.lines(str(error))}", file=sys.stderr)
         return USAGE_ERROR
     sys.setswitchinterval(THREAD_TURN_S)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -94,7 +94,7 @@ async def _run(config: MasterConfig, config_file: str, open_store: OpenStore | N
         try:
             await run_master(settings, stop)
         except ResoluteError as error:
-            print(f"resolute_master: {error}", file=sys.stderr)
+            print(f"resolute_master: {printable.lines(str(error))}", file=sys.stderr)
             return FAILED
         finally:
             collector.cancel()

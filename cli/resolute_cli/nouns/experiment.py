@@ -16,7 +16,7 @@ from resolute_cli.experiment_tables import describe, describe_arguments, experim
 from resolute_cli.invocation import Invocation
 from resolute_cli.logs import log_flags, print_trial_logs, query_of
 from resolute_cli.nouns.trial import boolean
-from resolute_cli.render import confirmed, json_text, state_text
+from resolute_cli.render import confirmed, json_block, state_text
 from resolute_cli.submission import create, create_arguments
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def list_trials(cli: Invocation, args: argparse.Namespace) -> None:
         (
             trial.id,
             state_text(trial.state),
-            json_text(trial.hparams, indent=4),
+            json_block(trial.hparams),
             trial.start_time,
             trial.end_time,
             trial.total_batches_processed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from resolute import printable
 from resolute_cli.command import Command, Group
 from resolute_cli.invocation import Invocation
 from resolute_cli.logs import moment, positive
@@ -24,13 +25,13 @@ def logs(cli: Invocation, args: argparse.Namespace) -> None:
     query = MasterLogsQuery(follow=args.follow, offset=-args.tail if args.tail else 0, timestamp_after=args.since)
     for entry in cli.api().cluster.logs(query):
         if cli.render.format == "json":
-            cli.render.line(json_text(entry, indent=None))
+            cli.render.paragraph(json_text(entry, indent=None))
         else:
             level = entry.level.value.removeprefix("LOG_LEVEL_")
-            about = "".join(f" {name}={value}" for name, value in entry.fields.items())
+            about = " ".join(printable.one_line(f"{name}={value}") for name, value in entry.fields.items())
             first, newline, rest = entry.message.partition("\n")
-            cli.render.line(
-                f"{time_text(entry.timestamp)} [{level}]: {first}{about and f' [{about[1:]}]'}{newline}{rest}"
+            cli.render.paragraph(
+                f"{time_text(entry.timestamp)} [{level}]: {first}{about and f' [{about}]'}{newline}{rest}"
             )
 
 

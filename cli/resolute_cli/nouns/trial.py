@@ -13,7 +13,7 @@ from resolute_cli.checkpoint_tables import checkpoint_table, download
 from resolute_cli.command import Command, Group, UsageError, paging, trial_id
 from resolute_cli.invocation import Invocation
 from resolute_cli.logs import log_flags, print_trial_logs, query_of
-from resolute_cli.render import as_mapping, json_text, state_text
+from resolute_cli.render import as_mapping, json_block, state_text
 from resolute_cli.workloads import Step, steps_of
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ def describe(cli: Invocation, args: argparse.Namespace) -> None:
         cli.render.value(values)
         return
     columns: tuple[str, ...] = ("Experiment ID", "State", "H-Params")
-    row: tuple[object, ...] = (trial.experiment_id, state_text(trial.state), json_text(trial.hparams, indent=4))
+    row: tuple[object, ...] = (trial.experiment_id, state_text(trial.state), json_block(trial.hparams))
     if args.metrics_summary:
-        columns, row = (*columns, "Summary Metrics"), (*row, json_text(trial.summary_metrics or {}, indent=4))
+        columns, row = (*columns, "Summary Metrics"), (*row, json_block(trial.summary_metrics or {}))
     cli.render.table((*columns, "Started", "Ended"), [(*row, trial.start_time, trial.end_time)], values)
     names: tuple[str, ...] = ("# of Batches", "Report Time", "Checkpoint", "Checkpoint UUID", "Checkpoint Metadata")
     names += ("Validation Metrics", *(("Workload Metrics",) if args.metrics else ()))

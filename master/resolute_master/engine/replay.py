@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from resolute import printable
 from resolute.config import load_master_config
 from resolute.errors import InvalidInput, ResoluteError
 from resolute_master.domain.change import JournalEntry
@@ -109,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         found = asyncio.run(replay_database(given.database, given.config_file))
     except ResoluteError as error:
-        print(f"replay: {error}", file=sys.stderr)
+        print(f"replay: {printable.lines(str(error))}", file=sys.stderr)
         return 2
     last = found.first + found.cycles - 1
     if found.divergence is None:

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from resolute import printable
 from resolute.config import MasterConfig, load_master_config
 from resolute.errors import FailedPrecondition, InvalidInput, ResoluteError
 from resolute_master.seal.cipher import Key, WrongKey
@@ -43,12 +44,12 @@ def run(arguments: Sequence[str]) -> int:
             raise InvalidInput(f"--new-key-file and {GIVE_UP} exclude each other")
         config = load_master_config(path, os.environ, flags)
     except ResoluteError as error:
-        print(f"resolute_master seal: {error}", file=sys.stderr)
+        print(f"resolute_master seal: {printable.lines(str(error))}", file=sys.stderr)
         return USAGE_ERROR
     try:
         print(asyncio.run(_run(config, None if new_file is None else Path(new_file), GIVE_UP in arguments)))
     except ResoluteError as error:
-        print(f"resolute_master seal: {error}", file=sys.stderr)
+        print(f"resolute_master seal: {printable.lines(str(error))}", file=sys.stderr)
         return FAILED
     return 0
 

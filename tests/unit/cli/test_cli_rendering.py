@@ -16,6 +16,7 @@ from resolute_cli.render import (
     cell_text,
     confirmed,
     duration_text,
+    json_block,
     percent_text,
     plain_table,
     size_text,
@@ -46,7 +47,8 @@ def test_an_empty_table_still_names_its_columns() -> None:
 
 
 def test_cells_are_one_line() -> None:
-    assert plain_table(("A",), [('{\n    "x": 1\n}',)]).splitlines()[2] == ' { "x": 1 }'
+    assert plain_table(("A",), [("a\n b",)]).splitlines()[2] == " a\\n b"
+    assert plain_table(("A",), [(json_block({"x": 1}),)]).splitlines()[2] == ' { "x": 1 }'
 
 
 @pytest.mark.parametrize(
@@ -145,3 +147,23 @@ def test_a_level_asks_for_itself_and_all_above() -> None:
 
 def test_times_in_tables_are_in_utc() -> None:
     assert time_text(datetime(2024, 5, 1, 12, 30, 15, 999_999, tzinfo=UTC)) == "2024-05-01 12:30:15+0000"
+
+
+def test_what_programs_wrote_keeps_its_colours_on_a_terminal_and_everything_in_a_pipe() -> None:
+    written = "\x1b[31mred\x1b[0m \x1b[2J\u202e\tend\n"
+    renderer, out, _ = rendered(None, terminal=True)
+    renderer.raw(written)
+    assert out.getvalue() == "\x1b[31mred\x1b[0m \\x1b[2J\\u202e\tend\n"
+    renderer, out, _ = rendered(None)
+    renderer.raw(written)
+    assert out.getvalue() == written
+
+
+def test_yaml_with_escapes_means_the_same() -> None:
+    import yaml
+
+    value = {"a\u202eb": ["x\u200by " * 60, "\ufeffz", "größer: 一", "two\nlines"], "\x1b": None}
+    renderer, out, _ = rendered("yaml")
+    renderer.value(value)
+    assert yaml.safe_load(out.getvalue()) == value and "größer: 一" in out.getvalue()
+    assert not [each for each in out.getvalue() if each != "\n" and not each.isprintable()]

@@ -62,7 +62,25 @@ def test_text_lines_put_it_behind_the_first_line() -> None:
             log.exception("it failed")
     first, *rest = written.getvalue().splitlines()
     assert first.endswith("ERROR   resolute.test: it failed [agent=a1]")
-    assert rest[-1] == "ValueError: broken"
+    assert rest[-1] == "  ValueError: broken"
+
+
+HOSTILE = "a\x1b[2Jb\x9b\x7f\r\n2026-11-21T13:50:43.123Z INFO    forged: line\u202e\u200b\ud800"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_no_name_in_a_message_a_field_or_an_error_is_written_raw(form: str) -> None:
+    with a_log(form) as (log, written), logs.about(user=HOSTILE):
+        try:
+            raise ValueError(HOSTILE)
+        except ValueError:
+            log.exception("of %s", HOSTILE)
+    text = written.getvalue()
+    assert "forged" in text and not [each for each in text if each != "\n" and not each.isprintable()]
+    assert len([line for line in text.splitlines() if not line.startswith("  ")]) == 1
+    if form == "json":
+        line = json.loads(text)
+        assert line["user"] == HOSTILE and line["message"] == f"of {HOSTILE}"
 
 
 def test_a_field_never_replaces_the_line_s_own() -> None:
