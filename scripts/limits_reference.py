@@ -33,7 +33,22 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "garbage": {"master/resolute_master/garbage.py": ("LEAST_GROWTH", "ASKED_AFTER")},
     "requests": {
-        API: ("MAX_REQUESTS_PER_USER", "MAX_REQUESTS_PER_CONTAINER", "MAX_PUBLIC_REQUESTS", "RETRY_AFTER_S"),
+        API: (
+            "MAX_REQUESTS_PER_USER",
+            "MAX_REQUESTS_PER_CONTAINER",
+            "MAX_PUBLIC_REQUESTS",
+            "MAX_PUBLIC_REQUESTS_PER_ADDRESS",
+            "MAX_FIRST_PUBLIC_REQUESTS",
+            "FAILED_LOGINS",
+            "FAILED_LOGINS_OF_ADDRESS",
+            "FAILED_LOGINS_OF_USER",
+            "FAILED_LOGINS_ATTACKED",
+            "FIRST_LOGIN_PAUSE_S",
+            "LONGEST_LOGIN_PAUSE_S",
+            "FORGET_FAILURES_S",
+            "REMEMBERED_LOGINS",
+            "RETRY_AFTER_S",
+        ),
         "master/resolute_master/api/auth.py": ("CONCURRENT_HASHES",),
         "master/resolute_master/api/allocations.py": ("MAX_POLL_S",),
         "master/resolute_master/api/barriers.py": ("BARRIER_LIMIT_S",),
@@ -44,10 +59,13 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
             "MAX_UPLOAD_BYTES",
             "MAX_BODY_BYTES",
             "MAX_PUBLIC_BODY_BYTES",
+            "MAX_UNREAD_PUBLIC_BODIES",
             "MAX_BODIES_BYTES",
+            "MAX_BODIES_BYTES_PER_CALLER",
             "LARGE_BODY_BYTES",
             "BODY_WAIT_S",
             "BODY_FIRST_S",
+            "PUBLIC_BODY_FIRST_S",
             "BODY_BYTES_PER_S",
             "MAX_JSON_VALUES",
             "MAX_JSON_DEPTH",
@@ -118,7 +136,14 @@ HELD_BY: dict[str, dict[str, tuple[str, ...]]] = {
         "test_without_other_orders_the_documented_limits_hold": (
             "MAX_REQUESTS_PER_USER",
             "MAX_REQUESTS_PER_CONTAINER",
+        ),
+        "test_addresses_share_the_public_places_and_each_has_a_first": (
             "MAX_PUBLIC_REQUESTS",
+            "MAX_PUBLIC_REQUESTS_PER_ADDRESS",
+            "MAX_FIRST_PUBLIC_REQUESTS",
+        ),
+        "test_a_caller_who_holds_a_share_of_the_bodies_does_not_keep_the_others_waiting": (
+            "MAX_BODIES_BYTES_PER_CALLER",
         ),
         "test_one_connection_more_than_may_be_is_told_to_come_again": ("RETRY_AFTER_S",),
         "test_two_of_the_largest_uploads_are_held_at_once": ("MAX_BODIES_BYTES",),
@@ -183,7 +208,25 @@ HELD_BY: dict[str, dict[str, tuple[str, ...]]] = {
     "unit/api/test_api_context_archive.py": {
         "test_too_much_is_refused_with_the_limit": ("MAX_CONTEXT_BYTES",),
     },
+    "integration/api/test_api_strangers.py": {
+        "test_so_many_bodies_are_waited_for_at_once": ("MAX_UNREAD_PUBLIC_BODIES",),
+    },
+    "unit/api/test_login_attempts.py": {
+        "test_the_pause_doubles_up_to_a_minute_and_is_forgotten": (
+            "FAILED_LOGINS",
+            "FIRST_LOGIN_PAUSE_S",
+            "LONGEST_LOGIN_PAUSE_S",
+            "FORGET_FAILURES_S",
+        ),
+        "test_an_address_that_tries_many_names_waits_but_for_those_who_have_been_in": ("FAILED_LOGINS_OF_ADDRESS",),
+        "test_a_user_who_is_attacked_from_everywhere_still_gets_in_from_a_clean_address": (
+            "FAILED_LOGINS_OF_USER",
+            "FAILED_LOGINS_ATTACKED",
+        ),
+        "test_what_is_remembered_has_an_end": ("REMEMBERED_LOGINS",),
+    },
     "unit/api/test_api_limits_of_time.py": {
+        "test_the_body_of_a_call_without_a_token_is_waited_for_so_long": ("PUBLIC_BODY_FIRST_S",),
         "test_a_connection_without_a_head_is_closed_at_the_next_look_after_its_time": ("HEAD_S",),
         "test_a_connection_between_requests_is_kept_so_long": ("IDLE_S",),
         "test_a_caller_who_takes_nothing_is_cut_off_at_the_next_look_after_its_time": ("UNREAD_S",),

@@ -26,12 +26,14 @@ from resolute_master.agents.container_spec import SpecRenderer, container_defaul
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
 from resolute_master.agents.websocket import LINK_PATH, add_agent_link
 from resolute_master.agents.wheel import WheelShelf
+from resolute_master.api.addresses import Addresses
 from resolute_master.api.auth import Passwords, Tokens
 from resolute_master.api.call import Route
 from resolute_master.api.connections import Listening, allow_open_files, runner_of
 from resolute_master.api.context import ApiContext
 from resolute_master.api.doors import add_routes, build_doors
 from resolute_master.api.host_paths import configured_paths, rules_of
+from resolute_master.api.http_protocol import prove
 from resolute_master.api.loading import loaded_routes
 from resolute_master.api.log_ring import LogRing
 from resolute_master.api.opening import Opening
@@ -199,9 +201,15 @@ class _Doors:
     """The socket's server, from the first moment to the last; who comes before the master has started waits."""
 
     def __init__(
-        self, app: web.Application, opening: Opening, hub: asyncio.Future[AgentHub], listener: socket.socket
+        self,
+        app: web.Application,
+        opening: Opening,
+        hub: asyncio.Future[AgentHub],
+        listener: socket.socket,
+        addresses: Addresses,
     ) -> None:
         self.opening = opening
+        self._addresses = addresses
         self._app = app
         self._hub = hub
         self._runner = runner_of(app, stop_grace_s=STOP_GRACE_S)
@@ -210,7 +218,9 @@ class _Doors:
 
     async def serve(self) -> None:
         await self._runner.setup()
-        self._listening = Listening(self._runner, limit=allow_open_files(), first=(*PROBES, LINK_PATH))
+        self._listening = Listening(
+            self._runner, limit=allow_open_files(), first=(*PROBES, LINK_PATH), is_proxy=self._addresses.is_proxy
+        )
         self._listening.begin(self._listener, queue=WAITING_CONNECTIONS)
 
     def open_to_agents(self, hub: AgentHub) -> Sequence[asyncio.Task[None]]:
@@ -244,9 +254,9 @@ async def _open_doors(
     surroundings = Surroundings(clock=settings.clock, ids=settings.ids, observer=observation.requests)
     app = build_doors(opening, surroundings, enable_cors=config.enable_cors)
     hub: asyncio.Future[AgentHub] = asyncio.get_running_loop().create_future()
-    add_agent_link(app, lambda: asyncio.shield(hub), watched=observation.link)
+    add_agent_link(app, lambda: asyncio.shield(hub), watched=observation.link, welcomed=prove)
     add_boot_doors(app, lambda: asyncio.shield(hub), shelf)
-    doors = _Doors(app, opening, hub, listener)
+    doors = _Doors(app, opening, hub, listener, Addresses(config.security.trusted_proxies))
     await doors.serve()
     return doors
 
@@ -409,6 +419,7 @@ def _context(
         recent_code=recent_code,
         swept=asyncio.Event(),
         price_watches=watches,
+        addresses=Addresses(settings.config.security.trusted_proxies),
     )
 
 

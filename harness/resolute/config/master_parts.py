@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from resolute.config.base import (
     ConfigModel,
@@ -142,8 +143,18 @@ class Seal(ConfigModel):
         return self
 
 
+def _network(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text, strict=False))
+    except ValueError:
+        raise broken_rule("must be an address or a network of addresses, such as 10.0.0.7 or 10.0.0.0/8") from None
+
+
 class MasterSecurity(ConfigModel):
     """Passwords, TLS, tokens."""
+
+    trusted_proxies: tuple[Annotated[Text, AfterValidator(_network)], ...] = ()
+    """Addresses or networks of proxies before the master; only their X-Forwarded-For and X-Forwarded-Proto are read."""
 
     initial_user_password: Secret = ""
     """Password of the first users, for a new cluster only; empty generates one at first start."""

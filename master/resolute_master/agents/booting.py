@@ -19,6 +19,9 @@ TOKEN_HEADER = "X-Resolute-Join-Token"
 REPORT_BYTES = 16 * 1024
 """A report is a few lines; more of it is not read."""
 
+REPORT_S = 10.0
+"""A report that has not come to its end after so long is not waited for."""
+
 
 def add_boot_doors(app: web.Application, hub: Callable[[], Awaitable[AgentHub]], shelf: WheelShelf) -> None:
     """Serve them; `hub` waits until there is one."""
@@ -44,8 +47,11 @@ def add_boot_doors(app: web.Application, hub: Callable[[], Awaitable[AgentHub]],
 
 
 async def _beginning(request: web.Request) -> bytes:
-    """Of the body, which may come in pieces."""
+    """Of the body, which may come in pieces, in its time."""
     try:
-        return await request.content.readexactly(REPORT_BYTES)
+        async with asyncio.timeout(REPORT_S):
+            return await request.content.readexactly(REPORT_BYTES)
     except asyncio.IncompleteReadError as all_of_it:
         return all_of_it.partial
+    except TimeoutError:
+        raise web.HTTPRequestTimeout(text=f"the report has not come within {REPORT_S:g} s\n") from None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 import msgspec
 from aiohttp import WSMsgType, web
 
 from resolute.errors import InvalidInput
-from resolute.wire.agent_link import AGENT_MESSAGES, MAX_FRAME_BYTES, AgentMessage, MasterMessage
+from resolute.wire.agent_link import AGENT_MESSAGES, MAX_FRAME_BYTES, AgentMessage, MasterMessage, Welcome
 from resolute.wire.codec import from_wire
 from resolute.wire.times import check_times, times_settled
 from resolute_master.agents.hub import AgentHub
@@ -24,8 +25,10 @@ SEND_TIMEOUT_S = 30.0
 class WebSocketTransport:
     """One accepted socket."""
 
-    def __init__(self, socket: web.WebSocketResponse) -> None:
+    def __init__(self, socket: web.WebSocketResponse, welcomed: Callable[[], None] = lambda: None) -> None:
+        """`welcomed` is told when the master has taken the agent's word for who it is."""
         self._socket = socket
+        self._welcomed = welcomed
 
     async def receive(self) -> AgentMessage:
         message = await self._socket.receive()
@@ -34,6 +37,8 @@ class WebSocketTransport:
         return decode(message.data)
 
     async def send(self, message: MasterMessage) -> None:
+        if isinstance(message, Welcome):
+            self._welcomed()
         try:
             async with asyncio.timeout(SEND_TIMEOUT_S):
                 await self._socket.send_str(encode(message))
@@ -79,15 +84,17 @@ def add_agent_link(
     hub: Callable[[], Awaitable[AgentHub]],
     *,
     watched: Callable[[Transport], Transport] = lambda transport: transport,
+    welcomed: Callable[[web.BaseRequest], None] = lambda _: None,
 ) -> None:
-    """Serve links. `hub` waits until there is one; `watched` puts somebody who counts before each transport."""
+    """Serve links. `hub` waits until there is one; `watched` puts somebody who counts before each transport, and `welcomed` is told
+    of the request of an agent that has been let in."""
 
     async def link(request: web.Request) -> web.WebSocketResponse:
         taking = await hub()
         # Heartbeats of our own, so no pings: those are answered only while somebody reads the socket.
         socket = web.WebSocketResponse(max_msg_size=MAX_FRAME_BYTES, compress=False)
         await socket.prepare(request)
-        await taking.serve(watched(WebSocketTransport(socket)))
+        await taking.serve(watched(WebSocketTransport(socket, partial(welcomed, request))))
         return socket
 
     app.router.add_get(LINK_PATH, link)

@@ -20,6 +20,7 @@ from aiohttp import web
 from resolute.clock import Clock
 from resolute.errors import PermissionDenied, Unauthenticated
 from resolute.ids import IdSource, SystemIds
+from resolute_master.api.fair_turns import FairTurns
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, SessionId, UserId
 from resolute_master.domain.user import Session, User
@@ -178,7 +179,7 @@ class Cost:
 
 
 CONCURRENT_HASHES = 4
-"""Each takes 32 MiB and a core: a crowd at the door waits in line."""
+"""Each takes 32 MiB and a core: a crowd at the door waits in line, and addresses come in turn."""
 
 
 class Passwords:
@@ -192,18 +193,18 @@ class Passwords:
         self._ids = ids or SystemIds()
         self._cost = cost or Cost()
         self._decoy: str | None = None
-        self._turn = asyncio.Semaphore(CONCURRENT_HASHES)
+        self._turns = FairTurns(CONCURRENT_HASHES)
 
     async def hash(self, password: str) -> str:
         salt = self._ids.bits(128).to_bytes(16, "big")
-        async with self._turn:
+        async with self._turns.turn(""):
             return await asyncio.to_thread(self._hash, password, salt)
 
-    async def matches(self, password: str, stored: str | None) -> bool:
-        """In constant time over `stored`. None (no such user) takes as long and is False."""
+    async def matches(self, password: str, stored: str | None, *, address: str = "") -> bool:
+        """In constant time over `stored`. None (no such user) takes as long and is False. Addresses are served in turn."""
         if stored is None and self._decoy is None:
             self._decoy = await self.hash("")
-        async with self._turn:
+        async with self._turns.turn(address):
             found = await asyncio.to_thread(self._matches, password, stored or self._decoy or "")
         return found and stored is not None
 

@@ -20,9 +20,9 @@ SEARCHED_BYTES = 1024 * 1024
 _MANY_DIGITS = re.compile(rb"\d{19}")
 
 
-async def read_body(request: web.Request, limit: int) -> bytes:
+async def read_body(request: web.Request, limit: int, *, first_s: float = BODY_FIRST_S) -> bytes:
     """The whole body, of at most `limit` bytes. Raises `BodyTooLarge`, and `InvalidInput` for one that comes too slowly
-    or is compressed: a small compressed body may be an endless one."""
+    or is compressed: a small compressed body may be an endless one. What it has sent so far pays for the time that it has."""
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding.lower() != "identity":
         raise InvalidInput(f"Content-Encoding: '{encoding[:40]}' is not read; send the body as it is")
@@ -32,16 +32,21 @@ async def read_body(request: web.Request, limit: int) -> bytes:
     if declared is not None and request.content.is_eof():
         # It came together with the head: nothing to wait for.
         return request.content.read_nowait()
-    allowed_s = BODY_FIRST_S + (limit if declared is None else declared) / BODY_BYTES_PER_S
     body = bytearray()
+    begun = asyncio.get_running_loop().time()
     try:
-        async with asyncio.timeout(allowed_s):
+        async with asyncio.timeout_at(begun + first_s) as deadline:
             async for piece in request.content.iter_any():
                 body += piece
                 if len(body) > limit:
                     raise too_large(limit)
+                deadline.reschedule(begun + first_s + len(body) / BODY_BYTES_PER_S)
     except TimeoutError:
-        raise InvalidInput(f"the body has not come within {allowed_s:.0f} s; send it faster, or less of it") from None
+        if not deadline.expired():
+            raise
+        raise InvalidInput(
+            f"the body has not come within {first_s + len(body) / BODY_BYTES_PER_S:.0f} s; send it faster, or less of it"
+        ) from None
     return bytes(body)
 
 

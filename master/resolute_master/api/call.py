@@ -15,11 +15,13 @@ from resolute.errors import InvalidInput, PermissionDenied, Unauthenticated
 from resolute.wire.codec import Rows, from_query, from_wire, to_wire, to_wire_in_rows
 from resolute.wire.rest.empty import Empty
 from resolute.wire.times import check_times
+from resolute_master.api.admission import identity
 from resolute_master.api.auth import Caller, authenticate
 from resolute_master.api.authorise import Action, Policy, can, depends_on_owner, refusal
 from resolute_master.api.bodies import LARGEST, check_values, parse_json, read_body
 from resolute_master.api.context import ApiContext
-from resolute_master.api.limits import MAX_BODY_BYTES, MAX_PUBLIC_BODY_BYTES
+from resolute_master.api.http_protocol import prove
+from resolute_master.api.limits import MAX_BODY_BYTES, MAX_PUBLIC_BODY_BYTES, PUBLIC_BODY_FIRST_S
 from resolute_master.api.opening import OPENING
 from resolute_master.api.ownership import of_task, owned
 from resolute_master.event_loop import giving_way
@@ -140,19 +142,33 @@ class Route:
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         api = request.app[OPENING].serving
-        caller = None if self.action is Action.PUBLIC else authenticate(request, api.tokens)
-        if caller is not None:
-            logs.also_about(user=caller.user.username, allocation=caller.allocation and caller.allocation.id)
-        limit = min(self.max_body, MAX_PUBLIC_BODY_BYTES if caller is None else api.max_request_bytes)
+        if self.action is Action.PUBLIC:
+            return await self._serve_anybody(api, request)
+        caller = authenticate(request, api.tokens)
+        prove(request)
+        logs.also_about(user=caller.user.username, allocation=caller.allocation and caller.allocation.id)
+        limit = min(self.max_body, api.max_request_bytes)
         # What does not say its length may become as long as it may.
         length = request.content_length if request.content_length is not None else limit * request.body_exists
         with api.admission.request(caller):
-            async with api.admission.bodies.held(length if length <= limit else 0):
-                call = Call(api, request, caller, limit)
-                target = await self.find(call)
-                await allow(call, self.action, target)
-                result = await self.handle(call, target)
-                return result if isinstance(result, web.StreamResponse) else json_response(result)
+            async with api.admission.bodies.held(length if length <= limit else 0, identity(caller)):
+                return await self._answer(Call(api, request, caller, limit))
+
+    async def _serve_anybody(self, api: ApiContext, request: web.Request) -> web.StreamResponse:
+        """Whoever asks without a token gets a place when all of the body has come."""
+        limit, address = min(self.max_body, MAX_PUBLIC_BODY_BYTES), api.addresses.of(request)
+        call = Call(api, request, None, limit)
+        if not request.content.is_eof():
+            async with api.admission.unread.waiting(address):
+                call.body_read = await read_body(request, limit, first_s=PUBLIC_BODY_FIRST_S)
+        with api.admission.request(None, address):
+            return await self._answer(call)
+
+    async def _answer(self, call: Call) -> web.StreamResponse:
+        target = await self.find(call)
+        await allow(call, self.action, target)
+        result = await self.handle(call, target)
+        return result if isinstance(result, web.StreamResponse) else json_response(result)
 
 
 async def allow(call: Call, action: Action, target: Any = None) -> None:

@@ -1,16 +1,21 @@
 """The door below HTTP: how many connections there are, and which of them hold a place for nothing.
 
-A connection that sends no head in time, or takes nothing of what is sent to it, is closed. Whatever is above sees plain
-asyncio: it is wrapped, not changed.
+A connection that sends no head in time, or takes nothing of what is sent to it, is closed. When there are as many as may be, the
+next one takes the place of one on which no caller has proved who it is: the oldest of the address that has the most of them.
+Whatever is above sees plain asyncio: it is wrapped, not changed. With TLS the wrapper stands on both sides of it: it counts a
+connection from the moment at which it is accepted, and hands on what comes out of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import math
 import resource
 import socket
+import ssl
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +24,10 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from resolute_master.api.addresses import UNKNOWN, counted
+from resolute_master.api.http_protocol import HttpProtocol
 from resolute_master.api.limits import (
+    HANDSHAKE_S,
     HEAD_S,
     IDLE_S,
     MAX_CONNECTIONS,
@@ -28,6 +36,7 @@ from resolute_master.api.limits import (
     RETRY_AFTER_S,
     SPARE_FILES,
     SWEEP_S,
+    TLS_SHUTDOWN_S,
     UNREAD_S,
 )
 from resolute_master.api.porch import Porch
@@ -59,31 +68,12 @@ def runner_of(app: web.Application, *, stop_grace_s: float) -> web.AppRunner:
     return web.AppRunner(app, shutdown_timeout=stop_grace_s)
 
 
-class _Http(web.RequestHandler):
-    """aiohttp's protocol, which leaves nothing behind for garbage collection when it could not read what was sent."""
-
-    __slots__ = ()
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        try:
-            return super().handle_error(request, status, exc, message)
-        finally:
-            if exc is not None:
-                exc.__traceback__ = None  # it leads to the frame that handed the error on, and still has it
-
-
 def protocol_of(runner: web.AppRunner) -> Callable[[], asyncio.Protocol]:
     """Makes the protocol of each connection of a runner that has been set up, with the limits of heads and idle connections."""
     assert runner.server is not None
     unlogged: Any = None  # requests are logged by `resolute_master.api.requests`
     return partial(
-        _Http,
+        HttpProtocol,
         runner.server,
         loop=asyncio.get_running_loop(),
         access_log=unlogged,
@@ -105,20 +95,63 @@ class Patience:
 class Connections:
     """A factory of protocols for `loop.create_server`. `sweep` runs beside it."""
 
-    def __init__(self, inner: Callable[[], asyncio.Protocol], *, limit: int, patience: Patience | None = None) -> None:
+    def __init__(
+        self,
+        inner: Callable[[], asyncio.Protocol],
+        *,
+        limit: int,
+        patience: Patience | None = None,
+        tls: ssl.SSLContext | None = None,
+        is_proxy: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """`is_proxy` tells peers that many callers share: theirs are never the first to go."""
         self._inner = inner
         self._limit = limit
         self._patience = patience or Patience()
+        self._tls = tls
+        self._is_proxy = is_proxy
         self._open: set[_Connection] = set()
-        self._refused = 0
+        self._crowds: dict[str, OrderedDict[_Connection, None]] = {}
+        """By address, the oldest first."""
+        self._refused = self._displaced = 0
 
     def __call__(self) -> asyncio.Protocol:
-        if len(self._open) >= self._limit:
+        return _Connection(self, self._inner, self._tls)
+
+    def enter(self, connection: _Connection, peer: str) -> bool:
+        """For `_Connection`: counted from here on. False when there is no place."""
+        if len(self._open) >= self._limit and not self._make_room():
             if not self._refused:
                 log.warning("%d connections are open, as many as may be; further ones are refused", self._limit)
             self._refused += 1
-            return _Refusing()
-        return _Connection(self._inner(), self._open)
+            return False
+        self._open.add(connection)
+        if not self._is_proxy(peer):
+            connection.crowd = counted(peer)
+            self._crowds.setdefault(connection.crowd, OrderedDict())[connection] = None
+        return True
+
+    def leave(self, connection: _Connection) -> None:
+        """For `_Connection`. Again is harmless."""
+        self._open.discard(connection)
+        crowd = self._crowds.get(connection.crowd)
+        if crowd is not None and connection in crowd:
+            del crowd[connection]
+            if not crowd:
+                del self._crowds[connection.crowd]
+
+    def _make_room(self) -> bool:
+        """Cut off the oldest connection of no known caller, of the address that has the most. False when all are of known ones."""
+        for crowd in sorted(self._crowds.values(), key=len, reverse=True)[:LOOKED_AT_AT_ONCE]:
+            for connection in tuple(itertools.islice(crowd, LOOKED_AT_AT_ONCE)):
+                if connection.proven:
+                    crowd.move_to_end(connection)  # so that the next look finds others
+                    continue
+                self.leave(connection)
+                connection.cut_off()
+                self._displaced += 1
+                return True
+        return False
 
     @property
     def count(self) -> int:
@@ -135,6 +168,9 @@ class Connections:
             if self._refused:
                 log.warning("%d connections were refused in the last %.0f s", self._refused, self._patience.sweep_s)
                 self._refused = 0
+            if self._displaced:
+                log.warning("%d connections of no known caller were ended to make room for others", self._displaced)
+                self._displaced = 0
 
     def _look(self, now: float, connection: _Connection) -> None:
         connection.look(now, self._patience)
@@ -143,50 +179,105 @@ class Connections:
 class _Connection(asyncio.Protocol):
     """One connection, handed on to the protocol inside."""
 
-    def __init__(self, inner: asyncio.Protocol, open_: set[_Connection]) -> None:
-        self._inner = inner
-        self._open = open_
+    def __init__(
+        self, owner: Connections, make: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._owner = owner
+        self._make = make
+        self._tls = tls
+        self._inner: asyncio.Protocol | None = None
         self._transport: asyncio.Transport | None = None
+        self._below: asyncio.Transport | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._tail: bytes | None = b""
         self._since = asyncio.get_running_loop().time()
         self._unread = 0
         self._taken = False
-        open_.add(self)  # counted from here on: many may come before the first is made
+        self.crowd = UNKNOWN
+
+    @property
+    def proven(self) -> bool:
+        """Whether a caller has proved on it who it is."""
+        return isinstance(self._inner, HttpProtocol) and self._inner.proven
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
+        self._below = transport
+        name = transport.get_extra_info("peername")
+        if not self._owner.enter(self, str(name[0]) if isinstance(name, tuple) else UNKNOWN):
+            _refuse(transport, plain=self._tls is None)
+        elif self._tls is None:
+            self._begin(transport)
+        else:
+            self._opening = asyncio.create_task(self._begin_tls(transport, self._tls), name="TLS handshake")
+
+    def _begin(self, transport: asyncio.Transport) -> None:
         self._transport = transport
+        self._inner = self._make()
         self._inner.connection_made(transport)
 
+    async def _begin_tls(self, transport: asyncio.Transport, context: ssl.SSLContext) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            over = await loop.start_tls(
+                transport,
+                self,
+                context,
+                server_side=True,
+                ssl_handshake_timeout=HANDSHAKE_S,
+                ssl_shutdown_timeout=TLS_SHUTDOWN_S,
+            )
+        except (OSError, ssl.SSLError) as error:
+            log.debug("a TLS handshake has failed: %s", error)
+            over = None
+        finally:
+            self._opening = None
+        if over is None:  # whoever called is no client of TLS, or has gone
+            transport.abort()
+            self._owner.leave(self)
+            return
+        self._since = loop.time()
+        self._begin(over)
+
+    def cut_off(self) -> None:
+        """At once, whatever is under way."""
+        if self._below is not None:
+            self._below.abort()
+
     def connection_lost(self, exc: Exception | None) -> None:
-        self._open.discard(self)
-        transport, self._transport = self._transport, None
-        self._inner.connection_lost(exc)
-        if hasattr(transport, "_read_ready_cb"):
+        self._owner.leave(self)
+        below, self._below, self._transport = self._below, None, None
+        inner, self._inner = self._inner, None
+        if inner is not None:
+            inner.connection_lost(exc)
+        if hasattr(below, "_read_ready_cb"):
             # asyncio's transport refers to itself by a bound method. Untied, its last reference frees it: garbage collection
             # does not look at what is old (`resolute_master.garbage`), and each connection of a cluster grows old.
-            setattr(transport, "_read_ready_cb", None)  # noqa: B010 - not ours, and not in its type
+            setattr(below, "_read_ready_cb", None)  # noqa: B010 - not ours, and not in its type
 
     def data_received(self, data: bytes) -> None:
         if self._tail is not None:
             seen = self._tail + data
             self._tail = None if _END_OF_HEAD in seen else seen[-len(_END_OF_HEAD) + 1 :]
-        self._inner.data_received(data)
+        if self._inner is not None:
+            self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        return self._inner.eof_received()
+        return None if self._inner is None else self._inner.eof_received()
 
     def pause_writing(self) -> None:
-        self._inner.pause_writing()
+        if self._inner is not None:
+            self._inner.pause_writing()
 
     def resume_writing(self) -> None:
         self._taken = True
-        self._inner.resume_writing()
+        if self._inner is not None:
+            self._inner.resume_writing()
 
     def look(self, now: float, patience: Patience) -> None:
         """Close the connection when its other end has stood still for too long."""
         if self._transport is None:
-            return
+            return  # a handshake has a limit of its own
         if self._tail is not None:
             if now - self._since > patience.head_s:
                 self._transport.abort()
@@ -199,32 +290,39 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
 
-class _Refusing(asyncio.Protocol):
-    """Says 503 and closes: cheaper than to let it wait, and a balancer knows what it means."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        text = "this master has as many connections as it may; try again in a moment"
-        body = msgspec.json.encode({"message": text, "error": {"code": 14, "reason": "Unavailable", "error": text}})
-        head = (
-            "HTTP/1.1 503 Service Unavailable",
-            "Content-Type: application/json",
-            f"Content-Length: {len(body)}",
-            f"Retry-After: {math.ceil(RETRY_AFTER_S)}",
-            "Connection: close",
-        )
-        transport.write("\r\n".join(head).encode() + _END_OF_HEAD + body)
-        transport.close()
+def _refuse(transport: asyncio.Transport, *, plain: bool) -> None:
+    """Say 503 and close: cheaper than to let it wait, and a balancer knows what it means. Before TLS nothing can be said."""
+    if not plain:
+        transport.abort()
+        return
+    text = "this master has as many connections as it may; try again in a moment"
+    body = msgspec.json.encode({"message": text, "error": {"code": 14, "reason": "Unavailable", "error": text}})
+    head = (
+        "HTTP/1.1 503 Service Unavailable",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        f"Retry-After: {math.ceil(RETRY_AFTER_S)}",
+        "Connection: close",
+    )
+    transport.write("\r\n".join(head).encode() + _END_OF_HEAD + body)
+    transport.close()
 
 
 class Listening:
     """The runner's server behind `Connections`, on one socket: from a porch while the master starts, then as fast as it can."""
 
     def __init__(
-        self, runner: web.AppRunner, *, limit: int, first: Sequence[str] = (), patience: Patience | None = None
+        self,
+        runner: web.AppRunner,
+        *,
+        limit: int,
+        first: Sequence[str] = (),
+        patience: Patience | None = None,
+        tls: ssl.SSLContext | None = None,
+        is_proxy: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """`runner` has been set up. `first` are beginnings of the paths that are served while the master starts."""
-        self.connections = Connections(protocol_of(runner), limit=limit, patience=patience)
+        self.connections = Connections(protocol_of(runner), limit=limit, patience=patience, tls=tls, is_proxy=is_proxy)
         self._limit = limit
         self._first = first
         self._server: asyncio.Server | None = None
@@ -258,7 +356,7 @@ class Listening:
         self._porch.open()
 
     def _room(self) -> int:
-        return max(0, self._limit - self.connections.count)
+        return max(TAKEN_AT_ONCE, self._limit - self.connections.count)  # a newcomer may take a stranger's place
 
     async def _receive(self, porch: Porch, listener: socket.socket, queue: int) -> None:
         await porch.run()

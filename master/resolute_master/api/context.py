@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from resolute.clock import Clock
 from resolute.config import MasterConfig
 from resolute.ids import IdSource
+from resolute_master.api.addresses import Addresses
 from resolute_master.api.admission import Admission
 from resolute_master.api.auth import Passwords, Tokens
 from resolute_master.api.barriers import Barriers
 from resolute_master.api.limits import MAX_UPLOAD_BYTES
 from resolute_master.api.log_ring import LogRing
+from resolute_master.api.login_attempts import LoginAttempts
 from resolute_master.api.starts import Starts
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.price_watch import PriceWatch
@@ -57,6 +59,9 @@ class ApiContext:
     """Told of what is uploaded."""
     barriers: Barriers = field(default_factory=Barriers)
     admission: Admission = field(default_factory=Admission)
+    addresses: Addresses = field(default_factory=Addresses)
+    """Knows the proxies whose word about their callers is taken."""
+    logins: LoginAttempts = field(default_factory=LoginAttempts)
     starts: Starts = field(default_factory=Starts)
     """Foresees when what waits will start."""
     price_watches: Sequence[PriceWatch] = ()

@@ -16,6 +16,9 @@ MAX_PUBLIC_BODY_BYTES = 64 * 1024
 MAX_BODIES_BYTES = 2 * MAX_UPLOAD_BYTES
 """Bodies larger than `LARGE_BODY_BYTES` that are held at once, all together. More wait unread, in their sockets."""
 
+MAX_BODIES_BYTES_PER_CALLER = MAX_UPLOAD_BYTES
+"""Of them, those of one person or task: what one sends slowly never keeps the others from sending."""
+
 LARGE_BODY_BYTES = 1024 * 1024
 """Smaller bodies are not counted: a thousand of them are one upload or two."""
 
@@ -23,7 +26,14 @@ BODY_WAIT_S = 60.0
 """A large body that has waited for so long is refused with 503: its caller may try again."""
 
 BODY_FIRST_S = 30.0
-"""A body has so long, and a second more for each `BODY_BYTES_PER_S`: who sends slower holds a place for nothing."""
+"""A body has so long, and a second more for each `BODY_BYTES_PER_S` that have come: who sends slower holds a place for nothing."""
+
+PUBLIC_BODY_FIRST_S = 10.0
+"""The same of a call without a token, whose body is small."""
+
+MAX_UNREAD_PUBLIC_BODIES = 1_000
+"""Bodies of calls without a token that have not come to their end: at most 64 MiB. They hold no place among the public requests.
+One more takes the place of the oldest of the address that has the most."""
 
 BODY_BYTES_PER_S = 32 * 1024
 """The slowest upload that is waited for: a mobile connection."""
@@ -43,7 +53,38 @@ MAX_REQUESTS_PER_CONTAINER = 32
 """Requests of one task at once, for each of its containers: its polls, its barrier, its reports."""
 
 MAX_PUBLIC_REQUESTS = 500
-"""Requests without a token at once, from everybody: a login waits for the hashes of those before it."""
+"""Requests without a token at once, all together, their bodies read. An address that has none among them still gets one."""
+
+MAX_PUBLIC_REQUESTS_PER_ADDRESS = 100
+"""Of them, so many from one address; an IPv6 network of 64 bits counts as one address."""
+
+MAX_FIRST_PUBLIC_REQUESTS = 500
+"""Further ones, beyond `MAX_PUBLIC_REQUESTS`, one for each address that has no other."""
+
+FAILED_LOGINS = 5
+"""Failed logins of a user from one address before that pair has to pause."""
+
+FAILED_LOGINS_OF_ADDRESS = 100
+"""Failed logins from one address, whatever the names, before all of them have to pause, save users who have been in from there."""
+
+FAILED_LOGINS_OF_USER = 100
+"""Failed logins of one user from all addresses after which each address that the user has not logged in from has
+`FAILED_LOGINS_ATTACKED` tries. None is ever refused its first."""
+
+FAILED_LOGINS_ATTACKED = 1
+"""Failed logins before the pause, for a user who is attacked from many addresses."""
+
+FIRST_LOGIN_PAUSE_S = 1.0
+"""The first pause after too many failed logins; each further failure doubles it."""
+
+LONGEST_LOGIN_PAUSE_S = 60.0
+"""The longest pause between two failed logins."""
+
+FORGET_FAILURES_S = 900.0
+"""Failures are forgotten so long after the last of them."""
+
+REMEMBERED_LOGINS = 10_000
+"""Rows of each table of failed logins: a few MiB. What has not failed for longest is forgotten first."""
 
 RETRY_AFTER_S = 1.0
 """Who met a limit that passes by itself is told to come again after so long."""
@@ -51,10 +92,17 @@ RETRY_AFTER_S = 1.0
 # -------------------------------------------------------------------------------------------------------- connections
 
 MAX_CONNECTIONS = 30_000
-"""Open connections; fewer where the process may open fewer files. Further ones get a 503."""
+"""Open connections; fewer where the process may open fewer files. A further one takes the place of the oldest on which no caller
+is known, of the address with the most of them; when all callers are known, it gets a 503."""
 
 SPARE_FILES = 256
 """Files that the master needs besides connections: its database, its logs, its own calls."""
+
+HANDSHAKE_S = 10.0
+"""A TLS handshake that has not come to its end after so long is given up."""
+
+TLS_SHUTDOWN_S = 5.0
+"""A caller has so long to say that it has heard the end of a TLS connection."""
 
 HEAD_S = 30.0
 """A connection that has not sent the head of its first request after so long is closed."""

@@ -17,6 +17,7 @@ from resolute_master.api.finders import find_user, user_named
 from resolute_master.api.render import users as render_users
 from resolute_master.domain.commands import EndSession, StartSession
 from resolute_master.domain.ids import SessionId
+from resolute_master.domain.user import User
 
 
 async def login(call: Call, _: None) -> web.Response:
@@ -24,10 +25,7 @@ async def login(call: Call, _: None) -> web.Response:
     request = await call.body(LoginRequest)
     if not request.username:
         raise InvalidInput("username: must not be empty; give the name of a user")
-    user = user_named(call.api, request.username)
-    password = request.password if request.is_hashed else hash_password(request.password)
-    if not await call.api.passwords.matches(password, user.password_hash if user else None) or user is None:
-        raise Unauthenticated("invalid credentials")
+    user = await _proven(call, request)
     if not user.active:
         raise PermissionDenied("user is not active")
     session = SessionId(call.api.ids.uuid())
@@ -37,6 +35,22 @@ async def login(call: Call, _: None) -> web.Response:
     answer = json_response(LoginResponse(token=token, user=render_users.user(find_user(call.api, user.id))))
     answer.set_cookie(COOKIE, token, path="/", max_age=SESSION_S, httponly=True, samesite="Lax")
     return answer
+
+
+async def _proven(call: Call, request: LoginRequest) -> User:
+    """The user whose password it is. Raises `Unauthenticated`, and `LimitExceeded` after too many failures."""
+    api, address = call.api, call.api.addresses.of(call.request)
+    attempt = await api.logins.begin(request.username, address, api.clock)
+    right: bool | None = None
+    try:
+        user = user_named(api, request.username)
+        password = request.password if request.is_hashed else hash_password(request.password)
+        right = await api.passwords.matches(password, user.password_hash if user else None, address=address)
+    finally:
+        attempt.end(right=right, now=api.clock.monotonic())
+    if user is None or not right:
+        raise Unauthenticated("invalid credentials")
+    return user
 
 
 async def logout(call: Call, _: None) -> web.Response:

@@ -33,6 +33,9 @@ FAILED_PAUSE_S = 0.5
 WAIT_S = 10.0
 """Who has waited here for so long is let in at the same slow pace, to be told there what the start is at."""
 
+_TLS = b"\x16\x03"
+"""How a TLS handshake begins."""
+
 _LINE_BYTES = 64
 """Of the first line so much is looked at: more than the longest path of those who go first."""
 
@@ -109,10 +112,13 @@ class Porch:
         return most
 
     def _goes_first(self, caller: socket.socket) -> bool:
-        """Also who has said nothing yet, or has gone: whoever is inside knows what to do with such."""
+        """Also who has said nothing yet, or has gone: whoever is inside knows what to do with such. What is said over TLS cannot
+        be looked at: who comes so goes in, and waits inside."""
         try:
             said = caller.recv(_LINE_BYTES, socket.MSG_PEEK)
         except OSError:
+            return True
+        if said.startswith(_TLS):
             return True
         _, _, path = said.partition(b" ")
         return not path or path.startswith(self._first_paths)

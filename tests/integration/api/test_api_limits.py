@@ -8,7 +8,7 @@ import json
 import resource
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from resolute_master.api.admission import Admission, ByteBudget
 from resolute_master.api.app import ROUTES
 from resolute_master.api.connections import Listening, Patience, allow_open_files, runner_of
 from resolute_master.api.extensions import MAX_DECISIONS
+from resolute_master.api.http_protocol import prove
 from resolute_master.domain.change import Decision
 from resolute_master.store.base import LogQuery
 from resolute_master.store.memory import MemoryStore, MemoryTables
@@ -68,10 +69,19 @@ async def a_caller(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, async
         await asyncio.gather(writer.wait_closed(), return_exceptions=True)
 
 
+async def known(request: web.Request) -> web.Response:
+    prove(request)
+    return web.Response(text="hello")
+
+
 async def test_one_connection_more_than_may_be_is_told_to_come_again() -> None:
-    async with a_server(hello, limit=2) as (listening, port), ClientSession() as http, a_caller(port):
-        async with a_caller(port):
-            await until(lambda: listening.connections.count == 2)
+    """Where each of the others is one on which a caller has logged in."""
+    request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    async with a_server(known, limit=2) as (listening, port), ClientSession() as http, a_caller(port) as first:
+        async with a_caller(port) as second:
+            for reader, writer in (first, second):
+                writer.write(request)
+                await reader.readuntil(b"hello")
             async with http.get(f"http://127.0.0.1:{port}/") as refused:
                 assert (refused.status, refused.headers["Retry-After"]) == (503, "1")
                 assert "as many connections as it may" in (await refused.json())["error"]["error"]
@@ -189,7 +199,7 @@ async def test_those_without_a_token_share_their_places(tmp_path: Path) -> None:
     admission = Admission(public=1)
     async with an_api(tmp_path, admission=admission) as world:
         await world.get("/api/v1/master", token="")
-        with admission.request(None):
+        with admission.request(None, "127.0.0.1"):
             assert "everybody without a token" in await world.error("GET", "/api/v1/master", token="", status=429)
             await world.get("/api/v1/me")
         await world.get("/api/v1/master", token="")
@@ -200,7 +210,7 @@ async def test_without_other_orders_the_documented_limits_hold(tmp_path: Path) -
     async with an_api(tmp_path, admission=admission) as world, AsyncExitStack() as stack:
         _, allocation, task = await world.started(await world.agent())
         for caller, limit in (
-            (None, limits.MAX_PUBLIC_REQUESTS),
+            (None, limits.MAX_PUBLIC_REQUESTS_PER_ADDRESS),
             (world.context.tokens.read_bearer(world.token), limits.MAX_REQUESTS_PER_USER),
             (world.context.tokens.read_task(task), limits.MAX_REQUESTS_PER_CONTAINER * len(allocation.containers)),
         ):
@@ -208,6 +218,23 @@ async def test_without_other_orders_the_documented_limits_hold(tmp_path: Path) -
                 stack.enter_context(admission.request(caller))
             with pytest.raises(LimitExceeded, match=str(limit)), admission.request(caller):
                 pass
+
+
+def test_addresses_share_the_public_places_and_each_has_a_first() -> None:
+    admission = Admission()
+    per_address, together = limits.MAX_PUBLIC_REQUESTS_PER_ADDRESS, limits.MAX_PUBLIC_REQUESTS
+    with ExitStack() as stack:
+        for number in range(together):
+            stack.enter_context(admission.request(None, f"10.0.0.{number // per_address}"))
+        with pytest.raises(LimitExceeded, match=f"your address has {per_address} requests"):
+            admission.request(None, "10.0.0.1")
+        for number in range(limits.MAX_FIRST_PUBLIC_REQUESTS):
+            stack.enter_context(admission.request(None, f"10.1.{number // 250}.{number % 250}"))
+        with pytest.raises(LimitExceeded, match="together"):
+            admission.request(None, "10.1.0.1")
+        with pytest.raises(LimitExceeded, match="together"):
+            admission.request(None, "10.2.0.1")
+    assert admission.requests == 0
 
 
 async def test_two_of_the_largest_uploads_are_held_at_once() -> None:
@@ -221,8 +248,19 @@ async def test_two_of_the_largest_uploads_are_held_at_once() -> None:
         await third
 
 
-async def held(bodies: ByteBudget, size: int) -> None:
-    async with bodies.held(size):
+async def test_a_caller_who_holds_a_share_of_the_bodies_does_not_keep_the_others_waiting() -> None:
+    bodies = Admission().bodies
+    assert limits.MAX_BODIES_BYTES_PER_CALLER == limits.MAX_UPLOAD_BYTES
+    async with bodies.held(limits.MAX_UPLOAD_BYTES, "ada"):
+        second = asyncio.create_task(held(bodies, limits.MAX_UPLOAD_BYTES, "ada"))
+        await asyncio.sleep(0.05)
+        assert not second.done()
+        await held(bodies, limits.MAX_UPLOAD_BYTES, "bob")
+    await second
+
+
+async def held(bodies: ByteBudget, size: int, key: str | None = None) -> None:
+    async with bodies.held(size, key):
         pass
 
 

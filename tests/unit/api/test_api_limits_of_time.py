@@ -20,12 +20,14 @@ from resolute_master.api import limits
 from resolute_master.api.admission import Admission
 from resolute_master.api.allocations import MAX_POLL_S, preemption_signal
 from resolute_master.api.auth import Passwords, Tokens
-from resolute_master.api.authorise import AllocationRef
+from resolute_master.api.authorise import Action, AllocationRef
 from resolute_master.api.barriers import BARRIER_LIMIT_S, Barriers
 from resolute_master.api.bodies import read_body
 from resolute_master.api.call import Call
 from resolute_master.api.connections import Connections, protocol_of, runner_of
 from resolute_master.api.context import ApiContext
+from resolute_master.api.login import ROUTES as LOGIN_ROUTES
+from resolute_master.api.opening import OPENING, Opening
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId
 from resolute_master.engine.reporting import Reporting
@@ -140,13 +142,13 @@ def test_a_connection_between_requests_is_kept_so_long() -> None:
 # ------------------------------------------------------------------------------------------------------------- bodies
 
 
-def posted(declared: int) -> tuple[web.Request, StreamReader]:
+def posted(declared: int, app: web.Application | None = None) -> tuple[web.Request, StreamReader]:
     loop = asyncio.get_running_loop()
     protocol = BaseProtocol(loop)
     protocol.connection_made(Wire())
     payload = StreamReader(protocol, 2**20, loop=loop)
     headers = {"Content-Length": str(declared)}
-    return make_mocked_request("POST", "/", headers=headers, payload=payload), payload
+    return make_mocked_request("POST", "/", headers=headers, payload=payload, app=app), payload
 
 
 def test_a_body_has_its_time_and_a_second_more_for_so_many_bytes() -> None:
@@ -170,7 +172,22 @@ def test_a_body_has_its_time_and_a_second_more_for_so_many_bytes() -> None:
             else:
                 with pytest.raises(InvalidInput, match=f"within {allowed_s:.0f} s"):
                     await read_body(request, declared)
-                assert loop.time() - began == allowed_s
+                assert loop.time() - began == pytest.approx(allowed_s, abs=0.001)
+
+    run_virtually(scenario())
+
+
+def test_a_body_that_falls_behind_its_rate_is_cut_off_long_before_the_time_of_all_of_it() -> None:
+    """Declared as the largest upload, it would have more than an hour."""
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        request, payload = posted(limits.MAX_UPLOAD_BYTES)
+        payload.feed_data(b"x" * limits.BODY_BYTES_PER_S)
+        began = loop.time()
+        with pytest.raises(InvalidInput, match="send it faster"):
+            await read_body(request, limits.MAX_UPLOAD_BYTES)
+        assert loop.time() - began == pytest.approx(limits.BODY_FIRST_S + 1)
 
     run_virtually(scenario())
 
@@ -251,5 +268,21 @@ def test_a_preemption_poll_is_held_as_long_as_it_asks_for_and_no_longer_than_the
                 call = asking(asked_s)
                 (allocation,) = call.api.engine.state.all(Allocation)
                 assert await seconds(preemption_signal(call, AllocationRef(allocation.id))) == held_s
+
+    run_virtually(scenario())
+
+
+def test_the_body_of_a_call_without_a_token_is_waited_for_so_long(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with a_running_task(tmp_path) as asking:
+            app = web.Application()
+            app[OPENING] = Opening.opened(asking(1).api)
+            (login,) = [route for route in LOGIN_ROUTES if route.action is Action.PUBLIC]
+            request, payload = posted(100, app)
+            payload.feed_data(b"{")
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(InvalidInput, match=f"within {limits.PUBLIC_BODY_FIRST_S:.0f} s"):
+                await login.serve(request)
+            assert asyncio.get_running_loop().time() - began == pytest.approx(limits.PUBLIC_BODY_FIRST_S, abs=0.001)
 
     run_virtually(scenario())

@@ -1,0 +1,79 @@
+"""From which address a request comes: the peer's, or what a trusted proxy says of it.
+
+`X-Forwarded-For` is read only where the peer is a proxy that the configuration names (`security.trusted_proxies`): from
+anybody else it is a text that the caller has made up.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+
+from aiohttp import web
+
+FORWARDED_FOR = "X-Forwarded-For"
+FORWARDED_PROTO = "X-Forwarded-Proto"
+
+IPV6_PREFIX = 64
+"""One customer has at least so much of an IPv6 network: its addresses are counted as one."""
+
+UNKNOWN = ""
+
+_MAX_HOPS = 32
+
+
+class Addresses:
+    """Tells addresses, knowing which peers are proxies."""
+
+    def __init__(self, trusted_proxies: Sequence[str] = ()) -> None:
+        """`trusted_proxies` are addresses and networks that the configuration has checked."""
+        self._proxies = tuple(ipaddress.ip_network(each, strict=False) for each in trusted_proxies)
+
+    def of(self, request: web.BaseRequest) -> str:
+        """The caller's address as limits count it; the last hop that no trusted proxy is."""
+        peer = request.remote or UNKNOWN
+        if not self._proxies or not self._trusted(peer):
+            return counted(peer)
+        hops = ",".join(request.headers.getall(FORWARDED_FOR, ())).split(",")[-_MAX_HOPS:]
+        for hop in reversed([hop.strip() for hop in hops]):
+            if _parsed(hop) is None:
+                break  # what stands further left was written by nobody who is known
+            peer = hop
+            if not self._trusted(hop):
+                break
+        return counted(peer)
+
+    def secure(self, request: web.BaseRequest) -> bool:
+        """Whether the caller came over TLS: to this master, or to the trusted proxy before it."""
+        if request.secure:
+            return True
+        if not self._proxies or not self._trusted(request.remote or UNKNOWN):
+            return False
+        return request.headers.get(FORWARDED_PROTO, "").strip().lower() == "https"
+
+    def is_proxy(self, peer: str) -> bool:
+        """Whether many callers may share this peer."""
+        return bool(self._proxies) and self._trusted(peer)
+
+    def _trusted(self, address: str) -> bool:
+        found = _parsed(address)
+        return found is not None and any(found in network for network in self._proxies)
+
+
+def counted(address: str) -> str:
+    """As limits count it: an IPv6 address stands for its network."""
+    if ":" not in address:
+        return address
+    found = _parsed(address)
+    if not isinstance(found, ipaddress.IPv6Address):
+        return str(found) if found is not None else address
+    return str(ipaddress.ip_network((found, IPV6_PREFIX), strict=False))
+
+
+def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        found = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return mapped or found
