@@ -73,6 +73,8 @@ class AgentSetup:
     master_timeout_s: float | None = None
     reconnect_cap_s: float = BACKOFF_CAP_S
     environment: Mapping[str, str] = field(default_factory=dict)
+    master_cert: str = ""
+    """PEM for tasks: see `TaskContext`."""
 
 
 class Agent:
@@ -233,7 +235,11 @@ class Agent:
         welcome = self._state.welcome
         lease_s = self._lease_left_s(welcome.lease_s if welcome is not None else 0.0)
         context = TaskContext(
-            environment=self._environment(), devices=effect.devices, lease_s=lease_s, address=self._state.address
+            environment=self._environment(),
+            devices=effect.devices,
+            lease_s=lease_s,
+            address=self._state.address,
+            master_cert=self._setup.master_cert,
         )
         try:
             await self._runtime.start(spec, context)

@@ -75,6 +75,7 @@ def settings_from_config(config: AgentConfig, *, config_file: str = "") -> Agent
         },
         tls_master_cert=config.security.tls.master_cert,
         tls_skip_verify=config.security.tls.skip_verify,
+        tls_cert_name=config.security.tls.master_cert_name,
         log_level="debug" if config.debug else config.log.level,
         log_format=config.log.format,
         log_color=config.log.color,

@@ -13,9 +13,25 @@ from resolute.wire.states import SlotKind
 from resolute_agent.devices.rocm import runtime_name
 
 RUN_DIR = "/run/determined"
+MASTER_CERT = "etc/ssl/master.crt"
+"""In a run directory: the authority of an https master."""
+
+NO_VERIFICATION = "noverify"
+"""What tasks are told instead of a file where the agent trusts any certificate."""
+
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY")
+
+
+def trust_environment(*, has_cert: bool, skip_verify: bool, cert_name: str) -> dict[str, str]:
+    """What tasks are told of an https master's certificate; nothing where the machine trusts it by itself."""
+    variables = {"DET_MASTER_CERT_FILE": f"{RUN_DIR}/{MASTER_CERT}"} if has_cert else {}
+    if skip_verify:
+        variables["DET_MASTER_CERT_FILE"] = NO_VERIFICATION
+    if cert_name:
+        variables["DET_MASTER_CERT_NAME"] = cert_name
+    return variables
 
 
 def machine_environment(master_url: str, proxies: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -76,6 +92,8 @@ def task_environment(
         "PYTHONPATH": ":".join([*place.package_roots, *filter(None, [given.get("PYTHONPATH")])]),
     }
     environment.setdefault("DET_RESOURCES_ID", spec.container_id)
+    if own.get("DET_MASTER_CERT_FILE") == f"{RUN_DIR}/{MASTER_CERT}":
+        environment["DET_MASTER_CERT_FILE"] = f"{place.run_dir}/{MASTER_CERT}"
     if not place.private_root:
         environment["PYTHONUSERBASE"] = f"{place.run_dir}/pythonuserbase"
         environment.setdefault("TMPDIR", place.tmp_dir)

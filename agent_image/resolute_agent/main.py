@@ -23,7 +23,7 @@ from resolute.wire.agent_link import Device
 from resolute_agent.agent import Agent, AgentSetup
 from resolute_agent.devices.detection import detect
 from resolute_agent.devices.tools import TOOL_TIMEOUT_S
-from resolute_agent.environment import machine_environment
+from resolute_agent.environment import machine_environment, trust_environment
 from resolute_agent.machine import DOCKER
 from resolute_agent.memory import FileMemory, Memory
 from resolute_agent.notices import FileNotices, HttpNotices, NoticeSource
@@ -63,15 +63,39 @@ def lock_state_dir(directory: Path) -> TextIO:
     return lock
 
 
-def _tls(settings: AgentSettings) -> ssl.SSLContext | None:
+def _master_cert(settings: AgentSettings) -> str:
+    """PEM of the authority that the settings name. Raises `InvalidInput` for a file that is none."""
+    path = settings.tls_master_cert
+    if not path or not settings.master_url.startswith("https:"):
+        return ""
+    try:
+        text = Path(path).read_text(encoding="ascii")
+        ssl.create_default_context(cadata=text)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(
+            f"security.tls.master_cert: {path} cannot be used: {error}; copy the master's ca.pem there"
+        ) from error
+    return text
+
+
+def _tls(settings: AgentSettings, master_cert: str) -> ssl.SSLContext | None:
+    """What the agent trusts. None: what the machine does, or plain HTTP."""
+    if not settings.master_url.startswith("https:"):
+        return None
     if settings.tls_skip_verify:
+        log.warning(
+            "security.tls.skip_verify: any certificate is taken for the master's, so anybody between the two can give this machine "
+            "work; name the master's ca.pem as security.tls.master_cert instead"
+        )
         context = ssl.create_default_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        return context
-    if settings.tls_master_cert:
-        return ssl.create_default_context(cafile=settings.tls_master_cert)
-    return None
+    elif master_cert:
+        context = ssl.create_default_context(cadata=master_cert)
+    else:
+        return None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
 
 
 def _notices(settings: AgentSettings, clock: Clock) -> NoticeSource | None:
@@ -137,6 +161,7 @@ async def serve(
     clock = SystemClock()
     ids = SystemIds()
     devices = _devices(settings)
+    master_cert = _master_cert(settings)
     setup = AgentSetup(
         agent_id=settings.agent_id,
         resource_pool=settings.resource_pool,
@@ -147,15 +172,23 @@ async def serve(
         address=settings.address,
         master_timeout_s=settings.master_timeout_s,
         reconnect_cap_s=settings.reconnect_cap_s,
+        master_cert=master_cert,
         environment={
             **machine_environment(settings.container_master_url or settings.master_url, settings.proxies),
+            **trust_environment(
+                has_cert=bool(master_cert),
+                skip_verify=settings.tls_skip_verify and settings.master_url.startswith("https:"),
+                cert_name=settings.tls_cert_name,
+            ),
             **({"RESOLUTE_INSTANCE": settings.instance_id} if settings.instance_id else {}),
         },
     )
     runtime = await open_runtime(settings)
     agent = Agent(
         setup,
-        connector=WebSocketConnector(settings.master_url, tls=_tls(settings)),
+        connector=WebSocketConnector(
+            settings.master_url, tls=_tls(settings, master_cert), cert_name=settings.tls_cert_name
+        ),
         runtime=runtime,
         memory=open_memory(Path(settings.state_dir) / "agent-state.json"),
         clock=clock,

@@ -63,6 +63,7 @@ class AgentSettings:
     proxies: Mapping[str, str] = field(default_factory=dict)
     tls_master_cert: str = ""
     tls_skip_verify: bool = False
+    tls_cert_name: str = ""
     log_level: str = "info"
     log_format: str = "text"
     log_color: bool = True

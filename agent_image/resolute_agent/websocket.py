@@ -65,11 +65,13 @@ class WebSocketConnection:
 
 
 class WebSocketConnector:
-    """Connects to a master at `http(s)://host:port`. `tls` is the trust of an https master."""
+    """Connects to a master at `http(s)://host:port`. `tls` is the trust of an https master, `cert_name` the name that its
+    certificate must have where that is not the host."""
 
-    def __init__(self, master_url: str, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, master_url: str, *, tls: ssl.SSLContext | None = None, cert_name: str = "") -> None:
         self._url = master_url.rstrip("/") + PATH
         self._tls = tls
+        self._cert_name = cert_name or None
 
     async def connect(self) -> Connection:
         session = aiohttp.ClientSession()
@@ -80,7 +82,14 @@ class WebSocketConnector:
                     max_msg_size=MAX_FRAME_BYTES,
                     heartbeat=20.0,
                     ssl=self._tls if self._tls is not None else True,
+                    server_hostname=self._cert_name if self._url.startswith("https:") else None,
                 )
+        except aiohttp.ClientConnectorCertificateError as error:
+            await session.close()
+            raise LinkClosed(
+                f"the certificate of {self._url} is not trusted ({error.certificate_error}); give the agent the master's ca.pem as "
+                "security.tls.master_cert, and the name in the certificate as master_host"
+            ) from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             await session.close()
             raise LinkClosed(f"cannot reach {self._url}: {error or type(error).__name__}") from error

@@ -8,6 +8,7 @@ Everything of a cluster lies in one directory:
     master.yaml     configuration of the master
     master.log      what the master says
     resolute.db     its state; `pools/` its machines, `checkpoints/` the storage
+    tls/ca.pem      with TLS: what clients trust
 
 The master is reached as a program only (`python -m resolute_master`), and so is the cloud of local machines.
 """
@@ -76,6 +77,8 @@ class ClusterPlan:
     own_config: Path | None = None
     docker: bool = False
     """Tasks run in containers of the engine at `docker_host`, in `image` where their experiment names none."""
+    tls: bool = False
+    """The master serves TLS with a certificate of its own authority."""
     docker_host: str = DEFAULT_DOCKER_HOST
     image: str = DEFAULT_CPU_IMAGE
     program: tuple[str, ...] = (sys.executable, "-m", "resolute_master")
@@ -89,6 +92,8 @@ class RunningCluster:
     url: str
     master: Identity
     directory: Path
+    cert_file: str = ""
+    """What its callers trust, where it serves TLS."""
     new_password: str | None = field(default=None, compare=False)
 
     @property
@@ -143,7 +148,12 @@ def cluster_up(
         (plan.directory / INITIALISED).touch()
     generated = password if fresh and plan.password is None and plan.own_config is None else None
     return RunningCluster(
-        name=started.name, url=started.url, master=started.master, directory=plan.directory, new_password=generated
+        name=started.name,
+        url=started.url,
+        master=started.master,
+        directory=plan.directory,
+        cert_file=started.cert_file,
+        new_password=generated,
     )
 
 
@@ -214,8 +224,11 @@ def master_configuration(plan: ClusterPlan, password: str | None) -> dict[str, A
     }
     if plan.docker:  # the master listens on this machine only, so tasks must be on its network
         config["task_container_defaults"] = {"network_mode": "host", "image": plan.image}
-    if password is not None:
-        config["security"] = {"initial_user_password": password}
+    security: dict[str, Any] = {} if password is None else {"initial_user_password": password}
+    if plan.tls:
+        security["tls"] = {"enabled": True}
+    if security:
+        config["security"] = security
     return config
 
 
@@ -253,32 +266,48 @@ def _start_master(plan: ClusterPlan, config: Path) -> RunningCluster:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(plan.host, plan.host)
     host = f"[{host}]" if ":" in host else host
     running = RunningCluster(
-        name=plan.name, url=f"http://{host}:{plan.port}", master=identity, directory=plan.directory
+        name=plan.name,
+        url=f"{'https' if plan.tls else 'http'}://{host}:{plan.port}",
+        master=identity,
+        directory=plan.directory,
+        cert_file=str(plan.directory / "tls" / "ca.pem") if plan.tls else "",
     )
-    record = {"name": running.name, "url": running.url, "master": asdict(identity)}
+    record = {
+        "name": running.name,
+        "url": running.url,
+        "master": asdict(identity),
+        **({"cert_file": running.cert_file} if plan.tls else {}),
+    }
     write_private(plan.directory / "cluster.json", json.dumps(record, indent=2) + "\n")
     return running
 
 
 def _wait_for_master(plan: ClusterPlan, started: RunningCluster, tick: Callable[[], object], pause: Pause) -> None:
     waited, look_s = 0.0, 0.2
-    with Session(started.url, retry=NO_RETRY) as session:
-        while True:
-            try:
-                session.request("GET", "health")
-                Cluster(session).info()
-                return
-            except (MasterUnreachable, Unavailable):
-                pass
-            if not started.lives:
-                raise FailedPrecondition(f"the master ended while it started; it said:\n{_last_words(plan.directory)}")
-            if waited >= START_LIMIT_S:
-                raise FailedPrecondition(
-                    f"the master does not answer at {started.url}; see {plan.directory / 'master.log'}"
-                )
-            tick()
-            pause(look_s)
-            waited += look_s
+    while True:
+        if _answers(started):
+            return
+        if not started.lives:
+            raise FailedPrecondition(f"the master ended while it started; it said:\n{_last_words(plan.directory)}")
+        if waited >= START_LIMIT_S:
+            raise FailedPrecondition(
+                f"the master does not answer at {started.url}; see {plan.directory / 'master.log'}"
+            )
+        tick()
+        pause(look_s)
+        waited += look_s
+
+
+def _answers(started: RunningCluster) -> bool:
+    if started.cert_file and not Path(started.cert_file).exists():
+        return False  # the master makes it
+    with Session(started.url, retry=NO_RETRY, verify=started.cert_file or True) as session:
+        try:
+            session.request("GET", "health")
+            Cluster(session).info()
+        except (MasterUnreachable, Unavailable):
+            return False
+    return True
 
 
 def _last_words(directory: Path, lines: int = 15) -> str:
@@ -355,7 +384,13 @@ def read_cluster(directory: Path) -> RunningCluster | None:
     try:
         record = json.loads((directory / "cluster.json").read_text(encoding="utf-8"))
         master = Identity(**record["master"])
-        return RunningCluster(name=record["name"], url=record["url"], master=master, directory=directory)
+        return RunningCluster(
+            name=record["name"],
+            url=record["url"],
+            master=master,
+            directory=directory,
+            cert_file=str(record.get("cert_file", "")),
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -62,6 +62,8 @@ from resolute_master.seal import open_secrets
 from resolute_master.store.base import Store
 from resolute_master.store.recent_code import RecentCode
 from resolute_master.store.sql import SqlStore, sqlite_url
+from resolute_master.tls import Tls
+from resolute_master.trust import Trust
 from resolute_provisioner.clouds import aws_metadata, gcp_metadata
 from resolute_provisioner.clouds.aws_metadata import Ec2Metadata
 from resolute_provisioner.clouds.gcp_metadata import GceMetadata
@@ -119,16 +121,19 @@ async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
         # The socket first: a port that is taken is found before anything is stored.
         listener = _listen(settings.config)
         stack.callback(listener.close)
+        tls = await asyncio.to_thread(Tls.of, settings.config, settings.clock)
+        _tell_of_tls(settings.config, tls)
         observation = Observation.of(settings.config, version=settings.version, clock=settings.clock)
         stack.callback(observation.close)
         shelf = WheelShelf(settings.version)
-        doors = await _open_doors(settings, observation, listener, shelf)
+        doors = await _open_doors(settings, observation, listener, shelf, tls)
         stack.push_async_callback(doors.close)
         doors.opening.doing = "the store is being opened"
         store = await (settings.open_store or open_store)(settings.config)
         stack.push_async_callback(store.close)
-        async with _serving(settings, pools, observation.store(store), observation, doors, shelf) as services:
-            log.info("resolute %s serves http://%s:%d", settings.version, *listener.getsockname()[:2])
+        async with _serving(settings, pools, observation.store(store), observation, doors, shelf, tls) as services:
+            scheme = "https" if tls is not None else "http"
+            log.info("resolute %s serves %s://%s:%d", settings.version, scheme, *listener.getsockname()[:2])
             await _until(stop, services)
             doors.opening.stop()
 
@@ -142,6 +147,17 @@ def _listen(config: MasterConfig) -> socket.socket:
             f"port: cannot listen on {config.host}:{config.port}: {error.strerror or error}; "
             "end what uses it, or set another port"
         ) from error
+
+
+def _tell_of_tls(config: MasterConfig, tls: Tls | None) -> None:
+    if tls is not None:
+        tls.describe()
+    elif not config.is_loopback:
+        log.warning(
+            "the master serves plain HTTP on %s: passwords, tokens and secrets of jobs can be read on the network; set "
+            "security.tls.enabled, or security.tls.cert and security.tls.key",
+            config.host,
+        )
 
 
 async def open_store(config: MasterConfig) -> Store:
@@ -207,8 +223,10 @@ class _Doors:
         hub: asyncio.Future[AgentHub],
         listener: socket.socket,
         addresses: Addresses,
+        tls: Tls | None,
     ) -> None:
         self.opening = opening
+        self._tls = tls
         self._addresses = addresses
         self._app = app
         self._hub = hub
@@ -219,7 +237,11 @@ class _Doors:
     async def serve(self) -> None:
         await self._runner.setup()
         self._listening = Listening(
-            self._runner, limit=allow_open_files(), first=(*PROBES, LINK_PATH), is_proxy=self._addresses.is_proxy
+            self._runner,
+            limit=allow_open_files(),
+            first=(*PROBES, LINK_PATH),
+            tls=None if self._tls is None else self._tls.context,
+            is_proxy=self._addresses.is_proxy,
         )
         self._listening.begin(self._listener, queue=WAITING_CONNECTIONS)
 
@@ -247,7 +269,11 @@ class _Doors:
 
 
 async def _open_doors(
-    settings: MasterSettings, observation: Observation, listener: socket.socket, shelf: WheelShelf
+    settings: MasterSettings,
+    observation: Observation,
+    listener: socket.socket,
+    shelf: WheelShelf,
+    tls: Tls | None,
 ) -> _Doors:
     config = settings.config
     opening = Opening(cluster_name=config.resource_manager.cluster_name)
@@ -256,7 +282,7 @@ async def _open_doors(
     hub: asyncio.Future[AgentHub] = asyncio.get_running_loop().create_future()
     add_agent_link(app, lambda: asyncio.shield(hub), watched=observation.link, welcomed=prove)
     add_boot_doors(app, lambda: asyncio.shield(hub), shelf)
-    doors = _Doors(app, opening, hub, listener, Addresses(config.security.trusted_proxies))
+    doors = _Doors(app, opening, hub, listener, Addresses(config.security.trusted_proxies), tls)
     await doors.serve()
     return doors
 
@@ -269,6 +295,7 @@ async def _serving(
     observation: Observation,
     doors: _Doors,
     shelf: WheelShelf,
+    tls: Tls | None,
 ) -> AsyncIterator[list[asyncio.Task[None]]]:
     config, clock, ids = settings.config, settings.clock, settings.ids
     doors.opening.doing = "the state is being loaded"
@@ -317,7 +344,9 @@ async def _serving(
         doors.open(context, await loaded_routes())
         sweeps.append(asyncio.create_task(_sweep(context), name="sweep of uploads"))
         services += [asyncio.create_task(watch.run(), name=f"prices of {watch.pool}") for watch in watches]
-        services += await _hands(settings, store, engine, hub, identity, shelf)
+        services += await _hands(settings, store, engine, hub, identity, shelf, tls)
+        if tls is not None:
+            services.append(asyncio.create_task(tls.watch(), name="watch of the certificate"))
         yield services
 
 
@@ -334,7 +363,13 @@ def _renderer(config: MasterConfig, tokens: Tokens, recent_code: RecentCode, obs
 
 
 async def _hands(
-    settings: MasterSettings, store: Store, engine: Engine, hub: AgentHub, identity: ClusterIdentity, shelf: WheelShelf
+    settings: MasterSettings,
+    store: Store,
+    engine: Engine,
+    hub: AgentHub,
+    identity: ClusterIdentity,
+    shelf: WheelShelf,
+    tls: Tls | None,
 ) -> list[asyncio.Task[None]]:
     """What carries out decisions outside of the master: in the checkpoint storage and in the clouds."""
     access = StorageAccess(rules=rules_of(settings.config, _own_files(settings)))
@@ -350,6 +385,7 @@ async def _hands(
         hub=hub,
         identity=identity,
         wheel=lambda: shelf.wheel().reference,
+        trust=lambda: Trust() if tls is None else tls.trust,
     )
     return [asyncio.create_task(removal.run(), name="checkpoint removal"), *await provisioning.start()]
 

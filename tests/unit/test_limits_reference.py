@@ -18,7 +18,7 @@ SCRIPT = ROOT / "scripts" / "limits_reference.py"
 PAGE = ROOT / "docs" / "limits.md"
 API = ROOT / "master" / "resolute_master" / "api" / "limits.py"
 
-INSIDE = {"SWEEP_S"}
+INSIDE = {"SWEEP_S", "TLS_SHUTDOWN_S"}
 """How often the master looks: nothing that a caller meets."""
 
 GIVEN = {"LEAST_GROWTH": "least_growth=1000", "ASKED_AFTER": "asked_after=0", "RETRY_AFTER_S": "Retry-After"}

@@ -50,6 +50,8 @@ class TaskContext:
     lease_s: float
     address: str = ""
     """Where tasks on other machines reach this one; empty when the agent has not been told."""
+    master_cert: str = ""
+    """PEM of the authority of an https master, for the run directory; empty where the machine trusts it by itself."""
 
 
 class Runtime(Protocol):

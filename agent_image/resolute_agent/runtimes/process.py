@@ -25,7 +25,7 @@ from resolute.errors import FailedPrecondition
 from resolute.wire.agent_link import ContainerSpec, Exit, HandedFile, NoticeFile
 from resolute.wire.states import FailureKind
 from resolute_agent import forkserver, processes, supervisor
-from resolute_agent.environment import RUN_DIR, Place, task_environment
+from resolute_agent.environment import MASTER_CERT, RUN_DIR, Place, task_environment
 from resolute_agent.reach import Reach, refused_path, rules_for
 from resolute_agent.runtimes import left_out
 from resolute_agent.runtimes.base import STREAMS, LaunchAborted, LaunchFailed, LaunchRefused, TaskContext
@@ -372,6 +372,10 @@ def make_run_directory(run: Path, spec: ContainerSpec, context: TaskContext) -> 
         (run / folder).mkdir(parents=True, mode=0o700)
     for parent in (run, run / "train"):
         parent.chmod(0o700)
+    if context.master_cert:
+        path = run / MASTER_CERT
+        path.parent.mkdir(parents=True, mode=0o700)
+        path.write_text(context.master_cert)
     handed = HandedFile(
         code=spec.code,
         # What the master would answer, which has the address from our reports.

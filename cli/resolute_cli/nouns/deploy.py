@@ -33,6 +33,8 @@ def up(cli: Invocation, args: argparse.Namespace) -> None:
         raise UsageError(
             "--docker goes with our configuration; in your own one set resource_pools[].provider.container_runtime"
         )
+    if args.tls and args.master_config_path:
+        raise UsageError("--tls goes with our configuration; in your own one set security.tls.enabled")
     if args.image and not args.docker:
         raise UsageError("--image: tasks run in an image with --docker only")
     before = read_cluster(directory)
@@ -54,6 +56,7 @@ def up(cli: Invocation, args: argparse.Namespace) -> None:
         storage=Path(args.storage_host_path).resolve() if args.storage_host_path else None,
         password=args.initial_user_password,
         docker=args.docker,
+        tls=args.tls,
         docker_host=cli.environ.get("DOCKER_HOST") or DEFAULT_DOCKER_HOST,
         image=args.image or DEFAULT_CPU_IMAGE,
         own_config=Path(args.master_config_path) if args.master_config_path else None,
@@ -70,6 +73,7 @@ def _say_how_to_use(cli: Invocation, running: RunningCluster, first: str) -> Non
         "directory": str(running.directory),
         "pid": running.master.pid,
         "password": running.new_password,
+        **({"cert_file": running.cert_file} if running.cert_file else {}),
     }
     if cli.render.format == "json":
         cli.render.done("", **facts)
@@ -81,6 +85,8 @@ def _say_how_to_use(cli: Invocation, running: RunningCluster, first: str) -> Non
     if running.new_password is not None:
         cli.render.line(f"  login      user 'determined' or 'admin', password {running.new_password}")
         cli.render.line("             (shown this once; change it with `det user change-password`)")
+    if running.cert_file:
+        cli.render.line(f"  trust      export DET_MASTER_CERT_FILE={running.cert_file}")
     cli.render.line(f"  use it     export DET_MASTER={running.url}; det user login determined")
     cli.render.line(f"  its log    det deploy local logs{named}{place}")
     cli.render.line(f"  end it     det deploy local cluster-down{named}{place}")
@@ -133,6 +139,9 @@ def _up_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--image", help=f"image of tasks whose experiment names none, with --docker (default: {DEFAULT_CPU_IMAGE})"
+    )
+    parser.add_argument(
+        "--tls", action="store_true", help="serve TLS; clients trust tls/ca.pem in the directory of the cluster"
     )
     gpu = parser.add_mutually_exclusive_group()
     gpu.add_argument("--gpu", action="store_true", help="accepted; local machines have CPU slots")

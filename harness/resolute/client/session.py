@@ -24,6 +24,12 @@ Progress = Callable[[int, int], None]
 _IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE", "OPTIONS"})
 _PIECE = 256 * 1024
 
+NOT_TRUSTED = "CERTIFICATE_VERIFY_FAILED"
+"""In what OpenSSL says of a certificate; no further attempt will like it better."""
+
+NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
+"""In what OpenSSL says of a server without TLS."""
+
 TOO_MANY = 429
 LONGEST_PAUSE_S = 30.0
 
@@ -148,8 +154,8 @@ class Session:
             repeatable = method in _IDEMPOTENT and not final
             try:
                 response = self._send(method, path, query, content, progress)
-            except MasterUnreachable:
-                if not repeatable:
+            except MasterUnreachable as error:
+                if not repeatable or NOT_TRUSTED in str(error.__cause__):
                     raise
                 asked_s = 0.0
             else:
@@ -235,7 +241,7 @@ class Session:
         try:
             yield
         except httpx.TransportError as error:
-            raise MasterUnreachable(self.master, _cause(error)) from error
+            raise MasterUnreachable(self.master, _cause(error, self.master)) from error
 
 
 def _params(query: object) -> httpx.QueryParams | None:
@@ -254,6 +260,17 @@ def _in_pieces(content: bytes, progress: Progress) -> Iterator[bytes]:
         progress(min(start + _PIECE, len(content)), len(content))
 
 
-def _cause(error: httpx.TransportError) -> str:
+def _cause(error: httpx.TransportError, master: str) -> str:
     text = str(error).removeprefix("[Errno 111] ").strip()
+    if NOT_TRUSTED in text:
+        reason = text.partition("certificate verify failed: ")[2].partition(" (_ssl")[0] or text
+        return (
+            f"its certificate is not trusted: {reason}; copy the master's ca.pem (cluster_state_dir/tls/ca.pem) to this machine, "
+            "compare its fingerprint with the one in the master's log (openssl x509 -in ca.pem -noout -fingerprint -sha256), and "
+            "set DET_MASTER_CERT_FILE to the copy"
+        )
+    if master.startswith("https:") and any(sign in text for sign in NO_TLS):
+        return f"it does not speak TLS there; use {master.replace('https:', 'http:', 1)} if it serves plain HTTP"
+    if master.startswith("http:") and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+        return f"{text or type(error).__name__}; the address of a master that serves TLS begins with https://"
     return text[:1].lower() + text[1:] if text else type(error).__name__

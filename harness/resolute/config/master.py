@@ -231,7 +231,8 @@ class MasterConfig(ConfigModel):
         read = {key: inner for key, inner in value.items() if not (key == "resource_pools" and inner == [])}
         security = value.get("security")
         tls = security.get("tls") if isinstance(security, Mapping) else None
-        if isinstance(tls, Mapping) and tls.get("cert") and value.get("port") is None:
+        on = isinstance(tls, Mapping) and (tls.get("cert") or tls.get("enabled") in (True, "true"))
+        if on and value.get("port") is None:
             read["port"] = 8443
         return read
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
@@ -17,6 +18,7 @@ from resolute.config.base import (
     PositiveInteger,
     Secret,
     Text,
+    broken_at,
     broken_rule,
 )
 from resolute.config.durations import parse_duration
@@ -57,18 +59,43 @@ class DefaultTask(ConfigModel):
     """Group name."""
 
 
+def _host_name(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        pass
+    if not re.fullmatch(
+        r"(\*\.)?[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*", text
+    ):
+        raise broken_rule("must be the name of a host or an address, such as master.example.org or 10.0.0.7")
+    return text.lower()
+
+
 class MasterTls(ConfigModel):
     """Certificate of the API."""
 
+    enabled: Flag = False
+    """Serve TLS with a certificate that the master makes and renews itself, where `cert` is empty."""
     cert: Text = ""
-    """File of the certificate."""
+    """File of the certificate, with those that vouch for it; it is loaded again when it changes."""
     key: Text = ""
     """File of its key."""
+    ca: Text = ""
+    """File of the authority of `cert`, which is given to elastic machines; empty where every machine trusts it."""
+    names: tuple[Annotated[Text, AfterValidator(_host_name)], ...] = ()
+    """Further names and addresses for the certificate that the master makes itself."""
+
+    @property
+    def on(self) -> bool:
+        """Whether the master serves TLS."""
+        return self.enabled or bool(self.cert)
 
     @model_validator(mode="after")
     def _both(self) -> Self:
         if bool(self.cert) != bool(self.key):
             raise broken_rule("cert and key must both be set, or none of them")
+        if self.ca and not self.cert:
+            raise broken_at((("ca",), "goes with cert; without one the master has an authority of its own", self.ca))
         return self
 
 

@@ -97,11 +97,6 @@ MASTER_KEYS: tuple[NotActedOn, ...] = (
         accepted=("",),
         reason="certificates of agents are not available yet; remove the key",
     ),
-    NotActedOn(
-        path="security.tls.cert",
-        accepted=("",),
-        reason="the master does not serve TLS yet; put a TLS proxy before it and remove the key",
-    ),
     NotActedOn(path="logging.type", accepted=("default",), reason="logs are kept in the database; remove the key"),
     NotActedOn(path="__internal.external_sessions", accepted=({},), reason="it is not available yet; remove the key"),
     NotActedOn(path="__internal.proxied_servers", accepted=([],), reason="it is not available yet; remove the key"),
@@ -141,11 +136,6 @@ AGENT_KEYS: tuple[NotActedOn, ...] = (
         path="security.tls.client_cert",
         accepted=("",),
         reason="certificates of agents are not available yet; remove the key",
-    ),
-    NotActedOn(
-        path="security.tls.master_cert_name",
-        accepted=("",),
-        reason="use the name of the certificate as master_host, and remove the key",
     ),
     NotActedOn(path="api_enabled", accepted=(False,), reason="the agent has no endpoint yet; remove the key"),
 )

@@ -189,6 +189,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._below: asyncio.Transport | None = None
         self._opening: asyncio.Task[None] | None = None
+        self._early = bytearray()
         self._tail: bytes | None = b""
         self._since = asyncio.get_running_loop().time()
         self._unread = 0
@@ -236,8 +237,13 @@ class _Connection(asyncio.Protocol):
             transport.abort()
             self._owner.leave(self)
             return
+        if self._below is None:
+            return  # the caller has gone in the same moment
         self._since = loop.time()
         self._begin(over)
+        early, self._early = bytes(self._early), bytearray()
+        if early and self._inner is not None:
+            self._inner.data_received(early)
 
     def cut_off(self) -> None:
         """At once, whatever is under way."""
@@ -261,6 +267,8 @@ class _Connection(asyncio.Protocol):
             self._tail = None if _END_OF_HEAD in seen else seen[-len(_END_OF_HEAD) + 1 :]
         if self._inner is not None:
             self._inner.data_received(data)
+        else:
+            self._early += data  # it came with the last message of the handshake
 
     def eof_received(self) -> bool | None:
         return None if self._inner is None else self._inner.eof_received()

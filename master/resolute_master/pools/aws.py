@@ -32,11 +32,13 @@ def completed(config: MasterConfig, environ: Mapping[str, str], metadata: Ec2Met
     """
     if not any(isinstance(pool.provider, AwsProvider) for pool in config.resource_pools):
         return config
-    pools = tuple(_completed(pool, config.port, environ, metadata) for pool in config.resource_pools)
+    pools = tuple(_completed(pool, config, environ, metadata) for pool in config.resource_pools)
     return config.model_copy(update={"resource_pools": pools})
 
 
-def _completed(pool: ResourcePool, port: int, environ: Mapping[str, str], metadata: Ec2Metadata) -> ResourcePool:
+def _completed(
+    pool: ResourcePool, config: MasterConfig, environ: Mapping[str, str], metadata: Ec2Metadata
+) -> ResourcePool:
     provider = pool.provider
     if not isinstance(provider, AwsProvider):
         return pool
@@ -49,7 +51,15 @@ def _completed(pool: ResourcePool, port: int, environ: Mapping[str, str], metada
                 "AWS_DEFAULT_REGION is not set"
             )
         changes["region"] = region
-    master_url = told_master_url(pool, provider, port, kinds=ADDRESSES, usual="local-ipv4", address_of=metadata.address)
+    master_url = told_master_url(
+        pool,
+        provider,
+        config.port,
+        kinds=ADDRESSES,
+        usual="local-ipv4",
+        address_of=metadata.address,
+        tls=config.security.tls.on,
+    )
     if master_url is not None:
         changes["master_url"] = master_url
     if not provider.tag_value:
@@ -57,15 +67,15 @@ def _completed(pool: ResourcePool, port: int, environ: Mapping[str, str], metada
     return pool.model_copy(update={"provider": provider.model_copy(update=changes)})
 
 
-def aws_settings(pool: ResourcePool, provider: AwsProvider, wheel: AgentWheel) -> AwsSettings:
+def aws_settings(pool: ResourcePool, provider: AwsProvider, wheel: AgentWheel, master_cert: str = "") -> AwsSettings:
     """Raises `InvalidInput` for what EC2 would refuse or no machine could boot with."""
     try:
-        return _settings(pool, provider, wheel)
+        return _settings(pool, provider, wheel, master_cert)
     except InvalidInput as error:
         raise InvalidInput(f"resource_pools: provider of pool '{pool.pool_name}': {error}") from error
 
 
-def _settings(pool: ResourcePool, provider: AwsProvider, wheel: AgentWheel) -> AwsSettings:
+def _settings(pool: ResourcePool, provider: AwsProvider, wheel: AgentWheel, master_cert: str) -> AwsSettings:
     network = provider.network_interface
     groups = (network.security_group_id,) if network.security_group_id else network.security_group_ids
     log_options = {
@@ -83,6 +93,7 @@ def _settings(pool: ResourcePool, provider: AwsProvider, wheel: AgentWheel) -> A
             wheel=wheel,
             log_driver="awslogs" if provider.log_group else "",
             log_options=log_options if provider.log_group else {},
+            master_cert=master_cert,
         ),
         key_name=provider.ssh_key_name,
         instance_profile_arn=provider.iam_instance_profile_arn or "",
@@ -99,9 +110,9 @@ def _settings(pool: ResourcePool, provider: AwsProvider, wheel: AgentWheel) -> A
     )
 
 
-def aws_cloud(pool: ResourcePool, provider: AwsProvider, wheel: AgentWheel) -> Cloud:
+def aws_cloud(pool: ResourcePool, provider: AwsProvider, wheel: AgentWheel, master_cert: str = "") -> Cloud:
     """The cloud of that pool. Raises `InvalidInput`, also when the SDK is not installed."""
-    settings = aws_settings(pool, provider, wheel)
+    settings = aws_settings(pool, provider, wheel, master_cert)
     try:
         from resolute_provisioner.clouds.aws import AwsCloud
         from resolute_provisioner.clouds.aws_calls import Ec2

@@ -14,6 +14,7 @@ from resolute_master.pools.aws import aws_cloud
 from resolute_master.pools.bootable import check_pool
 from resolute_master.pools.gcp import gcp_cloud
 from resolute_master.pools.machine_host import reachable_master
+from resolute_master.trust import NO_TRUST, Trust
 from resolute_provisioner.bootstrap import AgentWheel
 from resolute_provisioner.clouds.base import Cloud
 
@@ -28,6 +29,8 @@ class CloudPlace:
     clock: Clock
     wheel: Callable[[], AgentWheel]
     """What machines of a real cloud fetch their agent from."""
+    trust: Trust = NO_TRUST
+    """What machines check the master's certificate with."""
 
 
 OpenCloud = Callable[[ResourcePool, CloudPlace], Cloud | None]
@@ -43,9 +46,9 @@ def cloud_of(pool: ResourcePool, place: CloudPlace) -> Cloud | None:
 
             return local_cloud(pool.provider, place.directory, place.environ, place.clock)
         case AwsProvider():
-            return aws_cloud(pool, pool.provider, place.wheel())
+            return aws_cloud(pool, pool.provider, place.wheel(), place.trust.pem)
         case GcpProvider():
-            return gcp_cloud(pool, pool.provider, place.wheel(), place.clock)
+            return gcp_cloud(pool, pool.provider, place.wheel(), place.clock, place.trust.pem)
         case None:
             return None
 
@@ -56,4 +59,4 @@ def check(config: MasterConfig) -> None:
     for pool in config.resource_pools:
         check_pool(pool)
         if isinstance(pool.provider, AwsProvider | GcpProvider):
-            reachable_master(pool, pool.provider.master_url, config.host, config.port)
+            reachable_master(pool, pool.provider.master_url, config.host, config.port, tls=config.security.tls.on)

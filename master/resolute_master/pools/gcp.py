@@ -28,11 +28,11 @@ def completed(config: MasterConfig, metadata: GceMetadata) -> MasterConfig:
     """
     if not any(isinstance(pool.provider, GcpProvider) for pool in config.resource_pools):
         return config
-    pools = tuple(_completed(pool, config.port, metadata) for pool in config.resource_pools)
+    pools = tuple(_completed(pool, config, metadata) for pool in config.resource_pools)
     return config.model_copy(update={"resource_pools": pools})
 
 
-def _completed(pool: ResourcePool, port: int, metadata: GceMetadata) -> ResourcePool:
+def _completed(pool: ResourcePool, config: MasterConfig, metadata: GceMetadata) -> ResourcePool:
     provider = pool.provider
     if not isinstance(provider, GcpProvider):
         return pool
@@ -47,7 +47,13 @@ def _completed(pool: ResourcePool, port: int, metadata: GceMetadata) -> Resource
     if provider.name_prefix is None:
         changes["name_prefix"] = f"{(name or UNNAMED_OWNER)[: DERIVED_PREFIX - 1].rstrip('-')}-"
     master_url = told_master_url(
-        pool, provider, port, kinds=ADDRESSES, usual="internal-ip", address_of=metadata.address
+        pool,
+        provider,
+        config.port,
+        kinds=ADDRESSES,
+        usual="internal-ip",
+        address_of=metadata.address,
+        tls=config.security.tls.on,
     )
     if master_url is not None:
         changes["master_url"] = master_url
@@ -68,7 +74,7 @@ def _known(pool: ResourcePool, key: str, found: str | None) -> str:
     return found
 
 
-def gcp_settings(pool: ResourcePool, provider: GcpProvider, wheel: AgentWheel) -> GcpSettings:
+def gcp_settings(pool: ResourcePool, provider: GcpProvider, wheel: AgentWheel, master_cert: str = "") -> GcpSettings:
     """Raises `InvalidInput` for what Compute Engine would refuse or no machine could boot with."""
     if not provider.boot_disk_source_image:
         raise InvalidInput(
@@ -78,7 +84,7 @@ def gcp_settings(pool: ResourcePool, provider: GcpProvider, wheel: AgentWheel) -
     driver = "gcplogs" if provider.use_cloud_logging else ""
     network, account = provider.network_interface, provider.service_account
     try:
-        host = host_setup(pool, provider, metadata="gce", wheel=wheel, log_driver=driver)
+        host = host_setup(pool, provider, metadata="gce", wheel=wheel, log_driver=driver, master_cert=master_cert)
         return GcpSettings(
             project=provider.project or "",
             startup_script=lambda boot: render_boot_script(boot, host),
@@ -127,6 +133,7 @@ def gcp_cloud(
     provider: GcpProvider,
     wheel: AgentWheel,
     clock: Clock,
+    master_cert: str = "",
     *,
     endpoint: str = "",
     credentials: Any = None,
@@ -135,7 +142,7 @@ def gcp_cloud(
 
     Raises `InvalidInput`, also when the SDK is not installed.
     """
-    settings = gcp_settings(pool, provider, wheel)
+    settings = gcp_settings(pool, provider, wheel, master_cert)
     try:
         from resolute_provisioner.clouds.gcp import GcpCloud
     except ImportError as error:

@@ -24,6 +24,7 @@ def host_setup(
     wheel: AgentWheel,
     log_driver: str = "",
     log_options: Mapping[str, str] | None = None,
+    master_cert: str = "",
 ) -> HostSetup:
     """Checked by rendering the script of an example. Raises `InvalidInput` for what no machine could boot with."""
     if provider.master_cert_name:
@@ -47,6 +48,7 @@ def host_setup(
         log_options=log_options or {},
         agent_config=given,
         boot_timeout_s=provider.max_agent_starting_period,
+        master_cert=master_cert,
     )
     example = MachineBoot(
         master_url=provider.master_url or "http://255.255.255.255:65535",
@@ -68,6 +70,7 @@ def told_master_url(
     kinds: Container[str],
     usual: str,
     address_of: Callable[[str], str | None],
+    tls: bool = False,
 ) -> str | None:
     """`master_url` where the master's own machine has to tell its address: where none is given, or a kind of address stands
     in it as the host (`http://local-ipv4:8080`). Blocking. None where it is as it should be, or nobody can tell the `usual` kind.
@@ -80,7 +83,7 @@ def told_master_url(
         return None
     address = address_of(kind)
     if address:
-        return f"{urlsplit(given).scheme or 'http'}://{address}:{urlsplit(given).port or port}"
+        return f"{urlsplit(given).scheme or ('https' if tls else 'http')}://{address}:{urlsplit(given).port or port}"
     if given:
         raise InvalidInput(
             f"resource_pools: provider.master_url of pool '{pool.pool_name}' asks for the master's {kind}, which no metadata "
@@ -89,8 +92,8 @@ def told_master_url(
     return None
 
 
-def reachable_master(pool: ResourcePool, master_url: str, listens_on: str, port: int) -> str:
-    """The master as machines of a cloud reach it: what the configuration says, else the address that it listens on.
+def reachable_master(pool: ResourcePool, master_url: str, listens_on: str, port: int, *, tls: bool = False) -> str:
+    """The master as machines of a cloud reach it: what the configuration says, else the address that it listens on, with `tls`.
 
     Raises `InvalidInput` where that is only this machine's own.
     """
@@ -102,4 +105,4 @@ def reachable_master(pool: ResourcePool, master_url: str, listens_on: str, port:
             f"resource_pools: provider.master_url of pool '{pool.pool_name}' must be given: the machines of a cloud cannot "
             f"reach {listens_on}, and no metadata service tells this master's address; write http://host:port"
         )
-    return f"http://{f'[{listens_on}]' if ':' in listens_on else listens_on}:{port}"
+    return f"{'https' if tls else 'http'}://{f'[{listens_on}]' if ':' in listens_on else listens_on}:{port}"

@@ -24,6 +24,7 @@ from resolute_master.pools.clouds import CloudPlace, OpenCloud
 from resolute_master.pools.machine_host import reachable_master
 from resolute_master.pools.scripted_interruptions import InterruptionsBySteps
 from resolute_master.store.base import Store
+from resolute_master.trust import Trust
 from resolute_provisioner.bootstrap import AgentWheel, MachineBoot
 from resolute_provisioner.clouds.base import Cloud
 from resolute_provisioner.reconcile import Reconciler, ReconcileSettings
@@ -50,6 +51,8 @@ class Provisioning:
     identity: ClusterIdentity
     wheel: Callable[[], AgentWheel]
     """What machines of a real cloud run their agent from."""
+    trust: Callable[[], Trust] = Trust
+    """What machines check the master's certificate with."""
 
     async def start(self) -> list[asyncio.Task[None]]:
         """One reconciler a pool that is elastic, woken by every change of its machines. Clouds are opened beside the loop: an
@@ -61,6 +64,7 @@ class Provisioning:
                 environ=self.environ,
                 clock=self.clock,
                 wheel=self.wheel,
+                trust=self.trust(),
             )
             cloud = await asyncio.to_thread(self.open_cloud, pool, place)
             if cloud is not None:
@@ -71,7 +75,7 @@ class Provisioning:
         assert pool.provider is not None
         local = isinstance(pool.provider, LocalProvider)
         cluster = f"{self.identity.cluster_id}/{pool.pool_name}"
-        boot = MachineBoots(self.config, self.hub, pool)
+        boot = MachineBoots(self.config, self.hub, pool, self.trust())
         ledger = PoolLedger(self.engine, self.engine.pools[PoolName(pool.pool_name)], cluster=cluster, boot=boot.of)
         reconciler = Reconciler(
             cloud=cloud,
@@ -105,7 +109,7 @@ def _waking(reconciler: Reconciler) -> Callable[[Change], None]:
 class MachineBoots:
     """What each machine of a pool is told at its start. Raises `InvalidInput` when machines could not reach this master."""
 
-    def __init__(self, config: MasterConfig, hub: AgentHub, pool: ResourcePool) -> None:
+    def __init__(self, config: MasterConfig, hub: AgentHub, pool: ResourcePool, trust: Trust | None = None) -> None:
         provider = pool.provider
         assert provider is not None
         self._hub = hub
@@ -113,11 +117,16 @@ class MachineBoots:
         """Of a machine from before its offer was kept with it."""
         if isinstance(provider, LocalProvider):
             host = "127.0.0.1" if config.host in ("0.0.0.0", "::") else config.host
-            self._master_url = provider.master_url or f"http://{host}:{config.port}"
-            self._options = agent_options(provider, config)
+            self._master_url = (
+                provider.master_url or f"{'https' if config.security.tls.on else 'http'}://{host}:{config.port}"
+            )
+            certified = {"tls_master_cert": trust.file} if trust is not None and trust.file else {}
+            self._options = {**agent_options(provider, config), **certified}
             self._timeout_s = provider.master_timeout
         else:
-            self._master_url = reachable_master(pool, provider.master_url, config.host, config.port)
+            self._master_url = reachable_master(
+                pool, provider.master_url, config.host, config.port, tls=config.security.tls.on
+            )
             self._options = {}
             self._timeout_s = CLOUD_MASTER_TIMEOUT_S
 
