@@ -21,6 +21,7 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
         API: (
             "MAX_CONNECTIONS",
             "SPARE_FILES",
+            "HANDSHAKE_S",
             "HEAD_S",
             "IDLE_S",
             "UNREAD_S",
@@ -207,6 +208,9 @@ HELD_BY: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "unit/api/test_api_context_archive.py": {
         "test_too_much_is_refused_with_the_limit": ("MAX_CONTEXT_BYTES",),
+    },
+    "integration/tls/test_master_tls.py": {
+        "test_a_handshake_that_is_never_finished_is_given_up": ("HANDSHAKE_S",),
     },
     "integration/api/test_api_strangers.py": {
         "test_so_many_bodies_are_waited_for_at_once": ("MAX_UNREAD_PUBLIC_BODIES",),

@@ -65,9 +65,10 @@ class Tls:
 
     def describe(self) -> None:
         """Say in the log what callers need."""
+        log.info("the server's certificate has the sha256 fingerprint %s", fingerprint(self._chain.read_bytes()))
         if self.trust.file:
-            print_ = fingerprint(self.trust.pem.encode())
-            log.info("clients trust this master with DET_MASTER_CERT_FILE=%s (sha256 %s)", self.trust.file, print_)
+            shown = fingerprint(self.trust.pem.encode())
+            log.info("clients trust this master with DET_MASTER_CERT_FILE=%s (sha256 %s)", self.trust.file, shown)
 
     async def watch(self, look_s: float = LOOK_S) -> None:
         """Until cancelled: load certificates that have been exchanged, and renew the master's own."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,10 +35,19 @@ def accepted(evidence: Path) -> set[Accepted]:
 class ReleasedDet:
     """`det(...)` runs a command of the released client that must end with `code`, and gives what it printed.
 
-    With `evidence`, the answers that it could read are noted in that file.
+    With `evidence`, the answers that it could read are noted in that file. `more` are further variables.
     """
 
-    def __init__(self, home: Path, master: str, user: str, password: str, *, evidence: Path | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        master: str,
+        user: str,
+        password: str,
+        *,
+        evidence: Path | None = None,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("DET_", "XDG_", "PYTHON"))}
         recording = {"PYTHONPATH": str(RECORDER), "RECORD_ACCEPTED": str(evidence)} if evidence is not None else {}
@@ -52,6 +61,7 @@ class ReleasedDet:
             "DET_PASS": password,
             "COLUMNS": "400",
             "PYTHONUNBUFFERED": "1",
+            **(more or {}),
         }
 
     def run(self, *arguments: str, typed: str = "", timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:

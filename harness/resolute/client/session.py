@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -95,7 +96,7 @@ class Session:
             headers={"Authorization": f"Bearer {token}"} if token else {},
             timeout=httpx.Timeout(60.0, connect=10.0, write=300.0),
             # Loading the trusted certificates takes longer than most requests; without TLS nothing needs them.
-            verify=verify if master.startswith("https:") else False,
+            verify=_trust(verify) if master.startswith("https:") else False,
             transport=transport,
         )
 
@@ -242,6 +243,17 @@ class Session:
             yield
         except httpx.TransportError as error:
             raise MasterUnreachable(self.master, _cause(error, self.master)) from error
+
+
+def _trust(verify: bool | str) -> ssl.SSLContext | bool:
+    if not isinstance(verify, str):
+        return verify
+    try:
+        return ssl.create_default_context(cafile=verify)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(
+            f"DET_MASTER_CERT_FILE: {verify!r} holds no certificates in PEM ({error}); copy the master's ca.pem there"
+        ) from None
 
 
 def _params(query: object) -> httpx.QueryParams | None:

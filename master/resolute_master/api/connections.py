@@ -87,6 +87,7 @@ def protocol_of(runner: web.AppRunner) -> Callable[[], asyncio.Protocol]:
 class Patience:
     """How long a connection may hold its place without a head, and with an answer that it does not take."""
 
+    handshake_s: float = HANDSHAKE_S
     head_s: float = HEAD_S
     unread_s: float = UNREAD_S
     sweep_s: float = SWEEP_S
@@ -117,6 +118,11 @@ class Connections:
 
     def __call__(self) -> asyncio.Protocol:
         return _Connection(self, self._inner, self._tls)
+
+    @property
+    def handshake_s(self) -> float:
+        """A TLS handshake may take so long."""
+        return self._patience.handshake_s
 
     def enter(self, connection: _Connection, peer: str) -> bool:
         """For `_Connection`: counted from here on. False when there is no place."""
@@ -225,7 +231,7 @@ class _Connection(asyncio.Protocol):
                 self,
                 context,
                 server_side=True,
-                ssl_handshake_timeout=HANDSHAKE_S,
+                ssl_handshake_timeout=self._owner.handshake_s,
                 ssl_shutdown_timeout=TLS_SHUTDOWN_S,
             )
         except (OSError, ssl.SSLError) as error:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -357,3 +359,41 @@ def test_a_master_that_stays_busy_is_given_up() -> None:
     with pytest.raises(LimitExceeded):
         session.get("api/v1/me", GetMeResponse)
     assert len(seen) == 3
+
+
+def test_a_file_without_certificates_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("nothing of the sort")
+    with pytest.raises(InvalidInput, match=r"DET_MASTER_CERT_FILE: .*ca\.pem' holds no certificates"):
+        Session("https://localhost:8443", verify=str(tmp_path / "ca.pem"))
+    Session("http://localhost:8080", verify=str(tmp_path / "ca.pem")).close()
+
+
+@pytest.mark.parametrize(
+    ("master", "error", "said"),
+    [
+        (
+            "https://m:8443",
+            httpx.ConnectError(
+                "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer certificate (_ssl.c:1006)"
+            ),
+            "not trusted: unable to get local issuer certificate; copy the master's ca.pem",
+        ),
+        ("https://m:8080", httpx.ConnectError("[SSL: WRONG_VERSION_NUMBER] wrong version number"), "use http://m:8080"),
+        ("http://m:8443", httpx.RemoteProtocolError("Server disconnected"), "begins with https://"),
+    ],
+)
+def test_what_is_wrong_with_tls_is_said_in_words_and_at_once(
+    master: str, error: httpx.TransportError, said: str
+) -> None:
+    asked = []
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        raise error
+
+    with (
+        Session(master, transport=httpx.MockTransport(refuse), pause=lambda _: None) as session,
+        pytest.raises(MasterUnreachable, match=re.escape(said)),
+    ):
+        session.request("GET", "health")
+    assert len(asked) == (1 if "CERTIFICATE" in str(error) else 6)

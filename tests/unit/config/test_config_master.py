@@ -125,7 +125,6 @@ def test_one_mistake_is_one_line(case: dict[str, Any]) -> None:
             one_pool(task_container_defaults={"startup_hook": "x"}),
             "resource_pools[0].task_container_defaults.startup_hook",
         ),
-        ({"security": {"tls": {"cert": "c", "key": "k"}}}, "security.tls.cert"),
         ({"saml": {"enabled": True, "idp_cert_path": "x"}}, "saml"),
     ],
 )
