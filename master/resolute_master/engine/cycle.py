@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from resolute.errors import ResoluteError
+from resolute.errors import InvalidInput, ResoluteError
 from resolute.ids import SeededIds
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
@@ -26,7 +26,7 @@ from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.usage import Usage
 from resolute_master.engine import markets, supply
-from resolute_master.engine.journal import chain, encode_commands, encode_entities
+from resolute_master.engine.journal import chain, encode_entities, journaled, written_down
 from resolute_master.engine.memory import POOL_KINDS, Memory, pool_of
 from resolute_master.lifecycle import allocations, budget, deadlines, instances, launch_errors, spending, usage
 from resolute_master.lifecycle.apply import apply, settle
@@ -34,7 +34,7 @@ from resolute_master.lifecycle.step import Step
 from resolute_master.scheduler.plan import Plan
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
-from resolute_master.store.base import keeping_values
+from resolute_master.store.base import VALUE_ERRORS, Unstorable, keeping_values, unstorable
 from resolute_master.store.encoding import encode_entity
 from resolute_provisioner.model import Demand, InstanceView, OfferBelief, PoolScaling, ScalePlan
 from resolute_provisioner.planning.plan import plan_scale
@@ -65,6 +65,13 @@ class RuleFault(ResoluteError):
     def __init__(self, command: Command, cause: Exception) -> None:
         super().__init__(f"{type(command).__name__} cannot be carried out: {type(cause).__name__}: {cause}")
         self.__cause__ = cause
+
+
+def refusal_of(command: Command, error: Exception) -> ResoluteError:
+    """What a command is told that nothing could be done with."""
+    if isinstance(error, InvalidInput):
+        return Unstorable(f"{type(command).__name__} is refused: {error}")
+    return RuleFault(command, error)
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -108,6 +115,8 @@ class Cycle:
         self._shown: dict[tuple[str, EntityKey], Entity | None] = {}
         """What the snapshots were told already in this cycle."""
         self._accepted: list[Command] = []
+        self._journaled: list[bytes] = []
+        """The accepted commands as the journal has them."""
         self._plans: list[object] = []
         self._stale: set[PoolName] = set()
         """Pools to look at in this cycle."""
@@ -139,6 +148,10 @@ class Cycle:
     def _carry_out(self, command: Command) -> Any | ResoluteError:
         """What a refused command has written is taken back; only accepted commands are journaled."""
         try:
+            command, written = written_down(command)
+        except VALUE_ERRORS as error:
+            return refusal_of(command, unstorable(error))
+        try:
             with self._step.attempt(self._ids(len(self._accepted))):
                 reply = apply(self._step, command)
         except ResoluteError as error:
@@ -146,6 +159,7 @@ class Cycle:
         except Exception as error:
             return RuleFault(command, error)
         self._accepted.append(command)
+        self._journaled.append(written)
         if isinstance(command, _ABOUT_EVERY_POOL):
             self._stale.update(self._memory.pools)
         if isinstance(command, MasterStarted):
@@ -332,7 +346,7 @@ class Cycle:
                 sequence=step.sequence,
                 at=self._now,
                 entropy=self._entropy,
-                commands=encode_commands(self._accepted),
+                commands=journaled(self._journaled),
                 adopted=encode_entities(self._adopted),
                 digest="",
             ),

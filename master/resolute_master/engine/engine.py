@@ -27,7 +27,7 @@ from resolute_master.domain.effects import Effect
 from resolute_master.domain.ids import AgentId, PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.adoption import entities_for
-from resolute_master.engine.cycle import SNAPSHOT_EVERY, Cycle, RuleFault
+from resolute_master.engine.cycle import SNAPSHOT_EVERY, Cycle, RuleFault, refusal_of
 from resolute_master.engine.memory import Memory
 from resolute_master.engine.snapshots import Snapshots
 from resolute_master.lifecycle.cluster import ClusterState
@@ -327,7 +327,7 @@ class Engine:
                 if not part or isinstance(part[0].command, _OF_THE_ENGINE):
                     self._fail([waiting for each in (part, *parts) for waiting in each], failed.cause)
                     raise failed.cause from None
-                _answer(part[0], _refusal(part[0].command, failed.cause))
+                _answer(part[0], refusal_of(part[0].command, failed.cause))
             except BaseException as error:
                 self._fail([waiting for each in (part, *parts) for waiting in each], error)
                 raise
@@ -433,13 +433,6 @@ class Engine:
         self._stopped = reason
         while not self._inbox.empty():
             _answer(self._inbox.get_nowait(), reason)
-
-
-def _refusal(command: Command, error: Exception) -> ResoluteError:
-    """What a command is told that nothing could be done with, not even in a cycle of its own."""
-    if isinstance(error, InvalidInput):
-        return Unstorable(f"{type(command).__name__} is refused: {error}")
-    return RuleFault(command, error)
 
 
 def _tell(listener: Callable[[Told], None], told: Told) -> None:

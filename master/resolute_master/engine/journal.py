@@ -16,12 +16,13 @@ from resolute_master.domain.effects import Effect
 from resolute_master.lifecycle.cluster import ClusterState, sortable
 from resolute_master.store.encoding import (
     UnreadableValue,
+    decode,
     decode_effect,
     decode_entity,
     decode_plain,
-    encode,
     encode_effect,
     encode_entity,
+    encode_telling,
     from_plain,
     with_bodies,
 )
@@ -32,9 +33,18 @@ def _encoder() -> msgspec.json.Encoder:
     return msgspec.json.Encoder(order="deterministic")
 
 
-def encode_commands(commands: Sequence[Command]) -> bytes:
-    """With numbers that JSON cannot spell as words, as in the entities: a replay sees what the rules saw."""
-    return b"[%s]" % b",".join(b'{"body":%s,"type":"%s"}' % (encode(c), type(c).__name__.encode()) for c in commands)
+def written_down(command: Command) -> tuple[Command, bytes]:
+    """The command as a replay will read it, and its place in the journal: the rules see what a replay sees, times in UTC and
+    numbers that JSON cannot spell as words. Raises one of `VALUE_ERRORS` for a command that cannot be written down."""
+    body, as_it_is = encode_telling(command)
+    if not as_it_is:
+        command = decode(type(command), body)
+    return command, b'{"body":%s,"type":"%s"}' % (body, type(command).__name__.encode())
+
+
+def journaled(written: Sequence[bytes]) -> bytes:
+    """The commands of one cycle, each from `written_down`."""
+    return b"[%s]" % b",".join(written)
 
 
 def decode_commands(body: bytes) -> tuple[Command, ...]:

@@ -52,8 +52,9 @@ def create(step: Step, command: CreateExperiment) -> ExperimentId:
     named = step.get(ExternalExperiment, command.external_id) if command.external_id is not None else None
     if named is not None:
         return named.experiment_id
+    workspace = workspaces.need_workspace(step, command.workspace_id)
+    workspaces.need_project(step, command.project_id)
     if not command.unmanaged:
-        workspace = workspaces.need_workspace(step, command.workspace_id)
         workspaces.check_pool(step, command.pool, workspace, step.pools)
         if command.config["resources"].get("max_cost") is not None:
             budget.check_priced(step, step.pools.get(command.pool), command.pool)

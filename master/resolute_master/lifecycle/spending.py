@@ -417,6 +417,8 @@ def set_max_cost(step: Step, command: SetMaxCost) -> None:
 
 def set_budget(step: Step, command: SetBudget) -> None:
     """It counts from now on, and what was spent before in the same day and month counts too."""
+    if command.owner not in tuple(Owner):
+        raise InvalidInput(f"owner: '{command.owner[:80]}' has no budget; name one of {', '.join(Owner)}")
     owner = Owner(command.owner)
     match owner:
         case Owner.POOL:
@@ -426,7 +428,9 @@ def set_budget(step: Step, command: SetBudget) -> None:
             if policy.scaling is None:
                 raise InvalidInput(f"budget: pool '{command.name}' starts no machines, so that nothing is paid for it")
         case Owner.WORKSPACE:
-            workspaces.need_workspace(step, int(command.name))
+            if not (command.name.isascii() and command.name.isdigit()):
+                raise NotFound("workspace", command.name[:80])
+            workspaces.need_workspace(step, int(command.name[:20]))
         case Owner.EXPERIMENT:
             raise InvalidInput("budget: an experiment has a max_cost; use `det experiment set max-cost`")
     for key, amount in (("per_day", command.per_day), ("per_month", command.per_month)):

@@ -99,12 +99,18 @@ def encode(value: Any) -> bytes:
 
     Raises `TypeError` for a value that has no form in JSON: an error of the program, not of its input.
     """
+    return encode_telling(value)[0]
+
+
+def encode_telling(value: Any) -> tuple[bytes, bool]:
+    """`encode`, and whether the value was written as it is: else what is decoded of it may be another one."""
+    settled = _settled(type(value))(value)
     try:
-        if _settled(type(value))(value):
-            return _direct_writer.encode(value)
-        return sorted_writer.encode(_builtins(value, _written(type(value))))
+        if settled:
+            return _direct_writer.encode(value), True
+        return sorted_writer.encode(_builtins(value, _written(type(value)))), False
     except UnicodeEncodeError:  # half of a surrogate pair somewhere
-        return sorted_writer.encode(decode_plain(encode_plain(to_plain(value))))
+        return sorted_writer.encode(decode_plain(encode_plain(to_plain(value)))), False
 
 
 def decode(type_: type[T], body: bytes | str) -> T:

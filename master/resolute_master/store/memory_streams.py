@@ -45,6 +45,8 @@ class MetricTable:
         # What cannot be written fails the batch here, before any of it is stored.
         with keeping_values():
             plain = [metric_rows.plain_report(report) for report in reports]
+            for report in plain:
+                encode(report)
         return tuple(self._append_one(report) for report in plain)
 
     def _append_one(self, report: MetricReport) -> MetricOutcome:

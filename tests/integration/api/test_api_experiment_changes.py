@@ -11,7 +11,7 @@ import pytest
 from resolute_master.domain.commands import PatchExperiment, SetCheckpointPolicy, UpdateJob
 from resolute_master.domain.ids import ExperimentId, JobId
 from resolute_master.domain.job import Job
-from resolute_master.engine.journal import decode_commands, encode_commands
+from resolute_master.engine.journal import decode_commands, journaled, written_down
 from resolute_master.lifecycle.experiments import MAX_LABELS
 from support.api import World, a_config
 
@@ -149,4 +149,4 @@ def test_a_change_with_all_its_parts_is_read_again_from_the_journal() -> None:
     change = PatchExperiment(
         experiment=experiment, add_labels=("a",), remove_labels=("b",), job=job, checkpoint_policy=policy
     )
-    assert decode_commands(encode_commands([change])) == (change,)
+    assert decode_commands(journaled([written_down(change)[1]])) == (change,)

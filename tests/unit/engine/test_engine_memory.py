@@ -39,7 +39,7 @@ from resolute_master.domain.user import User
 from resolute_master.engine.checkpoint_files import CheckpointRemoval
 from resolute_master.engine.cycle import DUE_A_CYCLE
 from resolute_master.engine.engine import Engine
-from resolute_master.engine.journal import decode_commands, encode_commands
+from resolute_master.engine.journal import decode_commands, journaled, written_down
 from resolute_master.engine.memory import STALE_DEADLINES, Memory
 from resolute_master.engine.replay import replay
 from resolute_master.lifecycle.cluster import ClusterState
@@ -234,9 +234,9 @@ async def test_callers_of_an_engine_that_is_stopped_are_told_so() -> None:
 
 
 def test_the_journal_keeps_numbers_that_json_cannot_spell() -> None:
-    (progress,) = decode_commands(encode_commands([ReportProgress(trial=TrialId(1), progress=math.nan)]))
+    (progress,) = decode_commands(journaled([written_down(ReportProgress(trial=TrialId(1), progress=math.nan))[1]]))
     assert isinstance(progress, ReportProgress) and math.isnan(progress.progress)
-    (report,) = decode_commands(encode_commands([a_report(1, math.inf)]))
+    (report,) = decode_commands(journaled([written_down(a_report(1, math.inf))[1]]))
     assert isinstance(report, RecordReports)
     assert report.reports[0].validation == {"loss": "Infinity"}
 
