@@ -99,6 +99,7 @@ class Cluster:
             "slot_type": "none",
             "artificial_slots": self._slots,
             "state_dir": str(self.directory / "agent"),
+            "join_token_file": str(self.directory / "state" / "join-token"),
         }
         config = self.directory / "agent.yaml"
         config.write_text(yaml.safe_dump(settings))

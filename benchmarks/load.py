@@ -148,6 +148,7 @@ class Cluster:
         clients = Clients(
             url=self.url,
             token=self._token(),
+            join_token=(self.directory / "state" / "join-token").read_text().strip(),
             status_file=str(self.status_file),
             agents=self.load.agents,
             slots=self.load.slots,

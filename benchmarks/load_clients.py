@@ -64,6 +64,7 @@ class Clients:
 
     url: str
     token: str
+    join_token: str
     status_file: str
     agents: int
     slots: int
@@ -104,7 +105,13 @@ class World:
             Device(index=i, kind=SlotKind.CUDA, brand="simulated", uuid=f"gpu-{number}-{i}") for i in range(given.slots)
         )
         return Agent(
-            AgentSetup(agent_id=f"agent-{number:05}", resource_pool="default", version="bench", devices=devices),
+            AgentSetup(
+                agent_id=f"agent-{number:05}",
+                resource_pool="default",
+                version="bench",
+                devices=devices,
+                join_token=given.join_token,
+            ),
             connector=WebSocketConnector(given.url),
             runtime=ScriptedRuntime(program=self._program),
             memory=HeldMemory(),

@@ -24,6 +24,7 @@ from resolute.wire.agent_link import (
 )
 from resolute.wire.states import ContainerState, SlotKind
 from resolute_agent.link import encode_frame
+from resolute_master.agents.credentials import digest_of
 from resolute_master.api.auth import Tokens
 from resolute_master.app import open_store
 from resolute_master.domain.allocation import Allocation
@@ -113,6 +114,10 @@ def _devices(number: int, slots: int) -> tuple[Device, ...]:
     return tuple(Device(index=i, kind=SlotKind.CUDA, brand="simulated", uuid=f"gpu-{number}-{i}") for i in range(slots))
 
 
+def _credential(number: int) -> str:
+    return f"{number:064x}"
+
+
 def _registration(number: int, slots: int) -> RegisterAgent:
     return RegisterAgent(
         agent=_name(number),
@@ -123,6 +128,7 @@ def _registration(number: int, slots: int) -> RegisterAgent:
         version="bench",
         instance=None,
         reports=(),
+        key=digest_of(_credential(number)),
     )
 
 
@@ -135,6 +141,7 @@ def _hello(number: int, slots: int, reports: Sequence[ContainerReport]) -> Agent
         incarnation=INCARNATION,
         devices=_devices(number, slots),
         address="127.0.0.1",
+        credential=_credential(number),
         containers=tuple(reports),
     )
 

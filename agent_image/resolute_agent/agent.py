@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from resolute.clock import Clock
-from resolute.errors import ResoluteError
+from resolute.errors import PermissionDenied, ResoluteError
 from resolute.ids import IdSource
 from resolute.wire.agent_link import (
     AgentMessage,
@@ -48,12 +48,19 @@ FORGET_LIMIT_S = 600.0
 FLUSH_LIMIT_S = 3.0
 """An ending agent tries for this long to get its last reports out."""
 
+CREDENTIAL_BITS = 256
+"""Of the secret by which a machine proves itself to the master."""
+
 LookAgain = Callable[[], Awaitable[tuple[Device, ...]]]
 """The slots of the machine now. Raises `ResoluteError` when they cannot be listed."""
 
 SILENCE_HEARTBEATS = 4
 """A master that misses this many answers is gone, whatever the socket says; at least `SILENCE_LEAST_S`."""
 SILENCE_LEAST_S = 10.0
+
+
+class AgentRefused(PermissionDenied):
+    """The master does not take this agent; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +121,7 @@ class Agent:
             devices=setup.devices,
             join_token=setup.join_token,
             instance_id=setup.instance_id,
+            own_credential="" if setup.instance_id else f"{ids.bits(CREDENTIAL_BITS):0{CREDENTIAL_BITS // 4}x}",
         )
         self._state = core.initial(identity, memory.load())
         self._events: asyncio.Queue[core.Event | None] = asyncio.Queue()
@@ -139,7 +147,11 @@ class Agent:
         self._events.put_nowait(None)
 
     async def run(self) -> str | None:
-        """Serve until stopped (`None`) or until the machine is to end (the reason). Raises what broke the agent."""
+        """Serve until stopped (`None`) or until the machine is to end (the reason).
+
+        Raises `AgentRefused` when the master does not take this agent (its containers go on until their leases end), and what
+        broke the agent.
+        """
         try:
             found = await self._runtime.adopt()
             self._handle(core.Booted(found=found))
@@ -156,6 +168,8 @@ class Agent:
                 if None in events:
                     return None
                 self._handle(*(event for event in events if event is not None))
+                if self._state.refused is not None:
+                    raise AgentRefused(self._state.refused)
             await self._flush()
             return self._state.ending
         finally:

@@ -53,6 +53,7 @@ def settings_from_config(config: AgentConfig, *, config_file: str = "") -> Agent
         resource_pool=config.resource_pool,
         instance_id=config.instance_id,
         join_token=config.join_token,
+        join_token_file=config.join_token_file,
         slot_type=config.slot_type,
         artificial_slots=config.artificial_slots,
         visible_gpus=tuple(part.strip() for part in config.visible_gpus.split(",") if part.strip()),

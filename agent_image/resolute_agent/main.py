@@ -20,7 +20,7 @@ from resolute.clock import Clock, SystemClock
 from resolute.errors import InvalidInput, ResoluteError
 from resolute.ids import SystemIds
 from resolute.wire.agent_link import Device
-from resolute_agent.agent import Agent, AgentSetup
+from resolute_agent.agent import Agent, AgentRefused, AgentSetup
 from resolute_agent.devices.detection import detect
 from resolute_agent.devices.tools import TOOL_TIMEOUT_S
 from resolute_agent.environment import machine_environment, trust_environment
@@ -33,13 +33,14 @@ from resolute_agent.reach import reach_of
 from resolute_agent.runtimes.base import Closing, Runtime
 from resolute_agent.runtimes.process import ProcessRuntime
 from resolute_agent.runtimes.scripted import ScriptedRuntime
-from resolute_agent.settings import AgentSettings
+from resolute_agent.settings import AgentSettings, join_token_of
 from resolute_agent.state import EXIT_MACHINE_ENDS
 from resolute_agent.websocket import WebSocketConnector
 
 log = logging.getLogger(__name__)
 
 EXIT_MISCONFIGURED = 78
+"""Exit code of an agent that somebody has to configure first: starting it again changes nothing."""
 
 HEARD = "heard"
 """Touched in the state directory at each word of a master: whoever started the agent can tell a machine without one."""
@@ -167,7 +168,7 @@ async def serve(
         resource_pool=settings.resource_pool,
         version=resolute.__version__,
         devices=devices,
-        join_token=settings.join_token,
+        join_token=join_token_of(settings),
         instance_id=settings.instance_id,
         address=settings.address,
         master_timeout_s=settings.master_timeout_s,
@@ -213,6 +214,11 @@ async def serve(
     return EXIT_MACHINE_ENDS
 
 
+def _shown(text: str) -> str:
+    """What comes from the network, for a terminal."""
+    return "".join(each if each.isprintable() else "?" for each in text)
+
+
 def run(
     settings: AgentSettings,
     open_runtime: Callable[[AgentSettings], Awaitable[Runtime]] = runtime_of,
@@ -225,6 +231,9 @@ def run(
             return asyncio.run(serve(settings, open_runtime, open_memory))
     except InvalidInput as error:
         print(f"agent: {printable.lines(str(error))}", file=sys.stderr)
+        return EXIT_MISCONFIGURED
+    except AgentRefused as error:
+        print(f"agent: the master {settings.master_url} refused this agent: {_shown(str(error))}", file=sys.stderr)
         return EXIT_MISCONFIGURED
     except ResoluteError as error:
         print(f"agent: {printable.lines(str(error))}", file=sys.stderr)

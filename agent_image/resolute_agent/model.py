@@ -37,6 +37,8 @@ class Identity:
     devices: tuple[Device, ...]
     join_token: str = ""
     instance_id: str = ""
+    own_credential: str = ""
+    """Drawn by this process, for a machine outside of elastic pools that has none yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,7 @@ class Durable:
     containers: tuple[ContainerRecord, ...] = ()
     ended: tuple[ContainerReport, ...] = ()
     credential: str = ""
-    """The machine's own secret; a master that gave one takes it instead of the join token."""
+    """The machine's own secret: on an elastic pool the master gave it, elsewhere the machine made it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,8 @@ class AgentState:
     notice: Notice | None = None
     ending: str | None = None
     over: bool = False
+    refused: str | None = None
+    """Why the master does not take this agent, which is no machine of an elastic pool: it ends, its containers do not."""
 
     def durable(self) -> Durable:
         return Durable(

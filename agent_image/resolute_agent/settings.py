@@ -29,6 +29,7 @@ class AgentSettings:
     from `master_url`. `master_timeout_s`: a machine that hears from no master for this long ends itself (`None`: it
     waits for ever); `reconnect_cap_s` is the longest pause between two attempts to reach it. `notice_file` or
     `notice_url` is where an interruption is announced, or `notice_metadata` names the cloud whose metadata service does it.
+    `join_token_file` holds the token that `join_token` is otherwise.
     `docker_host` is the engine's socket, `docker_memory_bytes` the most memory of a container (0: no limit) and
     `docker_ulimits` its limits by name. `keep_paths` stay visible to tasks although they lie in something that is hidden
     from them, such as `/tmp`. `hidden_paths` hold state of the cluster, which no task may reach; `config_file` is where the
@@ -41,6 +42,7 @@ class AgentSettings:
     resource_pool: str = "default"
     instance_id: str = ""
     join_token: str = ""
+    join_token_file: str = ""
     slot_type: str = "auto"
     artificial_slots: int = 0
     visible_gpus: tuple[str, ...] = ()
@@ -76,6 +78,8 @@ class AgentSettings:
             problems.append("agent_id: must not be empty")
         if not self.state_dir:
             problems.append("state_dir: must not be empty; name a directory that belongs to this agent alone")
+        if self.join_token and self.join_token_file:
+            problems.append("join_token and join_token_file: give one of them")
         if self.slot_type not in SLOT_TYPES:
             problems.append(f"slot_type: {self.slot_type!r} is none of {', '.join(SLOT_TYPES)}")
         if self.artificial_slots < 0:
@@ -98,6 +102,27 @@ class AgentSettings:
             problems.append("tls_skip_verify and tls_master_cert: give one of them")
         if problems:
             raise InvalidInput("; ".join(problems))
+
+
+MAX_TOKEN_FILE_BYTES = 4096
+"""Of a file with a join token; a longer one is none."""
+
+
+def join_token_of(settings: AgentSettings) -> str:
+    """The token to show, from the settings or from its file. Raises `InvalidInput` for a file that holds none."""
+    if not settings.join_token_file:
+        return settings.join_token
+    path = Path(settings.join_token_file)
+    hint = "write what `det agent join-token` prints into it"
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_TOKEN_FILE_BYTES + 1)
+    except OSError as error:
+        raise InvalidInput(f"join_token_file: {path} cannot be read: {error.strerror or error}; {hint}") from error
+    words = data.split()
+    if len(data) > MAX_TOKEN_FILE_BYTES or len(words) != 1 or not words[0].isascii():
+        raise InvalidInput(f"join_token_file: {path} does not hold one token; {hint}")
+    return words[0].decode("ascii")
 
 
 def settings_from_mapping(values: Mapping[str, Any], *, origin: str) -> AgentSettings:

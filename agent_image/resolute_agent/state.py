@@ -157,7 +157,9 @@ def _apply(state: AgentState, event: Event, now: datetime) -> Step:
         case Booted():
             return _booted(state, event.found, now)
         case LinkOpened():
-            state = replace(state, address=event.address, welcomed=False)
+            # The first Hello binds the agent's name to the credential: it is saved before, so a restart shows the same one.
+            credential = state.credential or state.identity.own_credential
+            state = replace(state, address=event.address, welcomed=False, credential=credential)
             return state, (Send(message=hello(state)),)
         case LinkClosed():
             return replace(state, welcomed=False), ()
@@ -199,7 +201,7 @@ def hello(state: AgentState) -> Hello:
         incarnation=identity.incarnation,
         devices=identity.devices,
         address=state.address,
-        join_token="" if state.credential else identity.join_token,
+        join_token="" if state.credential and identity.instance_id else identity.join_token,
         credential=state.credential,
         instance_id=identity.instance_id,
         containers=tuple(record.report() for record in _sorted(state) if record.wanted),
@@ -307,6 +309,8 @@ def _received(state: AgentState, message: MasterMessage, now: datetime) -> Step:
         case Welcome():
             return _welcomed(state, message)
         case Refused():
+            if message.final and not state.identity.instance_id:
+                return replace(state, refused=message.reason), ()
             if message.final:
                 return _end(state, f"the master refused this agent: {message.reason}", now)
             return state, (CloseLink(reason=message.reason),)

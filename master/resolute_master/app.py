@@ -59,6 +59,7 @@ from resolute_master.pools.price_sources import OpenPrices, price_source_of, pri
 from resolute_master.pools.provisioning import Provisioning
 from resolute_master.pools.remembered import remember_places
 from resolute_master.seal import open_secrets
+from resolute_master.seal.join_token import JoinToken
 from resolute_master.store.base import Store
 from resolute_master.store.recent_code import RecentCode
 from resolute_master.store.sql import SqlStore, sqlite_url
@@ -299,14 +300,7 @@ async def _serving(
 ) -> AsyncIterator[list[asyncio.Task[None]]]:
     config, clock, ids = settings.config, settings.clock, settings.ids
     doors.opening.doing = "the state is being loaded"
-    engine = Engine(
-        store=store,
-        clock=clock,
-        ids=ids,
-        pools=pools,
-        version=settings.version,
-        retain_snapshots=config.journal.retain_snapshots,
-    )
+    engine = _engine(settings, pools, store)
     identity = await bootstrap.identity(store, config, ids, settings.version)
     secrets_of = await open_secrets(store, config)
     tokens = Tokens(signing_key=await secrets_of.secret("token_key"), engine=engine, clock=clock)
@@ -320,20 +314,25 @@ async def _serving(
         reporting = Reporting(store, engine)
         stack.push_async_callback(reporting.close)
         recent_code = RecentCode()
-        hub = AgentHub(
-            engine=engine,
-            reporting=reporting,
-            renderer=_renderer(config, tokens, recent_code, observation),
-            identity=identity,
-            clock=clock,
-            heartbeat_s=config.heartbeat_interval,
-            join_key=bytes.fromhex(await secrets_of.secret("join_key")),
-        )
+        join_token = await JoinToken.open(secrets_of, config)
+        renderer = _renderer(config, tokens, recent_code, observation)
+        join_key = bytes.fromhex(await secrets_of.secret("join_key"))
+        hub = _hub(settings, engine, reporting, renderer, identity, join_key, join_token)
         observation.watch(engine, store, reporting)
         services += observation.services()
         watches = await asyncio.to_thread(price_watches, config, engine, settings.open_prices, clock, ids)
         context = _context(
-            settings, store, engine, reporting, identity, tokens, passwords, recent_code, observation, watches
+            settings,
+            store,
+            engine,
+            reporting,
+            identity,
+            tokens,
+            passwords,
+            recent_code,
+            observation,
+            watches,
+            join_token,
         )
         sweeps: list[asyncio.Task[None]] = []
         stack.push_async_callback(_cancel, sweeps)
@@ -348,6 +347,38 @@ async def _serving(
         if tls is not None:
             services.append(asyncio.create_task(tls.watch(), name="watch of the certificate"))
         yield services
+
+
+def _engine(settings: MasterSettings, pools: Mapping[PoolName, PoolPolicy], store: Store) -> Engine:
+    return Engine(
+        store=store,
+        clock=settings.clock,
+        ids=settings.ids,
+        pools=pools,
+        version=settings.version,
+        retain_snapshots=settings.config.journal.retain_snapshots,
+    )
+
+
+def _hub(
+    settings: MasterSettings,
+    engine: Engine,
+    reporting: Reporting,
+    renderer: SpecRenderer,
+    identity: ClusterIdentity,
+    join_key: bytes,
+    join_token: JoinToken,
+) -> AgentHub:
+    return AgentHub(
+        engine=engine,
+        reporting=reporting,
+        renderer=renderer,
+        identity=identity,
+        clock=settings.clock,
+        heartbeat_s=settings.config.heartbeat_interval,
+        join_key=join_key,
+        cluster_token=join_token,
+    )
 
 
 def _renderer(config: MasterConfig, tokens: Tokens, recent_code: RecentCode, observation: Observation) -> SpecRenderer:
@@ -436,6 +467,7 @@ def _context(
     recent_code: RecentCode,
     observation: Observation,
     watches: Sequence[PriceWatch],
+    join_token: JoinToken,
 ) -> ApiContext:
     return ApiContext(
         engine=engine,
@@ -456,6 +488,7 @@ def _context(
         swept=asyncio.Event(),
         price_watches=watches,
         addresses=Addresses(settings.config.security.trusted_proxies),
+        join_token=join_token,
     )
 
 

@@ -25,6 +25,7 @@ from resolute_master.engine.engine import Engine
 from resolute_master.engine.price_watch import PriceWatch
 from resolute_master.engine.provisioning import PoolLedger, about_machines
 from resolute_master.engine.reporting import Reporting
+from resolute_master.seal.join_token import JoinToken
 from resolute_master.store.memory import CommitHook, MemoryStore, MemoryTables
 from resolute_provisioner.bootstrap import MachineBoot
 from resolute_provisioner.clouds.base import Cloud, CloudCapabilities, CloudInstance, Launched, LaunchRequest
@@ -36,6 +37,7 @@ Result = TypeVar("Result")
 
 CLUSTER = "simulated"
 JOIN_KEY = b"the key of a simulated cluster"
+JOIN_TOKEN = "the join token of a simulated cluster"
 WHOLE_JOURNAL = 1_000_000
 """Snapshots to keep: all of them, so that the whole life of a world can be replayed."""
 
@@ -180,6 +182,7 @@ class SimulatedMaster:
             clock=self._clock,
             heartbeat_s=self._heartbeat_s,
             join_key=JOIN_KEY,
+            cluster_token=JoinToken(JOIN_TOKEN, kept=None),
         )
         removal = CheckpointRemoval(
             self.engine, self.store, StorageAccess(rules=HostPathRules(remedy="")), cluster_id="simulation"

@@ -28,7 +28,7 @@ from resolute_provisioner.clouds.fake import FakeCloud, FakeMachine
 from resolute_sim.diary import Diary, Entry, Event, LiveTask
 from resolute_sim.link import Link
 from resolute_sim.machine import SimulatedMachine, notice_of
-from resolute_sim.master import Killed, SimulatedMaster, UnansweredCloud
+from resolute_sim.master import JOIN_TOKEN, Killed, SimulatedMaster, UnansweredCloud
 from resolute_sim.training import Storage, Training
 from resolute_sim.verdict import Verdict
 from resolute_sim.weather import CALM, Weather
@@ -246,7 +246,7 @@ class World:
                 agent_id=f"fixed-{number}",
                 resource_pool=pool,
                 instance_id="",
-                join_token="",
+                join_token=JOIN_TOKEN,
                 artificial_slots=slots,
             )
             self._boot(boot.agent_id, boot, provider_id="")

@@ -29,6 +29,7 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
 from resolute_master.engine.reporting import Reporting
+from resolute_master.seal.join_token import JoinToken
 from resolute_master.store.base import Store
 from resolute_master.store.memory import MemoryStore
 from support.engines import POOLS, AgentByHand, an_engine, running
@@ -203,6 +204,7 @@ async def an_api(
             cluster_id="cluster-1",
             master_id="master-1",
             version="1.2.3",
+            join_token=JoinToken("the-token-of-the-cluster", kept=None),
             follow_grace_s=0.05,
         )
         server = TestServer(application(replace(given, **context)))

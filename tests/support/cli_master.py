@@ -446,6 +446,12 @@ class _Handler(BaseHTTPRequestHandler):
     def instances(self) -> None:
         self._json(ext.GetInstancesResponse(instances=(an_instance(),)))
 
+    def join_token(self) -> None:
+        self._json(ext.AgentJoinTokenResponse(join_token="new" if self.path.endswith("/rotate") else "old"))
+
+    def forget_agent(self, agent: str) -> None:
+        self._json(ext.ForgetAgentResponse())
+
     def ledger(self) -> None:
         self._json(a_ledger())
 
@@ -496,6 +502,9 @@ ROUTES: tuple[Route, ...] = (
     ("GET", r"/api/v1/master/logs", "master_logs"),
     ("GET", r"/api/v1/agents", "agents"),
     ("POST", r"/api/v1/agents/([^/]+)/(enable|disable)", "agent_action"),
+    ("GET", r"/api/v1/agent-join-token", "join_token"),
+    ("POST", r"/api/v1/agent-join-token/rotate", "join_token"),
+    ("POST", r"/api/v1/agents/([^/]+)/forget", "forget_agent"),
     ("POST", r"/api/v1/agents/([^/]+)/slots/(\d+)/(enable|disable)", "slot_action"),
     ("GET", r"/api/v1/tasks", "tasks"),
     ("GET", r"/api/v1/resource-pools", "pools"),

@@ -104,8 +104,11 @@ class AgentByHand:
         incarnation: str = "first",
         pool: PoolName = DEFAULT,
         instance: InstanceId | None = None,
+        key: str = "",
     ) -> None:
+        """`key` is the digest of its credential, where a name is bound to one."""
         self._engine = engine
+        self.key = key
         self.id = AgentId(name)
         self.instance = instance
         self.pool = pool
@@ -123,6 +126,7 @@ class AgentByHand:
             version="0",
             instance=self.instance,
             reports=reports,
+            key=self.key,
         )
         expected: tuple[str, ...] = await self._engine.submit(command)
         return expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from typing import Any
 
 from resolute.clock import Clock
@@ -12,13 +13,16 @@ from resolute_master.agents.container_spec import SpecRenderer
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.reporting import Reporting
+from resolute_master.seal.join_token import JoinToken
 from resolute_master.store.base import Store
 from support.cluster import device
+
+JOIN_TOKEN = "the-token-of-the-cluster"
 
 
 @asynccontextmanager
 async def a_hub(
-    engine: Engine, store: Store, clock: Clock, *, token: str = "", static_join_token: str = ""
+    engine: Engine, store: Store, clock: Clock, *, token: str = "", join_token: str = JOIN_TOKEN
 ) -> AsyncIterator[AgentHub]:
     """`token` is what every task and user is given."""
     reporting = Reporting(store, engine)
@@ -30,7 +34,7 @@ async def a_hub(
         clock=clock,
         heartbeat_s=5.0,
         join_key=b"key",
-        static_join_token=static_join_token,
+        cluster_token=JoinToken(join_token, kept=None),
     )
     try:
         yield hub
@@ -39,7 +43,15 @@ async def a_hub(
         await reporting.close()
 
 
+def credential_of(name: str) -> str:
+    """What the machine of that name has made for itself."""
+    return sha256(name.encode()).hexdigest()
+
+
 def a_hello(name: str = "agent-1", incarnation: str = "first", **changes: Any) -> Hello:
+    """Of a machine outside of cloud pools, which knows the cluster's token and has a credential; with `instance_id` of one of
+    a cloud pool."""
+    own = {} if "instance_id" in changes else {"join_token": JOIN_TOKEN, "credential": credential_of(name)}
     given: dict[str, Any] = {
         "protocol": PROTOCOL_VERSION,
         "version": "0",
@@ -48,5 +60,6 @@ def a_hello(name: str = "agent-1", incarnation: str = "first", **changes: Any) -
         "incarnation": incarnation,
         "devices": (device(0), device(1)),
         "address": "10.0.0.1",
+        **own,
     }
     return Hello(**{**given, **changes})

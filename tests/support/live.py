@@ -240,10 +240,10 @@ def gone(pid: int) -> bool:
         return True
 
 
-def client_of(url: str, directory: Path) -> Resolute:
+def client_of(url: str, directory: Path, *, user: str = "determined") -> Resolute:
     """Logged in; the token is kept in `directory` and not in the home of whoever runs the tests."""
     kept = {"DET_DEBUG_CONFIG_PATH": str(directory / "logins")}
-    return Resolute(session=authenticated_session(url, user="determined", password=PASSWORD, environ=kept))
+    return Resolute(session=authenticated_session(url, user=user, password=PASSWORD, environ=kept))
 
 
 def record_of(experiment: Experiment, *, steps: int, lost: Collection[str] = (), spoken: bool = False) -> TrialRecord:

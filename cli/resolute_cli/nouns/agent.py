@@ -62,6 +62,19 @@ def disable(cli: Invocation, args: argparse.Namespace) -> None:
     cli.render.table(("Task ID", "Allocation ID", "Name", "Slots Needed", "Agent"), rows, tasks)
 
 
+def join_token(cli: Invocation, args: argparse.Namespace) -> None:
+    agents = cli.api().agents
+    token = (agents.rotate_join_token() if args.rotate else agents.join_token()).join_token
+    cli.render.done(token, join_token=token)
+    if args.rotate:
+        cli.render.note("Agents that have joined keep their credentials; agent.yaml of new ones needs this token.")
+
+
+def forget(cli: Invocation, args: argparse.Namespace) -> None:
+    cli.api().agents.forget(args.agent_id, force=args.force)
+    cli.render.done(f"Freed the name {args.agent_id}: another machine may join under it", agent=args.agent_id)
+
+
 def _targets(cli: Invocation, args: argparse.Namespace) -> list[str]:
     if bool(args.agent_id) == bool(args.all):
         raise UsageError("name one agent, or all of them with --all")
@@ -84,6 +97,15 @@ def _disable_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--drain", action="store_true", help="let running tasks finish instead of killing them")
 
 
+def _join_token_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rotate", action="store_true", help="make a new one, and refuse the one before from now on")
+
+
+def _forget_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("agent_id", help="id of the agent")
+    parser.add_argument("--force", action="store_true", help="also while it is connected: what runs there is ended")
+
+
 NOUN = Group(
     name="agent",
     help="manage agents",
@@ -97,6 +119,20 @@ NOUN = Group(
             run=disable,
             arguments=_disable_arguments,
             formats=("json", "csv"),
+        ),
+        Command(
+            name="join-token",
+            help="show the token by which a machine of yours joins (administrators)",
+            run=join_token,
+            arguments=_join_token_arguments,
+            formats=("json",),
+        ),
+        Command(
+            name="forget",
+            help="free the name of an agent whose machine or state directory was lost (administrators)",
+            run=forget,
+            arguments=_forget_arguments,
+            formats=("json",),
         ),
     ),
 )

@@ -17,6 +17,7 @@ from resolute.wire.rest.agents import (
     GetAgentsResponse,
     Slot,
 )
+from resolute.wire.rest.extensions import AgentJoinTokenResponse, ForgetAgentRequest, ForgetAgentResponse
 from resolute.wire.rest.tasks import AllocationSummary, GetTasksResponse
 
 
@@ -36,6 +37,19 @@ class Agents:
         """With `drain`, running tasks may finish; otherwise they are killed."""
         body = DisableAgentRequest(agent_id=agent_id, drain=drain)
         return self.session.post(f"api/v1/agents/{segment(agent_id)}/disable", DisableAgentResponse, body).agent
+
+    def join_token(self) -> AgentJoinTokenResponse:
+        """What machines outside of cloud pools show to join."""
+        return self.session.get("api/v1/agent-join-token", AgentJoinTokenResponse)
+
+    def rotate_join_token(self) -> AgentJoinTokenResponse:
+        """A new token; agents that have joined do not need it."""
+        return self.session.post("api/v1/agent-join-token/rotate", AgentJoinTokenResponse)
+
+    def forget(self, agent_id: str, *, force: bool = False) -> None:
+        """Free its name and revoke its credential. With `force` also while it is connected."""
+        path = f"api/v1/agents/{segment(agent_id)}/forget"
+        self.session.post(path, ForgetAgentResponse, ForgetAgentRequest(force=force))
 
     def enable_slot(self, agent_id: str, slot_id: str) -> Slot | None:
         path = f"api/v1/agents/{segment(agent_id)}/slots/{segment(slot_id)}/enable"

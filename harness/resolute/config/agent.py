@@ -157,7 +157,9 @@ class AgentConfig(ConfigModel):
     state_dir: NonEmptyText = "/var/lib/resolute-agent"
     """Directory for what must survive the agent: its tasks, their output and exit codes."""
     join_token: Secret = ""
-    """Shown to the master by machines of an elastic pool."""
+    """Shown to the master to join: the cluster's token (`det agent join-token`), or the machine's own on an elastic pool."""
+    join_token_file: Text = ""
+    """File that holds the token, instead of `join_token`: a systemd credential or a mounted secret."""
     instance_id: Text = ""
     """The machine's id at its cloud, on an elastic pool."""
     notice_source: Text = ""
@@ -169,6 +171,12 @@ class AgentConfig(ConfigModel):
     def _own_endpoint(self) -> Self:
         if self.tls and not (self.tls_cert and self.tls_key):
             raise broken_at((("tls",), "tls needs tls_cert and tls_key", True))
+        return self
+
+    @model_validator(mode="after")
+    def _one_token(self) -> Self:
+        if self.join_token and self.join_token_file:
+            raise broken_rule("join_token and join_token_file must not both be set")
         return self
 
     @property

@@ -177,6 +177,31 @@ def _network(text: str) -> str:
         raise broken_rule("must be an address or a network of addresses, such as 10.0.0.7 or 10.0.0.0/8") from None
 
 
+LEAST_JOIN_TOKEN_CHARACTERS = 16
+"""A token that is set by hand is no shorter: it can be tried out over the network."""
+
+
+class AgentJoining(ConfigModel):
+    """How machines outside of cloud pools join."""
+
+    join_token: Secret = ""
+    """Token that they show, at least 16 printable characters; empty keeps the one of the first start (`det agent join-token`)."""
+
+    @model_validator(mode="after")
+    def _hard_to_guess(self) -> Self:
+        token = self.join_token
+        if token and (len(token) < LEAST_JOIN_TOKEN_CHARACTERS or not token.isascii() or not token.isprintable()):
+            raise broken_at(
+                (
+                    ("join_token",),
+                    f"must be at least {LEAST_JOIN_TOKEN_CHARACTERS} printable ASCII characters; "
+                    "take what `openssl rand -hex 32` prints, or remove the key",
+                    True,
+                )
+            )
+        return self
+
+
 class MasterSecurity(ConfigModel):
     """Passwords, TLS, tokens."""
 
@@ -201,6 +226,8 @@ class MasterSecurity(ConfigModel):
     """Access tokens."""
     seal: Seal = Seal()
     """The key that seals the cluster's own secrets in the database."""
+    agents: AgentJoining = AgentJoining()
+    """How machines outside of cloud pools join."""
 
 
 class Cache(ConfigModel):

@@ -132,8 +132,10 @@ class Hello:
 
     `incarnation` is drawn anew by each agent process; reports of older incarnations of the same agent are fenced.
     `containers` are all that the agent has or remembers and that the master has not yet acknowledged as ended.
-    `instance_id` and `join_token` are given by the machine's boot configuration on elastic pools; the token is good until
-    the machine has kept its `credential`, which it shows from then on.
+    A machine of an elastic pool is given `instance_id` and `join_token` by its boot configuration; the token is good until
+    the machine has kept the `credential` that the master gave it, which it shows from then on.
+    Any other machine shows the cluster's `join_token` and the `credential` that it made for itself and has on its disk. The
+    first Hello with a free name binds the name to that credential; later ones need the credential alone.
     """
 
     protocol: int
@@ -212,7 +214,7 @@ class Welcome:
 
     `expected` are the containers that the master believes to be this agent's; any other container of the agent is to be
     killed and forgotten. `lease_s` is how long a task may go on without a heartbeat that the master answered.
-    `credential` is the machine's own secret, sent until it was answered with `CredentialKept`.
+    `credential` is the own secret of a machine of an elastic pool, sent until it was answered with `CredentialKept`.
     """
 
     cluster_id: str
@@ -226,7 +228,8 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The agent is not accepted; `final` means that trying again is pointless and the machine should end itself."""
+    """The agent is not accepted; `final` means that trying again is pointless: a machine of an elastic pool should end itself,
+    any other agent ends and leaves its tasks to their leases."""
 
     reason: str
     final: bool

@@ -4,6 +4,7 @@ Knows the link's protocol and which agent is connected. Must not know a rule: wh
 
 - `session`  one connection, from Hello to its end, over any transport
 - `hub`      all connections: deliver effects, notice silence
+- `credentials`  how an agent proves itself, and what it is told otherwise
 - `container_spec`  what an agent is told to run, rendered from the state when it is sent
 - `websocket`  the aiohttp transport
 - `booting`  what a machine is served before its agent runs, and what it may say: `wheel`, made of our own files; a boot that failed

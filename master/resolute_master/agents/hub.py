@@ -13,16 +13,26 @@ from resolute.clock import Clock
 from resolute.errors import FailedPrecondition, LimitExceeded, PermissionDenied, ResoluteError, Unavailable
 from resolute.wire.agent_link import Hello, Welcome
 from resolute_master.agents.container_spec import SpecRenderer
+from resolute_master.agents.credentials import (
+    cannot_prove_itself,
+    digest_of,
+    same,
+    wrong_credential,
+    wrong_token,
+    wrong_token_of_machine,
+)
 from resolute_master.agents.session import AgentSession, Closed, Transport
 from resolute_master.domain import effects as fx
-from resolute_master.domain.agent import Agent
-from resolute_master.domain.change import Change
+from resolute_master.domain.agent import Agent, AgentKey
+from resolute_master.domain.change import Change, kind_name
 from resolute_master.domain.commands import LoseAgentLink
 from resolute_master.domain.ids import AgentId, InstanceId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.machines import RecordBootFailure
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.reporting import Reporting
+from resolute_master.lifecycle.agents import name_of_machine, name_taken
+from resolute_master.seal.join_token import JoinToken
 from resolute_provisioner.model import Intent
 
 FULL_INBOX_S = 0.5
@@ -60,7 +70,7 @@ class AgentHub:
         clock: Clock,
         heartbeat_s: float,
         join_key: bytes,
-        static_join_token: str = "",
+        cluster_token: JoinToken,
     ) -> None:
         self._engine = engine
         self._reporting = reporting
@@ -69,7 +79,7 @@ class AgentHub:
         self._clock = clock
         self._heartbeat_s = heartbeat_s
         self._join_key = join_key
-        self._static_join_token = static_join_token
+        self._cluster_token = cluster_token
         self._sessions: dict[AgentId, AgentSession] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = asyncio.Semaphore(ORDERS_AT_ONCE)
@@ -87,6 +97,7 @@ class AgentHub:
             reporting=self._reporting,
             renderer=self._renderer,
             welcome=self._welcome,
+            check=self._check_secret,
             admit=lambda hello: displaced.extend(self._admit(session, hello)),
             turns=self._turns,
             clock=self._clock,
@@ -130,16 +141,15 @@ class AgentHub:
                 return  # the engine has stopped: its next start disconnects every agent
 
     def _admit(self, session: AgentSession, hello: Hello) -> Sequence[AgentSession]:
-        """Check who it says it is, and make its session the agent's; answers the older one that it replaces, if there is one.
+        """Make its session the agent's, once it has proved itself; answers the older one that it replaces, if there is one.
 
         From here on, before it is registered, so that of two links that come at once the later one stays for everybody.
 
-        A link may be dead on one side only, so the agent itself (the same process, or whoever has the machine's own token) may
-        always come anew. A stranger with the same name may not while the first is connected.
+        A link may be dead on one side only, so the same process, and a machine of a cloud pool, may always come anew. Another
+        process of an own machine may not while the first is connected: two machines may be copies of one disk.
         """
         if self._closing:
             raise Unavailable("the master is stopping")
-        self._check_secret(hello)
         older = self._sessions.get(session.agent_id)
         if older is not None and not hello.instance_id and older.incarnation != hello.incarnation:
             raise FailedPrecondition(
@@ -149,17 +159,34 @@ class AgentHub:
         return () if older is None else (older,)
 
     def _check_secret(self, hello: Hello) -> None:
-        """Raises `PermissionDenied` for whoever is not what it says."""
+        """Raises `PermissionDenied` for an agent that does not prove what it says it is.
+
+        A stranger, who shows neither the right token nor the right credential, learns nothing of names and machines.
+        """
         if not hello.instance_id:
-            if self._static_join_token and not _same(self._static_join_token, hello.join_token):
-                raise PermissionDenied(
-                    "join_token: not the one that this master gave; take it from the master's configuration"
-                )
+            self._check_own_agent(hello)
         elif hello.credential:
-            if not _same(self._credential(hello.instance_id), hello.credential):
-                raise PermissionDenied("credential: not the one that this master gave")
+            if not same(self._credential(hello.instance_id), hello.credential):
+                raise wrong_credential(hello.instance_id)
         else:
             self.check_join_token(hello.instance_id, hello.join_token)
+
+    def _check_own_agent(self, hello: Hello) -> None:
+        """An agent that no cloud pool launched: by its own credential once it has joined, by the cluster's token before."""
+        name = AgentId(hello.agent_id)
+        state = self._engine.state
+        key = state.get(AgentKey, name)
+        if key is not None and same(key.digest, digest_of(hello.credential)):
+            return
+        if not self._cluster_token.fits(hello.join_token):
+            raise wrong_token()
+        if key is not None:
+            raise name_taken(name)
+        known = state.get(Agent, name)
+        if state.get(Instance, InstanceId(name)) is not None or (known is not None and known.instance_id):
+            raise name_of_machine(name)
+        if not hello.credential:
+            raise cannot_prove_itself(hello.version, self._identity.version)
 
     def check_join_token(self, instance_id: str, token: str) -> None:
         """Raises `PermissionDenied` for a token that is not this machine's, or not good any more.
@@ -167,10 +194,8 @@ class AgentHub:
         It is good for a machine that has never said that it kept a secret of its own, while we want the machine: so what stays
         readable in its user data is of no use to anybody once its agent has joined.
         """
-        if not _same(self.join_token(instance_id), token):
-            raise PermissionDenied(
-                "join_token: not the one that this master gave; take it from the master's configuration"
-            )
+        if not same(self.join_token(instance_id), token):
+            raise wrong_token_of_machine(instance_id)
         instance = self._engine.state.get(Instance, InstanceId(instance_id))
         if instance is None:
             return  # registration says that there is none
@@ -234,6 +259,9 @@ class AgentHub:
             session = self._sessions.get(agent)
             if session is not None:
                 self._beside(session.obey(effects))
+        for kind, key in change.deletes:
+            if kind == _KEYS and (session := self._sessions.get(AgentId(str(key)))) is not None:
+                self._beside(session.close())  # its credential was revoked
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -246,8 +274,7 @@ class AgentHub:
         await asyncio.gather(*(session.close() for session in self._sessions.values()))
 
 
-def _same(expected: str, given: str) -> bool:
-    return hmac.compare_digest(expected.encode(), given.encode())
+_KEYS = kind_name(AgentKey)
 
 
 def _agent_of(effect: fx.Effect) -> AgentId | None:

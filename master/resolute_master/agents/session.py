@@ -32,6 +32,7 @@ from resolute.wire.agent_link import (
     Welcome,
 )
 from resolute_master.agents.container_spec import SpecRenderer
+from resolute_master.agents.credentials import digest_of
 from resolute_master.domain import commands as c
 from resolute_master.domain import effects as fx
 from resolute_master.domain.allocation import Allocation
@@ -79,6 +80,7 @@ class AgentSession:
         reporting: Reporting,
         renderer: SpecRenderer,
         welcome: Callable[[AgentId, PoolName, Sequence[str]], Welcome],
+        check: Callable[[Hello], None],
         admit: Callable[[Hello], None],
         turns: asyncio.Semaphore,
         clock: Clock,
@@ -88,6 +90,7 @@ class AgentSession:
         self._reporting = reporting
         self._renderer = renderer
         self._welcome = welcome
+        self._check = check
         self._admit = admit
         self._turns = turns
         self._clock = clock
@@ -117,13 +120,17 @@ class AgentSession:
     async def _try_register(self, hello: AgentMessage) -> Refused | None:
         if not isinstance(hello, Hello):
             return Refused(reason=f"expected Hello, got {type(hello).__name__}", final=True)
+        self.agent_id, self.incarnation = AgentId(hello.agent_id), hello.incarnation
+        try:
+            self._check(hello)
+        except PermissionDenied as error:
+            return Refused(reason=str(error), final=_is_final(hello))
         if hello.protocol != PROTOCOL_VERSION:
             reason = f"the agent speaks protocol {hello.protocol}, this master {PROTOCOL_VERSION}: install one version"
             return Refused(reason=reason, final=True)
         if hello.resource_pool not in self._engine.pools:
             known = ", ".join(sorted(self._engine.pools))
             return Refused(reason=f"resource_pool: '{hello.resource_pool}' is none of {known}", final=True)
-        self.agent_id, self.incarnation = AgentId(hello.agent_id), hello.incarnation
         logs.also_about(agent=self.agent_id)
         try:
             self._admit(hello)
@@ -257,7 +264,15 @@ def _registration(hello: Hello) -> c.RegisterAgent:
         version=hello.version,
         instance=InstanceId(hello.instance_id) if hello.instance_id else None,
         reports=hello.containers,
+        key="" if hello.instance_id else digest_of(hello.credential),
+        proven=bool(hello.instance_id and hello.credential),
     )
+
+
+def _is_final(hello: Hello) -> bool:
+    """Not for an agent of an older version with work: it would end that work. It tells the reason in its log and asks again, so
+    its operator can install the new version, which takes the work over."""
+    return bool(hello.instance_id or hello.credential or not hello.containers)
 
 
 def _record(line: LogLine, agent: AgentId) -> LogRecord:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from resolute_master.api import (
+    agent_joining,
     agents,
     allocations,
     budgets,
@@ -64,6 +65,7 @@ ROUTES: tuple[Route, ...] = (
     *tasks.ROUTES,
     *allocations.ROUTES,
     *agents.ROUTES,
+    *agent_joining.ROUTES,
     *pools.ROUTES,
     *pool_bindings.ROUTES,
     *jobs.ROUTES,

@@ -41,6 +41,7 @@ class Action(StrEnum):
     CONTROL_QUEUE = "change the priority, weight, pool or place in the queue of"
     OVERTAKE = "put work ahead of"
     CONTROL_AGENTS = "enable and disable agents"
+    ADMIT_AGENTS = "decide which agents may join"
     CREATE_TEMPLATE = "create templates"
     CONTROL_TEMPLATES = "replace, rename or delete"
     CREATE_WORKSPACE = "create workspaces"
@@ -99,6 +100,7 @@ RULES: Mapping[Action, Rule] = MappingProxyType(
         _A.CONTROL_TEMPLATES: _R.CREATOR,
         _A.EDIT_USER: _R.SELF,
         _A.CONTROL_AGENTS: _R.ADMINISTRATOR,
+        _A.ADMIT_AGENTS: _R.ADMINISTRATOR,
         _A.BIND_POOLS: _R.ADMINISTRATOR,
         _A.SET_BUDGETS: _R.ADMINISTRATOR,
         _A.CLEAN_UP: _R.ADMINISTRATOR,

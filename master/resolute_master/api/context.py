@@ -20,6 +20,7 @@ from resolute_master.api.starts import Starts
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.price_watch import PriceWatch
 from resolute_master.engine.reporting import Reporting
+from resolute_master.seal.join_token import JoinToken
 from resolute_master.store.base import Store
 from resolute_master.store.recent_code import RecentCode
 
@@ -48,6 +49,8 @@ class ApiContext:
     cluster_id: str
     master_id: str
     version: str
+    join_token: JoinToken
+    """By which agents of machines outside of cloud pools join."""
     own_files: Sequence[str] = ()
     """What the master was started with and no experiment may name: its configuration."""
     master_log: LogRing = field(default_factory=LogRing)

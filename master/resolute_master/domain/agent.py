@@ -39,6 +39,18 @@ class MachineNotice(Struct, frozen=True, kw_only=True, gc=False):
     received_at: datetime
 
 
+class AgentKey(Struct, frozen=True, kw_only=True, gc=False):
+    """The machine that a name belongs to, for agents that no cloud pool launched. `id` is the name.
+
+    It outlives the agent's registration: a name stays with its machine until an administrator frees it.
+    """
+
+    id: AgentId
+    digest: str
+    """SHA-256 of the credential that the machine made for itself; the credential is on that machine only."""
+    bound_at: datetime
+
+
 class Agent(Struct, frozen=True, kw_only=True, gc=False):
     """A registered agent.
 

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from resolute_master.domain.account import Account
-from resolute_master.domain.agent import Agent
+from resolute_master.domain.agent import Agent, AgentKey
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.effects import Effect
@@ -68,6 +68,7 @@ Entity = (
     | Project
     | PoolBinding
     | Account
+    | AgentKey
 )
 
 KINDS: Mapping[str, type[Entity]] = {
@@ -89,6 +90,7 @@ KINDS: Mapping[str, type[Entity]] = {
     "project": Project,
     "pool_binding": PoolBinding,
     "account": Account,
+    "agent_key": AgentKey,
 }
 """The nouns of the state, by the name of their table."""
 
@@ -104,6 +106,7 @@ ALWAYS_LOADED = (
     "project",
     "pool_binding",
     "account",
+    "agent_key",
 )
 """Kinds of which every entity is in memory, beside agents."""
 

@@ -38,7 +38,7 @@ from resolute_master.domain.ids import (
     TrialId,
     UserId,
 )
-from resolute_master.domain.machines import RecordBootFailure, RecordPrices, RecordStray, SpendJoinToken
+from resolute_master.domain.machines import ForgetAgent, RecordBootFailure, RecordPrices, RecordStray, SpendJoinToken
 from resolute_provisioner.model import Observed, RefusalKind
 
 # ---------------------------------------------------------------------------------------------------------- master
@@ -387,7 +387,11 @@ class RecordRemovedTensorboards(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RegisterAgent(Struct, frozen=True, kw_only=True, gc=False):
-    """A new link. Replies with the ids of the containers that are expected on the agent."""
+    """A new link. Replies with the ids of the containers that are expected on the agent.
+
+    `key` is the digest of the credential that an agent outside of cloud pools has shown: the name is bound to it. `proven` says
+    that a machine of a cloud pool has shown the credential that it was given, so its join token is spent.
+    """
 
     agent: AgentId
     pool: PoolName
@@ -397,6 +401,8 @@ class RegisterAgent(Struct, frozen=True, kw_only=True, gc=False):
     version: str
     instance: InstanceId | None
     reports: tuple[ContainerReport, ...]
+    key: str = ""
+    proven: bool = False
 
 
 class LoseAgentLink(Struct, frozen=True, kw_only=True, gc=False):
@@ -525,6 +531,7 @@ Command = (
     | ReportContainer
     | ReportNotice
     | SpendJoinToken
+    | ForgetAgent
     | SetAgentEnabled
     | SetSlotEnabled
     | RecordLaunch

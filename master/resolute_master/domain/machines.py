@@ -17,6 +17,14 @@ class SpendJoinToken(Struct, frozen=True, kw_only=True, gc=False):
     incarnation: str
 
 
+class ForgetAgent(Struct, frozen=True, kw_only=True, gc=False):
+    """Free the name of an agent outside of cloud pools: its credential is refused from now on, what runs there has failed."""
+
+    agent: AgentId
+    force: bool = False
+    """Also while it is connected."""
+
+
 class RecordBootFailure(Struct, frozen=True, kw_only=True, gc=False):
     """A machine says that it cannot start its agent, and ends itself."""
 

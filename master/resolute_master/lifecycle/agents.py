@@ -6,15 +6,16 @@ cloud's word that the machine is gone, everything on it has failed with the mach
 
 from __future__ import annotations
 
-from resolute.errors import Conflict, FailedPrecondition, NotFound
+from resolute.errors import Conflict, FailedPrecondition, NotFound, PermissionDenied
 from resolute.wire.agent_link import ContainerReport, Device, Exit
 from resolute.wire.states import ContainerState, FailureKind, NoticeKind
-from resolute_master.domain.agent import Agent, MachineNotice, Slot
+from resolute_master.domain.agent import Agent, AgentKey, MachineNotice, Slot
 from resolute_master.domain.allocation import Allocation, Container
 from resolute_master.domain.commands import RegisterAgent, ReportNotice
 from resolute_master.domain.copies import replace
-from resolute_master.domain.ids import AgentId, ContainerId
+from resolute_master.domain.ids import AgentId, ContainerId, InstanceId
 from resolute_master.domain.instance import Instance
+from resolute_master.domain.machines import ForgetAgent
 from resolute_master.lifecycle import allocation as machine
 from resolute_master.lifecycle import allocations, instances
 from resolute_master.lifecycle.step import Step
@@ -44,11 +45,14 @@ def need(step: Step, id_: AgentId) -> Agent:
 def register(step: Step, command: RegisterAgent) -> tuple[ContainerId, ...]:
     """Take the agent in, believe its reports, and answer which containers it is expected to have.
 
-    Raises `NotFound` for a machine that nobody asked for, or that is over. What was on a device that the agent has no
-    more has failed with it; what was on an agent that comes back in another pool has failed altogether.
+    Raises `NotFound` for a machine that nobody asked for, or that is over, and `PermissionDenied` for a name that is another
+    machine's. What was on a device that the agent has no more has failed with it; what was on an agent that comes back in
+    another pool has failed altogether.
     """
     before = step.get(Agent, command.agent)
     instance = _instance_of(step, command)
+    if instance is None:
+        _bind_name(step, command, before)
     if before is not None:
         _fail_on_lost_devices(step, before, command.devices)
     if before is not None and before.pool != command.pool:
@@ -70,6 +74,8 @@ def register(step: Step, command: RegisterAgent) -> tuple[ContainerId, ...]:
     step.put(agent)
     if instance is not None:
         instances.joined(step, instance, agent)
+        if command.proven:
+            spend_join_token(step, agent.id, agent.incarnation)
     for report in sorted(command.reports, key=lambda r: r.sequence):
         _believe(step, agent, report)
     _fail_missing(step, agent.id, {r.container_id for r in command.reports})
@@ -84,7 +90,39 @@ def _instance_of(step: Step, command: RegisterAgent) -> Instance | None:
     instance = step.get(Instance, command.instance)
     if instance is None or instance.over:
         raise NotFound("instance", command.instance)
+    if str(command.agent) != instance.id:
+        raise PermissionDenied(f"agent_id: the machine '{instance.id}' joins under its own name only")
+    if command.pool != instance.pool:
+        raise PermissionDenied(f"resource_pool: the machine '{instance.id}' was launched for pool '{instance.pool}'")
     return instance
+
+
+def name_of_machine(agent: AgentId) -> PermissionDenied:
+    """What an agent is told that wants the name of a machine of a cloud pool."""
+    return PermissionDenied(
+        f"agent_id: '{agent}' is the name of a machine that a cloud pool launched; give this agent another agent_id"
+    )
+
+
+def name_taken(agent: AgentId) -> PermissionDenied:
+    """What a machine is told that wants the name of another one."""
+    return PermissionDenied(
+        f"agent_id: '{agent}' is the name of a machine that has joined with a credential of its own, and this machine does not "
+        f"have it. If this is that machine and its state_dir was lost, run `det agent forget {agent}` as an administrator and "
+        "start the agent again; otherwise give this agent another agent_id"
+    )
+
+
+def _bind_name(step: Step, command: RegisterAgent, before: Agent | None) -> None:
+    """The first machine with a name keeps it. The door checks this as well; of two machines at once, this rule lets one in."""
+    if step.get(Instance, InstanceId(command.agent)) is not None or (before is not None and before.instance_id):
+        raise name_of_machine(command.agent)
+    key = step.get(AgentKey, command.agent)
+    if key is None:
+        if command.key:
+            step.put(AgentKey(id=command.agent, digest=command.key, bound_at=step.now))
+    elif key.digest != command.key:
+        raise name_taken(command.agent)
 
 
 def _notice_in_force(step: Step, before: Agent | None, command: RegisterAgent) -> MachineNotice | None:
@@ -213,6 +251,28 @@ def lose(step: Step, id_: AgentId, reason: str, *, word: str = "lost") -> None:
     instance = step.get(Instance, agent.instance_id) if agent.instance_id else None
     if instance is not None:
         instances.agent_given_up(step, instance, agent.disconnected_at or step.now)
+
+
+def forget(step: Step, command: ForgetAgent) -> None:
+    """Free its name: another machine may join under it, or this one anew."""
+    agent, key = step.get(Agent, command.agent), step.get(AgentKey, command.agent)
+    if agent is None and key is None:
+        raise NotFound("agent", command.agent)
+    if agent is not None and agent.instance_id is not None:
+        raise FailedPrecondition(
+            f"agent '{command.agent}' is a machine of a cloud pool: its credential ends with the machine; disable the agent"
+        )
+    if agent is not None and agent.connected and not command.force:
+        raise FailedPrecondition(
+            f"agent '{command.agent}' is connected; to revoke its credential and end what runs there, repeat with --force"
+        )
+    if key is not None:
+        step.delete(key)
+    reason = "an administrator freed the name"
+    if agent is None:
+        step.decide("lost", pool="", subject=command.agent, reason=reason)
+    else:
+        lose(step, agent.id, reason)
 
 
 def _fail_all(step: Step, id_: AgentId, failure: FailureKind, message: str) -> None:

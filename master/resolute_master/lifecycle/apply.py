@@ -10,7 +10,7 @@ from resolute.wire.states import ExperimentState as S
 from resolute_master.domain import administration as a
 from resolute_master.domain import commands as c
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.machines import RecordBootFailure, RecordPrices, RecordStray, SpendJoinToken
+from resolute_master.domain.machines import ForgetAgent, RecordBootFailure, RecordPrices, RecordStray, SpendJoinToken
 from resolute_master.lifecycle import (
     agents,
     allocations,
@@ -99,6 +99,7 @@ RULES: Mapping[type[c.Command], Callable[[Step, Any], Any]] = {
     c.ReportContainer: lambda step, command: agents.report(step, command.agent, command.incarnation, command.report),
     c.ReportNotice: agents.notice,
     SpendJoinToken: lambda step, command: agents.spend_join_token(step, command.agent, command.incarnation),
+    ForgetAgent: agents.forget,
     c.SetAgentEnabled: lambda step, command: agents.set_enabled(
         step, command.agent, enabled=command.enabled, draining=command.draining
     ),

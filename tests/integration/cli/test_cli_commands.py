@@ -425,6 +425,16 @@ def test_agents_are_drained_all_at_once(det: Shell, master: FakeMaster) -> None:
     assert "1.task.1" in out
 
 
+def test_the_join_token_is_shown_and_rotated_and_a_name_freed(det: Shell, master: FakeMaster) -> None:
+    assert det.ok("agent", "join-token") == "old\n"
+    assert det.ok("agent", "join-token", "--rotate").startswith("new\nAgents that have joined keep their credentials")
+    assert json.loads(det.ok("agent", "join-token", "--rotate", "--json")) == {"join_token": "new"}
+    assert det.ok("agent", "forget", "agent-1") == "Freed the name agent-1: another machine may join under it\n"
+    det.ok("agent", "forget", "agent-1", "--force")
+    asked = master.asked("POST", "/api/v1/agents/agent-1/forget")
+    assert [request.body["force"] for request in asked] == [False, True]
+
+
 # ------------------------------------------------------------------------------------------------------ logs, downloads
 
 

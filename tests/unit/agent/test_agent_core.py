@@ -210,9 +210,9 @@ def test_an_elastic_machine_without_master_ends_itself() -> None:
 
 
 @pytest.mark.parametrize("final", [True, False])
-def test_a_final_refusal_ends_the_machine_and_another_does_not(final: bool) -> None:
+def test_a_final_refusal_ends_the_machine_of_a_pool_and_another_does_not(final: bool) -> None:
     async def live() -> None:
-        world = World()
+        world = World(instance_id="i-1")
         world.master.refuses = Refused(reason="unknown token", final=final)
         try:
             if final:

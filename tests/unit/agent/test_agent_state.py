@@ -258,7 +258,6 @@ def test_a_notice_is_told_once_and_again_on_each_connection() -> None:
     "event",
     [
         core.Received(message=Shutdown(reason="why")),
-        core.Received(message=Refused(reason="why", final=True)),
         core.MasterLost(after_s=60.0),
     ],
 )
@@ -271,6 +270,20 @@ def test_an_ending_agent_kills_refuses_and_says_end_when_nothing_lives(event: Ev
     assert len(told.of(core.End)) == 1
     assert {record.state for record in told.state.containers.values()} == {ContainerState.TERMINATED}
     assert told.event(event).of(core.End) == []
+
+
+def test_a_final_refusal_ends_a_machine_of_a_pool_with_all_that_runs_there() -> None:
+    told = Told(initial(replace(IDENTITY, instance_id="i-1"), None)).welcomed().running("c1")
+    told.says(Refused(reason="why", final=True))
+    assert len(told.of(core.Kill)) == 1 and told.state.refused is None
+    told.exits("c1", code=137)
+    assert len(told.of(core.End)) == 1
+
+
+def test_a_final_refusal_ends_any_other_agent_and_leaves_what_runs_there_to_its_lease() -> None:
+    told = Told().welcomed().running("c1").says(Refused(reason="get a token", final=True))
+    assert told.effects == () and told.state.refused == "get a token"
+    assert told.state.ending is None and told.state.containers["c1"].living
 
 
 def test_a_refusal_that_is_not_final_closes_the_link_and_nothing_else() -> None:

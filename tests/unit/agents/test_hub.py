@@ -26,15 +26,15 @@ from resolute.wire.agent_link import (
     LogBatch,
     LogLine,
     LogsStored,
-    MasterMessage,
     Notice,
     Refused,
     StartContainer,
     Welcome,
 )
 from resolute.wire.states import ContainerState, NoticeKind
+from resolute_master.agents.credentials import digest_of
 from resolute_master.agents.hub import ORDERS_AT_ONCE, AgentHub
-from resolute_master.agents.session import HELLO_S, SILENT_HEARTBEATS, Closed
+from resolute_master.agents.session import HELLO_S, SILENT_HEARTBEATS
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import KillExperiment, RecordReports
@@ -45,54 +45,10 @@ from resolute_master.store.memory import MemoryStore
 from support.agent_virtual import run_virtually
 from support.cluster import T0, device
 from support.engines import AgentByHand, a_user, an_engine, an_experiment, running
-from support.hubs import a_hello, a_hub
+from support.hubs import JOIN_TOKEN, a_hello, a_hub, credential_of
+from support.wires import Wire
 
 SECRET = "a-token-that-nobody-may-keep"
-
-
-class Wire:
-    """Both ends of a transport in memory. `stuck` makes the agent take nothing."""
-
-    def __init__(self) -> None:
-        self.to_master: asyncio.Queue[AgentMessage | None] = asyncio.Queue()
-        self.to_agent: asyncio.Queue[MasterMessage] = asyncio.Queue()
-        self.stuck = False
-        self.closed = asyncio.Event()
-
-    async def receive(self) -> AgentMessage:
-        if self.closed.is_set():
-            raise Closed("closed")
-        message = await self.to_master.get()
-        if message is None:
-            raise Closed("ended")
-        return message
-
-    async def send(self, message: MasterMessage) -> None:
-        if self.closed.is_set():
-            raise Closed("closed")
-        if self.stuck:
-            await self.closed.wait()
-            raise Closed("closed")
-        self.to_agent.put_nowait(message)
-
-    async def close(self) -> None:
-        self.closed.set()
-        self.to_master.put_nowait(None)
-
-    # -- the agent's side --
-
-    def say(self, message: AgentMessage) -> None:
-        self.to_master.put_nowait(message)
-
-    def hang_up(self) -> None:
-        self.to_master.put_nowait(None)
-
-    async def hear(self, kind: Any) -> Any:
-        """The next message, which is of this kind."""
-        async with asyncio.timeout(10):
-            message = await self.to_agent.get()
-        assert kind is Any or isinstance(message, kind), message
-        return message
 
 
 @dataclass
@@ -121,14 +77,12 @@ class Master:
 
 
 @asynccontextmanager
-async def a_master(
-    store: MemoryStore | None = None, *, static_join_token: str = "", virtual: bool = False
-) -> AsyncIterator[Master]:
+async def a_master(store: MemoryStore | None = None, *, virtual: bool = False) -> AsyncIterator[Master]:
     store = store or MemoryStore()
     clock = LoopClock(T0, asyncio.get_running_loop()) if virtual else FixedClock(T0)
     async with (
         running(an_engine(store, clock=clock)) as engine,
-        a_hub(engine, store, clock, token=SECRET, static_join_token=static_join_token) as hub,
+        a_hub(engine, store, clock, token=SECRET) as hub,
     ):
         yield Master(engine, store, hub)
 
@@ -155,7 +109,7 @@ def changed(container: str, state: ContainerState, sequence: int, exit_: Exit | 
     ],
 )
 async def test_whoever_cannot_be_taken_in_is_told_why(message: AgentMessage, reason: str, final: bool) -> None:
-    async with a_master(static_join_token="right") as master:
+    async with a_master() as master:
         wire, serving = master.connect()
         wire.say(message)
         refused = await wire.hear(Refused)
@@ -416,7 +370,7 @@ async def test_an_outdated_link_ends_and_changes_nothing() -> None:
         wire, serving = await master.joined(a_hello())
         await an_experiment(master.engine, await a_user(master.engine))
         container = (await wire.hear(StartContainer)).spec.container_id
-        await AgentByHand(master.engine, incarnation="second").register()
+        await AgentByHand(master.engine, incarnation="second", key=digest_of(credential_of("agent-1"))).register()
         wire.say(changed(container, ContainerState.TERMINATED, 1, Exit(code=0)))
         await serving
         (allocation,) = master.engine.state.all(Allocation)
@@ -430,8 +384,7 @@ async def test_an_outdated_link_ends_and_changes_nothing() -> None:
 
 async def test_what_a_task_proves_itself_with_is_sent_and_never_stored() -> None:
     async with a_master() as master:
-        machine_token = master.hub.join_token("i-1")
-        wire, _ = await master.joined(a_hello(join_token=machine_token))
+        wire, _ = await master.joined(a_hello())
         await an_experiment(master.engine, await a_user(master.engine))
         spec = (await wire.hear(StartContainer)).spec
         assert spec.environment["DET_SESSION_TOKEN"] == SECRET
@@ -440,7 +393,7 @@ async def test_what_a_task_proves_itself_with_is_sent_and_never_stored() -> None
         kept = [entry.commands + entry.adopted for entry in tables.journal.values()]
         kept += [row for rows in tables.entities.values() for row in rows.values()]
         kept += [*tables.outbox.values(), *(snapshot.body for snapshot in tables.snapshots.values())]
-        for secret in (SECRET, machine_token):
+        for secret in (SECRET, JOIN_TOKEN, credential_of("agent-1")):
             assert not any(secret.encode() in row for row in kept)
 
 

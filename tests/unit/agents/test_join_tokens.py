@@ -142,12 +142,14 @@ async def test_before_the_secret_is_kept_the_token_stays_good_and_the_secret_the
         assert (await joined(master, credential=first.credential, incarnation="fourth")).credential == ""
 
 
-async def test_a_secret_that_was_kept_and_not_told_of_is_taken_and_asked_for_again() -> None:
+async def test_a_secret_that_was_kept_and_not_told_of_is_kept_once_it_is_used() -> None:
+    """The agent was killed after it had saved its secret, before it could say so."""
     async with a_master(MemoryStore()) as master:
         token = master.hub.join_token(master.instance.id)
         credential = (await joined(master, join_token=token)).credential
         again = await joined(master, credential=credential, incarnation="second")
-        assert again.credential == credential  # to be answered with CredentialKept
+        assert again.credential == ""
+        assert "good once" in await refused(master, join_token=token, incarnation="stranger")
 
 
 async def test_secrets_of_others_are_refused() -> None:

@@ -31,6 +31,7 @@ from resolute_master.api.opening import OPENING, Opening
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId
 from resolute_master.engine.reporting import Reporting
+from resolute_master.seal.join_token import JoinToken
 from resolute_master.store.memory import MemoryStore
 from support.agent_virtual import run_virtually
 from support.api import KEY, master_config
@@ -251,6 +252,7 @@ async def a_running_task(storage: Path) -> AsyncIterator[Callable[[int], Call]]:
             cluster_id="c",
             master_id="m",
             version="0",
+            join_token=JoinToken("the-token-of-the-cluster", kept=None),
         )
 
         def asking(timeout_s: int) -> Call:

@@ -18,7 +18,7 @@ from resolute_cli.nouns.user import password_weakness
 from resolute_cli.submission import configuration_text, parse_override
 
 TREE: Mapping[str, tuple[str, ...]] = {
-    "agent": ("disable", "enable", "list", "ls"),
+    "agent": ("disable", "enable", "forget", "join-token", "list", "ls"),
     "checkpoint": ("delete", "describe", "download", "list", "ls"),
     "experiment": (
         "activate",
@@ -213,6 +213,7 @@ def test_groups_without_a_default_print_their_help(words: list[str], capsys: pyt
         ["job", "update-batch", "j.colour=red"],
         ["agent", "list", "--json", "--csv"],
         ["agent", "disable"],
+        ["agent", "forget"],
     ],
 )
 def test_wrong_calls_end_with_code_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,7 +124,8 @@ async def test_a_master_whose_api_cannot_be_imported_takes_leave_of_the_agents_t
     async with asyncio.timeout(60), ClientSession() as http:
         while (link := await linked(http, url)) is None:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.01)
-        await link.send_str(encode_frame(a_hello()))
+        token = (tmp_path / "join-token").read_text().strip()
+        await link.send_str(encode_frame(a_hello(join_token=token)))
         told = [await link.receive()]
         while told[-1].type is WSMsgType.TEXT:
             told.append(await link.receive())

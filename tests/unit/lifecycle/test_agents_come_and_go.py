@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from resolute.errors import Conflict, FailedPrecondition, NotFound
+from resolute.errors import Conflict, FailedPrecondition, NotFound, PermissionDenied
 from resolute.ids import SeededIds
 from resolute.wire.agent_link import ContainerReport, Exit
 from resolute.wire.states import AllocationState, ContainerState, ExperimentState, FailureKind, NoticeKind
@@ -202,8 +202,26 @@ def test_a_machine_that_is_over_or_unknown_is_refused() -> None:
 
 def test_a_machine_that_is_to_stop_may_join_and_is_given_nothing() -> None:
     step = world(an_instance(intent=Intent.STOP, agent_id=None))
-    told(step, registration(instance=InstanceId("instance-1")))
-    assert agent(step).connected and not agent(step).placeable
+    told(step, registration(agent=AgentId("instance-1"), instance=InstanceId("instance-1")))
+    (joined,) = step.all(Agent)
+    assert joined.connected and not joined.placeable
+
+
+def test_a_machine_of_a_pool_joins_under_its_own_name_and_in_its_own_pool() -> None:
+    step, machine = world(an_instance(agent_id=None)), InstanceId("instance-1")
+    with pytest.raises(PermissionDenied, match="joins under its own name only"):
+        told(step, registration(instance=machine))
+    with pytest.raises(PermissionDenied, match="was launched for pool 'default'"):
+        told(step, registration(agent=AgentId("instance-1"), instance=machine, pool=PoolName("other")))
+
+
+def test_no_other_machine_takes_the_name_of_a_machine_of_a_pool() -> None:
+    for step in (
+        world(an_instance(agent_id=None)),
+        world(an_agent("instance-1", instance_id=InstanceId("instance-1"))),
+    ):
+        with pytest.raises(PermissionDenied, match="a machine that a cloud pool launched"):
+            told(step, registration(agent=AgentId("instance-1"), key="1" * 64))
 
 
 def test_an_outdated_connection_is_refused_and_its_end_means_nothing() -> None:
@@ -278,9 +296,11 @@ def test_a_machine_of_ones_own_that_starts_again_after_its_announced_end_may_wor
     early = world(an_agent(notice=maintained), now=at(59))
     told(early, registration())
     assert not agent(early).placeable
-    clouds = world(an_agent(notice=maintained), an_instance(), now=at(61))
-    told(clouds, registration(instance=InstanceId("instance-1")))
-    assert not agent(clouds).placeable
+    machine = AgentId("instance-1")
+    clouds = world(an_agent(machine, notice=maintained), an_instance(agent_id=machine), now=at(61))
+    told(clouds, registration(agent=machine, instance=InstanceId("instance-1")))
+    (joined,) = clouds.all(Agent)
+    assert not joined.placeable
 
 
 # ------------------------------------------------------------------------------------------------------- operators

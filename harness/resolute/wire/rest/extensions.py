@@ -8,6 +8,9 @@
     GET  /api/v1/jobs/{jobId}/explain                       why.ExplainJobResponse
     GET  /api/v1/resource-pools/{poolName}/snapshot         a snapshot file (docs/snapshots.md)
     GET  /api/v1/resource-pools/{poolName}/offers           offers.GetPoolOffersResponse
+    GET  /api/v1/agent-join-token                           AgentJoinTokenResponse
+    POST /api/v1/agent-join-token/rotate                    AgentJoinTokenResponse
+    POST /api/v1/agents/{agentId}/forget                    ForgetAgentRequest, ForgetAgentResponse
 
 Names are in the contract's style; money is in the currency of the pool's price list, durations are in seconds.
 """
@@ -205,3 +208,23 @@ class MetricBatchStored:
 
     stored: int
     conflicting_steps: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentJoinTokenResponse:
+    """What machines outside of cloud pools show to join. `configured`: the master's configuration sets it."""
+
+    join_token: str
+    configured: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetAgentRequest:
+    """`force`: also while the agent is connected, which ends what runs there."""
+
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetAgentResponse:
+    """The name is free."""

@@ -362,6 +362,13 @@ contexts = Table(
     Column("archive", LargeBinary, nullable=False),
 )
 
+agent_keys = Table(
+    "agent_keys",
+    metadata,
+    Column("id", NameText, primary_key=True),
+    Column("body", StoredText, nullable=False),
+)
+
 settings = Table(
     "settings",
     metadata,
@@ -388,6 +395,7 @@ TABLES: Mapping[str, Table] = {
     "project": projects,
     "pool_binding": pool_bindings,
     "account": accounts,
+    "agent_key": agent_keys,
 }
 """Where each kind of entity is kept."""
 
@@ -509,4 +517,5 @@ _COLUMNS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "project": _by_id,
     "pool_binding": _by_id,
     "account": _by_id,
+    "agent_key": _by_id,
 }
