@@ -50,7 +50,7 @@ class Action(StrEnum):
     BIND_POOLS = "bind resource pools to workspaces"
     SET_BUDGETS = "set budgets"
     CLEAN_UP = "remove old logs"
-    VIEW_MASTER_CONFIG = "read the master's configuration"
+    VIEW_MASTER_CONFIG = "see the master's configuration"
     CHANGE_MASTER_CONFIG = "change the master's configuration"
     CREATE_USER = "create users"
     EDIT_USER = "change the name or password of"

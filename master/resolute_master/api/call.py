@@ -64,6 +64,11 @@ class Call:
         transport = self.request.transport
         return transport is None or transport.is_closing()
 
+    def admit_again(self) -> None:
+        """Raises `Unauthenticated` or `PermissionDenied` when the token has lost its worth since: streams last for days."""
+        if self.known_caller is not None:
+            authenticate(self.request, self.api.tokens)
+
     def text(self, name: str) -> str:
         """A part of the path."""
         return self.request.match_info[name]

@@ -24,6 +24,7 @@ async def stream(call: Call, items: AsyncGenerator[object, None]) -> web.StreamR
     try:
         async with aclosing(items):
             async for item in items:
+                call.admit_again()
                 await response.write(_line({"result": to_wire(item)}))
     except ConnectionResetError:
         return response  # the reader has left

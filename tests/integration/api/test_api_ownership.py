@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -124,3 +126,23 @@ async def test_a_token_of_a_task_s_commands_administers_nothing(world: World, us
     status = 200 if user == "ada" else 403
     await world.call("POST", f"/api/v1/experiments/{trial.experiment_id}/pause", token=token, status=status)
     assert (await world.get("/api/v1/me", token=token))["user"]["username"] == user
+
+
+@pytest.mark.parametrize("how", ["logout", "deactivated"])
+async def test_a_followed_log_ends_when_its_reader_s_token_does(world: World, how: str) -> None:
+    trial, _, task = await world.started(await world.agent())
+    bob, root = await world.login("bob"), await world.login("root")
+    lines = {"logs": [{"taskId": trial.task_id, "log": "a line\n"}]}
+    await world.post("/api/v1/task/logs", lines, task=task, token="")
+    response = await world.send("GET", f"/api/v1/tasks/{trial.task_id}/logs?follow=true", token=bob)
+    async with asyncio.timeout(20):
+        while "a line" not in json.loads(await response.content.readline())["result"]["log"]:
+            pass
+        if how == "logout":
+            await world.post("/api/v1/auth/logout", token=bob)
+        else:
+            (user,) = [one for one in world.users() if one.username == "bob"]
+            await world.call("PATCH", f"/api/v1/users/{user.id}", {"active": False}, token=root)
+        await world.post("/api/v1/task/logs", lines, task=task, token="")
+        left = [json.loads(line) for line in (await response.text()).splitlines()]
+    assert [error["error"]["httpCode"] in (401, 403) for error in left] == [True]
