@@ -14,8 +14,9 @@ from resolute.config.checkpoint_storage import DirectoryStorage, SharedFsStorage
 from resolute.config.defaults import experiment_defaults, generated_name
 from resolute.config.durations import format_duration, parse_duration
 from resolute.config.errors import InvalidConfig, Problem
-from resolute.config.experiment import ExperimentConfig, mask_experiment, parse_experiment, parse_template
+from resolute.config.experiment import ExperimentConfig, parse_experiment, parse_template
 from resolute.config.lengths import Length
+from resolute.config.masking import refuse_masks
 from resolute.config.master import (
     DEFAULT_MASTER_CONFIG_PATH,
     MasterConfig,
@@ -28,6 +29,8 @@ from resolute.config.merging import merge
 from resolute.config.not_acted_on import runtime_warnings
 from resolute.config.pools import ResourceManager, ResourcePool, Scheduler
 from resolute.config.providers import AwsProvider, GcpProvider, Interruption, LaunchRefusal, LocalProvider
+from resolute.config.secret_names import SecretNames
+from resolute.config.shown_experiment import mask_experiment, mask_experiment_text, with_stored_secrets
 from resolute.config.yaml_text import load_yaml
 
 __all__ = [
@@ -49,6 +52,7 @@ __all__ = [
     "ResourceManager",
     "ResourcePool",
     "Scheduler",
+    "SecretNames",
     "SharedFsStorage",
     "SqliteDatabase",
     "experiment_defaults",
@@ -58,11 +62,14 @@ __all__ = [
     "load_master_config",
     "load_yaml",
     "mask_experiment",
+    "mask_experiment_text",
     "merge",
     "parse_agent_config",
     "parse_duration",
     "parse_experiment",
     "parse_master_config",
     "parse_template",
+    "refuse_masks",
     "runtime_warnings",
+    "with_stored_secrets",
 ]

@@ -16,15 +16,16 @@ from resolute.config.base import (
     NonEmptyText,
     Port,
     Secret,
+    SecretMark,
     Text,
     broken_at,
     broken_rule,
-    masked,
 )
 from resolute.config.durations import Duration, PositiveDuration
 from resolute.config.errors import InvalidConfig, Location, problems_of
 from resolute.config.host_paths import AgentHostPaths
 from resolute.config.layers import read_layers
+from resolute.config.masking import masked, refuse_masks
 from resolute.config.master_parts import Log
 from resolute.config.not_acted_on import AGENT_KEYS, not_acted_on
 from resolute.config.resources import MemorySize
@@ -152,7 +153,7 @@ class AgentConfig(ConfigModel):
     """The agent's own log."""
     image_root: Text | None = None
     """Has no effect; accepted for old configurations."""
-    fluent: dict[str, Any] | None = None
+    fluent: Annotated[dict[str, Any] | None, SecretMark.FREE] = None
     """Has no effect; accepted for old configurations."""
     state_dir: NonEmptyText = "/var/lib/resolute-agent"
     """Directory for what must survive the agent: its tasks, their output and exit codes."""
@@ -217,8 +218,10 @@ def parse_agent_config(
 
     `sources` says which paths were not set by the file, `subject` what the configuration is called in errors.
     """
+    given = as_json(raw, what=subject)
+    refuse_masks(given, subject)
     try:
-        config = AgentConfig.model_validate(as_json(raw, what=subject))
+        config = AgentConfig.model_validate(given)
     except ValidationError as error:
         raise InvalidConfig(subject, problems_of(error, sources)) from None
     problems = not_acted_on(config.model_dump(mode="json"), AGENT_KEYS)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self, get_args
+from enum import Enum
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     BaseModel,
@@ -17,7 +18,6 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from resolute.config.errors import MISSING_TAG, RULE, UNKNOWN_KEY, nearest, show_value, suggestion, tag_of
@@ -150,8 +150,19 @@ def _integral(value: object) -> object:
     return whole
 
 
-class SecretMark:
-    """Marks a field whose value is never shown (`masked`)."""
+class SecretMark(Enum):
+    """Marks a field whose value, or part of it, is never shown (`resolute.config.masking`)."""
+
+    STARRED = "starred"
+    """The whole value is replaced by `MASK`."""
+    LEFT_OUT = "left out"
+    """As `STARRED`, and the key is absent where clients read the configuration of an experiment."""
+    VARIABLES = "variables"
+    """Environment variables: the values of those whose names match a pattern."""
+    DATA = "data"
+    """Free-form: what is under the key `secrets`."""
+    FREE = "free"
+    """Free-form, of another program: the values of keys and variables with the name of a secret."""
 
 
 Integer = Annotated[int, Strict(), BeforeValidator(_integral)]
@@ -162,35 +173,6 @@ Number = Annotated[float, Strict()]
 Text = Annotated[str, Strict()]
 NonEmptyText = Annotated[Text, Field(min_length=1)]
 Flag = Annotated[bool, Strict()]
-Secret = Annotated[Text, SecretMark()]
+Secret = Annotated[Text, SecretMark.STARRED]
+StorageSecret = Annotated[Text, SecretMark.LEFT_OUT]
 FreeMap = dict[str, Any]
-
-
-def masked(model: BaseModel) -> dict[str, Any]:
-    """The model as JSON values with every secret replaced by a fixed mask."""
-    written: dict[str, Any] = model.model_dump(mode="json")
-    return _mask(model, written)
-
-
-def _mask(model: BaseModel, written: dict[str, Any]) -> dict[str, Any]:
-    fields = type(model).model_fields
-    shown: dict[str, Any] = {}
-    for name, value in written.items():
-        if value and _is_secret(fields[name]):
-            value = MASK
-        shown[fields[name].alias or name] = _mask_value(getattr(model, name), value)
-    return shown
-
-
-def _is_secret(field: FieldInfo) -> bool:
-    """Whether the field, or the text beside null in it, is marked."""
-    marks = [mark for one in get_args(field.annotation) for mark in getattr(one, "__metadata__", ())]
-    return any(isinstance(mark, SecretMark) for mark in (*field.metadata, *marks))
-
-
-def _mask_value(value: Any, written: Any) -> Any:
-    if isinstance(value, BaseModel) and isinstance(written, dict):
-        return _mask(value, written)
-    if isinstance(value, tuple) and isinstance(written, list):
-        return [_mask_value(one, shown) for one, shown in zip(value, written, strict=True)]
-    return written

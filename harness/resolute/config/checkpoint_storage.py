@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Tag, model_validator
 
-from resolute.config.base import ConfigModel, Count, NonEmptyText, Secret, TaggedUnion, Text, broken_rule
+from resolute.config.base import ConfigModel, Count, NonEmptyText, StorageSecret, TaggedUnion, Text, broken_rule
 from resolute.config.environment import Propagation
 
 _HDFS = "hdfs storage was removed; copy the checkpoints to a shared directory and use shared_fs"
@@ -75,9 +75,9 @@ class _S3(ConfigModel):
     """Tag of the storage."""
     bucket: NonEmptyText
     """The bucket."""
-    access_key: Secret | None = None
+    access_key: StorageSecret | None = None
     """Access key; null takes the machine's own identity."""
-    secret_key: Secret | None = None
+    secret_key: StorageSecret | None = None
     """Its secret."""
     endpoint_url: Text | None = None
     """Another service that speaks S3."""
@@ -122,11 +122,11 @@ class AzureStorage(_Counters):
     """Tag of the storage."""
     container: NonEmptyText
     """The blob container."""
-    connection_string: Secret | None = None
+    connection_string: StorageSecret | None = None
     """Account and credentials in one text."""
     account_url: Text | None = None
     """The account, when there is no connection string."""
-    credential: Secret | None = None
+    credential: StorageSecret | None = None
     """Credential for `account_url`."""
 
     @model_validator(mode="after")

@@ -15,6 +15,7 @@ from resolute.config.base import (
     NonEmptyText,
     Port,
     Secret,
+    SecretMark,
     Text,
     broken_at,
     broken_rule,
@@ -166,7 +167,7 @@ def _pod_spec(value: FreeMap) -> FreeMap:
     return value
 
 
-PodSpec = Annotated[FreeMap, AfterValidator(_pod_spec)]
+PodSpec = Annotated[FreeMap, AfterValidator(_pod_spec), SecretMark.FREE]
 
 
 class Environment(ConfigModel):
@@ -174,7 +175,7 @@ class Environment(ConfigModel):
 
     image: Images = Images()
     """The container image."""
-    environment_variables: EnvironmentVariables = EnvironmentVariables()
+    environment_variables: Annotated[EnvironmentVariables, SecretMark.VARIABLES] = EnvironmentVariables()
     """Variables as NAME=VALUE."""
     proxy_ports: tuple[ProxyPort, ...] = ()
     """Ports that the master forwards to."""

@@ -26,8 +26,22 @@ RULE = "rule"
 MAX_VALUE_LENGTH = 80  # a longer value hides the sentence around it
 MAX_NAMES = 16  # nor does anybody read a longer list of names
 _SECRET_KEY = re.compile(
-    r"password|secret|token|access_key|private_key|signing_key|credential|connection_string|startup_|^auth$"
+    r"password|secret|token|access_key|private_key|signing_key|^segment_.*_key$|credential|connection_string|startup_|^auth$"
+    r"|^environment_variables$|^pod_spec$|_pod_spec$|^key$|^data_layer$|^external_sessions$|^fluent$"
+    r"|^agent_config_file_contents$|^base_config$"
 )
+HOLD_SECRETS = frozenset(
+    {
+        "additional_resource_managers",
+        "checkpoint_storage",
+        "data",
+        "db",
+        "environment",
+        "registry_auth",
+        "tensorboard_storage",
+    }
+)
+"""A text or list that stands where such a block should may hold the secrets of the block."""
 
 _SENTENCES: Mapping[str, str] = {
     "missing": "is a required property",
@@ -178,7 +192,8 @@ def quoted(value: object, path: Location) -> str:
     """` (value ...)` for a sentence about `path`: nothing for a mapping, which may be long and hold secrets."""
     if isinstance(value, Mapping):
         return ""
-    hidden = any(isinstance(part, str) and is_secret_key(part) for part in path)
+    misplaced = bool(path) and path[-1] in HOLD_SECRETS and isinstance(value, (str, list, tuple))
+    hidden = misplaced or any(isinstance(part, str) and is_secret_key(part) for part in path)
     return " (value hidden)" if hidden and not isinstance(value, bool) else f" (value {show_value(value)})"
 
 

@@ -12,15 +12,26 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError
 
-from resolute.config.base import MASK, ConfigModel, Count, Flag, FreeMap, Integer, NonEmptyText, PositiveInteger, Text
+from resolute.config.base import (
+    ConfigModel,
+    Count,
+    Flag,
+    FreeMap,
+    Integer,
+    NonEmptyText,
+    PositiveInteger,
+    SecretMark,
+    Text,
+)
 from resolute.config.checkpoint_storage import CheckpointStorage, TensorboardStorage
 from resolute.config.deadlines import deadline_problems
 from resolute.config.durations import WholeSeconds
 from resolute.config.environment import BindMount, Environment
-from resolute.config.errors import InvalidConfig, Problem, is_secret_key, problems_of, show_value
+from resolute.config.errors import InvalidConfig, Problem, problems_of, show_value
 from resolute.config.hyperparameters import Hyperparameter, without_count
 from resolute.config.lengths import Length
 from resolute.config.log_policies import BUILT_IN_LOG_POLICIES, LogPolicies
+from resolute.config.masking import refuse_masks
 from resolute.config.merging import merge
 from resolute.config.not_acted_on import not_acted_on
 from resolute.config.resources import Resources
@@ -77,7 +88,7 @@ class ExperimentConfig(ConfigModel):
     """A sentence for other people."""
     labels: Labels = ()
     """A set of words to find it by."""
-    data: FreeMap = Field(default_factory=dict)
+    data: Annotated[FreeMap, SecretMark.DATA] = Field(default_factory=dict)
     """Free-form, for the training code; what is under `data.secrets` is masked on display."""
     workspace: Text = ""
     """Name of the workspace; only together with `project`."""
@@ -152,7 +163,8 @@ def parse_experiment(
     subject = "the experiment configuration"
     given = as_json(raw, what=subject)
     if not isinstance(given, dict):
-        raise InvalidInput(f"{subject} must be a mapping of keys to values, but is {show_value(given)}")
+        raise InvalidInput(f"{subject} must be a mapping of keys to values")
+    refuse_masks(given, subject)
     version = given.pop("version", None)
     if version not in (None, 0):
         message = f"must be left out or 0 (value {show_value(version)}); there is one version only"
@@ -185,7 +197,8 @@ def parse_template(raw: Mapping[str, Any]) -> dict[str, Any]:
     subject = "the template"
     given = as_json(raw, what=subject)
     if not isinstance(given, dict):
-        raise InvalidInput(f"{subject} must be a mapping of keys to values, but is {show_value(given)}")
+        raise InvalidInput(f"{subject} must be a mapping of keys to values")
+    refuse_masks(given, subject)
     try:
         ExperimentConfig.model_validate(given)
     except ValidationError as error:
@@ -218,28 +231,4 @@ def _cross_checks(config: ExperimentConfig, *, managed: bool) -> list[Problem]:
     return [*problems, *deadline_problems(config, managed=managed)]
 
 
-def mask_experiment(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration for display, resolved or as submitted: values of secrets are replaced by a fixed mask."""
-    shown: dict[str, Any] = as_json(config)
-    data = shown.get("data")
-    secrets = data.get("secrets") if isinstance(data, dict) else None
-    if isinstance(data, dict) and isinstance(secrets, dict):
-        data["secrets"] = dict.fromkeys(secrets, MASK)
-    environment = shown.get("environment")
-    for block in (shown.get("checkpoint_storage"), shown.get("tensorboard_storage"), environment):
-        _mask_named(block)
-    return shown
-
-
-def _mask_named(block: Any) -> None:
-    """Mask the values of secret keys of a block, `environment.registry_auth` included."""
-    if not isinstance(block, dict):
-        return
-    for key, value in block.items():
-        if key == "registry_auth":
-            _mask_named(value)
-        elif is_secret_key(key) and isinstance(value, str) and value:
-            block[key] = MASK
-
-
-__all__ = ["ExperimentConfig", "mask_experiment", "parse_experiment", "parse_template"]
+__all__ = ["ExperimentConfig", "parse_experiment", "parse_template"]

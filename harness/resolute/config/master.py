@@ -19,12 +19,12 @@ from resolute.config.base import (
     Text,
     broken_at,
     broken_rule,
-    masked,
 )
 from resolute.config.checkpoint_storage import CheckpointStorage
 from resolute.config.durations import Duration, PositiveDuration
 from resolute.config.errors import InvalidConfig, Location, problems_of, suggestion
 from resolute.config.layers import read_layers
+from resolute.config.masking import masked, refuse_masks
 from resolute.config.master_parts import (
     Cache,
     Integrations,
@@ -304,7 +304,7 @@ class MasterConfig(ConfigModel):
 
     def masked(self) -> dict[str, Any]:
         """The complete configuration for display, with every secret masked."""
-        return masked(self)
+        return masked(self, self.security.secrets.names)
 
 
 def parse_master_config(
@@ -314,8 +314,10 @@ def parse_master_config(
 
     `sources` says which paths were not set by the file, `subject` what the configuration is called in errors.
     """
+    given = as_json(raw, what=subject)
+    refuse_masks(given, subject)
     try:
-        return MasterConfig.model_validate(as_json(raw, what=subject))
+        return MasterConfig.model_validate(given)
     except ValidationError as error:
         raise InvalidConfig(subject, problems_of(error, sources)) from None
 

@@ -17,12 +17,17 @@ from resolute.config.base import (
     Port,
     PositiveInteger,
     Secret,
+    SecretMark,
     Text,
     broken_at,
     broken_rule,
 )
 from resolute.config.durations import parse_duration
 from resolute.config.host_paths import HostPaths
+from resolute.config.secret_names import SecretNames
+
+NamePattern = Annotated[NonEmptyText, Field(max_length=128)]
+"""Longer than any name that a person gives to a variable."""
 
 LogLevel = Literal["trace", "debug", "info", "warn", "error", "fatal"]
 INFINITE_LIFESPAN_DAYS = 106751  # how "no end" is stored: the longest that fits nanoseconds in 64 bits
@@ -202,6 +207,18 @@ class AgentJoining(ConfigModel):
         return self
 
 
+class Secrets(ConfigModel):
+    """What is never shown beside the keys that are secret anyway."""
+
+    environment_patterns: tuple[NamePattern, ...] = ()
+    """Shell patterns of names of environment variables to mask, beside the [built-in ones](security.md#environment-variables)."""
+
+    @property
+    def names(self) -> SecretNames:
+        """The built-in patterns and these."""
+        return SecretNames(self.environment_patterns)
+
+
 class MasterSecurity(ConfigModel):
     """Passwords, TLS, tokens."""
 
@@ -224,6 +241,8 @@ class MasterSecurity(ConfigModel):
     """Who may do what."""
     token: Tokens = Tokens()
     """Access tokens."""
+    secrets: Secrets = Secrets()
+    """What is never shown beside the keys that are secret anyway."""
     seal: Seal = Seal()
     """The key that seals the cluster's own secrets in the database."""
     agents: AgentJoining = AgentJoining()
@@ -411,7 +430,7 @@ class Internal(ConfigModel):
 
     audit_logging_enabled: Flag = False
     """Write who did what to the log."""
-    external_sessions: dict[str, Any] = Field(default_factory=dict)
+    external_sessions: Annotated[dict[str, Any], SecretMark.FREE] = Field(default_factory=dict)
     """Sessions of another system."""
     proxied_servers: tuple[ProxiedServer, ...] = ()
     """Servers behind the master."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from resolute.config.base import ConfigModel, Count, Flag, NonEmptyText, PositiveInteger, Secret, Text
+from resolute.config.base import ConfigModel, Count, Flag, NonEmptyText, PositiveInteger, Secret, SecretMark, Text
 from resolute.config.durations import WholeSeconds
 from resolute.config.environment import (
     BindMount,
@@ -65,7 +65,7 @@ class TaskContainerDefaults(ConfigModel):
     """Ports of Gloo."""
     image: PartialImages = PartialImages()
     """Container images."""
-    environment_variables: EnvironmentVariables = EnvironmentVariables()
+    environment_variables: Annotated[EnvironmentVariables, SecretMark.VARIABLES] = EnvironmentVariables()
     """Variables as NAME=VALUE."""
     registry_auth: RegistryAuth | None = None
     """Credentials of the image registry."""

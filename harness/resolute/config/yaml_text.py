@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from resolute.config.errors import render_path, show_value
+from resolute.config.errors import render_path
 from resolute.errors import InvalidInput
 
 MAX_VALUES = 200_000  # after aliases are expanded: a short text must not become an endless value
@@ -75,6 +75,12 @@ for _loader in _LOADERS:
     _loader.yaml_implicit_resolvers = {}
     _loader.add_constructor("tag:yaml.org,2002:int", _read_integer)
     _loader.add_constructor("tag:yaml.org,2002:float", _read_float)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what either version of YAML would not read as a text."""
+
+
 for _tag, _pattern, _first in (
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
     ("null", r"~|null|Null|NULL|", "~nN\0"),
@@ -86,7 +92,7 @@ for _tag, _pattern, _first in (
     ),
     ("merge", r"<<", "<"),
 ):
-    for _loader in _LOADERS:
+    for _loader in (*_LOADERS, _Dumper):
         _loader.add_implicit_resolver(
             f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), ["" if c == "\0" else c for c in _first]
         )
@@ -98,8 +104,14 @@ def load_yaml(text: str | bytes, *, what: str = "the configuration") -> JsonObje
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise InvalidInput(f"{what} must be a mapping of keys to values, but is {show_value(value)}")
+        kind = "a list" if isinstance(value, list) else "a single value"
+        raise InvalidInput(f"{what} must be a mapping of keys to values, but is {kind}")
     return value
+
+
+def dump_yaml(value: JsonObject) -> str:
+    """A mapping of JSON values as YAML text that `load_yaml` reads as the same."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def load_yaml_value(text: str | bytes, *, what: str = "the value") -> Any:
@@ -113,8 +125,9 @@ def load_yaml_value(text: str | bytes, *, what: str = "the value") -> Any:
         value = _load(text)
     except yaml.YAMLError as error:
         raise InvalidInput(f"{what} is not readable as YAML: {_place(error)}") from None
-    except ValueError as error:  # an explicit tag such as !!int on something else
-        raise InvalidInput(f"{what} is not readable as YAML: {error}") from None
+    except ValueError:  # its text has the value, which may be a secret
+        advice = "a tag such as !!int stands before a value of another type; remove it"
+        raise InvalidInput(f"{what} is not readable as YAML: {advice}") from None
     except RecursionError:
         raise InvalidInput(f"{what} is nested too deeply: at most {MAX_DEPTH} levels are allowed") from None
     return as_json(value, what=what)

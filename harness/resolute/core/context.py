@@ -20,6 +20,7 @@ from resolute.core.preempt import LocalPreempt, ManagedPreempt, PreemptContext, 
 from resolute.core.searcher import SearcherContext
 from resolute.core.sender import Sender
 from resolute.core.session import RetryPolicy, Session
+from resolute.core.shareable import without_secrets
 from resolute.core.train import EarlyExitReason, LocalTrain, ManagedTrain, TrainContext
 from resolute.errors import InvalidInput
 from resolute.ids import IdSource, SystemIds
@@ -176,7 +177,7 @@ def _managed(
             trial_id=trial.trial_id,
             trial_run_id=trial.trial_run_id,
             code=info.model_dir,
-            config={"config": trial.config, "hparams": trial.hparams, "trial_seed": trial.trial_seed},
+            config={"config": without_secrets(trial.config), "hparams": trial.hparams, "trial_seed": trial.trial_seed},
         ),
         parent=info.latest_checkpoint,
     )

@@ -11,7 +11,6 @@ The context and, for a container that is alone, the meeting come with the order 
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import shutil
@@ -36,7 +35,6 @@ RENDEZVOUS_WAIT_S = 120.0
 TELLING_S = 5.0
 """What is told to the master beside the rendezvous is waited for so long."""
 HOOK_NAME = "startup-hook.sh"
-_SECRET_WORDS = ("secret", "password", "token", "credential", "access_key", "connection_string")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -147,7 +145,6 @@ def start(info: TaskInfo, given: list[str]) -> int:
     command = given or command_of(_entrypoint(info), processes=processes)
     refuse_released_harness(info, command)
     if info.trial is not None:
-        logger.info("configuration: %s", json.dumps(masked(info.trial.config)))
         task_storage(info, info.trial.config.get("checkpoint_storage") or {}).check_writable()
     os.chdir(info.workdir)
     telling.join(TELLING_S)
@@ -237,17 +234,6 @@ def task_environment(info: TaskInfo) -> dict[str, str]:
     if code not in paths:
         environ["PYTHONPATH"] = os.pathsep.join([code, *paths])
     return environ
-
-
-def masked(value: Any, key: str = "") -> Any:
-    """A configuration that may be shown: values of keys that sound secret are replaced."""
-    if isinstance(value, dict):
-        return {name: masked(item, name) for name, item in value.items()}
-    if isinstance(value, list):
-        return [masked(item, key) for item in value]
-    if value is not None and any(word in key.lower() for word in _SECRET_WORDS):
-        return "********"
-    return value
 
 
 def _entrypoint(info: TaskInfo) -> Any:

@@ -27,6 +27,7 @@ from resolute_master.api.call import Call
 from resolute_master.api.context_archive import check_files, digest_of, pack
 from resolute_master.api.experiment_limits import check_config_text, check_search, check_texts
 from resolute_master.api.finders import find_experiment
+from resolute_master.api.forks import parent_of, with_secrets_of
 from resolute_master.api.host_paths import check_host_paths, rules_of
 from resolute_master.api.render.experiments import Surroundings
 from resolute_master.api.render.experiments import experiment as render_experiment
@@ -84,10 +85,12 @@ async def create_from(
 
 
 async def _check(call: Call, request: CreateExperimentRequest) -> Checked:
-    parent = await _parent(call, request)
+    parent = await parent_of(call, request)
     check_files(request.model_definition)
     check_config_text(request.config)
     raw = await _read(request.config)
+    if parent is not None:
+        raw = with_secrets_of(call, parent, raw)
     if request.template:
         raw = merge(raw, _template(call, request.template))
     state = call.api.engine.state
@@ -169,15 +172,6 @@ def _with_default_pool(raw: dict[str, Any], workspace: Workspace) -> dict[str, A
     if asked.get("resource_pool") or pool is None or not isinstance(resources, Mapping | None):
         return raw
     return {**raw, "resources": {**asked, "resource_pool": pool}}
-
-
-async def _parent(call: Call, request: CreateExperimentRequest) -> Experiment | None:
-    """A fork runs the code of its parent."""
-    if not request.parent_id:
-        return None
-    if request.model_definition:
-        raise InvalidInput("modelDefinition: a fork (parentId) runs the code of its parent; send one of the two")
-    return await find_experiment(call.api, request.parent_id)
 
 
 def _check_capacity(call: Call, config: ExperimentConfig, pool: PoolName) -> tuple[LaunchWarning, ...]:
@@ -283,6 +277,13 @@ def _preview(call: Call, request: CreateExperimentRequest, checked: Checked) -> 
         searcher={},
         parent_id=checked.parent.id if checked.parent else None,
     )
-    around = Surroundings(owner=user, workspace=checked.workspace, project=checked.project, project_owner=None, now=now)
+    around = Surroundings(
+        owner=user,
+        workspace=checked.workspace,
+        project=checked.project,
+        project_owner=None,
+        secret_names=call.api.config.security.secrets.names,
+        now=now,
+    )
     shown = render_experiment(draft, around)
     return CreateExperimentResponse(experiment=shown, config=shown.config, warnings=checked.warnings)

@@ -47,6 +47,7 @@ async def show_checkpoints(api: ApiContext, rows: Sequence[Checkpoint]) -> tuple
             experiment=experiments[row.experiment_id],
             trial=trials[row.trial_id],
             reports=reports[row.trial_id],
+            secret_names=api.config.security.secrets.names,
         )
         for row in rows
     )

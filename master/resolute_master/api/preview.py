@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resolute.config import experiment_defaults, parse_experiment
+from resolute.config import experiment_defaults, mask_experiment, parse_experiment
 from resolute.errors import InvalidInput
 from resolute.wire.rest.search import (
     PreviewHPSearchRequest,
@@ -20,9 +20,10 @@ async def preview(call: Call, _: None) -> PreviewHPSearchResponse:
     request = await call.body(PreviewHPSearchRequest)
     if not request.config:
         raise InvalidInput("config: send the experiment configuration to look at")
+    names = call.api.config.security.secrets.names
     defaults = experiment_defaults(call.api.config, request.config, ids=call.api.ids, clock=call.api.clock)
     config = parse_experiment(request.config, defaults=defaults).to_json()
-    searcher = config["searcher"]
+    searcher = mask_experiment(config, names)["searcher"]
     unit = _unit(searcher.get("max_length"))
     trials = (TrialSummary(count=int(searcher.get("max_trials", 1)), unit=unit),)
     return PreviewHPSearchResponse(summary=SearchSummary(config=searcher, trials=trials))

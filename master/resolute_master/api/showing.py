@@ -64,6 +64,7 @@ async def show_experiments(
                 allocations=job_allocations(api, experiment),
                 numbers=numbers.get(experiment.id, ExperimentNumbers()),
                 trial_ids=trial_ids,
+                secret_names=api.config.security.secrets.names,
                 now=api.clock.now(),
             ),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from resolute.config import parse_template
+from resolute.config import mask_experiment, parse_template
 from resolute.errors import InvalidInput, NotFound
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.enums import OrderBy
@@ -46,8 +46,9 @@ def _at(part: str) -> Finder:
     return find
 
 
-def _show(value: Template) -> WireTemplate:
-    return WireTemplate(name=value.id, config=value.config, workspace_id=value.workspace_id)
+def _show(api: ApiContext, value: Template) -> WireTemplate:
+    config = mask_experiment(value.config, api.config.security.secrets.names)
+    return WireTemplate(name=value.id, config=config, workspace_id=value.workspace_id)
 
 
 def _check_name(name: str) -> None:
@@ -66,11 +67,11 @@ async def list_templates(call: Call, _: None) -> GetTemplatesResponse:
     ]
     found.sort(key=lambda template: template.id, reverse=query.order_by is OrderBy.DESC)
     rows, pages = page_of(found, offset=query.offset, limit=query.limit)
-    return GetTemplatesResponse(templates=tuple(_show(template) for template in rows), pagination=pages)
+    return GetTemplatesResponse(templates=tuple(_show(call.api, template) for template in rows), pagination=pages)
 
 
 async def get_template(call: Call, template: Template) -> GetTemplateResponse:
-    return GetTemplateResponse(template=_show(template))
+    return GetTemplateResponse(template=_show(call.api, template))
 
 
 async def create(call: Call, _: None) -> PostTemplateResponse:
@@ -105,7 +106,7 @@ async def _store(
     owner, parsed = call.caller.user.id, parse_template(config)
     command = PutTemplate(name=name, config=parsed, workspace_id=workspace, replace=replace, owner=owner)
     await call.api.engine.submit(command)
-    return _show(find_template(call.api, name))
+    return _show(call.api, find_template(call.api, name))
 
 
 async def change(call: Call, template: Template) -> PatchTemplateConfigResponse:
@@ -121,7 +122,7 @@ async def rename(call: Call, _: Template) -> PatchTemplateNameResponse:
     asked = await call.body(PatchTemplateNameRequest)
     _check_name(asked.new_name)
     await call.api.engine.submit(RenameTemplate(name=asked.old_name, new_name=asked.new_name))
-    return PatchTemplateNameResponse(template=_show(find_template(call.api, asked.new_name)))
+    return PatchTemplateNameResponse(template=_show(call.api, find_template(call.api, asked.new_name)))
 
 
 async def delete(call: Call, template: Template) -> Empty:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from resolute.config import AgentConfig, load_agent_config, parse_agent_config
+from resolute.config import InvalidConfig, load_agent_config, parse_agent_config
 from support.config import case_id, cases_in, problems_in
 
 HOST = {"master_host": "m"}
@@ -71,4 +71,6 @@ def test_one_mistake_is_one_line(case: dict[str, Any]) -> None:
 def test_the_join_token_is_not_displayed() -> None:
     shown = parse_agent_config({**HOST, "join_token": "hunter2"}).masked()
     assert "hunter2" not in repr(shown)
-    assert isinstance(parse_agent_config(shown), AgentConfig)
+    with pytest.raises(InvalidConfig, match=r"join_token: is \*{8}, which is shown instead of a secret"):
+        parse_agent_config(shown)
+    assert parse_agent_config({**shown, "join_token": "hunter2"}).masked() == shown

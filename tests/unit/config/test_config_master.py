@@ -12,6 +12,7 @@ from resolute.config import (
     AwsProvider,
     GcpProvider,
     Interruption,
+    InvalidConfig,
     LaunchRefusal,
     LocalProvider,
     PostgresDatabase,
@@ -243,4 +244,9 @@ def test_no_secret_is_displayed_and_the_rest_is_read_again() -> None:
     assert shown["db"]["password"] == "********"
     assert shown["resource_pools"][0]["agent_reconnect_wait"] == "25s"
     assert "__internal" in shown
-    assert parse_master_config(shown).masked() == shown
+    with pytest.raises(
+        InvalidConfig, match=r"db.password: is \*{8}, which is shown instead of a secret; write the value"
+    ):
+        parse_master_config(shown)
+    again = json.loads(json.dumps(shown).replace("********", "another"))
+    assert parse_master_config(again).masked() == shown

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from resolute.errors import InvalidInput
-from resolute.launch.__main__ import masked
 from resolute.launch.child import exit_code_of
 from resolute.launch.context_dir import MAX_UNPACKED_BYTES, unpack
 from resolute.launch.entrypoint import command_of, uses_released_harness
@@ -137,15 +136,6 @@ def test_entrypoints_that_are_none(entrypoint: Any) -> None:
 def test_who_uses_the_released_harness(tmp_path: Path, text: str, found: bool) -> None:
     (tmp_path / "train.py").write_text(text + "\n")
     assert (uses_released_harness(["python3", "train.py"], tmp_path) is not None) is found
-
-
-def test_secrets_are_masked() -> None:
-    config = {"storage": {"secret_key": "x", "bucket": "b"}, "list": [{"password": "y"}], "access_key": None}
-    assert masked(config) == {
-        "storage": {"secret_key": "********", "bucket": "b"},
-        "list": [{"password": "********"}],
-        "access_key": None,
-    }
 
 
 @pytest.mark.parametrize("text", ["not base64!", base64.b64encode(b"not gzip").decode()])

@@ -17,6 +17,7 @@ from resolute.config.base import (
     Number,
     PositiveInteger,
     Secret,
+    SecretMark,
     Text,
     broken_at,
     broken_rule,
@@ -180,7 +181,7 @@ class CloudProvider(ProviderBase):
     """Runtime of the agent's container."""
     agent_fluent_image: Text | None = None
     """Has no effect; accepted for old configurations."""
-    agent_config_file_contents: Annotated[FreeMap, BeforeValidator(_agent_file)] | None = None
+    agent_config_file_contents: Annotated[FreeMap | None, BeforeValidator(_agent_file), SecretMark.FREE] = None
     """Keys of the agent's configuration file, as a mapping or as a text of JSON or YAML; what the master decides wins."""
     prices: dict[str, TypePrices] = Field(default_factory=dict)
     """Prices of your own by instance type, before all others."""

@@ -14,6 +14,7 @@ from resolute.config.base import (
     Flag,
     FreeMap,
     NonEmptyText,
+    SecretMark,
     Text,
     broken_at,
     broken_rule,
@@ -177,7 +178,7 @@ class GcpProvider(CloudProvider):
 
     type: Literal["gcp"] = "gcp"
     """Tag of the provider."""
-    base_config: FreeMap | None = None
+    base_config: Annotated[FreeMap | None, SecretMark.FREE] = None
     """Raw properties of the machine, under the keys below."""
     project: Text | None = None
     """Project; null takes the master's own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from resolute.config import mask_experiment
+from resolute.config import SecretNames, mask_experiment
 from resolute.wire.rest.checkpoints import Checkpoint as WireCheckpoint
 from resolute.wire.rest.checkpoints import CheckpointTrainingMetadata
 from resolute.wire.rest.enums import WireCheckpointState
@@ -17,7 +17,12 @@ from resolute_master.domain.trial import Trial
 
 
 def checkpoint(
-    value: Checkpoint, *, experiment: Experiment, trial: Trial | None, reports: Sequence[MetricReport]
+    value: Checkpoint,
+    *,
+    experiment: Experiment,
+    trial: Trial | None,
+    reports: Sequence[MetricReport],
+    secret_names: SecretNames,
 ) -> WireCheckpoint:
     """`reports` are training and validation reports of its trial; those at its step are shown with it."""
     validations = [r for r in reports if r.group == "validation"]
@@ -34,7 +39,7 @@ def checkpoint(
         training=CheckpointTrainingMetadata(
             trial_id=value.trial_id,
             experiment_id=value.experiment_id,
-            experiment_config=mask_experiment(experiment.config),
+            experiment_config=mask_experiment(experiment.config, secret_names),
             hparams=trial.hparams if trial else None,
             training_metrics=_metrics_at(value, [r for r in reports if r.group == "training"]),
             validation_metrics=_metrics_at(value, validations),

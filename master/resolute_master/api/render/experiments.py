@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from resolute.config import mask_experiment
+from resolute.config import SecretNames, mask_experiment, mask_experiment_text
 from resolute.wire.rest.experiments import Experiment as WireExperiment
 from resolute_master.api.render.states import experiment_state
 from resolute_master.domain.allocation import Allocation
@@ -27,11 +27,13 @@ class Surroundings:
     numbers: ExperimentNumbers = field(default_factory=ExperimentNumbers)
     trial_ids: tuple[int, ...] = ()
     model_definition_size: int | None = None
+    secret_names: SecretNames
+    """Of environment variables."""
     now: datetime
 
 
 def experiment(value: Experiment, around: Surroundings) -> WireExperiment:
-    config = mask_experiment(value.config)
+    config = mask_experiment(value.config, around.secret_names)
     ended = value.ended_at or around.now
     owner = around.owner
     return WireExperiment(
@@ -50,7 +52,7 @@ def experiment(value: Experiment, around: Surroundings) -> WireExperiment:
         end_time=value.ended_at,
         duration=max(0, int((ended - value.started_at).total_seconds())),
         config=config,
-        original_config=value.original_config,
+        original_config=mask_experiment_text(value.original_config, around.secret_names),
         hyperparameters=config["hyperparameters"],
         searcher_type=str(config["searcher"]["name"]),
         searcher_metric=value.metric,

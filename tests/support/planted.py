@@ -1,0 +1,71 @@
+"""Secrets to look for: one of its own in every place that is marked as secret, by the models themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import count
+from typing import Any
+
+from resolute.config.base import SecretMark
+from resolute.config.masking import Place
+
+WORD = "PlantedSecret"
+"""In every planted value, and nowhere else: one search finds them all."""
+
+
+class Planter:
+    """Makes values with a secret of its own each; `planted` says where each of them stands."""
+
+    def __init__(self) -> None:
+        self.planted: dict[str, str] = {}
+        self._numbers = count(1)
+
+    def secret(self, where: str) -> str:
+        value = f"{WORD}{next(self._numbers):04}"
+        self.planted[value] = where
+        return value
+
+    def block(self, place: Place, where: str = "") -> Any:
+        """A configuration with a secret in every place."""
+        match place.mark:
+            case SecretMark.STARRED | SecretMark.LEFT_OUT:
+                return self.secret(where)
+            case SecretMark.VARIABLES:
+                return {kind: self.assignments(f"{where}.{kind}") for kind in ("cpu", "cuda", "rocm")}
+            case SecretMark.DATA:
+                return {"secrets": {"key": self.secret(f"{where}.secrets"), "deep": {"x": self.secret(where)}}}
+            case SecretMark.FREE:
+                variable = {"name": "REGISTRY_TOKEN", "value": self.secret(where)}
+                return {"containers": [{"env": [variable]}], "password": self.secret(where)}
+        found = {key: self.block(inner, f"{where}.{key}") for key, inner in place.keys.items()}
+        if place.each is None:
+            return found
+        return [self.block(place.each, f"{where}[]")]
+
+    def assignments(self, where: str) -> list[str]:
+        """By names of every common kind, and in the address of a proxy."""
+        names = ("HF_TOKEN", "WANDB_API_KEY", "db_password", "AWS_SECRET_ACCESS_KEY", "SLACK_WEBHOOK_URL")
+        values = [f"{name}={self.secret(f'{where} {name}')}" for name in names]
+        address = f"HTTPS_PROXY=http://user:{self.secret(f'{where} HTTPS_PROXY')}@proxy:3128"
+        return [*values, address, "PLAIN=is shown"]
+
+
+def over(config: Mapping[str, Any], planted: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration with what was planted put into it."""
+    both = {**planted, **config}
+    for key in config.keys() & planted.keys():
+        if isinstance(config[key], Mapping) and isinstance(planted[key], Mapping):
+            both[key] = over(config[key], planted[key])
+        else:
+            both[key] = planted[key]
+    return both
+
+
+def paths_of(place: Place, path: str = "") -> Iterator[tuple[str, SecretMark]]:
+    """Every marked place as a dotted path, `[]` for entries."""
+    if place.mark is not None:
+        yield path, place.mark
+    for key, inner in place.keys.items():
+        yield from paths_of(inner, f"{path}.{key}" if path else key)
+    if place.each is not None:
+        yield from paths_of(place.each, f"{path}[]")
