@@ -73,7 +73,9 @@ def _places(annotation: Any) -> Iterator[Place]:
 
 def _joined(found: Iterable[Place]) -> Place:
     """One place for all members of a union."""
-    mark, each, keys = None, None, {}
+    mark: SecretMark | None = None
+    each: Place | None = None
+    keys: dict[str, Place] = {}
     for one in found:
         mark = mark or one.mark
         each = one.each if each is None else each if one.each is None else _joined((each, one.each))
