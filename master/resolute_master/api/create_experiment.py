@@ -90,7 +90,7 @@ async def _check(call: Call, request: CreateExperimentRequest) -> Checked:
     check_config_text(request.config)
     raw = await _read(request.config)
     if parent is not None:
-        raw = with_secrets_of(call, parent, raw)
+        raw = await with_secrets_of(call, parent, raw)
     if request.template:
         raw = merge(raw, _template(call, request.template))
     state = call.api.engine.state

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from resolute.config import refuse_masks, with_stored_secrets
-from resolute.errors import InvalidInput, PermissionDenied
+from resolute.errors import InvalidInput
 from resolute.wire.rest.experiment_changes import CreateExperimentRequest
 from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, allow
+from resolute_master.api.call import Call, may
 from resolute_master.api.finders import find_experiment
 from resolute_master.domain.experiment import Experiment
 
@@ -22,9 +22,9 @@ async def parent_of(call: Call, request: CreateExperimentRequest) -> Experiment 
     return await find_experiment(call.api, request.parent_id)
 
 
-def with_secrets_of(call: Call, parent: Experiment, submitted: dict[str, Any]) -> dict[str, Any]:
+async def with_secrets_of(call: Call, parent: Experiment, submitted: dict[str, Any]) -> dict[str, Any]:
     """The submitted configuration with the parent's secrets where it has what is shown instead of them."""
-    if _may_use(call, parent):
+    if await may(call, Action.USE_SECRETS, parent):
         return with_stored_secrets(submitted, parent.config, call.api.config.security.secrets.names)
     advice = (
         f"the stored value of experiment {parent.id} may be used by its owner, the owner of its workspace and administrators: "
@@ -32,11 +32,3 @@ def with_secrets_of(call: Call, parent: Experiment, submitted: dict[str, Any]) -
     )
     refuse_masks(submitted, "the experiment configuration", advice=advice)
     return submitted
-
-
-def _may_use(call: Call, parent: Experiment) -> bool:
-    try:
-        allow(call, Action.USE_SECRETS, parent)
-    except PermissionDenied:
-        return False
-    return True

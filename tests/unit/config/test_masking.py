@@ -38,6 +38,7 @@ NOT_SECRET = {
     "security.tls.key": "a path of a file",
     "security.seal.key_file": "a path of a file",
     "security.seal.key_command": "a command, which is to print the key and not to contain it",
+    "join_token_file": "a path of a file",
     "tls_key": "a path of a file",
     "tls_cert": "a path of a file",
     "security.token.default_lifespan_days": "a number of days",
