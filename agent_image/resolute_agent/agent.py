@@ -25,6 +25,7 @@ from resolute.wire.agent_link import (
     HeartbeatAnswer,
     LogBatch,
     LogsStored,
+    NoticeFile,
     Refused,
     Welcome,
 )
@@ -36,6 +37,7 @@ from resolute_agent.logs import LogShipper
 from resolute_agent.memory import Memory
 from resolute_agent.notices import NoticeSource
 from resolute_agent.runtimes.base import LaunchAborted, LaunchFailed, LaunchRefused, Runtime, TaskContext
+from resolute_agent.supervisor import disk_is_full
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +55,9 @@ CREDENTIAL_BITS = 256
 
 LookAgain = Callable[[], Awaitable[tuple[Device, ...]]]
 """The slots of the machine now. Raises `ResoluteError` when they cannot be listed."""
+
+DISK_FULL_S = 0.5
+"""On a full disk the agent tries this often to save what it knows; see `Agent._handle`."""
 
 SILENCE_HEARTBEATS = 4
 """A master that misses this many answers is gone, whatever the socket says; at least `SILENCE_LEAST_S`."""
@@ -109,7 +114,9 @@ class Agent:
         self._clock = clock
         self._notices = notices
         self._look_again = look_again
-        self._tell_heard = heard
+        self._heard_of = heard
+        self._held: list[core.Effect] = []
+        self._waits_for_disk = False
         self._looking: asyncio.Task[None] | None = None
         self._rng = rng
         self._backoff = Backoff(rng, cap_s=setup.reconnect_cap_s)
@@ -178,22 +185,51 @@ class Agent:
     # ------------------------------------------------------------------------------------------ events and effects
 
     async def _waiting_events(self) -> list[core.Event | None]:
-        """All that have come; at least one."""
-        events = [await self._events.get()]
+        """All that have come; at least one, except while effects wait for the disk."""
+        events: list[core.Event | None] = []
+        try:
+            async with asyncio.timeout(DISK_FULL_S if self._held else None):
+                events.append(await self._events.get())
+        except TimeoutError:
+            return []
         while not self._events.empty():
             events.append(self._events.get_nowait())
         return events
 
     def _handle(self, *events: core.Event) -> None:
-        """Events that came together are saved together, and before anything that follows from any of them is done."""
+        """Events that came together are saved together, and before anything that follows from any of them is done.
+
+        On a full disk what follows is held until the state can be saved: nothing is reported or begun that a next agent would
+        not know. Leases are prolonged all the same, and what is to end is ended: neither depends on the saved state.
+        """
         effects: list[core.Effect] = []
         for event in events:
+            if isinstance(event, core.LinkClosed):  # what was not sent over that link is reported again over the next
+                self._held = [effect for effect in self._held if not isinstance(effect, core.Send)]
             self._state, more = core.step(self._state, event, self._clock.now())
             effects += more
-        if core.Save() in effects:
-            self._memory.save(self._state.durable())
-        for effect in effects:
+        due, self._held = [*self._held, *effects], []
+        if core.Save() in due and not self._saved():
+            self._held = [effect for effect in due if not isinstance(effect, core.RenewLeases | core.Kill)]
+            due = [effect for effect in due if isinstance(effect, core.RenewLeases | core.Kill)]
+        for effect in due:
             self._carry_out(effect)
+
+    def _saved(self) -> bool:
+        """Save the state; False when the disk is full."""
+        try:
+            self._memory.save(self._state.durable())
+        except OSError as error:
+            if not disk_is_full(error):
+                raise
+            if not self._waits_for_disk:
+                log.error("the disk is full: the agent cannot save its state and starts and reports nothing: %s", error)
+            self._waits_for_disk = True
+            return False
+        if self._waits_for_disk:
+            log.warning("the disk takes the agent's state again")
+        self._waits_for_disk = False
+        return True
 
     def _carry_out(self, effect: core.Effect) -> None:
         match effect:
@@ -217,12 +253,20 @@ class Agent:
                     self._runtime.renew(container_id, left_s)
             case core.TellTasks():
                 for container_id in effect.container_ids:
-                    self._runtime.notify(container_id, effect.notice)
+                    self._tell_task(container_id, effect.notice)
             case core.CloseLink():
                 log.warning("the link to the master begins anew: %s", effect.reason)
                 self._close_link.set()
             case core.End():
                 log.warning("this machine ends: %s", effect.reason)
+
+    def _tell_task(self, container_id: str, notice: NoticeFile) -> None:
+        try:
+            self._runtime.notify(container_id, notice)
+        except OSError as error:
+            if not disk_is_full(error):
+                raise
+            log.error("container %s is not told that its machine ends, for the disk is full: %s", container_id, error)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -409,6 +453,13 @@ class Agent:
             if beating is not None:
                 beating.cancel()
                 await asyncio.gather(beating, return_exceptions=True)
+
+    def _tell_heard(self) -> None:
+        try:
+            self._heard_of()
+        except OSError as error:
+            if not disk_is_full(error):
+                raise
 
     async def _beat(self, heartbeat_s: float) -> None:
         # The first at a moment of its own: after a restart of the master all agents are welcomed at once.

@@ -56,6 +56,10 @@ SPEC, LAUNCH, LEASE, KILL, SUPERVISOR, TASK, EXIT = (
     "task.json",
     "exit.json",
 )
+SMALL_BYTES = 128
+"""Leases, orders and offsets are shorter and padded with spaces, so that each fits where the last one lay."""
+
+RESERVE = ".reserve"
 DIARY = "supervisor.log"
 OFFSETS = "offsets.json"
 
@@ -145,9 +149,59 @@ def write_whole(path: str, data: bytes, *, durable: bool = True) -> None:
             view = view[os.write(descriptor, view) :]
         if durable:
             os.fsync(descriptor)
+    except OSError:
+        os.unlink(partial)  # a half that nobody reads must not keep a full disk full
+        raise
     finally:
         os.close(descriptor)
     os.replace(partial, path)
+
+
+def disk_is_full(error: OSError) -> bool:
+    """Whether a write failed for want of space, or of what the quota leaves: it may succeed later."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def write_small(path: str, data: bytes, *, durable: bool = True) -> None:
+    """As `write_whole`, for a file of at most `SMALL_BYTES`. On a full disk the bytes are written over the old ones, or over
+    those of `reserve`: leases, orders and offsets must not wait for the space that a task has taken."""
+    padded = data.ljust(SMALL_BYTES)
+    try:
+        write_whole(path, padded, durable=durable)
+    except OSError as error:
+        if not disk_is_full(error):
+            raise
+        place = next((each for each in (path, f"{path}{RESERVE}") if os.path.exists(each)), None)
+        if place is None:
+            raise
+        descriptor = os.open(place, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.pwrite(descriptor, padded, 0)
+            if durable:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if place != path:
+            os.replace(place, path)
+
+
+def reserve(path: str) -> None:
+    """Take the space that `write_small` may need for a file that is not there yet."""
+    write_whole(f"{path}{RESERVE}", b" " * SMALL_BYTES, durable=False)
+
+
+def write_waiting(path: str, data: bytes, *, durable: bool = True, until: Callable[[], bool] = lambda: False) -> None:
+    """As `write_whole`; on a full disk wait for space, or until `until` is true."""
+    while True:
+        try:
+            write_whole(path, data, durable=durable)
+            return
+        except OSError as error:
+            if not disk_is_full(error):
+                raise
+        if until():
+            return
+        time.sleep(LOOK_EVERY_S)
 
 
 def sync(path: str) -> None:
@@ -317,7 +371,7 @@ class Stream:
             while self.pending:
                 self.pending = self.pending[os.write(self.file, self.pending) :]
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if not disk_is_full(error):
                 raise
             return False
         return True
@@ -379,7 +433,7 @@ class Supervisor:
         for stream in self.streams:
             os.close(stream.sink)
         task = {"pid": pid, "start_time": start_time(pid)}
-        write_whole(self.path(TASK), json.dumps(task).encode(), durable=False)
+        write_waiting(self.path(TASK), json.dumps(task).encode(), durable=False, until=lambda: self.machine_died)
         _say(report, OK)
         os.close(report)
         status = self.follow(pid)
@@ -497,10 +551,9 @@ class Supervisor:
             time.sleep(0.002)
 
     def last_output(self) -> None:
-        """Everything the pipes still hold."""
-        until = boot_time() + 1.0
+        """Everything the pipes still hold; a full disk is waited for."""
         for stream in self.streams:
-            while stream.open and (stream.copy() or (stream.pending and boot_time() < until)):
+            while stream.open and (stream.copy() or (stream.pending and not self.machine_died)):
                 if stream.pending:
                     time.sleep(0.1)
             os.fsync(stream.file)
@@ -509,7 +562,7 @@ class Supervisor:
         """Synced together with what the agent needs to tell whose end it is; a start waits for no disk."""
         sync(self.path(SPEC))
         end = {"code": code, "reason": reason, "message": message.strip()}
-        write_whole(self.path(EXIT), json.dumps(end).encode())
+        write_waiting(self.path(EXIT), json.dumps(end).encode(), until=lambda: self.machine_died)
 
 
 def _say(report: int, word: str) -> None:

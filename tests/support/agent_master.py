@@ -61,6 +61,7 @@ class LinkMaster:
         self.expected: set[str] = set()
         self.answers_heartbeats = True
         self.stores_logs = True
+        self.heartbeats = 0
         self.acknowledges = True
         self._socket: web.WebSocketResponse | None = None
         self._runner: web.AppRunner | None = None
@@ -157,16 +158,27 @@ class LinkMaster:
                 if self.acknowledges:
                     await socket.send_str(encode_frame(Acknowledged(sequence=message.report.sequence)))
             case Heartbeat():
+                self.heartbeats += 1
                 if self.answers_heartbeats:
                     await socket.send_str(encode_frame(HeartbeatAnswer(at=datetime.now(UTC))))
             case LogBatch():
                 self.batches.append(message)
                 if self.stores_logs:
-                    for line in message.lines:
-                        self.lines.setdefault((line.container_id, line.stdtype, line.offset), line)
-                    await socket.send_str(encode_frame(LogsStored(batch=message.batch)))
+                    await self._store_lines(socket, message)
             case Notice():
                 self.notices.append(message)
+
+    async def _store_lines(self, socket: web.WebSocketResponse, batch: LogBatch) -> None:
+        for line in batch.lines:
+            self.lines.setdefault((line.container_id, line.stdtype, line.offset), line)
+        await socket.send_str(encode_frame(LogsStored(batch=batch.batch)))
+
+    async def store_late(self) -> None:
+        """From now on store logs, and first what came while that was off."""
+        assert self._socket is not None, "no agent is connected"
+        self.stores_logs = True
+        for batch in self.batches:
+            await self._store_lines(self._socket, batch)
 
     def _store(self, report: ContainerReport) -> None:
         self.reports.append(report)

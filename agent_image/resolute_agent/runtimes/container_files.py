@@ -36,7 +36,7 @@ class ContainerFiles:
         if until > self._leases.get(container_id, 0.0):
             self._leases[container_id] = until
             text = f"{until:.3f} {min(LEASE_GRACE_S, lease_s / 4):.3f}"
-            supervisor.write_whole(str(self._home(container_id) / supervisor.LEASE), text.encode(), durable=False)
+            supervisor.write_small(str(self._home(container_id) / supervisor.LEASE), text.encode(), durable=False)
 
     def read_output(self, container_id: str, stream: str, offset: int, limit: int) -> bytes:
         try:
@@ -73,7 +73,7 @@ class ContainerFiles:
     def save_offsets(self, container_id: str, offsets: Mapping[str, int]) -> None:
         home = self._home(container_id)
         if home.is_dir():
-            supervisor.write_whole(str(home / supervisor.OFFSETS), json.dumps(dict(offsets)).encode(), durable=False)
+            supervisor.write_small(str(home / supervisor.OFFSETS), json.dumps(dict(offsets)).encode(), durable=False)
 
     def _forget(self, container_id: str) -> None:
         """Of what is in memory; the directory is for its owner to remove."""

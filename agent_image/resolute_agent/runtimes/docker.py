@@ -42,6 +42,7 @@ from resolute_agent.runtimes.docker_request import EngineOptions, Surroundings
 from resolute_agent.runtimes.docker_watch import (
     AGENT_LOCK,
     CONTAINERS,
+    ENDED,
     EXIT,
     KILL,
     OWNER_LABEL,
@@ -152,6 +153,7 @@ class DockerRuntime(ContainerFiles):
             await self._engine.create(docker_request.create_body(spec, context, around, self._options), name)
             self._refuse_if_over(home)
             await self._engine.start(name)
+            supervisor.write_whole(str(home / STARTED), b"{}")
         except InvalidInput as error:
             raise LaunchRefused(str(error)) from error
         except EngineGone as error:
@@ -160,7 +162,6 @@ class DockerRuntime(ContainerFiles):
             raise _launch_error(spec, error) from error
         except OSError as error:
             raise LaunchFailed(f"cannot start a container in {home}: {error}") from error
-        supervisor.write_whole(str(home / STARTED), b"{}")
         await self._wake_watch()
 
     def _prepare(self, home: Path, spec: ContainerSpec, context: TaskContext) -> None:
@@ -186,6 +187,8 @@ class DockerRuntime(ContainerFiles):
             slots=tuple(sorted(spec.slots)),
         )
         self._write_lease(spec.container_id, context.lease_s)
+        for name in (KILL, ENDED, supervisor.OFFSETS):
+            supervisor.reserve(str(home / name))
         supervisor.write_whole(str(home / SPEC), msgspec.json.encode(found))
 
     def _surroundings(self, home: Path, image: Mapping[str, Any]) -> Surroundings:
@@ -312,7 +315,7 @@ class DockerRuntime(ContainerFiles):
         at = supervisor.boot_time()
         before = supervisor.read_json(str(home / KILL))
         if before is None or at + grace_s < before["at"] + before["grace_s"]:
-            supervisor.write_whole(str(home / KILL), json.dumps({"grace_s": grace_s, "at": at}).encode())
+            supervisor.write_small(str(home / KILL), json.dumps({"grace_s": grace_s, "at": at}).encode())
         if container_id in self._starting:
             self._starting[container_id].set()
         await self._wake_watch()

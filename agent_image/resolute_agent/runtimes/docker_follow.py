@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import logging
 import os
@@ -133,7 +132,7 @@ class Follower:
         exit = end_of(state, lease_over=(self._home / ENDED).exists(), memory_bytes=self._options.memory_bytes)
         failure = exit.failure.value if exit.failure is not None else None
         record = {"code": exit.code, "failure": failure, "message": exit.message}
-        supervisor.write_whole(str(self._home / EXIT), json.dumps(record).encode())
+        await _write_waiting(self._home / EXIT, json.dumps(record).encode())
         return exit
 
     async def _with_reason(self, state: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -213,11 +212,23 @@ async def _append_to(path: Path, data: bytes) -> None:
         try:
             view = view[os.write(descriptor, view) :]
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if not supervisor.disk_is_full(error):
                 raise
             await asyncio.sleep(DISK_FULL_S)
         finally:
             os.close(descriptor)
+
+
+async def _write_waiting(path: Path, data: bytes) -> None:
+    """Replace a file, waiting while the disk is full."""
+    while True:
+        try:
+            supervisor.write_whole(str(path), data)
+            return
+        except OSError as error:
+            if not supervisor.disk_is_full(error):
+                raise
+        await asyncio.sleep(DISK_FULL_S)
 
 
 def _size(path: Path) -> int:

@@ -215,7 +215,7 @@ class Watch:
         if orders.lease_over and ended is None:
             try:
                 hard_at = json.dumps({"hard_at": orders.insist})
-                supervisor.write_whole(str(home / ENDED), hard_at.encode())
+                supervisor.write_small(str(home / ENDED), hard_at.encode())
             except FileNotFoundError:
                 return float("inf")  # forgotten meanwhile
         if orders.insist <= now:

@@ -147,7 +147,7 @@ class ProcessRuntime(ContainerFiles):
         process = self._supervisor(home)
         if process is None:
             return False
-        supervisor.write_whole(str(home / supervisor.KILL), b'{"grace_s": 0}')
+        supervisor.write_small(str(home / supervisor.KILL), b'{"grace_s": 0}')
         processes.send_signal(*process, signal.SIGUSR1)
         await processes.ended(*process)
         await asyncio.to_thread(self._end_of, home)
@@ -182,6 +182,8 @@ class ProcessRuntime(ContainerFiles):
             slots=tuple(sorted(spec.slots)),
         )
         supervisor.write_whole(str(home / SPEC), msgspec.json.encode(found), durable=False)
+        for name in (supervisor.KILL, supervisor.OFFSETS):
+            supervisor.reserve(str(home / name))
         self._write_lease(spec.container_id, context.lease_s)
         launch = self._launch(home, spec, context)
         supervisor.write_whole(str(home / supervisor.LAUNCH), json.dumps(launch).encode(), durable=False)
@@ -244,7 +246,7 @@ class ProcessRuntime(ContainerFiles):
     async def _adopt_one(self, home: Path) -> Found | None:
         if self._supervisor(home) is None:
             # Perhaps the last agent died while it started this. Whoever writes second sees the first: see `supervisor`.
-            supervisor.write_whole(str(home / supervisor.KILL), b'{"grace_s": 0}')
+            supervisor.write_small(str(home / supervisor.KILL), b'{"grace_s": 0}')
             if self._supervisor(home) is None:
                 await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
                 return None
@@ -274,7 +276,7 @@ class ProcessRuntime(ContainerFiles):
             processes.end_marked("DET_CONTAINER_ID", home.name)
             message = "its supervisor was killed; how the task ended is not known"
             end = {"code": None, "reason": supervisor.LOST, "message": message}
-            supervisor.write_whole(str(home / supervisor.EXIT), json.dumps(end).encode())
+            supervisor.write_waiting(str(home / supervisor.EXIT), json.dumps(end).encode())
         return exit_of(end)
 
     async def kill(self, container_id: str, grace_s: float) -> None:
@@ -283,7 +285,7 @@ class ProcessRuntime(ContainerFiles):
             return
         before = supervisor.read_json(str(home / supervisor.KILL))
         if before is None or grace_s < before["grace_s"]:
-            supervisor.write_whole(str(home / supervisor.KILL), json.dumps({"grace_s": grace_s}).encode())
+            supervisor.write_small(str(home / supervisor.KILL), json.dumps({"grace_s": grace_s}).encode())
         process = self._supervisor(home)
         if process is not None:
             processes.send_signal(*process, signal.SIGUSR1)

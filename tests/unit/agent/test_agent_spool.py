@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,3 +119,39 @@ def test_stored_output_takes_no_space_and_keeps_its_offsets(tmp_path: Path) -> N
         assert file.read().endswith(b"y")
     assert path.stat().st_blocks < before // 2
     assert free_stored(path, freed=freed, stored=size) == freed
+
+
+def full(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(path: str, data: bytes, *, durable: bool = True) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(supervisor, "write_whole", write)
+
+
+def test_small_files_are_written_on_a_full_disk_where_the_last_one_or_its_reserve_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease, kill, other = (str(tmp_path / name) for name in ("lease", "kill.json", "other"))
+    supervisor.write_small(lease, b"1.0 2.0")
+    supervisor.reserve(kill)
+    inode = os.stat(lease).st_ino
+    full(monkeypatch)
+    supervisor.write_small(lease, b"3.0 4.0")
+    supervisor.write_small(kill, b'{"grace_s": 1}')
+    supervisor.write_small(kill, b'{"grace_s": 0}')
+    with pytest.raises(OSError, match="No space"):
+        supervisor.write_small(other, b"x")
+    assert Path(lease).read_text().split() == ["3.0", "4.0"] and os.stat(lease).st_ino == inode
+    assert supervisor.read_json(kill) == {"grace_s": 0}
+    assert sorted(os.listdir(tmp_path)) == ["kill.json", "lease"]
+
+
+def test_what_may_wait_waits_for_the_disk_or_for_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "LOOK_EVERY_S", 0.0)
+    path, looks = str(tmp_path / "exit.json"), iter((False, False, True))
+    with monkeypatch.context() as while_full:
+        full(while_full)
+        supervisor.write_waiting(path, b"{}", until=lambda: next(looks))
+    assert not os.path.exists(path) and next(looks, None) is None
+    supervisor.write_waiting(path, b"{}")
+    assert supervisor.read_json(path) == {}
