@@ -135,7 +135,9 @@ async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
         async with _serving(settings, pools, observation.store(store), observation, doors, shelf, tls) as services:
             scheme = "https" if tls is not None else "http"
             log.info("resolute %s serves %s://%s:%d", settings.version, scheme, *listener.getsockname()[:2])
-            await _until(stop, services)
+            watch = asyncio.create_task(store.watch(), name="the store")
+            stack.push_async_callback(_cancel, [watch])
+            await _until(stop, [*services, watch])
             doors.opening.stop()
 
 

@@ -16,7 +16,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
-from resolute.errors import InvalidInput
+from resolute.errors import InvalidInput, ResoluteError
 from resolute.wire.states import CheckpointState, ExperimentState
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Change, Decision, Entity, JournalEntry, Stored
@@ -131,6 +131,10 @@ class Snapshot:
     sequence: int
     digest: str
     body: bytes
+
+
+class StoreBroken(ResoluteError):
+    """The store cannot be used as it is; the text names it and says what to do."""
 
 
 class Unstorable(InvalidInput):
@@ -341,6 +345,10 @@ class Store(Protocol):
 
     async def ping(self) -> None:
         """Raise when the store cannot answer."""
+        ...
+
+    async def watch(self) -> None:
+        """Raises when the store was taken away from under the master, although nobody asks it for anything; else for ever."""
         ...
 
     def away_s(self) -> float:

@@ -6,6 +6,7 @@ with the caller by accident. No threads and no waiting: it runs on any event loo
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -407,6 +408,9 @@ class MemoryStore:
 
     async def ping(self) -> None:
         _ = self._open
+
+    async def watch(self) -> None:
+        await asyncio.Event().wait()
 
     def away_s(self) -> float:
         return 0.0

@@ -140,6 +140,27 @@ def test_a_damaged_database_is_named_and_served_to_nobody(tmp_path: Path, config
         assert len(client.list_experiments()) == 3, "a good copy put back is all that it takes"
 
 
+@pytest.mark.parametrize("harm", ["removed", "cut off"])
+def test_a_master_whose_database_is_taken_away_ends_with_words(tmp_path: Path, config: Path, harm: str) -> None:
+    """Also one that has nothing to do; and it does not begin a new cluster in its place."""
+    database = tmp_path / "state" / "resolute.db"
+    with master(config) as process, login(config) as client:
+        client.create_experiment(EXPERIMENT, activate=False)
+        if harm == "removed":
+            database.unlink()
+        else:
+            os.truncate(database, 0)
+        until("the master ends", lambda: process.poll() is not None)
+    said = (tmp_path / "master.log").read_text()
+    assert process.returncode != 0 and "Traceback" not in said.rpartition("resolute_master:")[2]
+    assert f"{database} was {harm}" in said and "restore a backup" in said
+    for leftover in ("-wal", "-shm"):
+        Path(f"{database}{leftover}").unlink(missing_ok=True)
+    code, told = refused_start(config)
+    assert code != 0 and f"{database} is {'missing' if harm == 'removed' else 'empty'}" in told
+    assert "to begin a new cluster" in told and "resolute.db.cluster" in told
+
+
 def test_a_state_directory_that_cannot_be_made_is_named_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no directory")
     place = tmp_path / "file" / "state"

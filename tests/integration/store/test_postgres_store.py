@@ -20,9 +20,8 @@ from sqlalchemy.types import TypeEngine
 
 from resolute.errors import Conflict, FailedPrecondition, InvalidInput, Unavailable
 from resolute_master.domain.ids import TaskId, TrialId
-from resolute_master.store.base import LogQuery
+from resolute_master.store.base import LogQuery, StoreBroken
 from resolute_master.store.sql import open_store, tables
-from resolute_master.store.sql.database import StoreBroken
 from resolute_master.store.sql.postgres_address import PostgresAddress
 from resolute_master.store.sql.postgres_session import MASTER_LOCK
 from resolute_master.store.sql.postgres_store import PostgresStore

@@ -20,10 +20,10 @@ from sqlalchemy import Connection, create_engine, select, text
 from resolute.errors import FailedPrecondition, InvalidInput, ResoluteError, Unavailable
 from resolute_master.domain.change import Counter
 from resolute_master.domain.ids import ExperimentId, TaskId, TrialId
-from resolute_master.store.base import ExperimentQuery, LogQuery
+from resolute_master.store.base import ExperimentQuery, LogQuery, StoreBroken
 from resolute_master.store.listing import SEARCH_S
 from resolute_master.store.sql import schema, tables
-from resolute_master.store.sql.database import SqliteDatabase, StoreBroken
+from resolute_master.store.sql.database import SqliteDatabase
 from resolute_master.store.sql.searching import searching
 from resolute_master.store.sql.store import SqlStore, sqlite_url
 from support.stores import a_change, a_counter, a_line, a_report, an_experiment

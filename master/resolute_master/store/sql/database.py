@@ -13,16 +13,17 @@ import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.pool import QueuePool
 
 from resolute.errors import FailedPrecondition, ResoluteError, Unavailable
-from resolute_master.store.base import VALUE_ERRORS, unstorable
+from resolute_master.store.base import VALUE_ERRORS, StoreBroken, unstorable
 from resolute_master.store.sql.schema import migrate
 from resolute_master.store.sql.searching import add_search
+from resolute_master.store.sql.sqlite_file import CHECK_S, OpenFile, check_before_opening, leave_open, mark
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
@@ -35,10 +36,6 @@ BUSY_TIMEOUT_S = 30.0
 
 SYNCHRONOUS = "FULL"
 """What is committed is on the disk, not only in the operating system's memory."""
-
-
-class StoreBroken(ResoluteError):
-    """The database cannot be used as it is; the text names it and says what to do."""
 
 
 class Database(Protocol):
@@ -60,6 +57,10 @@ class Database(Protocol):
         """Remove what replaced settings have left in the files."""
         ...
 
+    async def watch(self) -> None:
+        """Returns or raises only when the database can no longer be used, and no call might say so."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -74,6 +75,7 @@ class SqliteDatabase:
         self._reading = _sqlite_engine(path, connections=READERS, begin="BEGIN", read_only=True)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
+        self._file = OpenFile(path)
         self._closed = False
 
     @classmethod
@@ -92,7 +94,15 @@ class SqliteDatabase:
         return database
 
     async def write(self, work: Work[T]) -> T:
+        """Raises `StoreBroken` also when the file was removed meanwhile: then nothing is kept, whatever SQLite says."""
         return await self._run(self._writer, self._writing, work)
+
+    async def watch(self) -> None:
+        """Looks at the file for ever. Raises `StoreBroken` when it is no more what it was."""
+        loop = asyncio.get_running_loop()
+        while not self._closed:
+            await loop.run_in_executor(self._writer, self._file.check)
+            await asyncio.sleep(CHECK_S)
 
     async def read(self, work: Work[T]) -> T:
         return await self._run(self._readers, self._reading, work)
@@ -125,7 +135,10 @@ class SqliteDatabase:
     def _transaction(self, engine: Engine, work: Work[T]) -> T:
         try:
             with engine.begin() as connection:
-                return work(connection)
+                done = work(connection)
+            if engine is self._writing:
+                self._file.check()
+            return done
         except DBAPIError as error:
             translated = self._in_words(error)
             if translated is None:
@@ -146,6 +159,7 @@ class SqliteDatabase:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._lock()
+            check_before_opening(self._path)
         except OSError as error:
             raise StoreBroken(
                 f"the store {self._path} cannot be made there: {error.strerror}; "
@@ -153,6 +167,7 @@ class SqliteDatabase:
             ) from error
         self._transaction(self._writing, lambda connection: migrate(connection, str(self._path), "db.path"))
         self._transaction(self._reading, lambda connection: connection.exec_driver_sql("SELECT 1").scalar_one())
+        mark(self._path)
 
     def _lock(self) -> None:
         path = self._path.with_name(self._path.name + ".lock")
@@ -173,6 +188,10 @@ class SqliteDatabase:
     def _shut_down(self) -> None:
         self._writer.shutdown()
         self._readers.shutdown()
+        if self._file.broken and cast(QueuePool, self._writing.pool).checkedin():
+            connection = self._writing.raw_connection()
+            leave_open(connection.driver_connection)
+            connection.detach()
         self._reading.dispose()
         self._writing.dispose()
         if self._lock_file is not None:

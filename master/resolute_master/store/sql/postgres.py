@@ -18,9 +18,9 @@ from sqlalchemy import text
 
 from resolute.clock import Clock, SystemClock
 from resolute.errors import FailedPrecondition, ResoluteError, Unavailable
-from resolute_master.store.base import keeping_values
+from resolute_master.store.base import StoreBroken, keeping_values
 from resolute_master.store.sql.background import LoopThread
-from resolute_master.store.sql.database import StoreBroken, Work
+from resolute_master.store.sql.database import Work
 from resolute_master.store.sql.postgres_address import PostgresAddress, in_words, is_away, is_passing
 from resolute_master.store.sql.postgres_session import Lane, Session
 from resolute_master.store.sql.schema import migrate
@@ -117,6 +117,10 @@ class PostgresDatabase:
                 await self._session.pooled(lambda c: c.execute(text("SELECT 1")).scalar_one(), read_only=True)
         except Exception as error:
             raise in_words(self.address, error) or error from error
+
+    async def watch(self) -> None:
+        """Each call says how the server is."""
+        await asyncio.Event().wait()
 
     def away_s(self) -> float:
         """Seconds since the connection was lost; 0 while there is one."""

@@ -12,8 +12,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from resolute.errors import InvalidInput, ResoluteError, Unavailable
-from resolute_master.store.base import unstorable
-from resolute_master.store.sql.database import StoreBroken
+from resolute_master.store.base import StoreBroken, unstorable
 
 SSL_MODES = ("disable", "require", "verify-ca", "verify-full")
 

@@ -21,8 +21,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from resolute.clock import Clock
 from resolute.errors import FailedPrecondition
+from resolute_master.store.base import StoreBroken
 from resolute_master.store.sql.background import LoopThread
-from resolute_master.store.sql.database import StoreBroken
 from resolute_master.store.sql.postgres_address import APPLICATION, PostgresAddress
 
 T = TypeVar("T")

@@ -209,6 +209,9 @@ class SqlStore:
     async def ping(self) -> None:
         await self._database.ping()
 
+    async def watch(self) -> None:
+        await self._database.watch()
+
     def away_s(self) -> float:
         return 0.0
 

@@ -1,0 +1,118 @@
+"""The file of a SQLite database: whether it still is the one that was opened, and whether one must be there.
+
+SQLite goes on with a file that was removed: it commits into what nobody will ever open again. And it makes a new database where
+there is none, so that a cluster whose file was lost would begin anew with the first user and without its work.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+from resolute.errors import FailedPrecondition
+from resolute_master.store.base import StoreBroken
+
+CHECK_S = 0.3
+"""The file is looked at so often, and after each write: a master that writes nothing notices within a second, too."""
+
+_MAGIC = b"SQLite format 3\x00"
+_HEADER_BYTES = 100
+_WAL_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
+
+_NOTE = """The database {name} beside this file holds a Resolute cluster. The master does not start while the database is missing
+or empty. To begin a new cluster in this place on purpose, remove this file as well.
+"""
+
+
+def marker_of(path: Path) -> Path:
+    """The file that says that a cluster is kept in the database."""
+    return path.with_name(path.name + ".cluster")
+
+
+def check_before_opening(path: Path) -> None:
+    """Raises `FailedPrecondition` where a cluster was, and its database is missing or empty."""
+    marker = marker_of(path)
+    if not marker.exists():
+        return
+    size = path.stat().st_size if path.exists() else None
+    if size:
+        return
+    what = "is missing" if size is None else "is empty"
+    raise FailedPrecondition(
+        f"the store {path} {what}, and {marker} says that it holds a cluster; put the database back, or restore a backup of "
+        f"it; to begin a new cluster in this place on purpose, remove {marker}"
+    )
+
+
+def mark(path: Path) -> None:
+    """From now on the database must be there. Again is a no-op."""
+    marker = marker_of(path)
+    if marker.exists():
+        return
+    descriptor = os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, _NOTE.format(name=path.name).encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def leave_open(connection: object) -> None:
+    """Keep a connection of the driver open to the end of the process: with the last one that is closed, SQLite writes what its log
+    still has into the file, and makes a database of a file that was cut off which holds a part of the cluster and seems whole."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+class OpenFile:
+    """The database file and its log of writes as they were opened."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._log = path.with_name(path.name + "-wal")
+        self._known: dict[Path, tuple[int, int]] = {}
+        self.broken = False
+        """A check has failed."""
+
+    def check(self) -> None:
+        """Raises `StoreBroken` when a file was removed, replaced or cut off. What was written since may be lost.
+
+        For the thread that writes, between its transactions: during a checkpoint the file is incomplete.
+        """
+        self._check_identity(self._path)
+        if self._log in self._known or self._log.exists():
+            self._check_identity(self._log)
+        with self._path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+            size = os.fstat(file.fileno()).st_size
+        page = int.from_bytes(header[16:18], "big")
+        pages = int.from_bytes(header[28:32], "big")
+        if header[:16] != _MAGIC or size < (65536 if page == 1 else page) * pages:
+            raise self._broken(self._path, "was cut off or overwritten")
+        self._check_log()
+
+    def _check_log(self) -> None:
+        if self._log not in self._known:
+            return
+        with self._log.open("rb") as file:
+            magic = file.read(4)
+        if magic and magic not in _WAL_MAGIC:
+            raise self._broken(self._log, "was cut off or overwritten")
+
+    def _check_identity(self, path: Path) -> None:
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            raise self._broken(path, "was removed") from None
+        except OSError as error:
+            raise self._broken(path, f"cannot be looked at ({error.strerror})") from error
+        found = (status.st_dev, status.st_ino)
+        if self._known.setdefault(path, found) != found:
+            raise self._broken(path, "was replaced by another file")
+
+    def _broken(self, path: Path, what: str) -> StoreBroken:
+        self.broken = True
+        return StoreBroken(
+            f"the store {self._path}: {path} {what} while the master runs, so that nothing more would be kept; "
+            "the master ends: put the file back, or restore a backup, before it is started again"
+        )

@@ -1,0 +1,155 @@
+"""A database file that is taken away, cut off or replaced under a running store, and one that is missing where a cluster was."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from resolute.errors import FailedPrecondition, Unavailable
+from resolute_master.store.base import StoreBroken
+from resolute_master.store.sql.sqlite_file import marker_of
+from resolute_master.store.sql.store import SqlStore
+from support.engines import a_user, an_engine, running
+from support.stores import a_change, a_counter, a_line
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "master.db"
+
+
+@pytest.fixture
+async def store(path: Path) -> AsyncIterator[SqlStore]:
+    store = await SqlStore.open(f"sqlite:///{path}")
+    await store.commit(a_change(1, upserts=(a_counter(),)))
+    yield store
+    await store.close()
+
+
+def remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+def replace(path: Path) -> None:
+    shutil.copyfile(path, f"{path}.copy")
+    os.replace(f"{path}.copy", path)
+
+
+def cut_off(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def cut_short(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def remove_log(path: Path) -> None:
+    Path(f"{path}-wal").unlink()
+
+
+def cut_log(path: Path) -> None:
+    os.truncate(f"{path}-wal", 0)
+
+
+def leave(path: Path, content: bytes | None) -> None:
+    remove(path)
+    if content is not None:
+        path.write_bytes(content)
+
+
+def found(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
+
+
+@pytest.mark.parametrize("harm", [remove, replace, cut_off, cut_short, remove_log, cut_log])
+async def test_nothing_is_acknowledged_that_was_written_into_nothing(
+    store: SqlStore, path: Path, harm: Callable[[Path], None]
+) -> None:
+    harm(path)
+    with pytest.raises(StoreBroken, match=r"master\.db.*while the master runs.*restore a backup|is damaged.*backup"):
+        await store.commit(a_change(2, upserts=(a_counter("other"),)))
+    with pytest.raises(StoreBroken):
+        await store.append_logs([a_line("1")])
+    left = found(path)
+    await store.close()
+    assert found(path) == left, "what is left of it is not made to look like a database"
+
+
+@pytest.mark.parametrize("harm", [remove, replace, cut_off, cut_short, remove_log])
+async def test_a_store_that_writes_nothing_notices_too(
+    store: SqlStore, path: Path, harm: Callable[[Path], None]
+) -> None:
+    watch = asyncio.create_task(store.watch())
+    await asyncio.sleep(0)
+    assert not watch.done()
+    harm(path)
+    with pytest.raises(StoreBroken, match=r"was removed|was replaced|was cut off"):
+        await asyncio.wait_for(watch, 30)
+
+
+async def test_the_watch_sees_nothing_wrong_in_ordinary_work(store: SqlStore) -> None:
+    watch = asyncio.create_task(store.watch())
+    for sequence in range(2, 60):  # with some checkpoints of SQLite's own log
+        await store.commit(a_change(sequence, upserts=(a_counter(f"c{sequence}"),)))
+        await store.append_logs([a_line(f"{sequence}-{n}", log="x" * 2_000) for n in range(100)])
+    await store.forget_replaced()
+    await asyncio.sleep(0.7)
+    await store.commit(a_change(60, upserts=(a_counter("last"),)))
+    assert not watch.done()
+    watch.cancel()
+
+
+async def test_an_engine_stops_on_a_file_that_is_gone(path: Path) -> None:
+    store = await SqlStore.open(f"sqlite:///{path}")
+    async with running(an_engine(store)) as engine:
+        await a_user(engine)
+        remove(path)
+        with pytest.raises(
+            Unavailable, match=r"could not store the change: the store .* was removed while the master runs"
+        ):
+            await a_user(engine, "bob")
+        assert engine.stopped is not None
+    await store.close()
+
+
+# ------------------------------------------------------------------------------------------------------------ at a start
+
+
+@pytest.mark.parametrize("left", [None, b""])
+async def test_a_missing_or_empty_database_where_a_cluster_was_is_refused(
+    store: SqlStore, path: Path, left: bytes | None
+) -> None:
+    await store.close()
+    leave(path, left)
+    with pytest.raises(
+        FailedPrecondition, match=r"master\.db is (missing|empty), and .*cluster says .*restore a backup"
+    ):
+        await SqlStore.open(f"sqlite:///{path}")
+    assert found(path) == left, "nothing was made"
+    marker_of(path).unlink()
+    again = await SqlStore.open(f"sqlite:///{path}")
+    assert (await again.load()).sequence == 0, "a new cluster, on purpose"
+    await again.close()
+
+
+async def test_a_database_of_before_the_mark_gets_one_and_a_restored_backup_needs_nothing(
+    store: SqlStore, path: Path, tmp_path: Path
+) -> None:
+    await store.close()
+    marker_of(path).unlink()
+    await (await SqlStore.open(f"sqlite:///{path}")).close()
+    assert "to begin a new cluster" in marker_of(path).read_text().lower()
+    assert marker_of(path).stat().st_mode & 0o777 == 0o600
+    elsewhere = tmp_path / "moved" / "master.db"
+    elsewhere.parent.mkdir()
+    shutil.copyfile(path, elsewhere)
+    for place in (elsewhere, path):
+        again = await SqlStore.open(f"sqlite:///{place}")
+        assert (await again.load()).sequence == 1
+        await again.close()
