@@ -34,8 +34,9 @@ async def read_body(request: web.Request, limit: int, *, first_s: float = BODY_F
         return request.content.read_nowait()
     body = bytearray()
     begun = asyncio.get_running_loop().time()
+    deadline = asyncio.timeout_at(begun + first_s)
     try:
-        async with asyncio.timeout_at(begun + first_s) as deadline:
+        async with deadline:
             async for piece in request.content.iter_any():
                 body += piece
                 if len(body) > limit:

@@ -167,9 +167,8 @@ class Reporting:
                 for report in reports:
                     await self._tell((report,))
                 return
-            log.error(
-                "a metric report of trial %d is stored, and the rules do not take it: %s", reports[0].trial, error
-            )
+            for report in reports:
+                log.error("a metric report of trial %d is stored, and the rules do not take it: %s", report.trial, error)
 
     async def _store_logs(self, records: Sequence[LogRecord]) -> None:
         await self._store_lines(records)
