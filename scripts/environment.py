@@ -71,6 +71,8 @@ def uv_environment(python: Path) -> dict[str, str]:
         ).stdout.strip() or os.environ.get(f"PIP_{setting.replace('-', '_').upper()}", "")
         if found:
             environ.setdefault(variable, " ".join(found.split()))
+    # pip takes the best version of all indexes; uv by default looks no further than the first that knows the name.
+    environ.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
     return environ
 
 
