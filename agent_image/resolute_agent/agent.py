@@ -11,7 +11,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from resolute.clock import Clock
@@ -32,6 +32,7 @@ from resolute.wire.agent_link import (
 from resolute.wire.states import ContainerState, FailureKind
 from resolute_agent import state as core
 from resolute_agent.devices.detection import keep_numbers
+from resolute_agent.last_error import with_last_error
 from resolute_agent.link import BACKOFF_CAP_S, Backoff, Connection, Connector, LinkClosed
 from resolute_agent.logs import LogShipper
 from resolute_agent.memory import Memory
@@ -160,8 +161,7 @@ class Agent:
         broke the agent.
         """
         try:
-            found = await self._runtime.adopt()
-            self._handle(core.Booted(found=found))
+            self._handle(core.Booted(found=await self._found()))
             self._serve("log shipper", self._shipper.run())
             self._serve("link", self._keep_link())
             if self._setup.master_timeout_s is not None:
@@ -183,6 +183,15 @@ class Agent:
             await self._stop_all()
 
     # ------------------------------------------------------------------------------------------ events and effects
+
+    async def _found(self) -> tuple[core.Found, ...]:
+        """What the runtime still has; of what failed meanwhile, with what it said last."""
+        return tuple(
+            found
+            if found.exit is None
+            else replace(found, exit=with_last_error(found.exit, self._runtime, found.container_id))
+            for found in await self._runtime.adopt()
+        )
 
     async def _waiting_events(self) -> list[core.Event | None]:
         """All that have come; at least one, except while effects wait for the disk."""
@@ -332,7 +341,7 @@ class Agent:
         self._spawn(self._wait(container_id))
 
     async def _wait(self, container_id: str) -> None:
-        exit = await self._runtime.wait(container_id)
+        exit = with_last_error(await self._runtime.wait(container_id), self._runtime, container_id)
         self._events.put_nowait(core.Exited(container_id=container_id, exit=exit))
 
     async def _drain(self, effect: core.DrainLogs) -> None:

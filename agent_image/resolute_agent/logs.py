@@ -13,11 +13,12 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from resolute.clock import Clock
 from resolute.wire.agent_link import LOG_BATCH_LINES, LOG_BATCHES_IN_FLIGHT, LogBatch, LogLine
+from resolute_agent.last_error import Traceback
 from resolute_agent.runtimes.base import STREAMS, Runtime
 
 MAX_LINE_BYTES = 8 * 1024
@@ -146,6 +147,8 @@ class _Source:
     drained: asyncio.Event = field(default_factory=asyncio.Event)
     room: asyncio.Event = field(default_factory=asyncio.Event)
     reader: asyncio.Task[None] | None = None
+    tracebacks: dict[tuple[str, int | None], Traceback] = field(default_factory=dict)
+    """By stream and rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,6 +295,9 @@ class LogShipper:
 
     def _line(self, source: _Source, stream: str, raw: RawLine) -> LogLine:
         parsed = parse_line(raw.data)
+        following = source.tracebacks.setdefault((stream, parsed.rank), Traceback())
+        if following.holds(parsed.text.rstrip("\n")) and parsed.level == "INFO":
+            parsed = replace(parsed, level="ERROR")
         return LogLine(
             task_id=source.task_id,
             allocation_id=source.allocation_id,

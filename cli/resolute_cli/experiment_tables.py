@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from resolute.errors import InvalidInput
 from resolute_cli.command import UsageError
+from resolute_cli.failures import explained
 from resolute_cli.invocation import Invocation
 from resolute_cli.render import as_mapping, csv_text, json_block, percent_text, state_text, time_text
 from resolute_cli.workloads import Step, steps_of
@@ -75,6 +76,10 @@ def describe(cli: Invocation, args: argparse.Namespace) -> None:
     for name, title in (("experiments", "Experiment"), ("trials", "Trials"), ("workloads", "Workloads")):
         columns, rows = tables[name]
         cli.render.table(columns, rows, values, title=title)
+    if cli.render.format is None:
+        for trial in trials:
+            for line in explained(trial):
+                cli.render.line(line)
 
 
 def experiments_table(experiments: Sequence[Experiment]) -> Table:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from resolute.errors import FailedPrecondition, InvalidInput
 from resolute.wire.rest.enums import LaunchWarning
 from resolute_cli.command import UsageError
+from resolute_cli.failures import in_one_line, why_it_ended
 from resolute_cli.invocation import Invocation
 from resolute_cli.logs import print_trial_logs, refuse_format_with_follow
 from resolute_cli.render import size_text, state_text
@@ -35,15 +36,15 @@ _WARNINGS = {
 }
 
 
-def create(cli: Invocation, args: argparse.Namespace) -> None:
+def create(cli: Invocation, args: argparse.Namespace) -> int:
     """`det experiment create`"""
     refuse_format_with_follow(args)
     config = configuration_text(args.config_file, args.config)
-    api = cli.api()  # who may not submit need not wait for the packing
+    cli.api()  # who may not submit need not wait for the packing
     context = pack_context(cli, args.model_def, args.include)
     if args.test_mode:
         run_test(cli, args, config, context)
-        return
+        return 0
     answer = submit(cli, args, config, context, activate=not args.paused)
     experiment = answer.experiment
     cli.render.done(
@@ -51,14 +52,34 @@ def create(cli: Invocation, args: argparse.Namespace) -> None:
     )
     for warning in answer.warnings:
         cli.render.warning(f"Warning: {_WARNINGS.get(warning, warning.name)}")
-    if args.follow:
-        from resolute.client.sdk import Resolute
-        from resolute.wire.rest.logs import LogsQuery
+    return follow(cli, experiment.id) if args.follow else 0
 
-        cli.render.note("Waiting for first trial to begin...")
-        trial = Resolute(session=api.session).get_experiment(experiment.id).await_first_trial()
-        cli.render.note(f"Following first trial with ID {trial.id}")
-        print_trial_logs(cli, trial.id, LogsQuery(follow=True))
+
+def follow(cli: Invocation, experiment_id: int) -> int:
+    """Shows the log of the first trial until its end; the exit code says whether that was well."""
+    from resolute.client.sdk import TERMINAL, Resolute
+    from resolute.wire.rest.logs import LogsQuery
+
+    api = cli.api()
+    cli.render.note("Waiting for first trial to begin...")
+    first = Resolute(session=api.session).get_experiment(experiment_id).await_first_trial().id
+    cli.render.note(f"Following first trial with ID {first}")
+    print_trial_logs(cli, first, LogsQuery(follow=True))
+    state = state_text(api.experiments.get(experiment_id).experiment.state)
+    if state == "COMPLETED":
+        cli.render.success(f"Experiment {experiment_id} ended as COMPLETED")
+        return 0
+    if state in TERMINAL:
+        cli.render.error(why_it_ended(api, experiment_id, state))
+        return 1
+    trial = api.trials.get(first)
+    said = f"Trial {first} is {state_text(trial.state)}; experiment {experiment_id} is {state} and goes on"
+    if trial.state.name == "ERROR":
+        reason = f": {in_one_line(trial.failure)}" if trial.failure is not None else ""
+        cli.render.error(said + reason)
+        return 1
+    cli.render.note(said)
+    return 0
 
 
 def submit(

@@ -75,6 +75,10 @@ class Runtime(Protocol):
         """At most `limit` bytes from `offset`; empty when there is nothing more now."""
         ...
 
+    def output_size(self, container_id: str, stream: str) -> int:
+        """Bytes that were written so far."""
+        ...
+
     def output_time(self, container_id: str, stream: str, offset: int) -> datetime | None:
         """When the byte at `offset` was written; `None` when that is not known. Offsets are asked for in order."""
         ...

@@ -198,6 +198,10 @@ class ScriptedRuntime:
         container = self._containers.get(container_id)
         return b"" if container is None else bytes(container.task.output[stream][offset : offset + limit])
 
+    def output_size(self, container_id: str, stream: str) -> int:
+        container = self._containers.get(container_id)
+        return 0 if container is None else len(container.task.output[stream])
+
     def output_time(self, container_id: str, stream: str, offset: int) -> datetime | None:
         return None  # there is no wall clock here; the reader's own is as good under virtual time
 

@@ -13,6 +13,7 @@ from resolute.wire.rest.enums import CheckpointSortBy, OrderBy, WireCheckpointSt
 from resolute_cli.checkpoint_tables import checkpoint_table, download
 from resolute_cli.command import Command, Group, UsageError, amount, experiment_id, paging
 from resolute_cli.experiment_tables import describe, describe_arguments, experiment_columns, experiment_row
+from resolute_cli.failures import why_it_ended
 from resolute_cli.invocation import Invocation
 from resolute_cli.logs import log_flags, print_trial_logs, query_of
 from resolute_cli.nouns.trial import boolean
@@ -111,7 +112,7 @@ def wait(cli: Invocation, args: argparse.Namespace, pause: Callable[[float], obj
     while True:
         state = state_text(api.experiments.get(args.experiment_id).experiment.state)
         if state in TERMINAL:
-            cli.render.done(f"Experiment {args.experiment_id} ended as {state}", id=args.experiment_id, state=state)
+            cli.render.done(why_it_ended(api, args.experiment_id, state), id=args.experiment_id, state=state)
             return 0 if state == "COMPLETED" else 1
         pause(args.polling_interval)
 

@@ -19,6 +19,9 @@ from resolute.wire.states import ContainerState, FailureKind, NoticeKind, SlotKi
 
 PROTOCOL_VERSION = 1
 
+MAX_ERROR_CHARACTERS = 4000
+"""Of what a failed container said last."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
@@ -37,6 +40,8 @@ class Exit:
     code: int | None = None
     failure: FailureKind | None = None
     message: str = ""
+    error: str = ""
+    """What it said last when it failed: a traceback or its last lines, at most `MAX_ERROR_CHARACTERS` of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from resolute_master.domain.ids import AgentId, AllocationId, ExperimentId, JobI
 from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
+from resolute_master.store.base import TrialQuery
 
 
 async def find_experiment(api: ApiContext, id_: int) -> Experiment:
@@ -49,6 +50,13 @@ async def find_trial(api: ApiContext, id_: int) -> Trial:
     if found is None:
         raise NotFound("trial", id_)
     return found
+
+
+async def trials_of(api: ApiContext, experiment: Experiment) -> tuple[Trial, ...]:
+    """All of them, by id."""
+    if api.engine.state.get(Experiment, experiment.id) is not None:
+        return api.engine.state.find(Trial, "trials_of_experiment", experiment.id)
+    return (await api.store.page_trials(TrialQuery(experiment_id=experiment.id))).rows
 
 
 async def find_allocation(api: ApiContext, id_: str) -> Allocation:

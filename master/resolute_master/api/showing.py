@@ -9,7 +9,7 @@ from resolute.wire.rest.experiments import Experiment as WireExperiment
 from resolute.wire.rest.trials import Trial as WireTrial
 from resolute.wire.states import CheckpointState
 from resolute_master.api.context import ApiContext
-from resolute_master.api.finders import find_experiment
+from resolute_master.api.finders import find_experiment, trials_of
 from resolute_master.api.render import experiments as render_experiments
 from resolute_master.api.render import trials as render_trials
 from resolute_master.api.render.summaries import summaries
@@ -24,7 +24,7 @@ from resolute_master.domain.workspace import Project, Workspace
 from resolute_master.event_loop import giving_way
 from resolute_master.lifecycle import workspaces
 from resolute_master.lifecycle.cluster import ClusterState
-from resolute_master.store.base import CheckpointQuery, ExperimentNumbers, TrialQuery
+from resolute_master.store.base import CheckpointQuery, ExperimentNumbers
 from resolute_master.turns import made_a_few_at_a_time
 
 VALIDATION = "validation"
@@ -100,11 +100,7 @@ def _rendered(
 
 
 async def show_experiment(api: ApiContext, experiment: Experiment) -> WireExperiment:
-    state = api.engine.state
-    if state.get(Experiment, experiment.id) is not None:
-        trials = state.find(Trial, "trials_of_experiment", experiment.id)
-    else:
-        trials = (await api.store.page_trials(TrialQuery(experiment_id=experiment.id))).rows
+    trials = await trials_of(api, experiment)
     (shown,) = await show_experiments(api, [experiment], tuple(t.id for t in trials))
     return shown
 

@@ -14,7 +14,7 @@ from resolute.wire.rest.why import ExplainJobResponse, GetPoolStartsQuery, GetPo
 from resolute.wire.states import ExperimentState
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
-from resolute_master.api.finders import find_job
+from resolute_master.api.finders import find_job, trials_of
 from resolute_master.api.queue import UNKNOWN, Moving, moving_from
 from resolute_master.api.starts import Foreseen
 from resolute_master.domain.allocation import Allocation
@@ -25,6 +25,7 @@ from resolute_master.domain.job import Job
 from resolute_master.engine.markets import sentences
 from resolute_master.foresight.estimate import Estimate
 from resolute_master.lifecycle.budget import check_priced, hold_in, hold_of_pool
+from resolute_master.lifecycle.failures import end_of_experiment, last_failed
 from resolute_master.lifecycle.workspaces import may_use
 from resolute_master.scheduler.explain import explain
 from resolute_master.scheduler.explain_message import explain_message
@@ -73,7 +74,7 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
     engine = call.api.engine
     experiment = None if job.experiment_id is None else engine.state.get(Experiment, job.experiment_id)
     if job.ended:
-        return ExplainJobResponse(job_id=job.id, state=JobState.IDLE, reason=reason_to_idle(job, experiment))
+        return await _explained_end(call, job, experiment)
     if job.pool not in engine.pools:
         return _explained_without_pool(job, experiment)
     snapshot, cycle = engine.snapshot(job.pool), engine.memory.sequence
@@ -89,6 +90,18 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
     waiting = engine.state.get(Allocation, AllocationId(explained.allocation_id))
     hold = hold_of_pool(engine.state, job.pool) or job.hold_of(waiting.slots_needed if waiting is not None else 0)
     return _held(explained, hold) if hold and explained.allocation_id else explained
+
+
+async def _explained_end(call: Call, job: Job, experiment: Experiment | None) -> ExplainJobResponse:
+    """Of an experiment that failed, as its log says it."""
+    if experiment is None and job.experiment_id is not None:
+        experiment = await call.api.store.experiment(job.experiment_id)
+    answer = ExplainJobResponse(job_id=job.id, state=JobState.IDLE, reason=reason_to_idle(job, experiment))
+    if experiment is None or experiment.state is not ExperimentState.ERROR:
+        return answer
+    trials = await trials_of(call.api, experiment)
+    first, *lines = end_of_experiment(experiment, trials, last_failed(trials)).split("\n")
+    return replace(answer, reason=f"{answer.reason} {first}", details=tuple(lines))
 
 
 def _explained_without_pool(job: Job, experiment: Experiment | None) -> ExplainJobResponse:

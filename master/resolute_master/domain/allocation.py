@@ -70,6 +70,8 @@ class AllocationExit(Struct, frozen=True, kw_only=True, gc=False):
     failure: FailureKind | None = None
     code: int | None = None
     finished: bool = False
+    error: str = ""
+    """What the container that failed said last: a traceback, or its last lines."""
 
 
 class Allocation(Struct, frozen=True, kw_only=True, gc=False):

@@ -70,6 +70,17 @@ class LogMatch(Struct, frozen=True, kw_only=True, gc=False):
     """Where the line was written; of `exclude_node` only."""
 
 
+class Failure(Struct, frozen=True, kw_only=True, gc=False):
+    """The last failure of a run that was the task's own."""
+
+    reason: str
+    error: str = ""
+    """The traceback, or what else it said last."""
+    code: int | None = None
+    times: int = 1
+    """So many runs in a row have failed like this."""
+
+
 class Trial(Struct, frozen=True, kw_only=True, gc=False):
     """`run_id` counts allocations: +1 with each new one; reports of older runs are refused.
 
@@ -113,6 +124,7 @@ class Trial(Struct, frozen=True, kw_only=True, gc=False):
     """The name of the log policy that matched last."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     exit_message: str = ""
+    failure: Failure | None = None
     log_retention_days: int | None = None
     """How long its log is kept after its end; -1 is for ever, None is what the cluster says."""
     external_id: str | None = None

@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from resolute.wire.agent_link import Exit
+from resolute.wire.agent_link import MAX_ERROR_CHARACTERS, Exit
 from resolute.wire.states import AllocationState, ContainerState, FailureKind, NoticeKind
 from resolute_master.domain.allocation import Allocation, AllocationExit, Container, PreemptRequest, remembered
 from resolute_master.domain.copies import replace
@@ -303,7 +303,8 @@ def _decide_exit(allocation: Allocation) -> AllocationExit:
         text = _failure_text(failed, kind)
         if acknowledged and kind is not FailureKind.AGENT_FAILED:
             text += ", after it had acknowledged the preemption"
-        return AllocationExit(reason=text, failure=kind, code=failed.exit.code if failed.exit else None)
+        said = failed.exit or Exit()
+        return AllocationExit(reason=text, failure=kind, code=said.code, error=said.error[-MAX_ERROR_CHARACTERS:])
     if allocation.killed_at is not None and allocation.kill_reason != ONLY_DAEMONS_LEFT:
         return AllocationExit(reason=allocation.kill_reason)
     if request is not None and acknowledged:

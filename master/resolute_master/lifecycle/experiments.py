@@ -16,7 +16,7 @@ from resolute_master.domain.experiment import Experiment, written
 from resolute_master.domain.ids import ExperimentId, JobId, TaskId, TrialId
 from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
-from resolute_master.lifecycle import budget, trials, unmanaged, workspaces
+from resolute_master.lifecycle import budget, failures, trials, unmanaged, workspaces
 from resolute_master.lifecycle.moves import check_experiment_move
 from resolute_master.lifecycle.step import Step
 from resolute_master.searcher import base as search
@@ -151,6 +151,11 @@ def finish_if_done(step: Step, id_: ExperimentId) -> None:
     step.put(replace(experiment, state=end, ended_at=step.now, progress=progress))
     step.put(replace(job, ended=True))
     step.decide("end", pool=job.pool, subject=f"experiment {id_}", reason=end.lower())
+    if end is S.ERROR:
+        found = trials_of(step, experiment)
+        failed = failures.last_failed(found)
+        for trial in failures.told_to(found, failed):
+            step.log(trial.task_id, None, failures.end_of_experiment(experiment, found, failed), level="ERROR")
 
 
 def archive(step: Step, id_: ExperimentId, archived: bool) -> None:

@@ -29,6 +29,7 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle import allocations, successors, unmanaged
 from resolute_master.lifecycle.capacity import shortage
+from resolute_master.lifecycle.failures import hint, next_failure, summary
 from resolute_master.lifecycle.moves import SEVERITY
 from resolute_master.lifecycle.step import Step
 
@@ -121,6 +122,9 @@ def allocation_ended(step: Step, id_: AllocationId) -> None:
         trial = replace(trial, evictions=evictions)
         step.put(trial)
     failure, reason = allocation.exit.failure, allocation.exit.reason
+    if failure is not None and failure.counts_as_restart:
+        trial = replace(trial, failure=next_failure(trial.failure, allocation.exit))
+        step.put(trial)
     if trial.state in STOPPING_ENDS:
         _end(step, trial, S.ERROR if failure and failure.counts_as_restart else STOPPING_ENDS[trial.state], reason)
     elif trial.searcher_done:
@@ -166,9 +170,13 @@ def _restart(step: Step, trial: Trial, experiment: Experiment, reason: str) -> N
         return
     if missing:
         step.log(trial.task_id, None, f"Trial {trial.id} waits for other agents: {missing}", level="WARNING")
-    step.log(
-        trial.task_id, None, f"Trial {trial.id} restarts ({trial.restarts} of {experiment.max_restarts}): {reason}"
-    )
+    told = summary(trial.failure) if trial.failure is not None else reason
+    step.log(trial.task_id, None, f"Trial {trial.id} restarts ({trial.restarts} of {experiment.max_restarts}): {told}")
+    if trial.failure is not None and trial.failure.times > 1:
+        text = (
+            f"Trial {trial.id} failed {trial.failure.times} times in a row with the same error: {hint(trial.failure)}"
+        )
+        step.log(trial.task_id, None, text, level="WARNING")
     ask(step, trial)
 
 

@@ -58,6 +58,7 @@ ADDED_FIELDS = {
     "GetMasterResponse": {"resoluteVersion"},
     "Job": {"reason"},
     "LogEntry": {"logger", "fields"},
+    "Trial": {"failure"},
 }
 
 ADDED_PARAMETERS = {"MasterLogs": {"timestampAfter"}, "GetJobs": {"reasons"}, "GetJobsV2": {"reasons"}}

@@ -35,6 +35,16 @@ class PreemptionNotice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrialFailure:
+    """The last failure of a trial. `times` runs in a row have failed like this; `error` is the traceback, or the last lines."""
+
+    reason: str
+    error: str = ""
+    times: int = 1
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepMark:
     """At the time `at` a run had done `steps` steps and, in all, had stood still `checkpointing_s` for saves."""
 

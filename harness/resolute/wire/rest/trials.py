@@ -18,6 +18,7 @@ from resolute.wire.rest.enums import (
     WireTrialState,
     WorkloadFilter,
 )
+from resolute.wire.rest.extensions import TrialFailure
 from resolute.wire.rest.metrics import Metrics
 from resolute.wire.rest.paging import Pagination
 
@@ -68,6 +69,7 @@ class Trial:
     best_validation: MetricsWorkload | None = None
     checkpoint_count: int | None = None
     end_time: datetime | None = None
+    failure: TrialFailure | None = None
     latest_validation: MetricsWorkload | None = None
     log_policy_matched: str | None = None
     log_retention_days: int | None = None

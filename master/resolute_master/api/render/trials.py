@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from resolute.wire.rest.enums import WireCheckpointState
+from resolute.wire.rest.extensions import TrialFailure
 from resolute.wire.rest.metrics import Metrics
 from resolute.wire.rest.trials import CheckpointWorkload, MetricsWorkload
 from resolute.wire.rest.trials import Trial as WireTrial
@@ -18,7 +19,8 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.metrics import MetricReport
-from resolute_master.domain.trial import Trial, Validation
+from resolute_master.domain.trial import Failure, Trial, Validation
+from resolute_master.lifecycle import failures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +58,18 @@ def trial(value: Trial, around: TrialSurroundings) -> WireTrial:
         log_retention_days=value.log_retention_days,
         log_policy_matched=value.log_policy_matched,
         metadata=value.metadata,
+        failure=_failure(value.failure),
         task_id=value.task_id,
         task_ids=(value.task_id,),
         wall_clock_time=wall_clock_s(around.allocations, around.now),
         warm_start_checkpoint_uuid=value.warm_start_checkpoint,
     )
+
+
+def _failure(value: Failure | None) -> TrialFailure | None:
+    if value is None:
+        return None
+    return TrialFailure(reason=value.reason, error=value.error, times=value.times, hint=failures.hint(value))
 
 
 def wall_clock_s(allocations: Iterable[Allocation], now: datetime) -> float:

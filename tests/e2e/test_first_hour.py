@@ -1,0 +1,82 @@
+"""The first hour with a model of one's own: what goes wrong is explained where one looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from support.det import Det
+from support.live import PASSWORD, LiveCluster, live_cluster
+from support.new_db import NewDb
+
+CRASH = """
+def fit(shape):
+    raise ValueError(f"shapes {shape} and (5,) do not fit")
+print("reading data", flush=True)
+fit((3, 4))
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator[LiveCluster]:
+    provider = {"type": "local", "slots_per_instance": 1, "min_instances": 2, "max_instances": 2}
+    with live_cluster(tmp_path_factory.mktemp("hour"), pool={"provider": provider}, **new_db()) as running:
+        yield running
+    assert running.left_over() == []
+
+
+@pytest.fixture
+def det(cluster: LiveCluster, tmp_path: Path) -> Det:
+    person = Det(tmp_path / "home", cluster.url)
+    person("user", "login", variables={"DET_USER": "determined", "DET_PASS": PASSWORD})
+    return person
+
+
+def a_model(det: Det, program: str, **changes: Any) -> tuple[str, str]:
+    """The arguments of `create`: a configuration, and a directory with the program."""
+    code = det.home / "model"
+    code.mkdir()
+    (code / "train.py").write_text(program)
+    config = {
+        "name": "mine",
+        "entrypoint": "python3 train.py",
+        "searcher": {"name": "single", "metric": "val_loss"},
+        **changes,
+    }
+    (det.home / "config.yaml").write_text(yaml.safe_dump(config))
+    return "config.yaml", "model"
+
+
+def test_a_failure_is_explained_where_one_looks(det: Det) -> None:
+    ran = det.run("experiment", "create", *a_model(det, CRASH, max_restarts=2), "-f")
+    assert ran.returncode == 1
+    number = int(ran.stdout.split("Created experiment ")[1].split()[0])
+    log = det("experiment", "logs", str(number))
+    # The log: tracebacks are errors, identical failures in a row are told, and the last line explains the end.
+    assert "ERROR: Traceback (most recent call last):" in log and "ERROR: ValueError: shapes" in log
+    assert "INFO: reading data" in log
+    assert "failed 2 times in a row with the same error: a restart meets the same error again" in log
+    last = log[log.rindex(f"ERROR: Experiment {number} ended as ERROR") :]
+    described, job = det("experiment", "describe", str(number)), det("job", "explain", str(number))
+    for told in (last, described, job, ran.stdout):
+        assert "ERROR" in told and "exited with code 1" in told
+        assert "3 times in a row with the same error" in told
+        assert "in fit" in told and "ValueError: shapes (3, 4) and (5,) do not fit" in told, told
+    assert f"Experiment {number} ended as ERROR" in ran.stderr and "ValueError: shapes" in ran.stderr
+    waited = det("experiment", "wait", str(number), code=1)
+    assert "ValueError: shapes (3, 4) and (5,) do not fit" in waited
+
+
+def test_a_missing_module_hints_at_what_to_do(det: Det) -> None:
+    ran = det.run("experiment", "create", *a_model(det, "import nothing_like_it", max_restarts=0), "-f")
+    assert ran.returncode == 1
+    assert "Hint: 'nothing_like_it' is not there where tasks run" in ran.stdout
+
+
+def test_an_end_that_is_well_is_told_too(det: Det) -> None:
+    ran = det.run("experiment", "create", *a_model(det, "print('done')"), "-f")
+    assert ran.returncode == 0 and "ended as COMPLETED" in ran.stdout
