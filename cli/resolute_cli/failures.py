@@ -30,7 +30,8 @@ def explained(trial: Trial) -> Iterator[str]:
     if failure is None:
         return
     often = f", {failure.times} times in a row with the same error" if failure.times > 1 else ""
-    yield f"Trial {trial.id} {'ended as ERROR' if trial.state.name == 'ERROR' else 'failed and was restarted'}: {failure.reason}{often}"
+    now = "ended as ERROR" if trial.state.name == "ERROR" else "failed and was restarted"
+    yield f"Trial {trial.id} {now}: {failure.reason}{often}"
     yield from (f"  {line}" for line in failure.error.split("\n") if line)
     if failure.hint:
         yield f"  Hint: {failure.hint}"

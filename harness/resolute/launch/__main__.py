@@ -23,6 +23,7 @@ from resolute.core.session import Session, TimedOut
 from resolute.errors import InvalidInput, ResoluteError
 from resolute.launch import child, context_dir, handed, info_files
 from resolute.launch.entrypoint import command_of, uses_released_harness
+from resolute.launch.gang_variables import gang_variables
 from resolute.launch.task_info import LOG_FORMAT, RendezvousInfo, TaskInfo, environment
 from resolute.wire.states import TaskType
 
@@ -140,8 +141,10 @@ def start(info: TaskInfo, given: list[str]) -> int:
         gang = handed.gang_of_one(handed.read(info)) or meet(info)
         info_files.write_rendezvous(info, gang)
         processes = sum(gang.container_slot_counts)
+        variables = task_environment(info)
+        variables |= gang_variables(gang, variables)
     else:
-        processes = 1
+        processes, variables = 1, task_environment(info)
     command = given or command_of(_entrypoint(info), processes=processes)
     refuse_released_harness(info, command)
     if info.trial is not None:
@@ -150,8 +153,8 @@ def start(info: TaskInfo, given: list[str]) -> int:
     telling.join(TELLING_S)
     if os.getpid() == 1:
         # The first process of a container gets no signal that it does not handle: the program could not be asked to end.
-        return child.run(command, task_environment(info))
-    return child.become(command, task_environment(info))
+        return child.run(command, variables)
+    return child.become(command, variables)
 
 
 def refuse_released_harness(info: TaskInfo, command: list[str]) -> None:

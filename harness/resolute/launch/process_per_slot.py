@@ -1,8 +1,9 @@
 """`python -m resolute.launch.process_per_slot [--nproc N] -- CMD ARG...`: one process per slot of this container.
 
-Each process learns its place from RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK and GROUP_WORLD_SIZE; its
-output lines get the prefix `[rank=N] `. When one process fails, the others of this container are ended and we exit with
-its code, upon which the master ends the other containers. Off-cluster, `--nproc` says how many to start.
+Each process learns its place from RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK and GROUP_WORLD_SIZE, and where
+rank 0 listens from MASTER_ADDR and MASTER_PORT; its output lines get the prefix `[rank=N] `. When one process fails, the others
+of this container are ended and we exit with its code, upon which the master ends the other containers. Off-cluster, `--nproc`
+says how many to start.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import IO, Any
 
 from resolute.errors import InvalidInput, ResoluteError
 from resolute.launch.child import FORWARDED, die_with_parent, exit_code_of
+from resolute.launch.gang_variables import master_variables
 from resolute.launch.task_info import LOG_FORMAT, RendezvousInfo, TaskInfo, environment
 
 logger = logging.getLogger("resolute.launch.process_per_slot")
@@ -86,7 +88,7 @@ class Group:
         for local_rank in range(layout.local_size):
             child = subprocess.Popen(
                 list(command),
-                env={**environ, **variables_of(layout, local_rank)},
+                env={**environ, **_master(layout, environ), **variables_of(layout, local_rank)},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 preexec_fn=prepare,
@@ -134,6 +136,12 @@ class Group:
     def _finish_output(self) -> None:
         for pump in self._pumps:
             pump.join(timeout=1.0)
+
+
+def _master(layout: Layout, environ: Mapping[str, str]) -> dict[str, str]:
+    """Where the processes meet, unless the task says it already."""
+    found = master_variables(layout.chief_address, environ, nodes=layout.nodes)
+    return {name: environ.get(name) or value for name, value in found.items()}
 
 
 def _signal_group(child: subprocess.Popen[bytes], number: int) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from resolute.errors import FailedPrecondition, NotFound
 from resolute.wire.states import NoticeKind, TaskType
-from resolute_master.domain.agent import SlotRef
+from resolute_master.domain.agent import Agent, SlotRef
 from resolute_master.domain.allocation import Allocation, Container
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId, ContainerId
@@ -80,7 +80,7 @@ def assign(step: Step, id_: AllocationId, slots: Sequence[SlotRef], agents: Sequ
 
 def _free_ports(step: Step, agents: Sequence[AgentId]) -> dict[str, int]:
     used: set[int] = set()
-    for agent in agents:
+    for agent in _on_these_machines(step, agents):
         for id_ in step.keys("allocations_on_agent", agent):
             other = step.get(Allocation, id_)
             if other is not None and not other.ended:
@@ -93,6 +93,14 @@ def _free_ports(step: Step, agents: Sequence[AgentId]) -> dict[str, int]:
         chosen[name] = port
         used.add(port)
     return chosen
+
+
+def _on_these_machines(step: Step, agents: Sequence[AgentId]) -> Sequence[AgentId]:
+    """The agents, and those that share a computer with them: such agents have its loopback address."""
+    found = [agent for id_ in agents if (agent := step.get(Agent, id_)) is not None]
+    pools = sorted({agent.pool for agent in found if agent.address.startswith("127.")})
+    beside = [a.id for pool in pools for a in step.find(Agent, "agents_of_pool", pool) if a.address.startswith("127.")]
+    return [*agents, *(id_ for id_ in beside if id_ not in agents)]
 
 
 def preempt(

@@ -14,6 +14,7 @@ from resolute.errors import InvalidInput
 from resolute.launch.child import exit_code_of
 from resolute.launch.context_dir import MAX_UNPACKED_BYTES, unpack
 from resolute.launch.entrypoint import command_of, uses_released_harness
+from resolute.launch.gang_variables import gang_variables
 from resolute.launch.process_per_slot import layout_of, variables_of
 from resolute.launch.task_info import ProcessPlace, RendezvousInfo, TaskInfo
 
@@ -169,3 +170,19 @@ def test_an_empty_context_is_fine(tmp_path: Path) -> None:
 
 def test_exit_codes_of_signals() -> None:
     assert (exit_code_of(0), exit_code_of(3), exit_code_of(-9)) == (0, 3, 137)
+
+
+def test_a_program_alone_gets_no_rank_and_torchrun_a_process_for_each_slot() -> None:
+    gang = RendezvousInfo(container_addrs=("10.0.0.5",), container_rank=0, container_slot_counts=(2,))
+    found = gang_variables(gang, {"C10D_PORT": "29403"})
+    assert (found["MASTER_ADDR"], found["MASTER_PORT"]) == ("127.0.0.1", "29403")
+    assert (found["PET_NNODES"], found["PET_NPROC_PER_NODE"]) == ("1", "2")
+    assert not found.keys() & {"RANK", "WORLD_SIZE", "LOCAL_RANK"}
+
+
+def test_a_program_of_a_gang_is_told_the_chief_and_its_own_choice_wins() -> None:
+    gang = RendezvousInfo(container_addrs=("10.0.0.5", "10.0.0.6"), container_rank=1, container_slot_counts=(1, 1))
+    found = gang_variables(gang, {"MASTER_PORT": "5000"})
+    assert (found["MASTER_ADDR"], found["RANK"], found["WORLD_SIZE"]) == ("10.0.0.5", "1", "2")
+    assert (found["PET_NNODES"], found["PET_NODE_RANK"]) == ("2", "1")
+    assert "MASTER_PORT" not in found, "the experiment has set it"
