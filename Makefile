@@ -9,7 +9,7 @@ WORKERS ?= 2
 SEEDS ?= 2000
 SEED ?=
 
-.PHONY: demo quick test search lint format sim bench campaign clean
+.PHONY: demo quick test search lint format sim bench campaign lock audit sbom clean
 
 demo: $(VENV)/demo.ready
 	$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -43,17 +43,26 @@ bench: $(VENV)/dev.ready
 campaign: $(VENV)/dev.ready
 	PYTHONPATH=tests $(BIN)/python -m campaign $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) $(if $(STORE),--store $(STORE))
 
-$(VENV)/demo.ready: pyproject.toml scripts/environment.py
-	$(PYTHON) scripts/environment.py $(VENV) '.[cli,master,agent,torch]' --editable
+$(VENV)/demo.ready: pyproject.toml scripts/environment.py requirements/demo.lock
+	$(PYTHON) scripts/environment.py $(VENV) requirements/demo.lock --torch --editable
 	touch $@
 
-$(VENV)/dev.ready: pyproject.toml scripts/environment.py
-	$(PYTHON) scripts/environment.py $(VENV) '.[cli,master,agent,docker,otel,torch,bench,test]' --editable
+$(VENV)/dev.ready: pyproject.toml scripts/environment.py requirements/dev.lock
+	$(PYTHON) scripts/environment.py $(VENV) requirements/dev.lock --torch --editable
 	touch $@ $(VENV)/demo.ready
 
-$(COMPAT)/ready: tests/compat/requirements.txt scripts/environment.py
-	$(PYTHON) scripts/environment.py $(COMPAT) -r tests/compat/requirements.txt
+$(COMPAT)/ready: requirements/compat.lock scripts/environment.py
+	$(PYTHON) scripts/environment.py $(COMPAT) requirements/compat.lock
 	touch $@
+
+lock: $(VENV)/dev.ready # the newest releases that have settled; PACKAGE=name for one, KEEP=1 after a change of pyproject.toml
+	$(BIN)/python scripts/lock.py $(if $(KEEP),,$(if $(PACKAGE),--upgrade-package $(PACKAGE),--upgrade))
+
+audit: $(VENV)/dev.ready # what is locked, against published vulnerabilities; asks the package index
+	$(BIN)/python scripts/audit.py
+
+sbom: $(VENV)/dev.ready # dist/*.cdx.json of the wheel, or of an image's Python packages: IMAGE=name
+	$(BIN)/python scripts/sbom.py $(if $(IMAGE),--image $(IMAGE))
 
 clean:
 	rm -rf $(VENV) $(COMPAT) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .demo

@@ -1,10 +1,10 @@
-"""Make a virtual environment and install into it: with uv when it can be had, else with pip.
+"""Make a virtual environment of what a lock file lists: with uv when it can be had, else with pip.
 
-    python scripts/environment.py <directory> <requirement>... [--editable] [-r FILE]
+    python scripts/environment.py <directory> <lock> [--torch] [--editable]
 
-Needs Python >= 3.11 and nothing else. uv does not read pip's configuration, so what pip has been told (extra indexes, find-links,
-certificates) is passed on. PyTorch is installed first, as a CPU build where one can be had: a plain one brings gigabytes
-of GPU libraries to a machine without a GPU.
+Needs Python >= 3.11 and nothing else. Every package is compared with the hashes of its lock. uv does not read pip's
+configuration, so what pip has been told (extra indexes, find-links, certificates) is passed on. PyTorch is installed first, as
+a CPU build where one can be had: a plain one brings gigabytes of GPU libraries to a machine without a GPU.
 """
 
 from __future__ import annotations
@@ -17,14 +17,18 @@ import sys
 from pathlib import Path
 
 OLDEST = (3, 11)
-TORCH = ("torch==2.13.0", "torch>=2.4,<3")
-"""Wanted first, and what will do."""
+REQUIREMENTS = Path(__file__).resolve().parents[1] / "requirements"
+TORCH_BESIDE_INDEXES = REQUIREMENTS / "torch-cpu.lock"
+TORCH_OF_INDEX = REQUIREMENTS / "torch-gpu.lock"
+"""With the libraries for GPUs that the build of the index for Linux needs."""
 PIP_TO_UV = {
     "find-links": "UV_FIND_LINKS",
     "index-url": "UV_DEFAULT_INDEX",
     "extra-index-url": "UV_INDEX",
     "cert": "SSL_CERT_FILE",
 }
+FORMER_NAME = "resolute"
+"""Of the distribution. An environment made for it has an editable installation of these same files, with the same programs."""
 
 
 def main() -> int:
@@ -35,17 +39,21 @@ def main() -> int:
         return 1
     parser = argparse.ArgumentParser()
     parser.add_argument("directory", type=Path)
-    parser.add_argument("requirements", nargs="*")
-    parser.add_argument("-r", dest="files", action="append", default=[])
-    parser.add_argument("--editable", action="store_true")
+    parser.add_argument("lock")
+    parser.add_argument("--torch", action="store_true", help="with PyTorch, of requirements/torch-*.lock")
+    parser.add_argument("--editable", action="store_true", help="with the distribution of this checkout")
     options = parser.parse_args()
     python = make(options.directory)
     environ = uv_environment(python)
-    if any("torch" in requirement for requirement in options.requirements):
-        install_torch(python, environ)
-    wanted = [part for name in options.requirements for part in (["-e", name] if options.editable else [name])]
-    wanted += [part for name in options.files for part in ("-r", name)]
-    return install(python, wanted, environ).returncode
+    if options.torch and (failed := install_torch(python, environ)):
+        return failed
+    if failed := install(python, ["--require-hashes", "-r", options.lock], environ).returncode:
+        return failed
+    if not options.editable:
+        return 0
+    subprocess.run([str(python), "-m", "pip", "uninstall", "-q", "-y", FORMER_NAME], check=False, capture_output=True)
+    # What builds it is in the lock as well.
+    return install(python, ["--no-deps", "--no-build-isolation", "-e", "."], environ).returncode
 
 
 def make(directory: Path) -> Path:
@@ -55,7 +63,8 @@ def make(directory: Path) -> Path:
         print(f"making {directory}", flush=True)
         subprocess.run([sys.executable, "-m", "venv", str(directory)], check=True)
     if not (directory / "bin" / "uv").exists() and not shutil.which("uv"):
-        subprocess.run([str(python), "-m", "pip", "install", "-q", "uv"], check=False)
+        locked = ["--require-hashes", "-r", str(REQUIREMENTS / "uv.lock")]
+        subprocess.run([str(python), "-m", "pip", "install", "-q", *locked], check=False)
     return python
 
 
@@ -76,20 +85,27 @@ def uv_environment(python: Path) -> dict[str, str]:
     return environ
 
 
-def install_torch(python: Path, environ: dict[str, str]) -> None:
-    """The wanted version from where pip looks, else a CPU build, else any."""
+def install_torch(python: Path, environ: dict[str, str]) -> int:
+    """The locked build from where pip looks beside indexes, else a CPU build of PyTorch's own index, else the index's build.
+
+    Only the second is not compared with hashes, since no index that `make lock` asks lists them: continuous integration
+    (`CI` is set) does without it.
+    """
     if subprocess.run([str(python), "-c", "import torch"], capture_output=True, check=False).returncode == 0:
-        return
-    exact, loose = TORCH
-    attempts = [[exact, "--only-binary", "torch", "--no-index"], [loose, "--torch-backend", "cpu"], [loose]]
-    for attempt in attempts:
-        offline = "--no-index" in attempt
-        environ_ = (
-            environ if not offline else {k: v for k, v in environ.items() if k not in ("UV_INDEX", "UV_DEFAULT_INDEX")}
-        )
-        wanted = [*attempt, "--no-deps"] if offline else attempt
-        if install(python, wanted, environ_, quiet=offline).returncode == 0:
-            return
+        return 0
+    offline = ["--require-hashes", "--no-deps", "--no-index", "-r", str(TORCH_BESIDE_INDEXES)]
+    if install(python, offline, without(environ, "UV_INDEX", "UV_DEFAULT_INDEX"), quiet=True).returncode == 0:
+        return 0
+    if not environ.get("CI"):
+        pinned = (REQUIREMENTS / "torch.in").read_text().strip()
+        if install(python, [pinned, "--torch-backend", "cpu"], environ, quiet=True).returncode == 0:
+            return 0
+    of_index = ["--require-hashes", "-r", str(TORCH_OF_INDEX)]
+    return install(python, of_index, without(environ, "UV_FIND_LINKS")).returncode
+
+
+def without(environ: dict[str, str], *names: str) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name not in names}
 
 
 def install(

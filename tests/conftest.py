@@ -52,7 +52,7 @@ PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "root": (lambda: os.geteuid() == 0, "run as root"),
     "machines": (can_boot, "apt-get install iproute2 (and run as root, where network namespaces are allowed)"),
     "systemd": (systemd_runs, "apt-get install systemd (and run as root, where control groups can be mounted)"),
-    "torch": (lambda: importlib.util.find_spec("torch") is not None, "pip install 'resolute[torch]'"),
+    "torch": (lambda: importlib.util.find_spec("torch") is not None, "pip install 'resolute-ml[torch]'"),
     "docker": (engine_installed, "apt-get install docker.io (and run as root)"),
     "docker-registry": (registry_installed, "apt-get install docker-registry"),
     "promtool": (lambda: shutil.which("promtool") is not None, "apt-get install prometheus"),

@@ -144,7 +144,7 @@ async def _docker_runtime(settings: AgentSettings) -> Runtime:
     except ImportError as error:
         raise InvalidInput(
             f"container_runtime: docker needs a package that is not installed ({error.name}); run "
-            "pip install 'resolute[agent,docker]'"
+            "pip install 'resolute-ml[agent,docker]'"
         ) from error
     options = EngineOptions(
         memory_bytes=settings.docker_memory_bytes, ulimits=settings.docker_ulimits, rules=reach_of(settings).rules

@@ -18,5 +18,5 @@ def loading(what: str, parts: str = "cli") -> Iterator[None]:
         yield
     except ImportError as error:
         raise FailedPrecondition(
-            f"{what} cannot be loaded here ({error}); install the distribution with it: pip install 'resolute[{parts}]'"
+            f"{what} cannot be loaded here ({error}); install the distribution with it: pip install 'resolute-ml[{parts}]'"
         ) from None

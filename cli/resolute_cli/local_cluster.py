@@ -173,7 +173,7 @@ def _check_installed() -> None:
         if importlib.util.find_spec(module) is None:
             raise InvalidInput(
                 f"the parts of a cluster are not installed here ({module} is missing); "
-                "run pip install 'resolute[cli,master,agent]'"
+                "run pip install 'resolute-ml[cli,master,agent]'"
             )
 
 

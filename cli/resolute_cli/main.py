@@ -177,8 +177,10 @@ class _ShowVersion(argparse.Action):
 def client_version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
+    from resolute import DISTRIBUTION
+
     try:
-        return version("resolute")
+        return version(DISTRIBUTION)
     except PackageNotFoundError:  # run from a checkout that is on the path, not installed
         return "0+unknown"
 

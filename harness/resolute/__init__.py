@@ -15,6 +15,9 @@ if sys.version_info < (3, 11):  # noqa: UP036  # images bring their own interpre
 
 __version__ = "0.1.0"
 
+DISTRIBUTION = "resolute-ml"
+"""What is installed. The name of the import package belongs to an unrelated project on the public index."""
+
 _LAZY = {
     "init": "resolute.core",
     "get_cluster_info": "resolute.core",

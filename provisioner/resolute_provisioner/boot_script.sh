@@ -118,7 +118,8 @@ install_agent() {
     "$PYTHON" -m venv "$DIR/venv" >>"$LOG" 2>&1 || fail python "cannot make a virtual environment with $PYTHON"
   fi
   PYTHON="$DIR/venv/bin/python"
-  "$PYTHON" -m pip install --quiet "$DIR/${WHEEL}[agent,docker]" >>"$LOG" 2>&1 || fail python "cannot install the agent's packages"
+  "$PYTHON" -m pip install --quiet --require-hashes -r "$DIR/package/resolute_agent/requirements.lock" >>"$LOG" 2>&1 ||
+    fail python "cannot install the agent's packages"
   complete "$PYTHON" || fail python "the agent's packages cannot be imported"
 }
 

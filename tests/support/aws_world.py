@@ -13,7 +13,7 @@ from resolute_provisioner.clouds.base import Cloud
 from resolute_provisioner.model import RefusalKind
 from support.moto_ec2 import IMAGE, REGION, Ec2Front, Refuse
 
-HOST = HostSetup(metadata="ec2", wheel=AgentWheel(name="resolute-1.0-py3-none-any.whl", sha256="0f" * 32))
+HOST = HostSetup(metadata="ec2", wheel=AgentWheel(name="resolute_ml-1.0-py3-none-any.whl", sha256="0f" * 32))
 
 REFUSALS = {
     RefusalKind.NO_CAPACITY: Refuse("InsufficientInstanceCapacity", 500),

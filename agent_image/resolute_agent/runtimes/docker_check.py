@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         asyncio.run(check(options.host, options.image))
     except ImportError as error:
-        print(f"the package {error.name!r} is not installed; run pip install 'resolute[cli,master,agent,docker]'")
+        print(f"the package {error.name!r} is not installed; run pip install 'resolute-ml[cli,master,agent,docker]'")
         return 1
     except ResoluteError as error:
         print(error)

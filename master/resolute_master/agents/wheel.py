@@ -14,10 +14,14 @@ from pathlib import Path
 
 import resolute
 import resolute_agent
+from resolute import DISTRIBUTION
 from resolute_provisioner.bootstrap import AgentWheel
 
 PACKAGES = (resolute, resolute_agent)
 """What an agent and the tasks that it starts import."""
+
+_FILE_NAME = DISTRIBUTION.replace("-", "_")
+"""As the names of wheels have it."""
 
 _SAME_TIME = (1980, 1, 1, 0, 0, 0)
 """The least that a zip file can say: equal files make equal wheels."""
@@ -52,7 +56,7 @@ class WheelShelf:
 
 def agent_wheel(version: str) -> Wheel:
     """A wheel of the installed packages, with the requirements of the installed distribution."""
-    about = f"resolute-{version}.dist-info"
+    about = f"{_FILE_NAME}-{version}.dist-info"
     files = dict(_sources())
     files[f"{about}/METADATA"] = _metadata(version).encode()
     files[f"{about}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: resolute\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -65,7 +69,7 @@ def agent_wheel(version: str) -> Wheel:
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, data)
-    return Wheel(name=f"resolute-{version}-py3-none-any.whl", data=packed.getvalue())
+    return Wheel(name=f"{_FILE_NAME}-{version}-py3-none-any.whl", data=packed.getvalue())
 
 
 def _sources() -> Iterator[tuple[str, bytes]]:
@@ -78,10 +82,10 @@ def _sources() -> Iterator[tuple[str, bytes]]:
 
 def _metadata(version: str) -> str:
     try:
-        told = metadata.distribution("resolute").read_text("METADATA")
+        told = metadata.distribution(DISTRIBUTION).read_text("METADATA")
     except metadata.PackageNotFoundError:
         told = None
-    return told or f"Metadata-Version: 2.1\nName: resolute\nVersion: {version}\n"
+    return told or f"Metadata-Version: 2.1\nName: {DISTRIBUTION}\nVersion: {version}\n"
 
 
 def _digest(data: bytes) -> str:

@@ -75,6 +75,6 @@ def _sending(endpoint: str, instance: str) -> Spans:
     except ImportError as error:
         raise InvalidInput(
             f"telemetry.otel_enabled: OpenTelemetry is not installed ({error.name}); "
-            "pip install 'resolute[otel]', or remove the key"
+            "pip install 'resolute-ml[otel]', or remove the key"
         ) from error
     return otlp_spans(endpoint, service="resolute-master", instance=instance)

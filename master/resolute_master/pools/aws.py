@@ -143,5 +143,5 @@ def _teller(pool: ResourcePool, provider: AwsProvider, clock: Clock) -> AwsPrice
 def _not_installed(pool: ResourcePool, error: ImportError) -> InvalidInput:
     return InvalidInput(
         f"resource_pools: provider.type aws of pool '{pool.pool_name}' needs a package that is not installed "
-        f"({error.name}); run pip install 'resolute[aws]'"
+        f"({error.name}); run pip install 'resolute-ml[aws]'"
     )

@@ -11,7 +11,7 @@ from resolute_master.pools.gcp import check_base_config, gcp_settings, zones_of
 from resolute_provisioner.bootstrap import AgentWheel
 from resolute_provisioner.clouds import aws_metadata, gcp_metadata
 
-_WHEEL = AgentWheel(name="resolute-0.0.0-py3-none-any.whl", sha256="0" * 64)
+_WHEEL = AgentWheel(name="resolute_ml-0.0.0-py3-none-any.whl", sha256="0" * 64)
 """As long as the real one, so that what machines are given is as long as it will be."""
 
 

@@ -124,7 +124,7 @@ def check_base_config(pool: ResourcePool, provider: GcpProvider) -> None:
 def _not_installed(pool: ResourcePool, key: str, error: ImportError) -> InvalidInput:
     return InvalidInput(
         f"resource_pools: {key} of pool '{pool.pool_name}' needs a package that is not installed ({error.name}); "
-        "run pip install 'resolute[gcp]'"
+        "run pip install 'resolute-ml[gcp]'"
     )
 
 

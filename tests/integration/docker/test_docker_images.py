@@ -20,7 +20,8 @@ from support.docker_registry import PASSWORD, USER, Registry
 
 pytestmark = [pytest.mark.needs("docker"), pytest.mark.needs("docker-registry")]
 
-DOCKERFILE = Path(__file__).resolve().parents[3] / "agent_image" / "Dockerfile"
+ROOT = Path(__file__).resolve().parents[3]
+DOCKERFILE = ROOT / "agent_image" / "Dockerfile"
 LOGIN = {"username": USER, "password": PASSWORD}
 
 
@@ -112,5 +113,8 @@ def test_our_dockerfile_makes_an_image_and_refuses_a_base_without_python(docker:
         assert "MADE_BY=docker-build" in client.inspect_image("resolute-test/made:1")["Config"]["Env"]
     if not docker.has(SMALL):
         import_base(docker, SMALL)
+    with pytest.raises(AssertionError, match=r"--require-hashes -r /tmp/requirements\.lock"):  # this base has no pip
+        locked = text.replace("python:3.11-slim", TASK).replace("ARG LOCK=Dockerfile", "ARG LOCK=my.lock")
+        docker.build("resolute-test/made:3", locked, [(ROOT / "requirements/uv.lock", "my.lock")])
     with pytest.raises(AssertionError, match="python3"):
         docker.build("resolute-test/made:2", text.replace("python:3.11-slim", SMALL))

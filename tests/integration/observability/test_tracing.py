@@ -114,5 +114,5 @@ def test_traces_that_cannot_be_sent_are_an_error_at_the_start(monkeypatch: pytes
 
     monkeypatch.setattr(builtins, "__import__", without)
     monkeypatch.delitem(sys.modules, "resolute_master.observability.spans")
-    with pytest.raises(InvalidInput, match=r"telemetry.otel_enabled: .* pip install 'resolute\[otel\]'"):
+    with pytest.raises(InvalidInput, match=r"telemetry.otel_enabled: .* pip install 'resolute-ml\[otel\]'"):
         tracing_of(Telemetry(otel_enabled=True), instance="m")

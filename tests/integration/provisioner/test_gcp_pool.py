@@ -22,7 +22,7 @@ from support.api import master_config
 from support.gce_metadata import FakeMetadata
 from support.provisioner import a_request
 
-WHEEL = AgentWheel(name="resolute-1-py3-none-any.whl", sha256="0" * 64)
+WHEEL = AgentWheel(name="resolute_ml-1-py3-none-any.whl", sha256="0" * 64)
 IMAGE = "projects/p/global/images/family/f"
 NOWHERE = GceMetadata("http://127.0.0.1:9")
 """Nobody listens on the port for discarding."""

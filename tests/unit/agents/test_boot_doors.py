@@ -106,7 +106,7 @@ async def test_everybody_may_fetch_the_wheel_and_nothing_else() -> None:
         async with at.client.get(f"/agents/wheels/{wheel.name}") as answer:
             assert (answer.status, answer.content_type) == (200, "application/zip")
             assert hashlib.sha256(await answer.read()).hexdigest() == wheel.reference.sha256
-        for name in ("resolute-0-py3-none-any.whl", "..%2f..%2fetc%2fpasswd"):
+        for name in ("resolute_ml-0-py3-none-any.whl", "..%2f..%2fetc%2fpasswd"):
             async with at.client.get(f"/agents/wheels/{name}") as answer:
                 assert answer.status == 404
 
@@ -123,11 +123,11 @@ def test_the_wheel_is_one_and_runs_an_agent_by_itself(tmp_path: Path) -> None:
         assert {name.partition("/")[0] for name in names} == {
             "resolute",
             "resolute_agent",
-            f"resolute-{VERSION}.dist-info",
+            f"resolute_ml-{VERSION}.dist-info",
         }
-        record = archive.read(f"resolute-{VERSION}.dist-info/RECORD").decode().splitlines()
+        record = archive.read(f"resolute_ml-{VERSION}.dist-info/RECORD").decode().splitlines()
         assert sorted(line.partition(",")[0] for line in record) == sorted(names)
-        assert "Provides-Extra: agent" in archive.read(f"resolute-{VERSION}.dist-info/METADATA").decode()
+        assert "Provides-Extra: agent" in archive.read(f"resolute_ml-{VERSION}.dist-info/METADATA").decode()
         archive.extractall(tmp_path)
     told = subprocess.run(
         [sys.executable, "-c", "import resolute_agent.main as m; print(m.__file__)"],

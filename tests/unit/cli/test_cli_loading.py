@@ -13,7 +13,7 @@ def test_what_is_missing_and_how_to_get_it_are_said() -> None:
         import a_distribution_that_nobody_has  # type: ignore[import-not-found]  # noqa: F401
     assert str(refused.value) == (
         "the simulator cannot be loaded here (No module named 'a_distribution_that_nobody_has'); "
-        "install the distribution with it: pip install 'resolute[cli,master]'"
+        "install the distribution with it: pip install 'resolute-ml[cli,master]'"
     )
 
 

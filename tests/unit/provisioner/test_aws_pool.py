@@ -18,7 +18,7 @@ from resolute_provisioner.clouds.aws_metadata import Ec2Metadata
 from resolute_provisioner.clouds.aws_request import AwsSettings
 from support.imds import imds
 
-WHEEL = AgentWheel(name="resolute-1.0-py3-none-any.whl", sha256="0f" * 32)
+WHEEL = AgentWheel(name="resolute_ml-1.0-py3-none-any.whl", sha256="0f" * 32)
 LEAST = {"type": "aws", "ssh_key_name": "key", "image_id": "ami-1", "instance_type": "g5.xlarge"}
 HERE = {
     "/latest/dynamic/instance-identity/document": '{"region": "eu-west-1", "instanceId": "i-master"}',

@@ -32,7 +32,7 @@ BOOT = MachineBoot(
     slot_type="cuda",
     master_timeout_s=300.0,
 )
-HOST = HostSetup(metadata="ec2", wheel=AgentWheel(name="resolute-1.0-py3-none-any.whl", sha256="0f" * 32))
+HOST = HostSetup(metadata="ec2", wheel=AgentWheel(name="resolute_ml-1.0-py3-none-any.whl", sha256="0f" * 32))
 
 
 def files_of(script: str) -> dict[str, str]:
@@ -50,7 +50,7 @@ def test_the_head_of_the_script() -> None:
         "METADATA=ec2\n"
         "MASTER=http://10.0.0.1:8080\n"
         "INSTANCE=gpus-1-abc\n"
-        "WHEEL=resolute-1.0-py3-none-any.whl\n"
+        "WHEEL=resolute_ml-1.0-py3-none-any.whl\n"
         f"WHEEL_SHA256={'0f' * 32}\n"
         "IMAGE=''\n"
         "BOOT_TIMEOUT_S=1200\n"

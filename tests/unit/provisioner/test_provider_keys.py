@@ -18,7 +18,7 @@ from resolute_master.pools.policies import scaling_of
 from resolute_provisioner.bootstrap import AgentWheel, MachineBoot, render_boot_script
 from resolute_provisioner.clouds.gcp_request import GcpSettings
 
-WHEEL = AgentWheel(name="resolute-1.0-py3-none-any.whl", sha256="0f" * 32)
+WHEEL = AgentWheel(name="resolute_ml-1.0-py3-none-any.whl", sha256="0f" * 32)
 BOOT = MachineBoot(
     master_url="http://m:8080", agent_id="a", resource_pool="gpus", instance_id="a", join_token="t", slot_type="cuda"
 )

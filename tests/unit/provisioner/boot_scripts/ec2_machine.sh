@@ -3,7 +3,7 @@
 METADATA=ec2
 MASTER=http://10.0.0.1:8080
 INSTANCE=gpus-1-abc
-WHEEL=resolute-1.0-py3-none-any.whl
+WHEEL=resolute_ml-1.0-py3-none-any.whl
 WHEEL_SHA256=0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f
 IMAGE=''
 BOOT_TIMEOUT_S=1200
@@ -155,7 +155,8 @@ install_agent() {
     "$PYTHON" -m venv "$DIR/venv" >>"$LOG" 2>&1 || fail python "cannot make a virtual environment with $PYTHON"
   fi
   PYTHON="$DIR/venv/bin/python"
-  "$PYTHON" -m pip install --quiet "$DIR/${WHEEL}[agent,docker]" >>"$LOG" 2>&1 || fail python "cannot install the agent's packages"
+  "$PYTHON" -m pip install --quiet --require-hashes -r "$DIR/package/resolute_agent/requirements.lock" >>"$LOG" 2>&1 ||
+    fail python "cannot install the agent's packages"
   complete "$PYTHON" || fail python "the agent's packages cannot be imported"
 }
 
