@@ -38,6 +38,7 @@ from resolute_master.api.loading import loaded_routes
 from resolute_master.api.log_ring import LogRing
 from resolute_master.api.opening import Opening
 from resolute_master.api.requests import PROBES, Surroundings
+from resolute_master.api.response_headers import ResponseHeaders
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName
@@ -280,12 +281,18 @@ async def _open_doors(
 ) -> _Doors:
     config = settings.config
     opening = Opening(cluster_name=config.resource_manager.cluster_name)
-    surroundings = Surroundings(clock=settings.clock, ids=settings.ids, observer=observation.requests)
+    addresses = Addresses(config.security.trusted_proxies)
+    surroundings = Surroundings(
+        clock=settings.clock,
+        ids=settings.ids,
+        observer=observation.requests,
+        headers=ResponseHeaders(addresses, hsts_max_age_s=config.security.tls.hsts_max_age),
+    )
     app = build_doors(opening, surroundings, enable_cors=config.enable_cors)
     hub: asyncio.Future[AgentHub] = asyncio.get_running_loop().create_future()
     add_agent_link(app, lambda: asyncio.shield(hub), watched=observation.link, welcomed=prove)
     add_boot_doors(app, lambda: asyncio.shield(hub), shelf)
-    doors = _Doors(app, opening, hub, listener, Addresses(config.security.trusted_proxies), tls)
+    doors = _Doors(app, opening, hub, listener, addresses, tls)
     await doors.serve()
     return doors
 

@@ -22,7 +22,7 @@ from resolute.config.base import (
     broken_at,
     broken_rule,
 )
-from resolute.config.durations import parse_duration
+from resolute.config.durations import Duration, parse_duration
 from resolute.config.host_paths import HostPaths
 from resolute.config.secret_names import SecretNames
 
@@ -89,6 +89,9 @@ class MasterTls(ConfigModel):
     """File of the authority of `cert`, which is given to elastic machines; empty where every machine trusts it."""
     names: tuple[Annotated[Text, AfterValidator(_host_name)], ...] = ()
     """Further names and addresses for the certificate that the master makes itself."""
+    hsts_max_age: Duration = 30 * 24 * 3600.0
+    """How long a browser that came over TLS refuses plain HTTP to this host, on every port (`Strict-Transport-Security`); 0 sends
+    no such header."""
 
     @property
     def on(self) -> bool:

@@ -46,6 +46,7 @@ from resolute_master.api.doors import add_routes, build_doors
 from resolute_master.api.limits import MAX_UPLOAD_BYTES
 from resolute_master.api.opening import Opening
 from resolute_master.api.requests import Surroundings, Unobserved
+from resolute_master.api.response_headers import ResponseHeaders
 
 ROUTES: tuple[Route, ...] = (
     *login.ROUTES,
@@ -90,7 +91,8 @@ ALL_ROUTES: tuple[Route, ...] = (*ROUTES, *not_yet.ROUTES)
 
 def build_api(context: ApiContext) -> web.Application:
     """The application of a master that has started, complete; more routes may be added before it runs."""
-    surroundings = Surroundings(clock=context.clock, ids=context.ids, observer=Unobserved())
+    headers = ResponseHeaders(context.addresses, hsts_max_age_s=context.config.security.tls.hsts_max_age)
+    surroundings = Surroundings(clock=context.clock, ids=context.ids, observer=Unobserved(), headers=headers)
     return build_complete(
         Opening.opened(context),
         surroundings,

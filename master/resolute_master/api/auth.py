@@ -78,6 +78,14 @@ class Tokens:
         """What the owner's commands use inside the task, until the allocation has ended."""
         return self._sign({"kind": TokenKind.TASK_USER.value, "allocation": allocation, "user": user})
 
+    def form_token(self, session: SessionId) -> str:
+        """What forms of the session's pages carry: no other site knows it, and it opens nothing without the session's cookie."""
+        return hmac.new(self._key.encode(), f"form {session}".encode(), hashlib.sha256).hexdigest()
+
+    def is_form_token(self, sent: str, session: SessionId) -> bool:
+        """In constant time."""
+        return hmac.compare_digest(sent.encode(errors="replace"), self.form_token(session).encode())
+
     def read_bearer(self, token: str) -> Caller:
         """Raises `Unauthenticated` for anything that is not a live session, and `PermissionDenied` for its user."""
         claims = self._claims(token)
@@ -145,13 +153,17 @@ def authenticate(request: web.Request, tokens: Tokens) -> Caller:
     authorization = request.headers.get("Authorization")
     if authorization is not None:
         return tokens.read_bearer(_without_prefix(authorization))
-    cookie = request.cookies.get(COOKIE) if "Cookie" in request.headers else None
-    if cookie:
-        return tokens.read_bearer(cookie)
+    if comes_by_cookie(request):
+        return tokens.read_bearer(request.cookies[COOKIE])
     task = request.headers.get(TASK_TOKEN_HEADER)
     if task is not None:
         return tokens.read_task(_without_prefix(task))
     raise Unauthenticated("token missing")
+
+
+def comes_by_cookie(request: web.Request) -> bool:
+    """Whether `authenticate` reads the cookie, which browsers add to requests of other sites too."""
+    return "Authorization" not in request.headers and "Cookie" in request.headers and bool(request.cookies.get(COOKIE))
 
 
 def _without_prefix(header: str) -> str:

@@ -15,6 +15,7 @@ from resolute.errors import InvalidInput, PermissionDenied, Unauthenticated
 from resolute.wire.codec import Rows, from_query, from_wire, to_wire, to_wire_in_rows
 from resolute.wire.rest.empty import Empty
 from resolute.wire.times import check_times
+from resolute_master.api import cross_site
 from resolute_master.api.admission import identity
 from resolute_master.api.auth import Caller, authenticate
 from resolute_master.api.authorise import Action, Policy, can, depends_on_owner, refusal
@@ -157,7 +158,10 @@ class Route:
         length = request.content_length if request.content_length is not None else limit * request.body_exists
         with api.admission.request(caller):
             async with api.admission.bodies.held(length if length <= limit else 0, identity(caller)):
-                return await self._answer(Call(api, request, caller, limit))
+                call = Call(api, request, caller, limit)
+                if cross_site.is_asked(request):
+                    await _check_session(call)
+                return await self._answer(call)
 
     async def _serve_anybody(self, api: ApiContext, request: web.Request) -> web.StreamResponse:
         """Whoever asks without a token gets a place when all of the body has come."""
@@ -174,6 +178,14 @@ class Route:
         await allow(call, self.action, target)
         result = await self.handle(call, target)
         return result if isinstance(result, web.StreamResponse) else json_response(result)
+
+
+async def _check_session(call: Call) -> None:
+    """Raises `PermissionDenied` for a change that another site may have made a browser send."""
+    sent = call.request.headers.get(cross_site.HEADER, "")
+    if not sent:
+        sent = await cross_site.field_of(call.request.headers.get("Content-Type", ""), await call.raw())
+    cross_site.check(call.request, call.caller, call.api.tokens, sent)
 
 
 async def allow(call: Call, action: Action, target: Any = None) -> None:

@@ -40,6 +40,7 @@ from resolute_master.api.limits import (
     UNREAD_S,
 )
 from resolute_master.api.porch import Porch
+from resolute_master.api.response_headers import HEADERS
 from resolute_master.turns import a_few_at_a_time
 
 log = logging.getLogger(__name__)
@@ -317,6 +318,7 @@ def _refuse(transport: asyncio.Transport, *, plain: bool) -> None:
         f"Content-Length: {len(body)}",
         f"Retry-After: {math.ceil(RETRY_AFTER_S)}",
         "Connection: close",
+        *(f"{name}: {value}" for name, value in HEADERS.items()),
     )
     transport.write("\r\n".join(head).encode() + _END_OF_HEAD + body)
     transport.close()

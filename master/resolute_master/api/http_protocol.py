@@ -6,6 +6,8 @@ from typing import Any
 
 from aiohttp import web
 
+from resolute_master.api.response_headers import HEADERS
+
 
 class HttpProtocol(web.RequestHandler):
     """Leaves nothing behind for garbage collection when it could not read what was sent, and knows whether a caller has proved
@@ -25,7 +27,9 @@ class HttpProtocol(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         try:
-            return super().handle_error(request, status, exc, message)
+            answer = super().handle_error(request, status, exc, message)
+            answer.headers.update(HEADERS)  # no application has seen this request
+            return answer
         finally:
             if exc is not None:
                 exc.__traceback__ = None  # it leads to the frame that handed the error on, and still has it

@@ -10,6 +10,7 @@ from resolute.errors import FailedPrecondition, InvalidInput, PermissionDenied, 
 from resolute.wire.rest.auth import CurrentUserResponse, GetMeResponse, LoginRequest, LoginResponse
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.passwords import hash_password
+from resolute_master.api import cross_site
 from resolute_master.api.auth import COOKIE, SESSION_S
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, json_response, nothing
@@ -33,7 +34,9 @@ async def login(call: Call, _: None) -> web.Response:
     await call.api.engine.submit(StartSession(session=session, user=user.id, expires_at=expires_at))
     token = call.api.tokens.issue_session(session, user.id)
     answer = json_response(LoginResponse(token=token, user=render_users.user(find_user(call.api, user.id))))
-    answer.set_cookie(COOKIE, token, path="/", max_age=SESSION_S, httponly=True, samesite="Lax")
+    secure = call.api.addresses.secure(call.request)
+    answer.set_cookie(COOKIE, token, path="/", max_age=SESSION_S, httponly=True, samesite="Lax", secure=secure)
+    answer.headers[cross_site.HEADER] = call.api.tokens.form_token(session)
     return answer
 
 
@@ -59,12 +62,17 @@ async def logout(call: Call, _: None) -> web.Response:
         raise FailedPrecondition("this token belongs to a task and ends with it; there is no session to end")
     await call.api.engine.submit(EndSession(session=session))
     answer = json_response(Empty())
-    answer.del_cookie(COOKIE, path="/")
+    secure = call.api.addresses.secure(call.request)
+    answer.del_cookie(COOKIE, path="/", httponly=True, samesite="Lax", secure=secure)
     return answer
 
 
-async def me(call: Call, _: None) -> GetMeResponse:
-    return GetMeResponse(user=render_users.user(call.caller.user))
+async def me(call: Call, _: None) -> web.Response:
+    """A page that has only the cookie finds the token of its session here."""
+    answer = json_response(GetMeResponse(user=render_users.user(call.caller.user)))
+    if call.caller.session is not None:
+        answer.headers[cross_site.HEADER] = call.api.tokens.form_token(call.caller.session)
+    return answer
 
 
 async def current_user(call: Call, _: None) -> CurrentUserResponse:

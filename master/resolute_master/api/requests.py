@@ -25,6 +25,7 @@ from resolute.clock import Clock
 from resolute.ids import IdSource
 from resolute_master.api.errors import answer_to
 from resolute_master.api.patience import Patience
+from resolute_master.api.response_headers import ResponseHeaders
 
 access = logging.getLogger("resolute_master.api.access")
 
@@ -98,8 +99,11 @@ class Waited(web.UrlMappingMatchInfo):
 class Surroundings:
     """Of every request of one application: its only middleware, and what is done as an answer begins."""
 
-    def __init__(self, *, clock: Clock, ids: IdSource, observer: RequestObserver) -> None:
+    def __init__(
+        self, *, clock: Clock, ids: IdSource, observer: RequestObserver, headers: ResponseHeaders | None = None
+    ) -> None:
         self._clock = clock
+        self._headers = headers or ResponseHeaders()
         self._observer = observer
         self._numbers = itertools.count(ids.bits(ID_BITS))
         """Ids that are not given: counted from a random number, for to draw each would be a call of the system a request."""
@@ -120,6 +124,7 @@ class Surroundings:
         """For `on_response_prepare`: streams send their headers long before the handler is through, and cannot be cut off then."""
 
         async def begin(request: web.Request, response: web.StreamResponse) -> None:
+            self._headers.add(request, response)
             if isinstance(response, web.Response):  # the middleware has seen it
                 if isinstance(response, web.HTTPException):
                     _untie(response)

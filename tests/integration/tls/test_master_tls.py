@@ -20,6 +20,7 @@ from resolute.config import parse_master_config
 from resolute.errors import InvalidInput
 from resolute_master.api import limits
 from resolute_master.api.connections import Listening, Patience, runner_of
+from resolute_master.api.response_headers import ResponseHeaders
 from resolute_master.certificates import Authority, fingerprint
 from resolute_master.tls import Tls, names_of
 
@@ -45,6 +46,12 @@ async def hello(request: web.Request) -> web.Response:
 @asynccontextmanager
 async def a_server(tls: Tls, **patience: float) -> AsyncIterator[tuple[Listening, int]]:
     app = web.Application()
+    headers = ResponseHeaders(hsts_max_age_s=3600)
+
+    async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
+        headers.add(request, response)
+
+    app.on_response_prepare.append(add_headers)
     app.router.add_post("/", hello)
     runner = runner_of(app, stop_grace_s=0.1)
     await runner.setup()
@@ -80,6 +87,17 @@ async def test_callers_who_trust_the_authority_are_served_and_others_leave(tmp_p
         with pytest.raises(OSError, match=r"(?i)certificate"):
             await post(port, ssl.create_default_context())
         await until_open(listening, 0)
+
+
+async def test_a_browser_that_came_over_tls_is_to_stay_with_it(tmp_path: Path) -> None:
+    tls = made(tmp_path)
+    trust = ssl.create_default_context(cafile=tls.trust.file)
+    async with (
+        a_server(tls) as (_, port),
+        ClientSession() as http,
+        http.post(f"https://127.0.0.1:{port}/", ssl=trust) as answer,
+    ):
+        assert answer.headers["Strict-Transport-Security"] == "max-age=3600"
 
 
 async def test_a_caller_without_tls_or_with_an_old_one_is_not_served(tmp_path: Path) -> None:
