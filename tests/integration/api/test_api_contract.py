@@ -37,6 +37,8 @@ EXTENSIONS = {
     ("GET", "/api/v1/trials/{}/allocations"),
     ("POST", "/api/v1/allocations/{}/step_marks"),
     ("POST", "/api/v1/trials/{}/metrics/batch"),
+    ("GET", "/api/v1/agent-join-token"),
+    ("POST", "/api/v1/agent-join-token/rotate"),
     ("GET", "/ready"),
     ("GET", "/metrics"),
     ("GET", "/prom/det-state-metrics"),
