@@ -326,7 +326,7 @@ async def _serving(
         join_token = await JoinToken.open(secrets_of, config)
         renderer = _renderer(config, tokens, recent_code, observation)
         join_key = bytes.fromhex(await secrets_of.secret("join_key"))
-        hub = _hub(settings, engine, reporting, renderer, identity, join_key, join_token)
+        hub = _hub(settings, engine, store, reporting, renderer, identity, join_key, join_token)
         observation.watch(engine, store, reporting)
         services += observation.services()
         watches = await asyncio.to_thread(price_watches, config, engine, settings.open_prices, clock, ids)
@@ -372,6 +372,7 @@ def _engine(settings: MasterSettings, pools: Mapping[PoolName, PoolPolicy], stor
 def _hub(
     settings: MasterSettings,
     engine: Engine,
+    store: Store,
     reporting: Reporting,
     renderer: SpecRenderer,
     identity: ClusterIdentity,
@@ -380,6 +381,7 @@ def _hub(
 ) -> AgentHub:
     return AgentHub(
         engine=engine,
+        store=store,
         reporting=reporting,
         renderer=renderer,
         identity=identity,

@@ -171,6 +171,7 @@ class SimulatedMaster:
         self.reporting = Reporting(self.store, self.engine)
         self.hub = AgentHub(
             engine=self.engine,
+            store=self.store,
             reporting=self.reporting,
             renderer=SpecRenderer(
                 task_token=lambda allocation, owner: f"task:{allocation}",

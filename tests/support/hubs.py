@@ -28,6 +28,7 @@ async def a_hub(
     reporting = Reporting(store, engine)
     hub = AgentHub(
         engine=engine,
+        store=store,
         reporting=reporting,
         renderer=SpecRenderer(task_token=lambda a, u: token, user_token=lambda a, u: token),
         identity=ClusterIdentity(cluster_id="c", cluster_name="test", master_id="m", version="0"),

@@ -33,6 +33,7 @@ from resolute_master.engine.engine import Engine
 from resolute_master.engine.reporting import Reporting
 from resolute_master.lifecycle.agents import name_of_machine, name_taken
 from resolute_master.seal.join_token import JoinToken
+from resolute_master.store.base import Store
 from resolute_provisioner.model import Intent
 
 FULL_INBOX_S = 0.5
@@ -64,6 +65,7 @@ class AgentHub:
         self,
         *,
         engine: Engine,
+        store: Store,
         reporting: Reporting,
         renderer: SpecRenderer,
         identity: ClusterIdentity,
@@ -73,6 +75,7 @@ class AgentHub:
         cluster_token: JoinToken,
     ) -> None:
         self._engine = engine
+        self._store = store
         self._reporting = reporting
         self._renderer = renderer
         self._identity = identity
@@ -94,6 +97,7 @@ class AgentHub:
         session: AgentSession = AgentSession(
             transport,
             engine=self._engine,
+            store=self._store,
             reporting=self._reporting,
             renderer=self._renderer,
             welcome=self._welcome,

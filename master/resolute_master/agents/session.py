@@ -33,6 +33,7 @@ from resolute.wire.agent_link import (
 )
 from resolute_master.agents.container_spec import SpecRenderer
 from resolute_master.agents.credentials import digest_of
+from resolute_master.agents.own_lines import OwnLines
 from resolute_master.domain import commands as c
 from resolute_master.domain import effects as fx
 from resolute_master.domain.allocation import Allocation
@@ -41,6 +42,7 @@ from resolute_master.domain.machines import SpendJoinToken
 from resolute_master.domain.metrics import LogRecord
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.reporting import Reporting
+from resolute_master.store.base import Store
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +79,7 @@ class AgentSession:
         transport: Transport,
         *,
         engine: Engine,
+        store: Store,
         reporting: Reporting,
         renderer: SpecRenderer,
         welcome: Callable[[AgentId, PoolName, Sequence[str]], Welcome],
@@ -88,6 +91,7 @@ class AgentSession:
         self._transport = transport
         self._engine = engine
         self._reporting = reporting
+        self._own_lines = OwnLines(engine, store)
         self._renderer = renderer
         self._welcome = welcome
         self._check = check
@@ -204,7 +208,8 @@ class AgentSession:
     async def _store_logs(self, batch: LogBatch) -> None:
         try:
             try:
-                await self._reporting.logs([_record(line, self.agent_id) for line in batch.lines])
+                lines = await self._own_lines.of(self.agent_id, batch.lines)
+                await self._reporting.logs([_record(line, self.agent_id) for line in lines])
             finally:
                 self._unstored_batches -= 1  # before the agent hears of it and sends the next
             await self._send(LogsStored(batch=batch.batch))

@@ -18,6 +18,7 @@ from resolute.wire.agent_link import (
     AgentMessage,
     ContainerChanged,
     ContainerReport,
+    ContainerSpec,
     Exit,
     Heartbeat,
     HeartbeatAnswer,
@@ -38,7 +39,7 @@ from resolute_master.agents.session import HELLO_S, SILENT_HEARTBEATS
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import KillExperiment, RecordReports
-from resolute_master.domain.ids import AgentId, TaskId
+from resolute_master.domain.ids import AgentId, AllocationId, TaskId
 from resolute_master.engine.engine import Engine
 from resolute_master.store.base import LogQuery
 from resolute_master.store.memory import MemoryStore
@@ -49,6 +50,7 @@ from support.hubs import JOIN_TOKEN, a_hello, a_hub, credential_of
 from support.wires import Wire
 
 SECRET = "a-token-that-nobody-may-keep"
+FOREIGN = (TaskId("1.x"), TaskId("another"), TaskId("\ud800"))
 
 
 @dataclass
@@ -314,12 +316,13 @@ async def test_a_notice_reaches_the_rules() -> None:
         await master.until(lambda: getattr(master.agent(), "leaving", False))
 
 
-def a_batch(number: int, *offsets: int) -> LogBatch:
+def a_batch(number: int, *offsets: int, of: ContainerSpec | None = None, **changes: str) -> LogBatch:
+    names = {"task_id": "1.x", "allocation_id": "1.x.1", "container_id": "c1"}
+    if of is not None:
+        names = {name: getattr(of, name) for name in names}
     lines = tuple(
         LogLine(
-            task_id="1.x",
-            allocation_id="1.x.1",
-            container_id="c1",
+            **{**names, **changes},
             stdtype="stdout",
             offset=offset,
             at=T0,
@@ -333,16 +336,68 @@ def a_batch(number: int, *offsets: int) -> LogBatch:
 async def test_lines_are_stored_in_order_and_once_however_often_they_come() -> None:
     async with a_master() as master:
         wire, serving = await master.joined(a_hello())
+        await an_experiment(master.engine, await a_user(master.engine))
+        spec = (await wire.hear(StartContainer)).spec
         for number in range(4):
-            wire.say(a_batch(number, *range(number * 10, number * 10 + 10)))
+            wire.say(a_batch(number, *range(number * 10, number * 10 + 10), of=spec))
         assert [(await wire.hear(LogsStored)).batch for _ in range(4)] == [0, 1, 2, 3]
         wire.hang_up()
         await serving
         wire, _ = await master.joined(a_hello())
-        wire.say(a_batch(0, *range(30, 50)))
-        await wire.hear(LogsStored)
-        lines = await master.store.logs(LogQuery(task_ids=(TaskId("1.x"),)))
-        assert [line.log for line in lines] == [f"line at {offset}\n" for offset in range(50)]
+        wire.say(a_batch(0, *range(30, 50), of=spec))
+        await stored(wire)
+        assert await lines_of_agents(master, spec) == [f"line at {offset}\n" for offset in range(50)]
+
+
+async def stored(wire: Wire) -> int:
+    """The number of the next batch that is stored, whatever else is said before."""
+    while not isinstance(said := await wire.hear(Any), LogsStored):
+        pass
+    return said.batch
+
+
+async def lines_of_agents(master: Master, spec: ContainerSpec) -> list[str]:
+    lines = await master.store.logs(LogQuery(task_ids=(TaskId(spec.task_id),)))
+    return [line.log for line in lines if line.source == "task"]
+
+
+async def test_an_agent_writes_only_into_logs_of_tasks_that_it_runs() -> None:
+    async with a_master() as master:
+        wire, _ = await master.joined(a_hello(devices=(device(0),)))
+        await an_experiment(master.engine, await a_user(master.engine))
+        spec = (await wire.hear(StartContainer)).spec
+        other, _ = await master.joined(a_hello("agent-2"))
+        forged = [
+            a_batch(1, 0, of=spec),
+            a_batch(2, 0, of=spec, container_id="c1"),
+            a_batch(3, 0),
+            a_batch(4, 0, allocation_id="\x00", task_id="\ud800"),
+        ]
+        for batch in forged:
+            other.say(batch)
+        wire.say(a_batch(5, 7, of=spec, task_id="another"))
+        assert {await stored(other) for _ in forged} == {1, 2, 3, 4}  # it would send them for ever
+        assert await stored(wire) == 5
+        assert {line.log for line in await master.store.logs(LogQuery(task_ids=FOREIGN))} == set()
+        assert await lines_of_agents(master, spec) == []
+        wire.say(a_batch(6, 7, of=spec))
+        await stored(wire)
+        assert await lines_of_agents(master, spec) == ["line at 7\n"]
+
+
+async def test_lines_of_a_run_that_is_over_and_no_longer_in_memory_are_stored() -> None:
+    """An agent that was away sends them when it is back."""
+    async with a_master() as master:
+        wire, _ = await master.joined(a_hello())
+        experiment = await an_experiment(master.engine, await a_user(master.engine))
+        spec = (await wire.hear(StartContainer)).spec
+        await master.engine.submit(KillExperiment(experiment=experiment))
+        await wire.hear(KillContainer)
+        wire.say(changed(spec.container_id, ContainerState.TERMINATED, 1, Exit(code=137)))
+        await master.until(lambda: master.engine.state.get(Allocation, AllocationId(spec.allocation_id)) is None)
+        wire.say(a_batch(1, 0, of=spec))
+        await stored(wire)
+        assert await lines_of_agents(master, spec) == ["line at 0\n"]
 
 
 def test_an_agent_that_does_not_keep_to_its_batches_begins_anew() -> None:
