@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+log = logging.getLogger(__name__)
+
+LONGEST_REASON = 200
+"""Characters of what is told of a request that cannot be read: it may hold all that was sent."""
 
 from resolute_master.api.response_headers import HEADERS
 
@@ -18,6 +25,21 @@ class HttpProtocol(web.RequestHandler):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.proven = False
+
+    def log_exception(self, *arguments: Any, **options: Any) -> None:
+        """What cannot be read is the fault of who sent it, and one line: a stranger could fill the log with tracebacks."""
+        error = options.get("exc_info")
+        if not isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
+            super().log_exception(*arguments, **options)
+            return
+        reason = " ".join(str(error).split())[:LONGEST_REASON]
+        log.info("a request from %s cannot be read: %s: %s", self.peer, type(error).__name__, reason)
+
+    @property
+    def peer(self) -> str:
+        """The address at the other end."""
+        name = None if self.transport is None else self.transport.get_extra_info("peername")
+        return str(name[0]) if name else "an address that has gone"
 
     def handle_error(
         self,

@@ -74,6 +74,39 @@ async def known(request: web.Request) -> web.Response:
     return web.Response(text="hello")
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"b" * 20_000 + b"\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+    ],
+)
+async def test_what_cannot_be_read_is_one_line_of_the_log(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """A stranger could fill the log with tracebacks."""
+    caplog.set_level("INFO")
+    async with a_server(hello) as (_, port), a_caller(port) as (reader, writer):
+        writer.write(sent)
+        assert (await reader.readline()).split()[1] == b"400"
+    (line,) = [record for record in caplog.records if "127.0.0.1 cannot be read: " in record.message]
+    assert "\n" not in line.message and len(line.message) < 400
+    assert not [record for record in caplog.records if record.exc_info or record.levelname == "ERROR"]
+
+
+async def test_a_body_that_nobody_asked_for_and_that_cannot_be_decoded_is_one_line_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: deflate\r\nContent-Length: 15\r\n\r\n"
+    async with a_server(hello) as (_, port), a_caller(port) as (reader, writer):
+        writer.write(head + b"x\x9c not deflated")
+        await reader.read()
+    (line,) = [record for record in caplog.records if "127.0.0.1 cannot be read: " in record.message]
+    assert "deflate" in line.message
+    assert not [record for record in caplog.records if record.exc_info or record.levelname == "ERROR"]
+
+
 async def test_one_connection_more_than_may_be_is_told_to_come_again() -> None:
     """Where each of the others is one on which a caller has logged in."""
     request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
