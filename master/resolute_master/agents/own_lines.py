@@ -36,9 +36,7 @@ class OwnLines:
     async def of(self, agent: AgentId, lines: Sequence[LogLine]) -> list[LogLine]:
         """The lines of its own containers. Who calls this again meanwhile is answered later, so that batches stay in order."""
         async with self._looking:
-            foreign = {
-                origin for origin in dict.fromkeys(map(_origin, lines)) if not await self._is_own(agent, origin)
-            }
+            foreign = {origin for origin in dict.fromkeys(map(_origin, lines)) if not await self._is_own(agent, origin)}
         if not foreign:
             return list(lines)
         own = [line for line in lines if _origin(line) not in foreign]

@@ -153,3 +153,39 @@ async def test_a_database_of_before_the_mark_gets_one_and_a_restored_backup_need
         again = await SqlStore.open(f"sqlite:///{place}")
         assert (await again.load()).sequence == 1
         await again.close()
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+async def test_the_database_is_for_the_user_of_the_master_alone(path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        store = await SqlStore.open(f"sqlite:///{path}")
+    finally:
+        os.umask(before)
+    await store.commit(a_change(1, upserts=(a_counter(),)))
+    modes = [mode_of(path.with_name(path.name + suffix)) for suffix in ("", "-wal", "-shm")]
+    await store.close()
+    assert modes == [0o600] * 3
+
+
+async def test_a_database_that_others_could_read_is_told_of_and_mended(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = await SqlStore.open(f"sqlite:///{path}")
+    await store.commit(a_change(1, upserts=(a_counter(),)))
+    await store.close()
+    change_mode(path, 0o644)
+    caplog.clear()
+    store = await SqlStore.open(f"sqlite:///{path}")
+    await store.close()
+    assert mode_of(path) == 0o600
+    (told,) = [record.message for record in caplog.records if "could be read by others (mode 0644)" in record.message]
+    assert str(path) in told
+
+
+def mode_of(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def change_mode(path: Path, mode: int) -> None:
+    path.chmod(mode)

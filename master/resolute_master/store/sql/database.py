@@ -23,7 +23,14 @@ from resolute.errors import FailedPrecondition, ResoluteError, Unavailable
 from resolute_master.store.base import VALUE_ERRORS, StoreBroken, unstorable
 from resolute_master.store.sql.schema import migrate
 from resolute_master.store.sql.searching import add_search
-from resolute_master.store.sql.sqlite_file import CHECK_S, OpenFile, check_before_opening, leave_open, mark
+from resolute_master.store.sql.sqlite_file import (
+    CHECK_S,
+    OpenFile,
+    check_before_opening,
+    keep_private,
+    leave_open,
+    mark,
+)
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
@@ -160,6 +167,7 @@ class SqliteDatabase:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._lock()
             check_before_opening(self._path)
+            keep_private(self._path)
         except OSError as error:
             raise StoreBroken(
                 f"the store {self._path} cannot be made there: {error.strerror}; "

@@ -7,11 +7,15 @@ there is none, so that a cluster whose file was lost would begin anew with the f
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
+import stat
 from pathlib import Path
 
 from resolute.errors import FailedPrecondition
 from resolute_master.store.base import StoreBroken
+
+log = logging.getLogger(__name__)
 
 CHECK_S = 0.3
 """The file is looked at so often, and after each write: a master that writes nothing notices within a second, too."""
@@ -43,6 +47,21 @@ def check_before_opening(path: Path) -> None:
         f"the store {path} {what}, and {marker} says that it holds a cluster; put the database back, or restore a backup of "
         f"it; to begin a new cluster in this place on purpose, remove {marker}"
     )
+
+
+def keep_private(path: Path) -> None:
+    """Make the database readable by the master's own user alone: its logs of writes take the mode of the file.
+
+    Raises `OSError` where it belongs to another user.
+    """
+    if not path.exists():
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
+        if file.is_file() and (wide := stat.S_IMODE(file.stat().st_mode)) & 0o077:
+            log.warning(
+                "%s could be read by others (mode %04o); it is for the master's user alone from now on", file, wide
+            )
+            file.chmod(0o600)
 
 
 def mark(path: Path) -> None:
