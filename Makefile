@@ -9,7 +9,7 @@ WORKERS ?= 2
 SEEDS ?= 2000
 SEED ?=
 
-.PHONY: demo quick test search lint format sim bench campaign lock audit sbom clean
+.PHONY: demo quick test search lint format sim bench campaign hostile lock audit sbom clean
 
 demo: $(VENV)/demo.ready
 	$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -42,6 +42,9 @@ bench: $(VENV)/dev.ready
 
 campaign: $(VENV)/dev.ready
 	PYTHONPATH=tests $(BIN)/python -m campaign $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) $(if $(STORE),--store $(STORE))
+
+hostile: $(VENV)/dev.ready
+	PYTHONPATH=tests $(BIN)/python -m hostile $(if $(SEED),--seed $(SEED)) $(if $(BUDGET),--budget $(BUDGET)) $(if $(STORE),--store $(STORE))
 
 $(VENV)/demo.ready: pyproject.toml scripts/environment.py requirements/demo.lock
 	$(PYTHON) scripts/environment.py $(VENV) requirements/demo.lock --torch --editable

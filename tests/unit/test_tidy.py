@@ -21,7 +21,7 @@ PACKAGES = (
     "harness/resolute",
     "cli/resolute_cli",
 )
-CODE = (*PACKAGES, "examples", "demo", "tests", "benchmarks", "campaign")
+CODE = (*PACKAGES, "examples", "demo", "tests", "benchmarks", "campaign", "hostile")
 
 LONGEST_FUNCTION = 60
 LONGEST_FILE = 600

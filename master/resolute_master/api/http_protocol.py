@@ -8,12 +8,12 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from resolute_master.api.response_headers import HEADERS
+
 log = logging.getLogger(__name__)
 
 LONGEST_REASON = 200
 """Characters of what is told of a request that cannot be read: it may hold all that was sent."""
-
-from resolute_master.api.response_headers import HEADERS
 
 
 class HttpProtocol(web.RequestHandler):

@@ -1,0 +1,183 @@
+"""One campaign on one store: the scene, the attack, and what is found afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hostile.attackers import Attacker
+from hostile.calls import Caller, Request, Victims
+from hostile.cluster import OF_ALL_TASKS, HostileCluster, Person
+from hostile.digest import digest, progress, shown
+from hostile.frames import links
+from hostile.garbage import garbage
+from hostile.scene import ROGUE, Scene, make_scene, reloaded, told
+from hostile.sending import Outcome, Secrets, Sender
+from hostile.verdict import Verdict, compare
+from hostile.victims import a_config
+from resolute.client import Resolute
+from support.live import client_of, until
+from support.planted import WORD, Planter
+from support.postgres import PostgresServer
+
+RATE = 400.0
+"""Requests and messages a second, at most."""
+
+SENT_S = 1800.0
+"""The whole budget takes no longer."""
+
+IN_TASK = (Attacker.OTHER_TASK, Attacker.FROM_TASK)
+OVER_S = 120.0
+TRACEBACK = re.compile(r"^ *Traceback \(most recent call last\)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Of the budget, by what is sent."""
+
+    task: int
+    bytes: int
+    frames: int
+    calls: int
+
+
+def shares(budget: int) -> Shares:
+    task, strings, frames = budget // 20, budget // 10, budget // 4
+    return Shares(task, strings, frames, budget - task - strings - frames)
+
+
+def attack(
+    folder: Path, *, seed: int, budget: int, rate: float = RATE, server: PostgresServer | None = None
+) -> Verdict:
+    """Send `budget` requests and messages to a master of its own in `folder`, which must not exist."""
+    folder.mkdir(parents=True)
+    cluster = HostileCluster(folder, Planter(), server)
+    verdict, share = Verdict(), shares(budget)
+    planned: list[Request] = []
+
+    def plan(victims: Victims) -> list[Request]:
+        planned.extend(Caller(random.Random(f"task {seed}"), victims, IN_TASK).requests(share.task))
+        return planned
+
+    began = time.monotonic()
+    try:
+        cluster.start()
+        pid = cluster.pid
+        scene = make_scene(cluster, plan)
+        _, steps = progress(scene)
+        before = shown(scene, cluster.storage)
+        print(f"  the scene stands after {time.monotonic() - began:.0f} s", flush=True)
+        asyncio.run(_send(cluster, scene, verdict, seed, share, rate))
+        _task_told(cluster, scene, planned, verdict)
+        _after(cluster, scene, pid, before, steps, verdict)
+        print(f"  sent and looked at after {time.monotonic() - began:.0f} s", flush=True)
+        scene.administrator.close()
+    finally:
+        cluster.stop()
+    _logs(cluster, scene, verdict)
+    if verdict.total < budget:
+        verdict.fault("was not sent", f"{budget - verdict.total} of {budget}")
+    return verdict
+
+
+async def _send(cluster: HostileCluster, scene: Scene, verdict: Verdict, seed: int, share: Shares, rate: float) -> None:
+    requests = Caller(random.Random(f"calls {seed}"), scene.victims).requests(share.calls)
+    strings = garbage(random.Random(f"bytes {seed}"), share.bytes)
+    frames = links(random.Random(f"frames {seed}"), scene.victims, ROGUE, share.frames)
+    sender = Sender(cluster.port, scene.tokens, Secrets(scene.secrets), rate=rate)
+    async with asyncio.timeout(SENT_S):
+        async for outcome in sender.run(requests, strings, frames):
+            verdict.add(outcome)
+
+
+def _task_told(cluster: HostileCluster, scene: Scene, planned: list[Request], verdict: Verdict) -> None:
+    """What the hostile task has been answered, and what it could read."""
+    with client_of(cluster.url, cluster.directory / "administrator", user="admin") as client:
+        experiment = client.get_experiment(scene.hostile_task)
+        until("the hostile task is through", lambda: any("over" in said for said in told(experiment)), within_s=OVER_S)
+        for said in told(experiment):
+            if "number" in said:
+                verdict.add(_outcome(planned[said["number"]], said))
+            elif os.geteuid() == 0 and said.get("read"):
+                planted = {cluster.planter.planted.get(word, "an unknown secret") for word in said["read"]} - {
+                    OF_ALL_TASKS
+                }
+                for where in sorted(planted):
+                    verdict.fault("a task read a secret", f"{where}, in {said['pattern']}")
+
+
+def _outcome(request: Request, said: Mapping[str, object]) -> Outcome:
+    status = int(str(said["status"]))
+    return Outcome(
+        who=f"task: {request.who}",
+        what=request.call,
+        kind=request.kind,
+        statuses=(status,),
+        refused=request.refused,
+        granted=0 < status < 400,
+        shown=tuple(str(word) for word in said.get("shown") or ()),  # type: ignore[attr-defined]
+        unanswered=said.get("failure") == "TimeoutError",
+        detail=f"{request.path[:300]} {(request.body or b'')[:300]!r}",
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------- afterwards
+
+
+def _after(
+    cluster: HostileCluster, scene: Scene, pid: int, before: Mapping[str, str], steps: int, verdict: Verdict
+) -> None:
+    if cluster.master is None or cluster.master.poll() is not None or cluster.pid != pid:
+        verdict.fault("the master ended", cluster.master_log()[-3000:])
+        return
+    after = shown(scene, cluster.storage)
+    for difference in compare(before, after):
+        verdict.fault("changed what is others'", difference)
+    print(f"digest before {digest(before)}\n       after  {digest(after)} ({len(before)} reads)")
+    wrong, now = progress(scene)
+    for sentence in wrong:
+        verdict.fault("disturbed the work", f"experiment {scene.running}: {sentence}")
+    if now <= steps:
+        verdict.fault("disturbed the work", f"experiment {scene.running} stands at step {now}")
+    _still_of_use(cluster, scene, verdict)
+
+
+def _still_of_use(cluster: HostileCluster, scene: Scene, verdict: Verdict) -> None:
+    """Another user logs in, ends the attackers' task, and has work done by the machine that becomes free."""
+    root = scene.administrator
+    root.call("POST", f"/api/v1/experiments/{scene.hostile_task}/kill", {})
+    walter = Person(cluster, "walter")
+    walter.close()
+    with client_of(cluster.url, cluster.directory / "walter", user="walter") as client:
+        _works(cluster, client, verdict)
+
+
+def _works(cluster: HostileCluster, client: Resolute, verdict: Verdict) -> None:
+    resources = {"slots_per_trial": 1, "resource_pool": "tasks", "priority": 1}
+    config = a_config(cluster.planter, "afterwards", "report 2 every 0.02s", resources=resources)
+    experiment = client.create_experiment(config)
+    try:
+        until("work is done", lambda: reloaded(experiment).state == "COMPLETED", within_s=OVER_S)
+    except AssertionError as error:
+        verdict.fault("disturbed the work", f"an experiment submitted afterwards is {experiment.state}: {error}")
+
+
+def _logs(cluster: HostileCluster, scene: Scene, verdict: Verdict) -> None:
+    """What master and agents have written about themselves."""
+    secrets = Secrets(scene.secrets)
+    files = [cluster.directory / "master.log", *sorted((cluster.directory / "state").glob("pools/*/instances/*/*.log"))]
+    for file in files:
+        text = file.read_bytes()
+        found = secrets.shown_in(text)
+        if found or WORD.encode() in text:
+            verdict.fault("showed a secret", f"{file.name}: {', '.join(found)}")
+        traces = TRACEBACK.findall(text.decode(errors="replace"))
+        if traces:
+            place = text.decode(errors="replace").split("Traceback (most recent call last)", 1)
+            verdict.fault("logged a traceback", f"{file.name}: {len(traces)}; {place[0][-500:]}{place[1][:3000]}")

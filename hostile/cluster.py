@@ -1,0 +1,87 @@
+"""The cluster that is attacked, with secrets in the configuration of its master, and people who use it over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from resolute.wire.rest.passwords import hash_password
+from support.live import PASSWORD, LiveCluster
+from support.planted import Planter
+from support.postgres import PostgresServer
+
+OF_ALL_TASKS = "a variable of all tasks"
+"""Where the one secret is planted that the attackers' own tasks are given."""
+
+
+class HostileCluster(LiveCluster):
+    """Pool `default` is the victims', `tasks` has a machine for the attackers' tasks, `rogue` their agent."""
+
+    def __init__(self, directory: Path, planter: Planter, server: PostgresServer | None = None) -> None:
+        self.planter = planter
+        provider = {
+            "type": "local",
+            "slots_per_instance": 1,
+            "max_instances": 1,
+            "max_idle_agent_period": "2h",
+        }
+        never = {"type": "priority", "preemption": False}
+        config: dict[str, Any] = {
+            "resource_manager": {
+                "type": "agent",
+                "scheduler": never,
+                "default_compute_resource_pool": "default",
+                "default_aux_resource_pool": "default",
+            },
+            "resource_pools": [
+                {"pool_name": "default", "agent_reconnect_wait": "60s", "provider": provider, "scheduler": never},
+                {"pool_name": "tasks", "agent_reconnect_wait": "60s", "provider": provider},
+                {"pool_name": "rogue", "agent_reconnect_wait": "60s"},
+            ],
+            "security": {
+                "initial_user_password": PASSWORD,
+                "secrets": {"environment_patterns": ["MYSTERY_*"]},
+                "agents": {"join_token": planter.secret("join token of the cluster") + "-" + "j" * 32},
+            },
+            "observability": {"metrics_token": planter.secret("observability.metrics_token")},
+            "webhooks": {"signing_key": planter.secret("webhooks.signing_key")},
+            "telemetry": {"segment_master_key": planter.secret("telemetry.segment_master_key")},
+            "task_container_defaults": {
+                "registry_auth": {"username": "u", "password": planter.secret("registry_auth of all tasks")},
+                "environment_variables": [f"CLUSTER_TOKEN={planter.secret(OF_ALL_TASKS)}"],
+            },
+        }
+        if server is not None:
+            config["db"] = server.db_config(server.new_database())
+        super().__init__(directory, **config)
+
+    @property
+    def pid(self) -> int:
+        return self.master.pid if self.master is not None else 0
+
+
+class Person:
+    """A user who is logged in, over HTTP."""
+
+    def __init__(self, cluster: LiveCluster, name: str, password: str = PASSWORD) -> None:
+        self._http = httpx.Client(base_url=cluster.url, timeout=60)
+        said = self.call(
+            "POST", "/api/v1/auth/login", {"username": name, "password": hash_password(password), "isHashed": True}
+        )
+        self.token: str = said["token"]
+        self.id = int(said["user"]["id"])
+        self._http.headers["Authorization"] = f"Bearer {self.token}"
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """Raises `AssertionError` for any status but 200."""
+        answer = self._http.request(method, path, json=body)
+        assert answer.status_code == 200, f"{method} {path}: {answer.status_code} {answer.text[:2000]}"
+        return answer.json()
+
+    def read(self, path: str) -> httpx.Response:
+        return self._http.get(path)
+
+    def close(self) -> None:
+        self._http.close()

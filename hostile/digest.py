@@ -1,0 +1,123 @@
+"""What the attackers may not change, as an administrator reads it over REST.
+
+Of what runs, the numbers that its own tasks change are left out; that the work went on is looked at by itself (`progress`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hostile.calls import PARAMETER
+from hostile.cluster import Person
+from hostile.scene import USERS, Scene
+from resolute_master.api.app import ROUTES
+
+CHANGES = frozenset(
+    {
+        "at",
+        "computedAt",
+        "cycle",
+        "duration",
+        "jobSummary",
+        "lastAuthAt",
+        "lastExperimentStartedAt",
+        "now",
+        "numActiveExperiments",
+        "numExperiments",
+        "numProjects",
+        "numRuns",
+        "pagination",
+        "projectNumRuns",
+    }
+)
+"""Keys that time, or what everybody may create, changes."""
+
+BUSY = frozenset({"containers", "slots", "slotStats"})
+"""Of an agent at work."""
+
+LEFT_OUT = frozenset(
+    {
+        "/api/v1/allocations/{allocationId}/signals/preemption",  # waits
+        "/checkpoints/{uuid}",  # an archive of the moment: the files themselves are looked at
+        "/api/v1/allocations/{allocationId}/resources/{resourcesId}/rendezvous",
+    }
+)
+OF_ALL = ("/api/v1/master/config", "/api/v1/agent-join-token", "/api/v1/users", "/api/v1/templates")
+PROJECTS = "/projects"
+"""The end of the path of a list to which everybody may add."""
+
+NAMED = frozenset({*USERS, "admin", "determined", "alice-s", "p"})
+"""Of the lists to which something may be added, what was there before."""
+
+
+def reads(scene: Scene) -> Iterator[str]:
+    """The paths of everything that a route reads of the victims, and of what the cluster has once."""
+    for route in ROUTES:
+        names = PARAMETER.findall(route.path)
+        if route.method != "GET" or not names or route.path in LEFT_OUT:
+            continue
+        known = [scene.still.get(name, ()) for name in names]
+        for number in range(max(map(len, known)) if all(known) else 0):
+            values = dict(zip(names, (each[number % len(each)] for each in known), strict=True))
+            yield PARAMETER.sub(lambda match, values=values: values[match[1]], route.path)  # type: ignore[misc]
+    yield from OF_ALL
+
+
+def shown(scene: Scene, storage: Path) -> dict[str, str]:
+    """By path, what an administrator reads, and the digests of the files of checkpoints: as text, to tell a difference."""
+    files = [path for uuid in scene.still["uuid"] for path in sorted((storage / uuid).rglob("*")) if path.is_file()]
+    kept = {str(path.relative_to(storage)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return kept | {path: _read(scene.administrator, path) for path in sorted(set(reads(scene)))}
+
+
+def digest(texts: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
+
+
+def _read(administrator: Person, path: str) -> str:
+    answer = administrator.read(path)
+    if "json" not in answer.headers.get("content-type", ""):
+        return f"{answer.status_code} {hashlib.sha256(answer.content).hexdigest()}"
+    lines = [json.loads(line) for line in answer.text.splitlines() if line.strip()]
+    return f"{answer.status_code} {json.dumps([_settled(line, path) for line in lines], sort_keys=True)}"
+
+
+def _settled(value: Any, path: str) -> Any:
+    if isinstance(value, Mapping):
+        left_out = CHANGES | BUSY if path.startswith("/api/v1/agents") else CHANGES
+        return {key: _settled(inner, path) for key, inner in value.items() if key not in left_out}
+    if isinstance(value, list):
+        grows = path in OF_ALL or path.endswith(PROJECTS)
+        return [_settled(inner, path) for inner in value if not grows or _was_there(inner)]
+    return value
+
+
+def _was_there(row: Any) -> bool:
+    name = row.get("name", row.get("username")) if isinstance(row, Mapping) else None
+    return name is None or name in NAMED
+
+
+def progress(scene: Scene) -> tuple[list[str], int]:
+    """What is wrong with the experiment that runs, and how many steps it has told."""
+    root, id_ = scene.administrator, scene.running
+    experiment = root.call("GET", f"/api/v1/experiments/{id_}")["experiment"]
+    (trial,) = root.call("GET", f"/api/v1/experiments/{id_}/trials")["trials"]
+    lines = root.read(f"/api/v1/trials/metrics/training_metrics?trialIds={trial['id']}").text.splitlines()
+    steps = [report["totalBatches"] for line in lines for report in json.loads(line)["result"]["metrics"]]
+    wrong = []
+    if experiment["state"] not in ("STATE_ACTIVE", "STATE_RUNNING"):
+        wrong.append(f"it is {experiment['state']}")
+    if trial.get("restarts"):
+        wrong.append(f"it was started again {trial['restarts']} time(s)")
+    if steps != list(range(1, len(steps) + 1)):
+        wrong.append(f"its steps are {steps}")
+    task = trial["taskId"]
+    logged = root.read(f"/api/v1/tasks/{task}/logs").text
+    forged = [line for line in logged.splitlines() if "forged" in line]
+    if forged:
+        wrong.append(f"its log has {len(forged)} lines of the attackers, such as {forged[0][:500]}")
+    return wrong, len(steps)
