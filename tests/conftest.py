@@ -24,6 +24,7 @@ from support.booted_machines import can_boot
 from support.docker import DockerEngine, docker_engine, engine_installed
 from support.docker_registry import registry_installed
 from support.new_db import NewDb
+from support.object_stores import azurite
 from support.postgres import PostgresServer, find_programs, postgres_server
 from support.systemd import systemd_runs
 
@@ -57,6 +58,7 @@ PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "docker-registry": (registry_installed, "apt-get install docker-registry"),
     "promtool": (lambda: shutil.which("promtool") is not None, "apt-get install prometheus"),
     "postgres": (lambda: find_programs() is not None, "apt-get install postgresql"),
+    "azurite": (lambda: azurite() is not None, "npm install --no-save --prefix . azurite@3 (needs node)"),
     "determined": (COMPAT_PYTHON.exists, "make .venv-compat (installs the released client determined==0.38.1)"),
 }
 

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-import shutil
-import stat
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from resolute.client.archive import check_files, extract, refuse_occupied, whole_directory
+from resolute.client.archive import check_files, extract, refuse_occupied
 from resolute.client.paging import segment
 from resolute.client.session import Progress, Session
-from resolute.errors import FailedPrecondition, InvalidInput
+from resolute.errors import FailedPrecondition, InvalidInput, NotFound
+from resolute.storage import (
+    CheckpointStorage,
+    CorruptCheckpoint,
+    FileKind,
+    Manifest,
+    OpenCheckpoint,
+    StorageUnavailable,
+    StoredFile,
+    storage_from_config,
+)
+from resolute.storage.manifest import checked_path
+from resolute.storage.retries import Retries
 from resolute.wire.rest.checkpoints import Checkpoint, DeleteCheckpointsRequest, GetCheckpointResponse
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.enums import WireCheckpointState
 
 Mode = Literal["auto", "direct", "master"]
+
+MASK = "********"
+"""What the master shows instead of a secret."""
+
+PATIENCE_S = 20.0
+"""With a store that does not answer: a person waits."""
+
+_PIECE = 1024 * 1024
 
 _DOWNLOADABLE = (WireCheckpointState.COMPLETED, WireCheckpointState.PARTIALLY_DELETED)
 
@@ -41,18 +60,15 @@ class Checkpoints:
         """Fetches the files of a checkpoint into the new directory `target`, complete or not at all.
 
         `direct` copies from the storage, where this machine can see it; `master` asks the master for an archive; `auto`
-        tries the first and falls back to the second. `progress` hears of the bytes that arrived from the master.
+        tries the first and falls back to the second. `progress` hears of the bytes that arrived. A copy that was broken off goes on
+        when it is asked for again.
         """
         checkpoint = self.get(uuid)
         if checkpoint.state not in _DOWNLOADABLE:
             state = checkpoint.state.value.removeprefix("STATE_")
             raise FailedPrecondition(f"checkpoint '{uuid}' is {state}; only a COMPLETED one can be downloaded")
         refuse_occupied(target)
-        stored = stored_at(checkpoint)
-        if mode == "direct" and stored is None:
-            raise InvalidInput(f"checkpoint '{uuid}' is in a storage that this machine cannot see; use --mode master")
-        if stored is not None and mode != "master":
-            _copy(stored, target, checkpoint.resources)
+        if mode != "master" and self._copied(checkpoint, target, mode, progress):
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=target.parent) as archive:
@@ -61,28 +77,123 @@ class Checkpoints:
             extract(archive, target, expected=checkpoint.resources)
         return target
 
+    def verify(self, uuid: str, *, progress: Progress | None = None) -> Verified:
+        """Compares the files of a checkpoint, where this machine can see them, with what was saved.
 
-def stored_at(checkpoint: Checkpoint) -> Path | None:
-    """The directory of the checkpoint in a shared storage, when it is visible here."""
-    config = checkpoint.training.experiment_config or {}
-    storage = config.get("checkpoint_storage") or {}
-    if storage.get("type") == "shared_fs" and storage.get("host_path"):
-        base = Path(storage["host_path"], storage.get("storage_path") or "")
-    elif storage.get("type") == "directory" and storage.get("container_path"):
-        base = Path(storage["container_path"])
-    else:
-        return None
-    directory = base / checkpoint.uuid
-    return directory if directory.is_dir() else None
+        Raises `CorruptCheckpoint` naming the first difference, `InvalidInput` where the storage cannot be seen from here.
+        """
+        checkpoint = self.get(uuid)
+        if checkpoint.state not in _DOWNLOADABLE:
+            state = checkpoint.state.value.removeprefix("STATE_")
+            raise FailedPrecondition(f"checkpoint '{uuid}' is {state}; only a COMPLETED one has files to verify")
+        try:
+            return verified(storage_of(checkpoint), uuid, checkpoint.resources, progress)
+        except StorageUnavailable as error:
+            raise InvalidInput(f"checkpoint '{uuid}' cannot be verified from this machine: {error}") from None
+
+    def _copied(self, checkpoint: Checkpoint, target: Path, mode: Mode, progress: Progress | None) -> bool:
+        """False where the storage cannot be seen from here and `mode` leaves the choice."""
+        try:
+            stored = storage_of(checkpoint).open(checkpoint.uuid)
+        except (StorageUnavailable, NotFound, InvalidInput, OSError) as error:
+            if mode == "direct":
+                raise InvalidInput(
+                    f"checkpoint '{checkpoint.uuid}' is in a storage that this machine cannot see ({error}); use --mode master"
+                ) from None
+            return False
+        with stored:
+            copy(stored, target, checkpoint.resources, progress)
+        return True
 
 
-def _no_files(directory: str, names: Iterable[str]) -> set[str]:
-    """Links and what is no file: the master's archive leaves them out as well."""
-    modes = {name: os.stat(os.path.join(directory, name), follow_symlinks=False).st_mode for name in names}
-    return {name for name, mode in modes.items() if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))}
+def storage_of(checkpoint: Checkpoint) -> CheckpointStorage:
+    """Where the checkpoint lies, as this machine sees it. For keys that the master does not show, its own identity is used."""
+    config = (checkpoint.training.experiment_config or {}).get("checkpoint_storage") or {}
+    shown = {key: value for key, value in config.items() if value != MASK}
+    return storage_from_config(shown, shared_fs_mount=None, retries=Retries(total_s=PATIENCE_S))
 
 
-def _copy(stored: Path, target: Path, expected: Mapping[str, int]) -> None:
-    with whole_directory(target) as partial:
-        shutil.copytree(stored, partial, ignore=_no_files)
-        check_files(partial, expected)
+def copy(stored: OpenCheckpoint, target: Path, expected: Mapping[str, int], progress: Progress | None) -> None:
+    """The files of a checkpoint into the new directory `target`, complete or not at all.
+
+    What was fetched before something went wrong stays beside `target`, and the next call goes on from there. Raises
+    `DamagedArchive` when a file is not as long as `expected` says (path -> bytes).
+    """
+    total, done = sum(expected.values()), 0
+    partial = target.with_name(f".{target.name}.partial")
+    partial.mkdir(parents=True, exist_ok=True)
+    for file in stored.files():
+        here = partial / checked_path(file.path)
+        if file.kind is FileKind.DIRECTORY:
+            here.mkdir(parents=True, exist_ok=True)
+        elif file.kind is FileKind.FILE:
+            here.parent.mkdir(parents=True, exist_ok=True)
+            for written in _written(stored, file, here):
+                done += written
+                if progress is not None:
+                    progress(min(done, total), total)
+    check_files(partial, expected)
+    if target.is_dir():
+        target.rmdir()
+    partial.rename(target)
+
+
+def _written(stored: OpenCheckpoint, file: StoredFile, here: Path) -> Iterator[int]:
+    """Bytes that arrived, piece by piece. A file that is there already, and as old as the stored one, is not fetched again."""
+    if here.is_file() and (here.stat().st_size, here.stat().st_mtime) == (file.size, file.modified):
+        yield file.size
+        return
+    arriving = here.with_name(f"{here.name}.arriving")
+    stream, _ = stored.open(file)
+    with stream, open(arriving, "wb") as out:
+        while piece := stream.read(_PIECE):
+            yield out.write(piece)
+    os.utime(arriving, (file.modified, file.modified))
+    arriving.replace(here)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What was compared: so many files and bytes, with their hashes or, where no manifest was saved, with their sizes alone."""
+
+    uuid: str
+    files: int
+    bytes: int
+    hashes: bool
+
+
+def verified(
+    storage: CheckpointStorage, uuid: str, resources: Mapping[str, int], progress: Progress | None = None
+) -> Verified:
+    """Raises `CorruptCheckpoint`, `NotFound`."""
+    expected: dict[str, tuple[int, str | None]]
+    try:
+        manifest = Manifest.from_bytes(uuid, storage.manifest(uuid))
+        expected = {name: (entry.size, entry.sha256) for name, entry in manifest.files.items()}
+    except NotFound:
+        expected = {name: (size, None) for name, size in resources.items() if not name.endswith("/")}
+    total, done = sum(size for size, _ in expected.values()), 0
+    missing = set(expected)
+    with storage.open(uuid) as stored:
+        for file in stored.files():
+            if file.path not in expected:
+                continue
+            missing.discard(file.path)
+            size, sha256 = expected[file.path]
+            if file.kind is not FileKind.FILE or file.size != size:
+                raise CorruptCheckpoint(uuid, f"{file.path} has {file.size} bytes, {size} were saved")
+            digest = hashlib.sha256()
+            if sha256 is not None:
+                stream, _ = stored.open(file)
+                with stream:
+                    while piece := stream.read(_PIECE):
+                        digest.update(piece)
+                        done += len(piece)
+                        if progress is not None:
+                            progress(min(done, total), total)
+                if digest.hexdigest() != sha256:
+                    raise CorruptCheckpoint(uuid, f"the content of {file.path} is not what was saved")
+    if missing:
+        raise CorruptCheckpoint(uuid, f"{min(missing)} is missing")
+    hashes = all(sha256 is not None for _, sha256 in expected.values())
+    return Verified(uuid=uuid, files=len(expected), bytes=total, hashes=hashes)

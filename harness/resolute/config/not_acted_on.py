@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from resolute.config.checkpoint_storage import STORAGE_TYPES
 from resolute.config.errors import Location, Problem, quoted
 from resolute.config.searcher import SEARCHER_NAMES
 from resolute.config.training import Optimizations
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 ACTED_ON_SEARCHERS = ("single", "random")
 RETIRED_SEARCHERS = ("sync_halving", "adaptive", "adaptive_simple")
-ACTED_ON_STORAGES = ("shared_fs", "directory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +47,6 @@ def _optimization_rows() -> Iterable[NotActedOn]:
 
 EXPERIMENT_KEYS: tuple[NotActedOn, ...] = (
     *_searcher_row(),
-    NotActedOn(
-        path="checkpoint_storage.type",
-        accepted=ACTED_ON_STORAGES,
-        reason=f"use shared_fs or directory ({', '.join(STORAGE_TYPES[2:])} are not available yet)",
-    ),
     NotActedOn(path="environment.proxy_ports", accepted=([],), reason="the proxy is not available yet; remove the key"),
     NotActedOn(path="integrations", accepted=(None,), reason="webhooks are not available yet; remove the key"),
     NotActedOn(path="tensorboard_storage", accepted=(None,), reason="TensorBoard is not available yet; remove the key"),
@@ -105,11 +98,6 @@ MASTER_KEYS: tuple[NotActedOn, ...] = (
         path="retention_policy.schedule",
         accepted=(None,),
         reason="old logs are removed when an administrator asks for it (det task cleanup-logs); remove the key",
-    ),
-    NotActedOn(
-        path="checkpoint_storage.type",
-        accepted=(None, *ACTED_ON_STORAGES),
-        reason=f"use shared_fs or directory ({', '.join(STORAGE_TYPES[2:])} are not available yet)",
     ),
     *(
         NotActedOn(path=name, accepted=_OFF, reason="it belongs to the original's enterprise edition; remove it")

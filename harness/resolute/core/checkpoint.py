@@ -11,7 +11,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -28,7 +28,7 @@ from resolute.core.values import encodable, rfc3339
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound, ResoluteError
 from resolute.ids import IdSource
 from resolute.launch.task_info import TaskInfo
-from resolute.storage.base import CheckpointStorage
+from resolute.storage.base import CheckpointStorage, Selector, StorageUnavailable
 from resolute.storage.manifest import (
     MANIFEST_NAME,
     CorruptCheckpoint,
@@ -37,8 +37,10 @@ from resolute.storage.manifest import (
     Verify,
     describe_file,
     files_below,
+    only_about,
     resources,
     verify,
+    verify_sizes,
 )
 
 logger = logging.getLogger("resolute.core.checkpoint")
@@ -49,8 +51,6 @@ CONFIG_NAME = "trial_config.json"
 RESERVED_NAMES = (MANIFEST_NAME, METADATA_NAME)
 ABANDONED_AFTER = timedelta(hours=24)
 """An unfinished checkpoint that nobody has touched for so long has lost its writer."""
-
-Selector = Callable[[str], bool]
 
 
 class DownloadMode(Enum):
@@ -80,6 +80,10 @@ class Registry(Protocol):
     def knows(self, uuid: str) -> bool: ...
 
     def metadata(self, uuid: str) -> dict[str, Any]: ...
+
+    def files(self, uuid: str) -> Mapping[str, int] | None:
+        """Path -> bytes of a checkpoint that is whole; None for one that is not known."""
+        ...
 
     def forget(self, uuid: str) -> None: ...
 
@@ -174,16 +178,26 @@ class CheckpointContext:
 
         Raises `NotFound`, or `CorruptCheckpoint` naming what is wrong. `selector` limits what is verified.
         """
-        shared = download_mode is DownloadMode.LocalWorkersShareDownload and self._distributed.size > 1
-        with self.storage.restore(storage_id) as path:
+        if download_mode is DownloadMode.NoSharedDownload or self._distributed.size == 1:
+            with self._restored(storage_id, selector, checking=True) as path:
+                yield path
+            return
+        with ExitStack() as stack:
+            here: str | None = None
             problem: dict[str, Any] | None = None
-            if not shared or self._distributed.rank == 0:
-                problem = self._problem_of(storage_id, path, selector)
-            if shared:
-                problem = self._distributed.broadcast(problem)
-            if problem is not None:
-                raise CorruptCheckpoint(storage_id, problem["problem"], parent=problem["parent"])
-            yield path
+            if self._distributed.local_rank == 0:
+                # A copy of a machine's own is checked there; the files themselves are the same for all machines.
+                checking = self._distributed.rank == 0 or not self.storage.direct
+                try:
+                    here = str(stack.enter_context(self._restored(storage_id, selector, checking=checking)))
+                except Exception as error:
+                    problem = _as_told(error)
+            problems = [each for each in self._distributed.allgather(problem) if each is not None]
+            if problems:
+                raise _told(storage_id, problems[0])
+            yield Path(self._distributed.broadcast_local(here))
+            if not self.storage.direct:
+                self._distributed.allgather_local(None)  # somebody else may still read the copy
 
     def download(
         self,
@@ -247,7 +261,14 @@ class CheckpointContext:
                     uuid,
                     manifest.steps_completed,
                 )
-                self.storage.delete(uuid)
+                self._delete_if_possible(uuid)
+
+    def _delete_if_possible(self, uuid: str) -> None:
+        """What stays is swept later, or not to be removed by this user."""
+        try:
+            self.storage.delete(uuid)
+        except (OSError, FailedPrecondition, StorageUnavailable) as error:
+            logger.warning("checkpoint %s is not removed: %s", uuid, error)
 
     def _is_over(self, manifest: Manifest) -> bool:
         """Its writer can report nothing any more: an earlier run of this trial, or one of long ago."""
@@ -326,7 +347,7 @@ class CheckpointContext:
             self._registry.report(manifest, metadata, resources(manifest, data))
             self.storage.reported(uuid)
         except StaleRun:
-            self.storage.delete(uuid)  # refused for good: nobody will ever resume from it
+            self._delete_if_possible(uuid)  # refused for good: nobody will ever resume from it
             raise
 
     def _check_nobody_or_all(self, ckpt_dir: str | Path | None, shard: bool) -> None:
@@ -336,16 +357,37 @@ class CheckpointContext:
         elif not any(self._distributed.allgather(ckpt_dir is not None)):
             raise InvalidInput("ckpt_dir is None on every rank; at least one must have files to save")
 
-    def _problem_of(self, uuid: str, path: Path, selector: Selector | None) -> dict[str, Any] | None:
+    @contextmanager
+    def _restored(self, uuid: str, selector: Selector | None, *, checking: bool) -> Iterator[Path]:
+        """A checkpoint without a manifest was saved by a harness that writes none: the registry says what is in it."""
+        expected: Mapping[str, int] | None = None
         try:
-            manifest = self.manifest(uuid)
-            if selector is not None:
-                chosen = {name: entry for name, entry in manifest.files.items() if selector(name)}
-                manifest = _with_files(manifest, chosen)
-            verify(manifest, path, self._verify_mode)
-        except CorruptCheckpoint as error:
-            return {"problem": error.problem, "parent": error.parent}
-        return None
+            self.storage.manifest(uuid)
+        except NotFound:
+            expected = self._registry.files(uuid)
+            if expected is None:
+                raise
+        with self.storage.restore(uuid, wanted=selector, without_manifest=expected is not None) as path:
+            if checking and expected is None:
+                manifest = self.manifest(uuid)
+                verify(manifest if selector is None else only_about(manifest, selector), path, self._verify_mode)
+            elif checking and expected is not None:
+                wanted = {name: size for name, size in expected.items() if selector is None or selector(name)}
+                verify_sizes(uuid, wanted, path, self._verify_mode)
+            yield path
+
+
+def _as_told(error: Exception) -> dict[str, Any]:
+    """For the other ranks."""
+    if isinstance(error, CorruptCheckpoint):
+        return {"problem": error.problem, "parent": error.parent}
+    return {"missing": isinstance(error, NotFound), "error": str(error)}
+
+
+def _told(uuid: str, problem: Mapping[str, Any]) -> ResoluteError:
+    if "problem" in problem:
+        return CorruptCheckpoint(uuid, problem["problem"], parent=problem["parent"])
+    return NotFound("checkpoint", uuid) if problem["missing"] else ResoluteError(problem["error"])
 
 
 class MasterRegistry:
@@ -381,6 +423,15 @@ class MasterRegistry:
     def metadata(self, uuid: str) -> dict[str, Any]:
         return dict(self._session.get(f"/api/v1/checkpoints/{uuid}")["checkpoint"].get("metadata") or {})
 
+    def files(self, uuid: str) -> Mapping[str, int] | None:
+        try:
+            found = self._session.get(f"/api/v1/checkpoints/{uuid}")["checkpoint"]
+        except MissingAtMaster:
+            return None
+        if found.get("state") not in ("STATE_COMPLETED", "STATE_PARTIALLY_DELETED"):
+            return None
+        return {path: int(size) for path, size in (found.get("resources") or {}).items()}
+
     def forget(self, uuid: str) -> None:
         body = {"checkpoints": [{"uuid": uuid, "resources": {"resources": {}}}]}
         self._session.patch("/api/v1/checkpoints", body)
@@ -413,9 +464,12 @@ class StorageRegistry:
         return uuid in self._storage.list()
 
     def metadata(self, uuid: str) -> dict[str, Any]:
-        with self._storage.restore(uuid) as path:
+        with self._storage.restore(uuid, wanted=lambda name: name == METADATA_NAME) as path:
             body: dict[str, Any] = json.loads((path / METADATA_NAME).read_text())
         return body
+
+    def files(self, uuid: str) -> Mapping[str, int] | None:
+        return None  # what has no manifest is known to nobody here
 
     def forget(self, uuid: str) -> None:
         """The storage has already forgotten it."""
@@ -460,16 +514,3 @@ def _copy_selected(source: Path, target: Path, selector: Selector | None) -> Non
         copy = target / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
-
-
-def _with_files(manifest: Manifest, files: Mapping[str, FileEntry]) -> Manifest:
-    return Manifest(
-        uuid=manifest.uuid,
-        steps_completed=manifest.steps_completed,
-        trial_id=manifest.trial_id,
-        trial_run_id=manifest.trial_run_id,
-        world_size=manifest.world_size,
-        created=manifest.created,
-        parent=manifest.parent,
-        files=files,
-    )

@@ -1,10 +1,19 @@
 """Checkpoint storage: where the files of checkpoints are kept, behind one small port.
 
 Knows how to publish a set of files all at once and to find it again whole. Must not know masters, trials or
-frameworks. `base` is the contract, `directory` the implementation on a file system, `memory` the shipped fake.
+frameworks. `base` is the contract; `directory` implements it on a file system, `objects` on any object store (`bucket`: `s3`,
+`gcs`, `azure`, each through its vendor's client, which is imported nowhere else), `memory` is the shipped fake. `configured`
+finds the storage that a configuration names, for harness, master and command line.
 """
 
-from resolute.storage.base import CheckpointStorage, StorageUnavailable
+from resolute.storage.base import (
+    CheckpointStorage,
+    FileKind,
+    OpenCheckpoint,
+    StorageAway,
+    StorageUnavailable,
+    StoredFile,
+)
 from resolute.storage.configured import storage_from_config, storage_from_url
 from resolute.storage.directory import DirectoryStorage
 from resolute.storage.manifest import MANIFEST_NAME, CorruptCheckpoint, FileEntry, Manifest, Verify, verify
@@ -16,9 +25,13 @@ __all__ = [
     "CorruptCheckpoint",
     "DirectoryStorage",
     "FileEntry",
+    "FileKind",
     "Manifest",
     "MemoryStorage",
+    "OpenCheckpoint",
+    "StorageAway",
     "StorageUnavailable",
+    "StoredFile",
     "Verify",
     "storage_from_config",
     "storage_from_url",

@@ -2,17 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from resolute.errors import ResoluteError
+
+Selector = Callable[[str], bool]
+"""Says of a path below a checkpoint whether it is wanted."""
 
 
 class StorageUnavailable(ResoluteError):
     """The storage cannot be used; the text names the place and what to do."""
+
+
+class StorageAway(StorageUnavailable):
+    """The storage does not answer, or asks for patience: the same request may succeed later."""
+
+
+class FileKind(StrEnum):
+    """What a name in a storage stands for."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    OTHER = "other"
+    """A link, a device or the like. It is listed and removed, and never opened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """A name in a checkpoint. `path` is relative, in POSIX form; `size` is in bytes, 0 for all but files; `modified` is in seconds
+    since 1970; `mode` are permission bits.
+    """
+
+    path: str
+    kind: FileKind
+    size: int
+    modified: float
+    mode: int
+    source: object = None
+    """What the storage that listed it needs to open it."""
+
+
+class OpenCheckpoint(Protocol):
+    """The files of one stored checkpoint, open to be read. Close it, or use it as a context."""
+
+    def files(self) -> Iterator[StoredFile]:
+        """Everything in the checkpoint, a directory before what is in it."""
+        ...
+
+    def open(self, file: StoredFile) -> tuple[BinaryIO, int]:
+        """A file of `files` as a stream, and its size in bytes. While the iteration is at that file."""
+        ...
+
+    def check(self) -> None:
+        """Find what `open` would refuse, before anything is read. Raises `FailedPrecondition`."""
+        ...
+
+    def close(self) -> None:
+        """Again is harmless."""
+        ...
+
+    def __enter__(self) -> OpenCheckpoint: ...
+
+    def __exit__(self, *exc: object) -> None: ...
 
 
 class CheckpointStorage(Protocol):
@@ -21,7 +78,22 @@ class CheckpointStorage(Protocol):
     Life of a checkpoint: `stage` gives a directory to write to; `put` hands over staged files (from any process that
     sees the same storage); `commit` publishes with the manifest. A process killed anywhere before the end of
     `commit` leaves nothing that `manifest`, `restore` or `list` show. Files are durable when `commit` returns.
+
+    Checkpoints of a harness that writes no manifests lie in the same place. Their whole names are known to the master alone, so
+    `open`, `remove_files`, `delete` and, where it is asked for, `restore` find them; `list` and `sweep` pass them by.
+
+    Each call blocks. Every one may raise `StorageUnavailable`.
     """
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages: a path or an address."""
+        ...
+
+    @property
+    def direct(self) -> bool:
+        """Whether `restore` gives the stored files themselves, and not a copy on this machine."""
+        ...
 
     def check_writable(self) -> None:
         """Prove that files can be written, read back and deleted. Raises `StorageUnavailable`."""
@@ -47,12 +119,34 @@ class CheckpointStorage(Protocol):
         """The manifest of a committed checkpoint. Raises `NotFound`."""
         ...
 
-    def restore(self, uuid: str) -> AbstractContextManager[Path]:
-        """The files, to be read and not changed, while the context is open. Raises `NotFound`."""
+    def restore(
+        self, uuid: str, *, wanted: Selector | None = None, without_manifest: bool = False
+    ) -> AbstractContextManager[Path]:
+        """The files, to be read and not changed, while the context is open. Raises `NotFound`.
+
+        `wanted` names those that are needed: a storage that has to fetch them leaves out the others. `without_manifest` finds
+        checkpoints that have none as well: for who knows otherwise that they are whole.
+        """
+        ...
+
+    def open(self, uuid: str) -> OpenCheckpoint:
+        """A checkpoint to be read as streams, with a manifest or without. Raises `NotFound`."""
         ...
 
     def delete(self, uuid: str) -> None:
-        """Remove a checkpoint, its manifest first. Already gone is success."""
+        """Remove a checkpoint, its manifest first. Already gone is success. Killed in the middle, it is finished by the sweep."""
+        ...
+
+    def remove_files(self, uuid: str, matches: Selector) -> dict[str, int]:
+        """Remove the files that match, and give what is left: path -> bytes, directories with a slash and 0.
+
+        The manifest is written anew first, without what will be gone: a checkpoint never promises more than there is. When no
+        other file is left, the manifest goes too.
+        """
+        ...
+
+    def remove_below(self, path: str) -> None:
+        """Remove everything below a path of the storage that holds no checkpoints. Nothing there is success."""
         ...
 
     def list(self) -> tuple[str, ...]:

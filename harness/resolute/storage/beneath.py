@@ -202,6 +202,11 @@ class Beneath:
         except FileNotFoundError:
             pass
 
+    def rename(self, name: str, new: str) -> None:
+        """A name directly in this directory; of a link the link. What `os.rename` raises."""
+        (name,), (new,) = _named(name), _named(new)
+        os.rename(name, new, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+
     def replace_file(self, name: str, content: bytes) -> None:
         """Write a file directly in this directory anew, as a whole and durably, for the directory's owner."""
         (name,) = _named(name)

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO, Self
 
 from resolute.errors import AlreadyExists, InvalidInput, NotFound
-from resolute.storage.base import StorageUnavailable
-from resolute.storage.beneath import Beneath, LeadsOut
-from resolute.storage.manifest import MANIFEST_NAME, checked_path, read_manifest
+from resolute.storage.base import FileKind, Selector, StorageUnavailable, StoredFile
+from resolute.storage.beneath import Beneath, Found, LeadsOut, TooDeep, readable
+from resolute.storage.manifest import (
+    MANIFEST_NAME,
+    CorruptCheckpoint,
+    Manifest,
+    checked_path,
+    only_about,
+    read_manifest,
+)
+
+logger = logging.getLogger("resolute.storage")
 
 PARTIAL = ".partial"
 UNREPORTED = ".unreported"
@@ -28,8 +39,36 @@ class DirectoryStorage:
     the root step by step (`beneath`): others may write there as well.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(
+        self,
+        root: Path,
+        *,
+        below: str = "",
+        one_owner: bool = False,
+        check: Callable[[Beneath], None] | None = None,
+    ) -> None:
+        """The directory `below` (relative, in POSIX form) of `root`.
+
+        Links on the way to `root` are followed, those below it are not. `one_owner` is that of `Beneath.at`; `check` looks at the
+        open directory `root` and raises where it must not be read.
+        """
+        self.root = root / below
+        self._named = root
+        self._below = below
+        self._one_owner = one_owner
+        self._check = check
+
+    direct = True
+
+    @property
+    def place(self) -> str:
+        return str(self.root)
+
+    def _opened(self) -> Beneath:
+        with Beneath.at(self._named, one_owner=self._one_owner) as named:
+            if self._check is not None:
+                self._check(named)
+            return named.directory(self._below)
 
     def check_writable(self) -> None:
         probe = self.root / f".writable-{os.getpid()}"
@@ -91,32 +130,73 @@ class DirectoryStorage:
 
     def manifest(self, uuid: str) -> bytes:
         try:
-            with Beneath.at(self.root) as root, root.directory(_plain(uuid)) as directory:
+            with self._opened() as root, root.directory(_plain(uuid)) as directory:
                 return read_manifest(directory)
         except FileNotFoundError:
             raise NotFound("checkpoint", uuid) from None
 
     @contextmanager
-    def restore(self, uuid: str) -> Iterator[Path]:
-        self.manifest(uuid)
+    def restore(self, uuid: str, *, wanted: Selector | None = None, without_manifest: bool = False) -> Iterator[Path]:
+        if without_manifest:
+            self.open(uuid).close()
+        else:
+            self.manifest(uuid)
         yield self._final(uuid)
 
-    def delete(self, uuid: str) -> None:
-        final, partial = self._final(uuid), self._partial(uuid)
+    def open(self, uuid: str) -> OpenDirectory:
         try:
-            os.rename(final, partial)  # whoever dies now leaves an unfinished one, which the sweep takes
+            root = self._opened()
+        except (FileNotFoundError, NotADirectoryError):
+            raise StorageUnavailable(
+                f"there is no directory {self.place} on this machine: it cannot reach this checkpoint storage; "
+                "read the files on a machine that can"
+            ) from None
+        with root:
+            try:
+                return OpenDirectory(root.directory(_plain(uuid)))
+            except FileNotFoundError:
+                raise NotFound("checkpoint", uuid, f"there is no directory {self._final(uuid)}") from None
+
+    def delete(self, uuid: str) -> None:
+        """Raises `TooDeep`. Where the whole storage is gone, so is the checkpoint."""
+        final, partial = _plain(uuid), self._partial(uuid).name
+        try:
+            root = self._opened()
         except FileNotFoundError:
-            pass
-        except OSError:  # there is an unfinished one of that name already
-            self._drop(f"{final.name}/{MANIFEST_NAME}")
-            self._drop(final.name)
-        else:
-            self._drop(partial.name)
-        self.reported(uuid)
+            return
+        with root:
+            try:
+                root.rename(final, partial)  # whoever dies now leaves an unfinished one, which the sweep takes
+            except FileNotFoundError:
+                pass
+            except OSError:  # there is an unfinished one of that name already
+                _remove_whole(root, final)
+            _remove_whole(root, partial)
+            root.unlink(f"{final}{UNREPORTED}")
+
+    def remove_below(self, path: str) -> None:
+        with suppress(FileNotFoundError), self._opened() as root:
+            _remove_whole(root, path)
+
+    def remove_files(self, uuid: str, matches: Selector) -> dict[str, int]:
+        with self._opened() as root:
+            try:
+                directory = root.directory(_plain(uuid))
+            except FileNotFoundError:
+                return {}
+            except LeadsOut:
+                _remove_whole(root, uuid)
+                return {}
+            with directory:
+                left, manifest = _remove_matching(directory, uuid, matches)
+            if not left or (manifest and set(left) == {MANIFEST_NAME}):
+                _remove_whole(root, uuid)
+                return {}
+            return left
 
     def list(self) -> tuple[str, ...]:
         try:
-            with Beneath.at(self.root) as root:
+            with self._opened() as root:
                 return tuple(name for name in root.names() if not name.endswith(PARTIAL) and _has_manifest(root, name))
         except FileNotFoundError:
             return ()
@@ -142,7 +222,7 @@ class DirectoryStorage:
 
     def _drop(self, path: str) -> None:
         """As far as it can be removed; what stays is no checkpoint any more, and the sweep comes by again."""
-        with suppress(OSError, LeadsOut), Beneath.at(self.root) as root:
+        with suppress(OSError, LeadsOut), self._opened() as root:
             root.remove_tree(path)
 
     def _partial(self, uuid: str) -> Path:
@@ -153,6 +233,106 @@ class DirectoryStorage:
 
     def _final(self, uuid: str) -> Path:
         return self.root / _plain(uuid)
+
+
+class OpenDirectory:
+    """A checkpoint's directory, held open."""
+
+    def __init__(self, directory: Beneath) -> None:
+        """Takes it over."""
+        self._directory = directory
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._directory.close()
+
+    def files(self) -> Iterator[StoredFile]:
+        """Paths that are not UTF-8 hold surrogates, as those of `os`."""
+        return (_stored(found) for found in self._directory.walk())
+
+    def open(self, file: StoredFile) -> tuple[BinaryIO, int]:
+        """Raises `LeadsOut` when it is no regular file (any more), `FileNotFoundError` when it is gone."""
+        assert isinstance(file.source, Found)
+        stream = file.source.open()
+        return stream, os.fstat(stream.fileno()).st_size
+
+    def check(self) -> None:
+        """Raises `LeadsOut` for a file of another owner, where one owner is demanded, and `TooDeep`."""
+        for found in self._directory.walk():
+            if found.is_file:
+                found.parent.check_owner(found.name, found.status)
+
+
+def _stored(found: Found) -> StoredFile:
+    kind = FileKind.DIRECTORY if found.is_directory else FileKind.FILE if found.is_file else FileKind.OTHER
+    return StoredFile(
+        path=found.path,
+        kind=kind,
+        size=found.status.st_size if kind is FileKind.FILE else 0,
+        modified=found.status.st_mtime,
+        mode=stat.S_IMODE(found.status.st_mode),
+        source=found,
+    )
+
+
+def _remove_whole(storage: Beneath, path: str) -> None:
+    """A directory of the storage, its manifests first. A link in its place is removed itself; behind one there is nothing of ours.
+
+    Raises `TooDeep`.
+    """
+    try:
+        with storage.directory(path) as directory:
+            for name in directory.names():
+                if name.startswith("manifest") and name.endswith(".json"):
+                    directory.remove_tree(name)
+    except FileNotFoundError:
+        return
+    except LeadsOut as error:
+        logger.warning("nothing is removed behind it: %s", error)
+    try:
+        storage.remove_tree(path)
+    except TooDeep:
+        raise
+    except LeadsOut:
+        return
+
+
+def _remove_matching(directory: Beneath, uuid: str, matches: Selector) -> tuple[dict[str, int], bool]:
+    """What is left, and whether there is a manifest of ours."""
+    manifest = _manifest(uuid, directory)
+    matched = {found.path: found.is_directory for found in directory.walk() if matches(readable(found.path))}
+    files = [path for path, is_directory in matched.items() if not is_directory]
+    if manifest is not None:
+        files = [path for path in files if path != MANIFEST_NAME]
+        if not manifest.files.keys().isdisjoint(files):
+            # A reader checks every file that the manifest names: one that was removed on purpose must not look like damage.
+            directory.replace_file(MANIFEST_NAME, only_about(manifest, lambda name: name not in set(files)).to_bytes())
+    for path in files:
+        directory.unlink(path)
+    for path in sorted((path for path, is_directory in matched.items() if is_directory), reverse=True):
+        directory.remove_if_empty(path)
+    return _listed(directory), manifest is not None
+
+
+def _manifest(uuid: str, directory: Beneath) -> Manifest | None:
+    """None where a harness that writes none has saved; a file of the user's may have the same name there."""
+    try:
+        return Manifest.from_bytes(uuid, read_manifest(directory))
+    except (FileNotFoundError, LeadsOut, CorruptCheckpoint):
+        return None
+
+
+def _listed(directory: Beneath) -> dict[str, int]:
+    """Links, devices and the like are listed by their names: a user sees what is in the way of an empty directory."""
+    return {
+        f"{readable(found.path)}/" if found.is_directory else readable(found.path): _stored(found).size
+        for found in directory.walk()
+    }
 
 
 def _has_manifest(root: Beneath, name: str) -> bool:

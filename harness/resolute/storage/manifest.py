@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import stat
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -102,6 +102,11 @@ class Manifest:
             raise CorruptCheckpoint(uuid, f"its manifest cannot be read ({error!r})") from None
 
 
+def only_about(manifest: Manifest, wanted: Callable[[str], bool]) -> Manifest:
+    """The same manifest with these files alone."""
+    return replace(manifest, files={name: entry for name, entry in manifest.files.items() if wanted(name)})
+
+
 def checked_path(path: str) -> str:
     """`path` if it stays below its checkpoint. Raises `InvalidInput` otherwise."""
     parts = PurePosixPath(path).parts
@@ -147,14 +152,22 @@ def verify(manifest: Manifest, directory: Path, how: Verify) -> None:
     """Compare the files of a restored checkpoint with its manifest. Raises `CorruptCheckpoint` naming the file."""
     if how is Verify.OFF:
         return
-    problem = _problem(manifest, directory, how)
+    problem = _problem(manifest.files, directory, how)
     if problem is not None:
         raise CorruptCheckpoint(manifest.uuid, problem, parent=manifest.parent)
 
 
-def _problem(manifest: Manifest, directory: Path, how: Verify) -> str | None:
+def verify_sizes(uuid: str, sizes: Mapping[str, int], directory: Path, how: Verify) -> None:
+    """The same for a checkpoint without a manifest, of which only sizes are known (path -> bytes, directories with a slash)."""
+    known = {name: FileEntry(size=size, sha256="") for name, size in sizes.items() if not name.endswith("/")}
+    problem = None if how is Verify.OFF else _problem(known, directory, Verify.SIZES)
+    if problem is not None:
+        raise CorruptCheckpoint(uuid, problem)
+
+
+def _problem(files: Mapping[str, FileEntry], directory: Path, how: Verify) -> str | None:
     with Beneath.at(directory) as stored:
-        for name, entry in sorted(manifest.files.items()):
+        for name, entry in sorted(files.items()):
             try:
                 status = stored.status(name)
             except OSError:
@@ -165,7 +178,7 @@ def _problem(manifest: Manifest, directory: Path, how: Verify) -> str | None:
                 return f"{name} is not a file; links in a storage are not followed"
             if status.st_size != entry.size:
                 return f"{name} has {status.st_size} bytes, {entry.size} were saved"
-        for name, entry in sorted(manifest.files.items()) if how is Verify.FULL else ():
+        for name, entry in sorted(files.items()) if how is Verify.FULL else ():
             try:
                 with stored.open_file(name) as file:
                     same = _described(file).sha256 == entry.sha256

@@ -1,13 +1,12 @@
 """A checkpoint's files as one archive, packed while it is sent.
 
-The master reads directories that it can reach itself; a storage that only tasks see is named in the refusal.
+The master reads storages that it can reach itself; one that only tasks see is named in the refusal.
 """
 
 from __future__ import annotations
 
 import asyncio
 import io
-import os
 import shutil
 import stat
 import tarfile
@@ -21,16 +20,16 @@ from uuid import UUID
 import msgspec
 from aiohttp import web
 
-from resolute.errors import FailedPrecondition, InvalidInput
-from resolute.host_paths import HostPathRules
-from resolute.storage.beneath import Beneath, Found, readable
+from resolute.errors import FailedPrecondition, InvalidInput, NotFound
+from resolute.storage import FileKind, OpenCheckpoint, StorageUnavailable, StoredFile
+from resolute.storage.beneath import readable
 from resolute.wire.states import CheckpointState
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
 from resolute_master.api.finders import find_checkpoint, find_experiment
 from resolute_master.api.host_paths import rules_of
 from resolute_master.domain.checkpoint import Checkpoint
-from resolute_master.engine.checkpoint_storage import StorageAccess, reachable
+from resolute_master.engine.checkpoint_storage import StorageAccess
 
 CHUNK_BYTES = 1024 * 1024
 CHUNKS_AHEAD = 8
@@ -56,41 +55,32 @@ async def download(call: Call, checkpoint: Checkpoint) -> web.StreamResponse:
     if checkpoint.state not in AVAILABLE:
         raise FailedPrecondition(f"checkpoint '{checkpoint.uuid}' is {checkpoint.state.value}: it has no files")
     experiment = await find_experiment(call.api, checkpoint.experiment_id)
-    rules = rules_of(call.api.config, call.api.own_files)
-    place = reachable(experiment.config["checkpoint_storage"])
+    access = StorageAccess(rules=rules_of(call.api.config, call.api.own_files))
     try:
-        directory = await asyncio.to_thread(_opened, rules, experiment.config, checkpoint.uuid)
-    except (FileNotFoundError, NotADirectoryError):
-        raise FailedPrecondition(
-            f"the master finds no directory {place.path / checkpoint.uuid}: its machine cannot reach this storage; "
-            "read the files on a machine that can"
-        ) from None
-    with directory:
-        return await _sent(call, directory, kind, pack)
+        opened = await asyncio.to_thread(_opened, access, experiment.config["checkpoint_storage"], checkpoint.uuid)
+    except (NotFound, StorageUnavailable) as error:
+        raise FailedPrecondition(str(error)) from None
+    with opened:
+        return await _sent(call, opened, kind, pack)
 
 
-def _opened(rules: HostPathRules, experiment: Mapping[str, Any], uuid: str) -> Beneath:
-    """The checkpoint's directory, looked through: what will be refused is refused before the answer begins."""
-    storage = StorageAccess(rules=rules).open(experiment["checkpoint_storage"])
-    assert storage is not None  # `reachable` has seen to it
-    with storage:
-        directory = storage.directory(uuid)
+def _opened(access: StorageAccess, storage: Mapping[str, Any], uuid: str) -> OpenCheckpoint:
+    """The checkpoint, looked through: what will be refused is refused before the answer begins."""
+    opened = access.storage(storage).open(uuid)
     try:
-        for found in directory.walk():
-            if found.is_file:
-                found.parent.check_owner(found.name, found.status)
+        opened.check()
     except BaseException:
-        directory.close()
+        opened.close()
         raise
-    return directory
+    return opened
 
 
-async def _sent(call: Call, directory: Beneath, kind: str, pack: Pack) -> web.StreamResponse:
+async def _sent(call: Call, stored: OpenCheckpoint, kind: str, pack: Pack) -> web.StreamResponse:
     # No Content-Encoding: clients feed the bytes to an archive reader as they come.
     response = web.StreamResponse(headers={"Content-Type": kind})
     response.enable_chunked_encoding()
     await response.prepare(call.request)
-    async with aclosing(packed(directory, pack)) as chunks:
+    async with aclosing(packed(stored, pack)) as chunks:
         async for chunk in chunks:
             await response.write(chunk)
     await response.write_eof()
@@ -99,58 +89,57 @@ async def _sent(call: Call, directory: Beneath, kind: str, pack: Pack) -> web.St
 
 # --------------------------------------------------------------------------------------------------------- packing
 
-Pack = Callable[[Beneath, io.RawIOBase], None]
+Pack = Callable[[OpenCheckpoint, io.RawIOBase], None]
 
 
 def _tar(mode: Literal["w|", "w|gz"]) -> Pack:
-    def pack(directory: Beneath, out: io.RawIOBase) -> None:
+    def pack(stored: OpenCheckpoint, out: io.RawIOBase) -> None:
         with tarfile.open(fileobj=out, mode=mode) as archive:
-            for found in _sendable(directory):
-                if found.is_directory:
-                    archive.addfile(_member(found.path, found.status, tarfile.DIRTYPE))
+            for file in _sendable(stored):
+                if file.kind is FileKind.DIRECTORY:
+                    archive.addfile(_member(file, tarfile.DIRTYPE))
                     continue
-                with found.open() as file:
-                    status = os.fstat(file.fileno())
-                    member = _member(found.path, status, tarfile.REGTYPE)
-                    member.size = status.st_size
-                    archive.addfile(member, file)
+                stream, size = stored.open(file)
+                with stream:
+                    member = _member(file, tarfile.REGTYPE)
+                    member.size = size
+                    archive.addfile(member, stream)
 
     return pack
 
 
-def _member(path: str, status: os.stat_result, kind: bytes) -> tarfile.TarInfo:
-    member = tarfile.TarInfo(path)
-    member.type, member.mode, member.mtime = kind, stat.S_IMODE(status.st_mode), int(status.st_mtime)
-    member.uid, member.gid = status.st_uid, status.st_gid
+def _member(file: StoredFile, kind: bytes) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(file.path)
+    member.type, member.mode, member.mtime = kind, file.mode, int(file.modified)
     return member
 
 
-def _zip(directory: Beneath, out: io.RawIOBase) -> None:
+def _zip(stored: OpenCheckpoint, out: io.RawIOBase) -> None:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for found in _sendable(directory):
-            path = readable(found.path)
-            if found.is_directory:
-                archive.writestr(_entry(f"{path}/", found.status), b"")
+        for file in _sendable(stored):
+            path = readable(file.path)
+            if file.kind is FileKind.DIRECTORY:
+                archive.writestr(_entry(f"{path}/", file, stat.S_IFDIR), b"")
                 continue
-            with found.open() as file:
-                status = os.fstat(file.fileno())
-                entry = _entry(path, status)
-                entry.file_size = status.st_size
+            stream, size = stored.open(file)
+            with stream:
+                entry = _entry(path, file, stat.S_IFREG)
+                entry.file_size = size
                 with archive.open(entry, "w") as target:
-                    shutil.copyfileobj(file, target, CHUNK_BYTES)
+                    shutil.copyfileobj(stream, target, CHUNK_BYTES)
 
 
-def _entry(path: str, status: os.stat_result) -> zipfile.ZipInfo:
-    moment = datetime.fromtimestamp(min(max(status.st_mtime, OLDEST_IN_ZIP), NEWEST_IN_ZIP), UTC)
+def _entry(path: str, file: StoredFile, kind: int) -> zipfile.ZipInfo:
+    moment = datetime.fromtimestamp(min(max(file.modified, OLDEST_IN_ZIP), NEWEST_IN_ZIP), UTC)
     entry = zipfile.ZipInfo(path, moment.timetuple()[:6])
     entry.compress_type = zipfile.ZIP_DEFLATED
-    entry.external_attr = (status.st_mode & 0xFFFF) << 16
+    entry.external_attr = (kind | file.mode) << 16
     return entry
 
 
-def _sendable(directory: Beneath) -> Iterator[Found]:
+def _sendable(stored: OpenCheckpoint) -> Iterator[StoredFile]:
     """Files and directories, parents first. A link could lead anywhere, and what is no file has no content: both are left out."""
-    return (found for found in directory.walk() if found.is_directory or found.is_file)
+    return (file for file in stored.files() if file.kind is not FileKind.OTHER)
 
 
 FORMATS: Mapping[str, Pack] = {
@@ -209,13 +198,13 @@ class _Pipe(io.RawIOBase):
         asyncio.run_coroutine_threadsafe(self.chunks.put(chunk), self._loop).result()
 
 
-async def packed(directory: Beneath, pack: Pack) -> AsyncGenerator[bytes, None]:
-    """The archive in chunks; the directory is read in a thread, not faster than the chunks are taken."""
+async def packed(stored: OpenCheckpoint, pack: Pack) -> AsyncGenerator[bytes, None]:
+    """The archive in chunks; the storage is read in a thread, not faster than the chunks are taken."""
     pipe = _Pipe()
 
     def work() -> None:
         with suppress(_Abandoned):
-            pack(directory, pipe)
+            pack(stored, pipe)
             pipe.finish()
 
     packer = asyncio.create_task(asyncio.to_thread(work))

@@ -1,22 +1,18 @@
 """Carries out the removal of files of checkpoints and of TensorBoard, and says what is left when it is done.
 
-For storage that this host can reach (shared file systems and directories). The manifest goes first, or is written anew
-without what will be gone: a checkpoint never promises more than there is, however far the rest of the removal gets.
+The manifest goes first, or is written anew without what will be gone: a checkpoint never promises more than there is, however far
+the rest of the removal gets. A storage that is away is asked again until it answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from resolute.storage.beneath import Beneath, LeadsOut, TooDeep, readable
-from resolute.storage.manifest import MANIFEST_NAME, CorruptCheckpoint, Manifest, read_manifest
 from resolute_master.domain.change import Change
 from resolute_master.domain.commands import RecordRemovedTensorboards, SetCheckpointResources
-from resolute_master.domain.copies import replace
 from resolute_master.domain.effects import RemoveCheckpoint, RemoveFiles, RemoveTensorboardFiles
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.globs import matcher
@@ -69,124 +65,34 @@ class CheckpointRemoval:
     async def _obey(self, effect: Removal) -> None:
         match effect:
             case RemoveCheckpoint():
-                storage = await self._storage(effect.experiment)
-                await asyncio.to_thread(self._remove, storage, effect.uuid)
+                await asyncio.to_thread(self._delete, await self._storage(effect.experiment), effect.uuid)
                 await self._engine.submit(SetCheckpointResources(uuid=effect.uuid, resources={}))
             case RemoveFiles():
-                await self._remove_files(effect)
+                storage = await self._storage(effect.experiment)
+                left = await asyncio.to_thread(self._remove_matching, storage, effect)
+                await self._engine.submit(SetCheckpointResources(uuid=effect.uuid, resources=left, obeyed=effect.key))
             case RemoveTensorboardFiles():
                 written = f"{self._cluster_id}/tensorboard/experiment/{effect.experiment}"
-                await asyncio.to_thread(self._remove, effect.storage, written)
+                await asyncio.to_thread(self._remove_below, effect.storage, written)
                 await self._engine.submit(RecordRemovedTensorboards(removed_from=effect.experiment))
 
-    async def _remove_files(self, effect: RemoveFiles) -> None:
-        left = await asyncio.to_thread(self._matching, await self._storage(effect.experiment), effect)
-        if left is None:
-            log.warning("files of checkpoint %s lie in storage that this master cannot change", effect.uuid)
-            found = await self._store.checkpoint(effect.uuid)
-            left = dict(found.resources) if found is not None else {}
-        await self._engine.submit(SetCheckpointResources(uuid=effect.uuid, resources=left, obeyed=effect.key))
-
-    async def _storage(self, experiment: ExperimentId) -> Mapping[str, Any]:
+    async def _storage(self, experiment: ExperimentId) -> Mapping[str, Any] | None:
+        """None for an experiment that the store has forgotten."""
         found = self._engine.state.get(Experiment, experiment) or await self._store.experiment(experiment)
-        return (found.config.get("checkpoint_storage") or {}) if found is not None else {}
+        return None if found is None else found.config.get("checkpoint_storage")
 
-    def _remove(self, storage: Mapping[str, Any], path: str) -> None:
-        """A storage that is not there has nothing to remove."""
-        try:
-            opened = self._access.open(storage)
-        except FileNotFoundError:
-            return
-        if opened is not None:
-            with opened:
-                remove_whole(opened, path)
+    def _delete(self, storage: Mapping[str, Any] | None, uuid: str) -> None:
+        if storage:
+            self._access.storage(storage).delete(uuid)
 
-    def _matching(self, storage: Mapping[str, Any], effect: RemoveFiles) -> dict[str, int] | None:
-        """None where nothing can be removed from here."""
-        opened = self._access.open(storage)
-        if opened is None:
-            return None
-        with opened:
-            return remove_matching(opened, effect.uuid, effect.globs)
+    def _remove_below(self, storage: Mapping[str, Any], path: str) -> None:
+        if storage:
+            self._access.storage(storage).remove_below(path)
 
-
-def remove_whole(storage: Beneath, path: str) -> None:
-    """A directory of the storage, its manifests first. A link in its place is removed itself; behind one there is nothing of ours.
-
-    Raises `TooDeep`.
-    """
-    try:
-        with storage.directory(path) as directory:
-            for name in directory.names():
-                if name.startswith("manifest") and name.endswith(".json"):
-                    directory.remove_tree(name)
-    except FileNotFoundError:
-        return
-    except LeadsOut as error:
-        log.warning("nothing is removed behind it: %s", error)
-    try:
-        storage.remove_tree(path)
-    except TooDeep:
-        raise
-    except LeadsOut:
-        return
-
-
-def remove_matching(storage: Beneath, uuid: str, globs: Iterable[str]) -> dict[str, int]:
-    """Remove the files that match a pattern, and give what is left: path -> bytes, directories with a slash and 0."""
-    matchers = [matcher(glob) for glob in globs]
-    try:
-        directory = storage.directory(uuid)
-    except FileNotFoundError:
-        return {}
-    except LeadsOut:
-        remove_whole(storage, uuid)
-        return {}
-    with directory:
-        manifest = _manifest(uuid, directory)
-        matched = {
-            found.path: found.is_directory
-            for found in directory.walk()
-            if any(matches(readable(found.path)) for matches in matchers)
-        }
-        files = [path for path, is_directory in matched.items() if not is_directory]
-        if manifest is not None:
-            files = [path for path in files if path != MANIFEST_NAME]
-            _forget_in_manifest(directory, manifest, set(files))
-        for path in files:
-            directory.unlink(path)
-        for path in sorted((path for path, is_directory in matched.items() if is_directory), reverse=True):
-            directory.remove_if_empty(path)
-        left = _listed(directory)
-    if not left or (manifest is not None and set(left) == {MANIFEST_NAME}):
-        remove_whole(storage, uuid)
-        return {}
-    return left
-
-
-def _manifest(uuid: str, directory: Beneath) -> Manifest | None:
-    """None where a harness that writes none has saved; a file of the user's may have the same name there."""
-    try:
-        return Manifest.from_bytes(uuid, read_manifest(directory))
-    except (FileNotFoundError, LeadsOut, CorruptCheckpoint):
-        return None
-
-
-def _forget_in_manifest(directory: Beneath, manifest: Manifest, names: set[str]) -> None:
-    """A reader checks every file that the manifest names: one that was removed on purpose must not look like damage."""
-    if names.isdisjoint(manifest.files):
-        return
-    kept = {name: entry for name, entry in manifest.files.items() if name not in names}
-    directory.replace_file(MANIFEST_NAME, replace(manifest, files=kept).to_bytes())
-
-
-def _listed(directory: Beneath) -> dict[str, int]:
-    """Links, devices and the like are listed by their names: a user sees what is in the way of an empty directory."""
-    found: dict[str, int] = {}
-    for each in directory.walk():
-        name = readable(each.path)
-        if each.is_directory:
-            found[f"{name}/"] = 0
-        else:
-            found[name] = each.status.st_size if stat.S_ISREG(each.status.st_mode) else 0
-    return found
+    def _remove_matching(self, storage: Mapping[str, Any] | None, effect: RemoveFiles) -> dict[str, int]:
+        if not storage:
+            return {}
+        matchers = [matcher(glob) for glob in effect.globs]
+        return self._access.storage(storage).remove_files(
+            effect.uuid, lambda path: any(matches(path) for matches in matchers)
+        )

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from resolute.storage.beneath import Beneath
 from resolute.storage.directory import DirectoryStorage
 from resolute.storage.manifest import Manifest, Verify, verify
-from resolute_master.engine.checkpoint_files import remove_matching
 from support.api import World, an_api
 from support.checkpoints import UUIDS, removing, settled, shown, with_checkpoints
 
@@ -162,18 +160,6 @@ async def test_who_works_with_a_checkpoint_is_known_with_what_it_reports(tmp_pat
         stranger = {"trialSourceInfo": {**info, "trialId": 1}}
         await world.error("POST", "/api/v1/trial-source-info", stranger, status=403, task=task)
         assert json.loads((tmp_path / UUIDS[1] / "manifest.json").read_bytes())["uuid"] == UUIDS[1]
-
-
-def test_a_file_of_the_user_s_may_be_called_like_the_manifest(tmp_path: Path) -> None:
-    directory = tmp_path / UUIDS[1]
-    (directory / "empty").mkdir(parents=True)
-    for name, content in (("manifest.json", "[]"), ("metadata.json", "{}"), ("weights.pt", "www")):
-        (directory / name).write_text(content)
-    with Beneath.at(tmp_path) as storage:
-        left = {"empty/": 0, "manifest.json": 2, "metadata.json": 2}
-        assert remove_matching(storage, UUIDS[1], ["*.pt"]) == left
-        assert remove_matching(storage, UUIDS[1], ["manifest.*", "empty"]) == {"metadata.json": 2}
-        assert remove_matching(storage, UUIDS[1], ["**/*"]) == {} and not directory.exists()
 
 
 async def test_storage_that_is_away_is_not_taken_for_empty(

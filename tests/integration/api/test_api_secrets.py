@@ -197,11 +197,12 @@ async def test_no_answer_to_what_is_submitted_has_a_secret(world: World, planter
         {"environment": {"registry_auth": {"password": [planter.secret("a list for a text")]}}},
         {"data": {"secrets": MASK, "more": planter.secret("beside")}},
         {"data": [planter.secret("a list for data")]},
-        {"checkpoint_storage": storage},
         {"checkpoint_storage": f"s3://{planter.secret('a text for a storage')}@b"},
         {"checkpoint_storage": {**storage, "secret_key": [storage["secret_key"]]}},
     ]
-    bodies = [{"config": json.dumps(config)} for config in (good, a_config(**listed))]
+    bodies = [
+        {"config": json.dumps(config)} for config in (good, a_config(**listed), a_config(checkpoint_storage=storage))
+    ]
     bodies += [{"config": json.dumps(a_config(**changes))} for changes in bad]
     bodies += [{"config": text} for text in (WORD, f"- {WORD}", f"a: !!int {WORD}", f"a: [{WORD}", f'"{WORD}\n')]
     statuses = []
@@ -210,7 +211,7 @@ async def test_no_answer_to_what_is_submitted_has_a_secret(world: World, planter
             response = await world.send("POST", "/api/v1/experiments", {**body, **extra})
             statuses.append(response.status)
             assert WORD not in await response.text(), body
-    assert statuses[:4] == [200] * 4 and set(statuses[4:]) == {400}
+    assert statuses[:6] == [200] * 6 and set(statuses[6:]) == {400}
     for config in [good, *bad]:
         response = await world.send("POST", "/api/v1/preview-hp-search", {"config": config, "seed": 1})
         assert WORD not in await response.text()

@@ -113,7 +113,7 @@ async def test_a_link_in_the_storage_path_is_not_followed(world: World, storage:
     (storage / "a").mkdir()
     (storage / "a" / "b").symlink_to(state)
     with pytest.raises(LeadsOut, match="is a symbolic link"):
-        access.open(place)
+        access.storage(place).list()
 
 
 @pytest.mark.parametrize("kind", ["shared_fs", "directory"])
@@ -126,11 +126,9 @@ def test_the_master_s_own_files_are_no_storage_whatever_leads_to_them(
     access = StorageAccess(rules=rules_of(own))
     for name in (state, tmp_path / "link", state / UUIDS[1], state / "checkpoints" / ".."):
         with pytest.raises(FailedPrecondition, match="which holds the state of the master"):
-            access.open({"type": kind, "host_path": str(name), "container_path": str(name)})
+            access.storage({"type": kind, "host_path": str(name), "container_path": str(name)}).list()
     for name in (state / "checkpoints", state / "checkpoints" / "sub", storage):
-        opened = access.open({"type": kind, "host_path": str(name), "container_path": str(name)})
-        assert opened is not None
-        opened.close()
+        assert access.storage({"type": kind, "host_path": str(name), "container_path": str(name)}).list() == ()
 
 
 # ------------------------------------------------------------------------------------------------------------ removal

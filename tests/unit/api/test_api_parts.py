@@ -26,7 +26,6 @@ from resolute_master.api.render.summaries import summaries
 from resolute_master.api.runs import check_metadata, storage_number
 from resolute_master.domain.ids import AllocationId, InstanceId, PoolName
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.engine.checkpoint_storage import reachable
 from resolute_master.lifecycle.capacity import shortage
 from resolute_provisioner.model import Intent, Market, Observed, Offer, PoolScaling
 from support.cluster import an_agent, an_allocation, an_instance, at
@@ -196,30 +195,6 @@ def test_metadata_have_limits_that_are_named(metadata: dict[str, Any], named: st
 def test_storages_are_numbered_by_their_content() -> None:
     assert storage_number({"a": 1, "b": 2}) == storage_number({"b": 2, "a": 1}) != storage_number({"a": 1})
     assert 0 < storage_number({}) < 2**31
-
-
-@pytest.mark.parametrize(
-    ("storage", "expected"),
-    [
-        ({"type": "shared_fs", "host_path": "/data", "storage_path": None}, "/data/u"),
-        ({"type": "shared_fs", "host_path": "/data/", "storage_path": "sub"}, "/data/sub/u"),
-        ({"type": "shared_fs", "host_path": "/data", "storage_path": "/data/sub"}, "/data/sub/u"),
-        ({"type": "directory", "container_path": "/ckpt"}, "/ckpt/u"),
-    ],
-)
-def test_where_a_checkpoint_lies(storage: dict[str, Any], expected: str) -> None:
-    assert str(reachable(storage).path / "u") == expected
-
-
-def test_a_storage_that_the_master_cannot_read_is_named() -> None:
-    with pytest.raises(FailedPrecondition, match="s3"):
-        reachable({"type": "s3", "bucket": "b"})
-
-
-@pytest.mark.parametrize("path", ["../up", "/data-of-others/x", "a/../../up", "a\0b"])
-def test_a_storage_path_that_leads_out_is_refused(path: str) -> None:
-    with pytest.raises(FailedPrecondition, match="does not stay inside its storage"):
-        reachable({"type": "shared_fs", "host_path": "/data", "storage_path": path})
 
 
 # ------------------------------------------------------------------------------------------------------------ log ring

@@ -15,7 +15,6 @@ from support.config import an_experiment, problems_in
 
 OTHER_VALUES: dict[str, dict[str, Any]] = {
     "searcher.name": {"searcher": {"name": "grid"}},
-    "checkpoint_storage.type": {"checkpoint_storage": {"type": "s3", "bucket": "b"}},
     "environment.proxy_ports": {"environment": {"proxy_ports": [{"proxy_port": 80}]}},
     "integrations": {"integrations": {"webhooks": {"webhook_id": [1]}}},
     "tensorboard_storage": {"tensorboard_storage": {"type": "gcs", "bucket": "b"}},

@@ -12,6 +12,7 @@ import pytest
 
 from resolute.clock import FixedClock
 from resolute.errors import FailedPrecondition, ResoluteError
+from resolute.host_paths import HostPathRules
 from resolute.wire.agent_link import Exit
 from resolute.wire.states import ContainerState, ExperimentState
 from resolute_master.domain.agent import Agent
@@ -37,6 +38,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
 from resolute_master.engine.checkpoint_files import CheckpointRemoval
+from resolute_master.engine.checkpoint_storage import StorageAccess
 from resolute_master.engine.cycle import DUE_A_CYCLE
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.journal import decode_commands, journaled, written_down
@@ -267,7 +269,8 @@ async def test_a_removal_that_is_ordered_twice_is_done_once_and_never_asked_for_
     (tmp_path / "c1").mkdir()
     (tmp_path / "c1" / "weights").write_text("w")
     async with running(an_engine(store)) as engine:
-        removal = CheckpointRemoval(engine, store, cluster_id="cluster-1")
+        access = StorageAccess(rules=HostPathRules(remedy=""))
+        removal = CheckpointRemoval(engine, store, access, cluster_id="cluster-1")
         id_, _ = await an_ended_experiment(engine, config, checkpoints=("c1",))
         await engine.submit(DeleteExperiment(experiment=id_))
         await engine.submit(DeleteExperiment(experiment=id_))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from resolute.errors import FailedPrecondition, InvalidInput
+from resolute.errors import InvalidInput
 from resolute.storage import (
     CorruptCheckpoint,
     DirectoryStorage,
@@ -127,12 +128,35 @@ def test_wrong_configurations_are_named(config: dict[str, str], words: str) -> N
         storage_from_config(config, shared_fs_mount=None)
 
 
-@pytest.mark.parametrize("kind", ["s3", "gcs", "azure"])
-def test_cloud_storage_is_refused_by_name(kind: str) -> None:
-    with pytest.raises(FailedPrecondition, match=kind):
-        storage_from_config({"type": kind, "bucket": "b"}, shared_fs_mount=None)
-    with pytest.raises(FailedPrecondition, match=kind):
-        storage_from_url({"gcs": "gs"}.get(kind, kind) + "://bucket/prefix")
+def test_a_file_of_the_user_s_may_be_called_like_the_manifest(tmp_path: Path) -> None:
+    directory = tmp_path / "c1"
+    (directory / "empty").mkdir(parents=True)
+    for name, content in (("manifest.json", "[]"), ("metadata.json", "{}"), ("weights.pt", "www")):
+        (directory / name).write_text(content)
+    storage = DirectoryStorage(tmp_path)
+    left = {"empty/": 0, "manifest.json": 2, "metadata.json": 2}
+    assert storage.remove_files("c1", lambda name: name.endswith(".pt")) == left
+    assert storage.remove_files("c1", lambda name: name in ("manifest.json", "empty")) == {"metadata.json": 2}
+    assert storage.remove_files("c1", lambda name: True) == {} and not directory.exists()
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"type": "shared_fs", "host_path": "/data", "storage_path": None}, "/data"),
+        ({"type": "shared_fs", "host_path": "/data/", "storage_path": "sub"}, "/data/sub"),
+        ({"type": "shared_fs", "host_path": "/data", "storage_path": "/data/sub"}, "/data/sub"),
+        ({"type": "directory", "container_path": "/ckpt"}, "/ckpt"),
+    ],
+)
+def test_where_checkpoints_lie(config: dict[str, Any], expected: str) -> None:
+    assert storage_from_config(config, shared_fs_mount=None).place == expected
+
+
+@pytest.mark.parametrize("path", ["../up", "/data-of-others/x", "a/../../up", "a\0b"])
+def test_a_storage_path_that_leads_out_is_refused(path: str) -> None:
+    with pytest.raises(InvalidInput, match="does not stay inside"):
+        storage_from_config({"type": "shared_fs", "host_path": "/data", "storage_path": path}, shared_fs_mount=None)
 
 
 def test_addresses_of_directories(tmp_path: Path) -> None:

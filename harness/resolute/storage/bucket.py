@@ -1,0 +1,61 @@
+"""What an object store has to do so that checkpoints can be kept in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredObject:
+    """`size` in bytes, `modified` in seconds since 1970 by the store's clock."""
+
+    key: str
+    size: int
+    modified: float
+
+
+class Bucket(Protocol):
+    """Objects under keys: no directories, no renames, each object there as a whole or not at all.
+
+    May be called from several threads. Each call is one attempt: it raises `StorageAway` where the same call may succeed later and
+    `StorageUnavailable` where somebody has to do something first, naming bucket, identity and what to grant.
+    """
+
+    place: str
+    """For messages, such as `s3://bucket`."""
+
+    deletes_at_once: int
+    """Keys of one `delete`, at most."""
+
+    def put(self, key: str, content: bytes, *, new: bool = False) -> None:
+        """Store a small object. With `new`, raises `AlreadyExists` when there is one of that key, and stores nothing."""
+        ...
+
+    def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        """Bytes of an object; those behind its end are left out. Raises `NotFound`."""
+        ...
+
+    def upload(self, key: str, path: Path) -> None:
+        """Store a file of any size, in parts where it is large."""
+        ...
+
+    def download(self, key: str, path: Path) -> None:
+        """Fetch an object into a file. Raises `NotFound`."""
+        ...
+
+    def page(self, prefix: str, after: str | None = None) -> tuple[Sequence[StoredObject], str | None]:
+        """Some of the objects whose keys begin with `prefix`, in the order of keys, and what to ask with for those after them; None
+        at the end.
+        """
+        ...
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Already gone is success."""
+        ...
+
+    def drop_unfinished(self, prefix: str) -> None:
+        """Forget the parts of uploads that were never finished, where the store does not do so by itself."""
+        ...

@@ -1,0 +1,157 @@
+"""Object stores on this machine, each asked through its vendor's own client: moto, the Google emulator and Azurite."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+AZURE_ACCOUNT = "devstoreaccount1"
+AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""Azurite's, which everybody knows."""
+
+STARTED_WITHIN_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectStore:
+    """`config` names a bucket that is there, as `checkpoint_storage`; `environ` is what a client needs beside it."""
+
+    config: Mapping[str, Any]
+    environ: Mapping[str, str] = field(default_factory=dict)
+    address: str = ""
+
+
+def azurite() -> str | None:
+    """The program, where `npm install` has put it."""
+    own = ROOT / "node_modules" / ".bin" / "azurite-blob"
+    return str(own) if own.exists() else shutil.which("azurite-blob")
+
+
+@contextmanager
+def moto_store(bucket: str = "checkpoints") -> Iterator[ObjectStore]:
+    """S3, by moto."""
+    port = free_port()
+    command = [sys.executable, "-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", str(port)]
+    with _running(command, port):
+        yield moto_bucket(f"http://127.0.0.1:{port}", bucket)
+
+
+def moto_bucket(address: str, bucket: str) -> ObjectStore:
+    """A new bucket there."""
+    import boto3
+
+    environ = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+    client = boto3.client(
+        "s3",
+        endpoint_url=address,
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+    client.create_bucket(Bucket=bucket)
+    client.close()
+    config = {"type": "s3", "bucket": bucket, "endpoint_url": address, "prefix": "some/where"}
+    return ObjectStore(config=config, environ=environ, address=address)
+
+
+@contextmanager
+def google_store(bucket: str = "checkpoints") -> Iterator[ObjectStore]:
+    """Google Cloud Storage, by gcp-storage-emulator."""
+    port = free_port()
+    command = [
+        sys.executable, "-m", "gcp_storage_emulator", "start", "--host", "127.0.0.1", "--port", str(port), "--in-memory",
+        "--default-bucket", bucket,
+    ]  # fmt: skip
+    with _running(command, port):
+        environ = {"STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{port}"}
+        config = {"type": "gcs", "bucket": bucket, "prefix": "some/where"}
+        yield ObjectStore(config=config, environ=environ, address=environ["STORAGE_EMULATOR_HOST"])
+
+
+@contextmanager
+def azure_store(container: str = "checkpoints") -> Iterator[ObjectStore]:
+    """Azure Blob Storage, by Azurite."""
+    from azure.storage.blob import BlobServiceClient
+
+    program = azurite()
+    assert program is not None, "the test is marked with needs('azurite')"
+    port = free_port()
+    command = [program, "--blobHost", "127.0.0.1", "--blobPort", str(port), "--inMemoryPersistence", "--silent",
+               "--skipApiVersionCheck", "--disableTelemetry"]  # fmt: skip
+    with _running(command, port):
+        address = f"http://127.0.0.1:{port}/{AZURE_ACCOUNT}"
+        text = (
+            f"DefaultEndpointsProtocol=http;AccountName={AZURE_ACCOUNT};AccountKey={AZURE_KEY};BlobEndpoint={address};"
+        )
+        with BlobServiceClient.from_connection_string(text) as service:
+            service.create_container(container)
+        config = {"type": "azure", "container": container, "connection_string": text}
+        yield ObjectStore(config=config, address=address)
+
+
+class Stores:
+    """Every store by the type that a configuration names."""
+
+    programs: Mapping[str, Callable[[], AbstractContextManager[ObjectStore]]] = {
+        "s3": moto_store,
+        "gcs": google_store,
+        "azure": azure_store,
+    }
+
+    @contextmanager
+    def session(self) -> Iterator[Callable[[str], ObjectStore]]:
+        """Gives a function that starts a store when it is first asked for; all end with the context."""
+        with ExitStack() as stack:
+            yield cache(lambda kind: stack.enter_context(self.programs[kind]()))
+
+
+STORES = Stores()
+
+
+def a_place(store: ObjectStore, name: str) -> ObjectStore:
+    """A place in the store in which nothing lies yet: another prefix, or on Azure, which has none, another container."""
+    config = dict(store.config)
+    if config["type"] == "azure":
+        from azure.storage.blob import BlobServiceClient
+
+        with BlobServiceClient.from_connection_string(config["connection_string"]) as service:
+            service.create_container(name)
+        return replace(store, config={**config, "container": name})
+    return replace(store, config={**config, "prefix": f"some/{name}"})
+
+
+@contextmanager
+def _running(command: list[str], port: int) -> Iterator[None]:
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + STARTED_WITHIN_S
+        while not _answers(port):
+            assert process.poll() is None and time.monotonic() < end, f"{command[0]} does not start"
+            time.sleep(0.1)
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def free_port() -> int:
+    """A port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
