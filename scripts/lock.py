@@ -38,7 +38,7 @@ class Lock:
 
 BUILD = ("requirements/build.in", "requirements/uv.in")
 DEVELOPMENT = "requirements/dev.lock"
-EVERYTHING = ("agent", "audit", "aws", "bench", "cli", "docker", "gcp", "master", "otel", "test", "torch")
+EVERYTHING = ("agent", "audit", "aws", "azure", "bench", "cli", "docker", "gcp", "master", "otel", "test", "torch")
 LOCKS = (
     Lock(file=DEVELOPMENT, inputs=("pyproject.toml", *BUILD), extras=EVERYTHING),
     Lock(
@@ -50,7 +50,7 @@ LOCKS = (
     Lock(
         file="requirements/master.lock",
         inputs=("pyproject.toml",),
-        extras=("agent", "aws", "cli", "docker", "gcp", "master", "otel"),
+        extras=("agent", "aws", "azure", "cli", "docker", "gcp", "master", "otel"),
         within=DEVELOPMENT,
     ),
     Lock(

@@ -51,7 +51,11 @@ class GcpCluster(LiveCluster):
             "max_idle_agent_period": "1s",
             "agent_config_file_contents": {"container_runtime": "process"},
         }
-        super().__init__(directory, pool={"provider": provider, "agent_reconnect_wait": "5s"}, host="0.0.0.0")
+        super().__init__(
+            directory,
+            pool={"provider": provider, "shared_file_system": True, "agent_reconnect_wait": "5s"},
+            host="0.0.0.0",
+        )
         provider["master_url"] = f"http://{host}:{self.port}"
         self.config_file.write_text(yaml.safe_dump(self.config))
         self.master_program = ("support.gcp_master", engine.url)

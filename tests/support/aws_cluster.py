@@ -53,7 +53,8 @@ def aws_cluster(directory: Path, pools: Mapping[str, Mapping[str, Any]]) -> Iter
         cluster = LiveCluster(directory / "cluster", host="0.0.0.0")
         shared = _provider(f"http://{network.host}:{cluster.port}")
         cluster.config["resource_pools"] = [
-            {"pool_name": name, "provider": {**shared, **keys}} for name, keys in pools.items()
+            {"pool_name": name, "shared_file_system": True, "provider": {**shared, **keys}}
+            for name, keys in pools.items()
         ]
         first = next(iter(pools))
         defaults = {"default_aux_resource_pool": first, "default_compute_resource_pool": first}

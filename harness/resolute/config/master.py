@@ -250,6 +250,17 @@ class MasterConfig(ConfigModel):
         return self
 
     @model_validator(mode="after")
+    def _checkpoints_outlive_their_machines(self) -> Self:
+        found: list[tuple[tuple[str | int, ...], str, object]] = [
+            (("resource_pools", place, "provider", "type"), why, pool.provider.type)
+            for place, pool in enumerate(self.resource_pools)
+            if pool.provider is not None and (why := pool.loses_files_of(self.checkpoint_storage))
+        ]
+        if found:
+            raise broken_at(*found)
+        return self
+
+    @model_validator(mode="after")
     def _blank_passwords_stay_home(self) -> Self:
         if self.security.allow_blank_password and not self.is_loopback:
             text = (

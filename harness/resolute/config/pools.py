@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from resolute.config.base import ConfigModel, Count, Flag, FreeMap, NonEmptyText, Text, broken_at, broken_rule
 from resolute.config.budgets import Budget
+from resolute.config.checkpoint_storage import CheckpointStorage
 from resolute.config.durations import Duration, PositiveDuration, format_duration
 from resolute.config.providers import Provider
 from resolute.config.resources import Priority
@@ -87,6 +88,8 @@ class ResourcePool(ConfigModel):
     """Over the cluster's block of that name."""
     provider: Provider | None = None
     """Makes the pool elastic."""
+    shared_file_system: Flag = False
+    """All its rented machines mount one file system, on which a checkpoint_storage of type shared_fs or directory lies."""
     budget: Budget = Budget()
     """What its machines may cost."""
 
@@ -94,6 +97,17 @@ class ResourcePool(ConfigModel):
     @classmethod
     def _old_names(cls, value: Any) -> Any:
         return renamed(value, {"max_cpu_containers_per_agent": "max_aux_containers_per_agent"})
+
+    def loses_files_of(self, storage: CheckpointStorage | None) -> str:
+        """Why checkpoints in that storage would end with a machine of this pool, and what to do; empty where they would not."""
+        rented = self.provider is not None and self.provider.type in ("aws", "gcp")
+        if storage is None or storage.type not in ("shared_fs", "directory") or not rented or self.shared_file_system:
+            return ""
+        return (
+            f"pool '{self.pool_name}' rents its machines, and checkpoint_storage of type {storage.type} is a directory that ends "
+            "with the machine; use a storage of type s3, gcs or azure, or, where one file system is mounted on all machines of "
+            "the pool, set shared_file_system: true for the pool"
+        )
 
 
 class ResourceManager(ConfigModel):

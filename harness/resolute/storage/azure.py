@@ -94,7 +94,7 @@ class AzureContainer:
         except ImportError:
             raise StorageUnavailable(
                 f"checkpoints cannot be stored in {self.place}: the Python package azure-storage-blob is missing here. Add it to "
-                "the image or the environment of the task: pip install 'resolute[azure]', or pip install azure-storage-blob."
+                "the image or the environment of the task: pip install 'resolute-ml[azure]', or pip install azure-storage-blob."
             ) from None
         options: dict[str, Any] = {
             "connection_timeout": CONNECT_S,
@@ -125,7 +125,7 @@ class AzureContainer:
         except ImportError:
             raise StorageUnavailable(
                 f"checkpoints cannot be stored in {self.place}: without checkpoint_storage.credential the machine's own identity "
-                "is used, and the Python package azure-identity is missing here: pip install 'resolute[azure]'."
+                "is used, and the Python package azure-identity is missing here: pip install 'resolute-ml[azure]'."
             ) from None
         return DefaultAzureCredential()
 

@@ -98,7 +98,7 @@ class GcsBucket:
         except ImportError:
             raise StorageUnavailable(
                 f"checkpoints cannot be stored in {self.place}: the Python package google-cloud-storage is missing here. Add it to "
-                "the image or the environment of the task: pip install 'resolute[gcp]', or pip install google-cloud-storage."
+                "the image or the environment of the task: pip install 'resolute-ml[gcp]', or pip install google-cloud-storage."
             ) from None
         try:
             client = storage.Client()

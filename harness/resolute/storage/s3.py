@@ -112,7 +112,7 @@ class S3Bucket:
         except ImportError:
             raise StorageUnavailable(
                 f"checkpoints cannot be stored in {self.place}: the Python package boto3 is missing here. Add it to the image "
-                "or the environment of the task: pip install 'resolute[aws]', or pip install boto3."
+                "or the environment of the task: pip install 'resolute-ml[aws]', or pip install boto3."
             ) from None
         access_key, secret_key = self._keys
         return boto3.Session(aws_access_key_id=access_key, aws_secret_access_key=secret_key)

@@ -105,6 +105,7 @@ async def _check(call: Call, request: CreateExperimentRequest) -> Checked:
     )
     if not request.unmanaged:
         workspaces.check_pool(state, pool, workspace, call.api.engine.pools)
+        _check_kept(call, parsed, pool)
         if parsed.resources.max_cost is not None:
             check_priced(state, call.api.engine.pools.get(pool), pool)
     warnings = () if request.unmanaged else _check_capacity(call, parsed, pool)
@@ -172,6 +173,13 @@ def _with_default_pool(raw: dict[str, Any], workspace: Workspace) -> dict[str, A
     if asked.get("resource_pool") or pool is None or not isinstance(resources, Mapping | None):
         return raw
     return {**raw, "resources": {**asked, "resource_pool": pool}}
+
+
+def _check_kept(call: Call, config: ExperimentConfig, pool: PoolName) -> None:
+    """Checkpoints that end with the machine that wrote them keep nothing."""
+    configured = next((each for each in call.api.config.resource_pools if each.pool_name == pool), None)
+    if configured is not None and (why := configured.loses_files_of(config.checkpoint_storage)):
+        raise InvalidInput(f"checkpoint_storage.type: {why}")
 
 
 def _check_capacity(call: Call, config: ExperimentConfig, pool: PoolName) -> tuple[LaunchWarning, ...]:

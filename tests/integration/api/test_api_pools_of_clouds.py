@@ -12,6 +12,7 @@ POOLS: dict[str, Any] = {
     "resource_pools": [
         {
             "pool_name": "default",
+            "shared_file_system": True,
             "provider": {
                 "type": "aws",
                 "ssh_key_name": "ops",
@@ -25,6 +26,7 @@ POOLS: dict[str, Any] = {
         },
         {
             "pool_name": "google",
+            "shared_file_system": True,
             "provider": {
                 "type": "gcp",
                 "project": "p",

@@ -34,6 +34,7 @@ from support.cluster import T0
 ROOT = Path(__file__).resolve().parents[3]
 POOL: dict[str, Any] = {
     "pool_name": "default",
+    "shared_file_system": True,
     "provider": {
         "type": "aws",
         "ssh_key_name": "k",
@@ -138,7 +139,7 @@ async def test_what_a_file_cannot_say_is_said(
 def with_provider(name: str = "default", **keys: Any) -> dict[str, Any]:
     """The pool with these keys of its provider; None leaves one out."""
     provider = {key: value for key, value in {**POOL["provider"], **keys}.items() if value is not None}
-    return {"pool_name": name, "provider": provider}
+    return {"pool_name": name, "provider": provider, "shared_file_system": True}
 
 
 GOOGLE = {
@@ -156,7 +157,7 @@ GOOGLE = {
         (with_provider(startup_script=random.Random(1).randbytes(20_000).hex()), "provider of pool 'default': "),
         (with_provider(agent_config_file_contents={"lable": "a"}), "lable"),
         (
-            {"pool_name": "default", "provider": GOOGLE},
+            {"pool_name": "default", "provider": GOOGLE, "shared_file_system": True},
             "provider.boot_disk_source_image of pool 'default' must be given",
         ),
         (

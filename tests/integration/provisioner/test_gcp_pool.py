@@ -44,7 +44,9 @@ def metadata() -> Iterator[GceMetadata]:
 
 def config_of(tmp_path: Path, provider: Mapping[str, Any]) -> MasterConfig:
     given = {"type": "gcp", "boot_disk_source_image": IMAGE, **provider}
-    return master_config(tmp_path, resource_pools=[{"pool_name": "default", "provider": given}])
+    return master_config(
+        tmp_path, resource_pools=[{"pool_name": "default", "provider": given, "shared_file_system": True}]
+    )
 
 
 def provider_of(config: MasterConfig) -> tuple[ResourcePool, GcpProvider]:

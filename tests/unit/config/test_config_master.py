@@ -250,3 +250,28 @@ def test_no_secret_is_displayed_and_the_rest_is_read_again() -> None:
         parse_master_config(shown)
     again = json.loads(json.dumps(shown).replace("********", "another"))
     assert parse_master_config(again).masked() == shown
+
+
+@pytest.mark.parametrize(
+    "storage", [{"type": "shared_fs", "host_path": "/data"}, {"type": "directory", "container_path": "/d"}]
+)
+def test_a_pool_that_rents_machines_does_not_keep_checkpoints_on_them(storage: dict[str, Any]) -> None:
+    pools: list[dict[str, Any]] = [{"pool_name": "default"}, {"pool_name": "rented", "provider": AWS}]
+    (line,) = problems_in(
+        parse_master_config, {"host": "127.0.0.1", "checkpoint_storage": storage, "resource_pools": pools}
+    )
+    assert line.startswith("<config>.resource_pools[1].provider.type: pool 'rented' rents its machines")
+    assert "shared_file_system: true" in line and "s3" in line
+    pools[1]["shared_file_system"] = True
+    assert (
+        parse_master_config({"checkpoint_storage": storage, "resource_pools": pools})
+        .resource_pools[1]
+        .shared_file_system
+    )
+
+
+@pytest.mark.parametrize("storage", [None, {"type": "s3", "bucket": "b"}, {"type": "gcs", "bucket": "b"}])
+def test_a_pool_that_rents_machines_keeps_checkpoints_in_a_bucket(storage: dict[str, Any] | None) -> None:
+    pools = [{"pool_name": "default", "provider": AWS}]
+    config = {"checkpoint_storage": storage, "resource_pools": pools}
+    assert parse_master_config(config).resource_pools[0].provider is not None

@@ -34,7 +34,7 @@ def a_config(**keys: Any) -> MasterConfig:
         {
             "host": "0.0.0.0",
             "security": {"initial_user_password": "p"},
-            "checkpoint_storage": {"type": "shared_fs", "host_path": "/checkpoints"},
+            "checkpoint_storage": {"type": "s3", "bucket": "checkpoints"},
             "resource_pools": [{"pool_name": "gpus", "provider": {**LEAST, **keys}}],
             "resource_manager": {
                 "type": "agent",
