@@ -17,7 +17,7 @@ from campaign.points import Points
 from resolute import core
 from resolute.clock import SystemClock
 from resolute.errors import ResoluteError
-from resolute.storage.base import CheckpointStorage
+from resolute.storage.base import CheckpointStorage, OpenCheckpoint, Selector
 from resolute.testing.diary import Diary
 from resolute.testing.script import parse_script
 from resolute.testing.scripted_trial import Preempted, ScriptedTrial
@@ -32,6 +32,14 @@ class PointedStorage:
     def __init__(self, inner: CheckpointStorage, points: Points) -> None:
         self._inner = inner
         self._points = points
+
+    @property
+    def place(self) -> str:
+        return self._inner.place
+
+    @property
+    def direct(self) -> bool:
+        return self._inner.direct
 
     def check_writable(self) -> None:
         self._inner.check_writable()
@@ -56,9 +64,18 @@ class PointedStorage:
         return self._inner.manifest(uuid)
 
     @contextmanager
-    def restore(self, uuid: str) -> Iterator[Path]:
-        with self._inner.restore(uuid) as path:
+    def restore(self, uuid: str, *, wanted: Selector | None = None, without_manifest: bool = False) -> Iterator[Path]:
+        with self._inner.restore(uuid, wanted=wanted, without_manifest=without_manifest) as path:
             yield path
+
+    def open(self, uuid: str) -> OpenCheckpoint:
+        return self._inner.open(uuid)
+
+    def remove_files(self, uuid: str, matches: Selector) -> dict[str, int]:
+        return self._inner.remove_files(uuid, matches)
+
+    def remove_below(self, path: str) -> None:
+        self._inner.remove_below(path)
 
     def delete(self, uuid: str) -> None:
         self._inner.delete(uuid)
