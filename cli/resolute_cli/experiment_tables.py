@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +14,16 @@ from resolute.errors import InvalidInput
 from resolute_cli.command import UsageError
 from resolute_cli.failures import explained
 from resolute_cli.invocation import Invocation
-from resolute_cli.render import as_mapping, csv_text, json_block, percent_text, state_text, time_text
+from resolute_cli.render import (
+    as_mapping,
+    csv_text,
+    duration_text,
+    json_block,
+    percent_text,
+    size_text,
+    state_text,
+    time_text,
+)
 from resolute_cli.workloads import Step, steps_of
 
 if TYPE_CHECKING:
@@ -20,6 +31,9 @@ if TYPE_CHECKING:
     from resolute.wire.rest.trials import MetricsWorkload, Trial
 
 Table = tuple[Sequence[str], Sequence[Sequence[object]]]
+
+TRIALS_SHOWN = 10
+"""By `describe`; `det trial list` shows all."""
 
 
 def experiment_columns(*, show_project: bool, show_archived: bool) -> tuple[str, ...]:
@@ -52,12 +66,13 @@ def describe(cli: Invocation, args: argparse.Namespace) -> None:
     trials: list[Trial] = []
     steps: dict[int, list[Step]] = {}
     values = []
+    every_step = args.metrics or args.outdir is not None or not cli.render.for_people
     for number in _numbers(args.experiment_ids):
         experiment = api.experiments.get(number).experiment
         found = api.experiments.trials(number)
         experiments.append(experiment)
         trials.extend(found)
-        for trial in found:
+        for trial in found if every_step else ():
             workloads = api.trials.workloads(trial.id, GetTrialWorkloadsQuery(limit=500))
             steps[trial.id] = steps_of(workloads)
         values.append({"experiment": as_mapping(experiment), "trials": [as_mapping(trial) for trial in found]})
@@ -73,13 +88,111 @@ def describe(cli: Invocation, args: argparse.Namespace) -> None:
     if cli.render.format == "json":
         cli.render.value(values)
         return
+    if not every_step:
+        for experiment in experiments:
+            _summary(cli, experiment, [trial for trial in trials if trial.experiment_id == experiment.id])
+        return
     for name, title in (("experiments", "Experiment"), ("trials", "Trials"), ("workloads", "Workloads")):
         columns, rows = tables[name]
         cli.render.table(columns, rows, values, title=title)
     if cli.render.format is None:
-        for trial in trials:
-            for line in explained(trial):
-                cli.render.line(line)
+        for experiment in experiments:
+            if experiment.warning:
+                cli.render.line(f"Warning: {experiment.warning}")
+        _failures(cli, trials)
+
+
+def _failures(cli: Invocation, trials: Iterable[Trial]) -> None:
+    for trial in trials:
+        for line in explained(trial):
+            cli.render.line(line)
+
+
+def _summary(cli: Invocation, experiment: Experiment, trials: Sequence[Trial]) -> None:
+    """What a person wants to know first: how it stands, what is best, why it failed."""
+    ended = f" to {time_text(experiment.end_time)}" if experiment.end_time is not None else ""
+    lasted = f" ({duration_text(experiment.duration)})" if experiment.duration is not None else ""
+    steps = max((trial.total_batches_processed for trial in trials), default=0)
+    facts = [
+        ("state", f"{state_text(experiment.state)}, {percent_text(experiment.progress or 0.0)} done"),
+        ("started", f"{time_text(experiment.start_time)}{ended}{lasted}"),
+        ("pool", experiment.resource_pool),
+        ("description", experiment.description),
+        ("labels", ", ".join(sorted(experiment.labels))),
+        ("deadline", _deadline(experiment)),
+        ("searcher", f"{experiment.searcher_type}, by {experiment.searcher_metric}"),
+        ("trials", f"{experiment.num_trials}, the longest at step {steps}"),
+        ("best", _best(experiment, trials)),
+        ("checkpoints", f"{experiment.checkpoint_count or 0}, {size_text(experiment.checkpoint_size or 0)}"),
+    ]
+    cli.render.line(f"Experiment {experiment.id}: {experiment.name}{' (archived)' if experiment.archived else ''}")
+    for name, fact in facts:
+        if fact:
+            cli.render.line(f"  {name:<12} {fact}")
+    if experiment.warning:
+        cli.render.line(f"Warning: {experiment.warning}")
+    if trials:
+        columns, rows = ranked_trials(experiment, trials)
+        cli.render.table(columns, rows[:TRIALS_SHOWN], None)
+        if len(rows) > TRIALS_SHOWN:
+            cli.render.line(f"{len(rows) - TRIALS_SHOWN} more: det trial list {experiment.id}")
+    _failures(cli, trials)
+    cli.render.line(
+        f"Every step: det trial describe <trial id> --metrics. Its log: det experiment logs {experiment.id}"
+    )
+
+
+def _best(experiment: Experiment, trials: Iterable[Trial]) -> str:
+    if experiment.best_trial_id is None:
+        return ""
+    said = f"trial {experiment.best_trial_id} with {experiment.searcher_metric} {experiment.best_trial_searcher_metric:.6g}"
+    trial = next((each for each in trials if each.id == experiment.best_trial_id), None)
+    if trial is None or trial.best_validation is None:
+        return said
+    saved = trial.best_checkpoint.uuid if trial.best_checkpoint is not None else None
+    return f"{said} at step {trial.best_validation.total_batches}{f', checkpoint {saved}' if saved else ''}"
+
+
+def ranked_trials(experiment: Experiment, trials: Iterable[Trial]) -> Table:
+    """Best first by the searcher's metric; those that have not reported it last."""
+    smaller = bool(((experiment.config or {}).get("searcher") or {}).get("smaller_is_better", True))
+
+    def key(trial: Trial) -> tuple[bool, float, int]:
+        value = trial.searcher_metric_value
+        if value is None or math.isnan(value):
+            return True, 0.0, trial.id
+        return False, value if smaller else -value, trial.id
+
+    columns = ("Trial ID", f"Best {experiment.searcher_metric}", "At Batch", "State", "# of Batches", "Restarts")
+    rows = [
+        (
+            trial.id,
+            trial.searcher_metric_value,
+            trial.best_validation.total_batches if trial.best_validation is not None else None,
+            state_text(trial.state),
+            trial.total_batches_processed,
+            trial.restarts,
+            in_words(trial.hparams),
+            trial.best_checkpoint.uuid if trial.best_checkpoint is not None else None,
+            trial.start_time,
+            trial.end_time,
+        )
+        for trial in sorted(trials, key=key)
+    ]
+    return (*columns, "H-Params", "Best Checkpoint", "Started", "Ended"), rows
+
+
+def in_words(hparams: Mapping[str, object], prefix: str = "") -> str:
+    """`lr=0.1 optimizer.momentum=0.9`"""
+    parts = [
+        in_words(value, f"{prefix}{name}.") if isinstance(value, Mapping) else f"{prefix}{name}={_value(value)}"
+        for name, value in sorted(hparams.items())
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def _value(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
 
 
 def experiments_table(experiments: Sequence[Experiment]) -> Table:
@@ -178,5 +291,5 @@ def _write(tables: dict[str, Table], directory: Path) -> None:
 
 def describe_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("experiment_ids", help="ids of the experiments, with commas between them")
-    parser.add_argument("--metrics", action="store_true", help="show every metric")
+    parser.add_argument("--metrics", action="store_true", help="show every step with its metrics")
     parser.add_argument("--outdir", metavar="DIR", help="write the tables as CSV files into this directory")

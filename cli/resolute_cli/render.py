@@ -1,6 +1,6 @@
 """How results look: tables, JSON, CSV, YAML, messages, progress. Nothing else in the package decides that.
 
-On a terminal tables are drawn by rich; elsewhere they are plain text with `|` between columns, never cut to a width,
+On a terminal tables fit its width (`terminal_table`); elsewhere they are plain text with `|` between columns, never cut to a width,
 so that scripts can read them. Messages for people go to stdout when they are the result and to stderr otherwise.
 
 Names, notes and messages come from people, and no control character of them is written: `resolute.printable` escapes them in
@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -103,6 +105,20 @@ def cell_text(value: object) -> str:
     return printable.one_line(str(value))
 
 
+_DATE = re.compile(r"(\d{4})-(\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:?00)")
+
+
+def shown_cell(value: object, this_year: int) -> str:
+    """As `cell_text`, on a terminal: a moment without this year and its zone (it is UTC), a number with few digits."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = cell_text(value)
+    if (isinstance(value, datetime) or _DATE.fullmatch(text)) and (found := _DATE.fullmatch(text)) is not None:
+        year, day, time = found.groups()
+        return f"{day} {time}" if year == str(this_year) else f"{year}-{day}"
+    return text
+
+
 def csv_text(columns: Sequence[str], rows: Sequence[Row]) -> str:
     """A table as CSV, with the titles of the columns in the first line."""
     import csv
@@ -132,7 +148,7 @@ class Renderer:
         elif self.format == "csv":
             self.out.write(csv_text(columns, rows))
         elif self._is_terminal(self.out):
-            self._rich_table(columns, rows, title)
+            self._drawn_table(columns, rows, title)
         else:
             if title:
                 self.out.write(f"\n{printable.one_line(title)}:\n")
@@ -213,19 +229,31 @@ class Renderer:
             task = bar.add_task(printable.one_line(description), total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total or None)
 
-    def _rich_table(self, columns: Sequence[str], rows: Sequence[Row], title: str | None) -> None:
-        from rich import box
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
+    def _drawn_table(self, columns: Sequence[str], rows: Sequence[Row], title: str | None) -> None:
+        from resolute.clock import SystemClock
+        from resolute_cli.terminal_table import draw
 
-        shown = None if title is None else Text(printable.one_line(title))  # a plain string would be read as markup
-        table = Table(title=shown, title_justify="left", box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
-        for column in columns:
-            table.add_column(Text(printable.one_line(column)), overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(cell_text(cell)) for cell in row))
-        Console(file=self.out, no_color=not self._has_color(self.out), highlight=False).print(table)
+        if title:
+            self.out.write(f"\n{printable.one_line(title)}:\n")
+        names = [printable.one_line(column) for column in columns]
+        year = SystemClock().now().year
+        cells = [[shown_cell(cell, year) for cell in row] for row in rows]
+        self.out.write(draw(names, cells, self.width(), bold=self._has_color(self.out)))
+
+    def width(self) -> int:
+        """Columns of the terminal; `COLUMNS` says otherwise, and 80 where nobody knows."""
+        given = os.environ.get("COLUMNS", "")
+        if given.isdecimal() and int(given):
+            return int(given)
+        try:
+            return os.get_terminal_size(self.out.fileno()).columns or 80
+        except (OSError, ValueError):
+            return 80
+
+    @property
+    def for_people(self) -> bool:
+        """Whether the result is read on a terminal, as it comes."""
+        return self.format is None and self._is_terminal(self.out)
 
     def _is_terminal(self, stream: TextIO) -> bool:
         return stream.isatty()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from resolute.errors import NotFound
 from support.det import Det
 from support.live import PASSWORD, LiveCluster, live_cluster
 from support.new_db import NewDb
@@ -80,3 +81,56 @@ def test_a_missing_module_hints_at_what_to_do(det: Det) -> None:
 def test_an_end_that_is_well_is_told_too(det: Det) -> None:
     ran = det.run("experiment", "create", *a_model(det, "print('done')"), "-f")
     assert ran.returncode == 0 and "ended as COMPLETED" in ran.stdout
+
+
+TRAINS = """
+from resolute import core
+
+with core.init() as context:
+    rate = float(context.info.trial.hparams["lr"])
+    for step in range(1, 21):
+        context.train.report_training_metrics(step, {"loss": rate / step})
+        if step % 10 == 0:
+            context.train.report_validation_metrics(step, {"val_acc": 1 - rate / step, "val_loss": rate / step})
+            with context.checkpoint.store_path({"steps_completed": step}) as (path, _):
+                (path / "weights").write_text("w")
+"""
+
+
+def test_results_can_be_read(det: Det, cluster: LiveCluster) -> None:
+    """The best trial, the ranking by the searcher's metric, and the best checkpoint."""
+    config, model = a_model(
+        det,
+        TRAINS,
+        searcher={"name": "random", "metric": "val_loss", "max_trials": 3, "max_length": 20},
+        hyperparameters={"lr": {"type": "double", "minval": 0.1, "maxval": 0.9}},
+    )
+    number = det.json("experiment", "create", str(det.home / config), str(det.home / model))["id"]
+    det("experiment", "wait", str(number), "--polling-interval", "1")
+    trials = det.json("trial", "list", str(number))
+    values = [trial["searcherMetricValue"] for trial in trials]
+    assert values == sorted(values) and len(values) == 3
+    table = det("trial", "list", str(number))
+    assert "Best val_loss" in table.splitlines()[0] and str(trials[0]["id"]) in table.splitlines()[2]
+    experiment = cluster.client.get_experiment(number)
+    assert experiment.details.best_trial_id == trials[0]["id"] == experiment.best_trial().id
+    assert experiment.details.best_trial_searcher_metric == values[0]
+    best = experiment.best_checkpoint()
+    assert best.metadata["steps_completed"] == 20 and best.details.training.trial_id == trials[0]["id"]
+    assert experiment.best_trial().best_checkpoint().uuid == best.uuid
+
+
+def test_a_metric_that_is_never_reported_is_a_warning(det: Det, cluster: LiveCluster) -> None:
+    config, model = a_model(
+        det,
+        TRAINS,
+        searcher={"name": "single", "metric": "accuracy", "max_length": 20},
+        hyperparameters={"lr": 0.1},
+    )
+    ran = det.run("experiment", "create", config, model, "-f")
+    number = int(ran.stdout.split("Created experiment ")[1].split()[0])
+    told = "searcher.metric is 'accuracy', but the validation of trial"
+    assert ran.stdout.count(told) == 1 and "WARNING" in ran.stdout and "reported 'val_acc', 'val_loss'" in ran.stdout
+    assert told in det("experiment", "describe", str(number))
+    with pytest.raises(NotFound, match="'val_acc', 'val_loss'"):
+        cluster.client.get_experiment(number).best_trial()

@@ -1,4 +1,4 @@
-"""`det trial`: single runs of an experiment."""
+"""`det trial`: the trials of an experiment, and one of them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 from resolute.errors import NotFound
 from resolute.wire.rest.enums import CheckpointSortBy, OrderBy, WireCheckpointState
 from resolute_cli.checkpoint_tables import checkpoint_table, download
-from resolute_cli.command import Command, Group, UsageError, paging, trial_id
+from resolute_cli.command import Command, Group, UsageError, experiment_id, paging, trial_id
+from resolute_cli.experiment_tables import in_words, ranked_trials
+from resolute_cli.failures import explained
 from resolute_cli.invocation import Invocation
 from resolute_cli.logs import log_flags, print_trial_logs, query_of
-from resolute_cli.render import as_mapping, json_block, state_text
+from resolute_cli.render import as_mapping, json_block, size_text, state_text, time_text
 from resolute_cli.workloads import Step, steps_of
 
 if TYPE_CHECKING:
     from resolute.wire.rest.extensions import TrialAllocation
+    from resolute.wire.rest.trials import Trial
 
 
 def describe(cli: Invocation, args: argparse.Namespace) -> None:
@@ -36,6 +39,9 @@ def describe(cli: Invocation, args: argparse.Namespace) -> None:
     if cli.render.format == "json":
         cli.render.value(values)
         return
+    if cli.render.for_people and not args.metrics:
+        _summary(cli, trial, attempts, args)
+        return
     columns: tuple[str, ...] = ("Experiment ID", "State", "H-Params")
     row: tuple[object, ...] = (trial.experiment_id, state_text(trial.state), json_block(trial.hparams))
     if args.metrics_summary:
@@ -47,6 +53,45 @@ def describe(cli: Invocation, args: argparse.Namespace) -> None:
     cli.render.table(names, rows, values, title="Workloads")
     if cli.render.format is None:
         _attempts_table(cli, attempts)
+        for line in explained(trial):
+            cli.render.line(line)
+
+
+def _summary(cli: Invocation, trial: Trial, attempts: Sequence[TrialAllocation], args: argparse.Namespace) -> None:
+    """How it stands, what it has reached, where it ran, why it failed."""
+    best, latest = trial.best_validation, trial.latest_validation
+    facts = [
+        ("state", f"{state_text(trial.state)} at step {trial.total_batches_processed}, {trial.restarts} restart(s)"),
+        ("started", f"{time_text(trial.start_time)}{f' to {time_text(trial.end_time)}' if trial.end_time else ''}"),
+        ("hparams", in_words(trial.hparams)),
+        ("best", f"step {best.total_batches}: {in_words(best.metrics.avg_metrics)}" if best is not None else ""),
+        (
+            "latest",
+            f"step {latest.total_batches}: {in_words(latest.metrics.avg_metrics)}" if latest is not None else "",
+        ),
+        ("checkpoints", f"{trial.checkpoint_count or 0}, {size_text(trial.total_checkpoint_size or 0)}"),
+        ("saved best", (trial.best_checkpoint.uuid or "") if trial.best_checkpoint is not None else ""),
+    ]
+    cli.render.line(f"Trial {trial.id} of experiment {trial.experiment_id}")
+    for name, fact in facts:
+        if fact:
+            cli.render.line(f"  {name:<12} {fact}")
+    if args.metrics_summary:
+        cli.render.value(trial.summary_metrics or {})
+    _attempts_table(cli, attempts)
+    for line in explained(trial):
+        cli.render.line(line)
+    cli.render.line(f"Every step: det trial describe {trial.id} --metrics")
+
+
+def list_trials(cli: Invocation, args: argparse.Namespace) -> None:
+    experiments = cli.api().experiments
+    experiment, trials = experiments.get(args.experiment_id).experiment, experiments.trials(args.experiment_id)
+    columns, rows = ranked_trials(experiment, trials)
+    best_first = {row[0]: place for place, row in enumerate(rows)}
+    cli.render.table(columns, rows, sorted(trials, key=lambda trial: best_first[trial.id]))
+    if experiment.warning:
+        cli.render.note(f"Warning: {experiment.warning}")
 
 
 def _attempts_table(cli: Invocation, attempts: Sequence[TrialAllocation]) -> None:
@@ -169,6 +214,14 @@ NOUN = Group(
     name="trial",
     help="manage trials",
     commands=(
+        Command(
+            name="list",
+            aliases=("ls",),
+            help="list the trials of an experiment, best first",
+            run=list_trials,
+            arguments=experiment_id,
+            formats=("json", "csv"),
+        ),
         Command(
             name="describe",
             help="describe a trial",

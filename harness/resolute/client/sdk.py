@@ -21,7 +21,7 @@ from resolute.client.authentication import authenticated_session
 from resolute.client.checkpoints import Mode
 from resolute.client.context import pack
 from resolute.client.session import Progress, Session
-from resolute.errors import FailedPrecondition, InvalidInput, Unavailable
+from resolute.errors import FailedPrecondition, InvalidInput, NotFound, Unavailable
 from resolute.wire.rest import checkpoints as checkpoint_shapes
 from resolute.wire.rest import experiments as experiment_shapes
 from resolute.wire.rest import trials as trial_shapes
@@ -224,6 +224,18 @@ class Experiment:
         query = _completed(sort_by, order_by, max_results)
         return [Checkpoint(self._master, found) for found in self._master.experiments.checkpoints(self.id, query)]
 
+    def best_trial(self) -> Trial:
+        """The trial with the best searcher's metric so far. Raises `NotFound` while none has reported it."""
+        self.reload()
+        if self.details.best_trial_id is None:
+            why = self.details.warning or f"no validation has reported '{self.details.searcher_metric}' yet"
+            raise NotFound("best trial of experiment", self.id, why)
+        return Trial(self._master, self._master.trials.get(self.details.best_trial_id))
+
+    def best_checkpoint(self) -> Checkpoint:
+        """The completed checkpoint with the best searcher's metric. Raises `NotFound` while there is none."""
+        return _best(self.list_checkpoints(max_results=1), "experiment", self.id)
+
 
 class Trial:
     """A trial as it was when last loaded (`details`)."""
@@ -275,6 +287,10 @@ class Trial:
         query = _completed(sort_by, order_by, max_results)
         return [Checkpoint(self._master, found) for found in self._master.trials.checkpoints(self.id, query)]
 
+    def best_checkpoint(self) -> Checkpoint:
+        """The completed checkpoint with the best searcher's metric. Raises `NotFound` while there is none."""
+        return _best(self.list_checkpoints(max_results=1), "trial", self.id)
+
 
 class Checkpoint:
     """A checkpoint as it was when last loaded (`details`)."""
@@ -302,6 +318,15 @@ class Checkpoint:
     def delete(self) -> None:
         """Begins the deletion; it goes on after the return."""
         self._master.checkpoints.delete((self.uuid,))
+
+
+def _best(found: Sequence[Checkpoint], kind: str, id_: int) -> Checkpoint:
+    """Checkpoints without a metric come last: the first one counts only when it has one."""
+    if not found or found[0].details.training.searcher_metric is None:
+        raise NotFound(
+            f"checkpoint with the searcher's metric of {kind}", id_, "validate at the steps at which you save"
+        )
+    return found[0]
 
 
 def _completed(sort_by: CheckpointSortBy, order_by: OrderBy, limit: int) -> GetCheckpointsQuery:

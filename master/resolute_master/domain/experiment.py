@@ -13,7 +13,7 @@ from msgspec.structs import force_setattr
 from resolute.config.durations import parse_duration
 from resolute.wire.states import ExperimentState
 from resolute_master.domain.copies import replace
-from resolute_master.domain.ids import ExperimentId, JobId, UserId
+from resolute_master.domain.ids import ExperimentId, JobId, TrialId, UserId
 from resolute_master.domain.json_text import canonical
 
 DEFAULT_PREEMPTION_TIMEOUT_S = 3600.0
@@ -100,6 +100,10 @@ class Experiment(Struct, frozen=True, kw_only=True, gc=False):
     ended_at: datetime | None = None
     progress: float = 0.0
     best_validation: float | None = None
+    best_trial: TrialId | None = None
+    """Whose that is."""
+    metric_warning: str = ""
+    """Why nothing can be ranked, while no validation has held the searcher's metric."""
     shutdown_reason: str = ""
     unmanaged: bool = False
     """Its trials run elsewhere and report; nothing of it is scheduled. Its state follows from theirs."""

@@ -21,6 +21,9 @@ from resolute_master.lifecycle import allocations, experiments, unmanaged
 from resolute_master.lifecycle.step import Step
 from resolute_master.searcher import base as search
 
+NAMES_TOLD = 8
+"""Metrics that a warning names."""
+
 
 def need_trial(step: Step, id_: TrialId) -> Trial:
     trial = step.get(Trial, id_)
@@ -60,6 +63,7 @@ def _validated(step: Step, trial: Trial, report: StoredReport, metrics: Mapping[
     experiment = step.need(Experiment, trial.experiment_id)
     metric = number(metrics.get(experiment.metric))
     if metric is None:
+        _not_ranked(step, experiment, trial, report.steps_completed, metrics)
         return
     validation = Validation(
         steps_completed=report.steps_completed, metric=metric, at=report.reported_at, metrics=metrics
@@ -78,12 +82,38 @@ def _validated(step: Step, trial: Trial, report: StoredReport, metrics: Mapping[
     )
     top = experiment.best_validation
     if top is None or better(metric, top, smaller=experiment.smaller_is_better):
-        step.put(replace(experiment, best_validation=metric))
+        experiment = replace(experiment, best_validation=metric, best_trial=trial.id)
+    step.put(replace(experiment, metric_warning=""))
     if news and not experiment.state.gone:
         event = search.ValidationCompleted(
             request_id=trial.request_id, metric=metric, steps_completed=report.steps_completed
         )
         experiments.tell_search(step, experiment.id, event)
+
+
+def _not_ranked(step: Step, experiment: Experiment, trial: Trial, steps: int, metrics: Mapping[str, Any]) -> None:
+    """Warn once that the search gets nothing from these validations."""
+    if experiment.metric_warning or experiment.best_validation is not None:
+        return
+    text = metric_warning(experiment.metric, trial.id, steps, metrics)
+    step.put(replace(experiment, metric_warning=text))
+    step.log(trial.task_id, None, text, level="WARNING")
+
+
+def metric_warning(wanted: str, trial: TrialId, steps: int, metrics: Mapping[str, Any]) -> str:
+    """That a validation does not hold the searcher's metric, what it holds, and what to do."""
+    where = f"the validation of trial {trial} at step {steps}"
+    if wanted in metrics:
+        said = f"{where} reported {metrics[wanted]!r} for it, which is no number"
+        return f"searcher.metric is '{wanted}', but {said}: report a number, else nothing can be ranked"
+    names = sorted(name for name, value in metrics.items() if number(value) is not None)
+    if not names:
+        return f"searcher.metric is '{wanted}', but {where} reported no metric: report '{wanted}', else nothing can be ranked"
+    shown = ", ".join(f"'{name}'" for name in names[:NAMES_TOLD]) + (" and others" if len(names) > NAMES_TOLD else "")
+    return (
+        f"searcher.metric is '{wanted}', but {where} reported {shown}: nothing can be ranked by it; set searcher.metric to what is "
+        f"reported, or report '{wanted}'"
+    )
 
 
 def number(value: object) -> float | None:

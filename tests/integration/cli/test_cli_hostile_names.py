@@ -51,6 +51,7 @@ SHOWING: dict[str, tuple[str, ...]] = {
     "slot list": (),
     "task list": (),
     "trial describe": ("1",),
+    "trial list": ("1",),
     "trial logs": ("1",),
     "trial list-checkpoints": ("1",),
     "user list": (),

@@ -53,7 +53,7 @@ TREE: Mapping[str, tuple[str, ...]] = {
     "resource-pool": ("bindings", "list", "ls", "offers", "set-budget"),
     "slot": ("disable", "enable", "list", "ls"),
     "task": ("list", "ls"),
-    "trial": ("describe", "download", "kill", "lc", "list-checkpoints", "logs"),
+    "trial": ("describe", "download", "kill", "lc", "list", "list-checkpoints", "logs", "ls"),
     "user": (
         "activate",
         "change-password",

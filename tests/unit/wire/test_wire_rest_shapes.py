@@ -56,6 +56,7 @@ PLAIN = {"Info", "Empty"}
 ADDED_FIELDS = {
     "AllocationPreemptionSignalResponse": {"reason", "notice"},
     "GetMasterResponse": {"resoluteVersion"},
+    "Experiment": {"warning"},
     "Job": {"reason"},
     "LogEntry": {"logger", "fields"},
     "Trial": {"failure"},

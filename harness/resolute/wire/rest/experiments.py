@@ -55,6 +55,8 @@ class Experiment:
     user_id: int | None = None
     workspace_id: int | None = None
     workspace_name: str | None = None
+    warning: str | None = None
+    """Something that its owner should know: so far, that the searcher's metric is not reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
