@@ -14,6 +14,7 @@ import json
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -108,14 +109,16 @@ def cell_text(value: object) -> str:
 _DATE = re.compile(r"(\d{4})-(\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:?00)")
 
 
-def shown_cell(value: object, this_year: int) -> str:
-    """As `cell_text`, on a terminal: a moment without this year and its zone (it is UTC), a number with few digits."""
+def shown_cell(value: object, now: datetime) -> str:
+    """As `cell_text`, on a terminal: a moment without its zone (UTC) and what it shares with now; a number with few digits."""
     if isinstance(value, float):
         return f"{value:.6g}"
     text = cell_text(value)
     if (isinstance(value, datetime) or _DATE.fullmatch(text)) and (found := _DATE.fullmatch(text)) is not None:
         year, day, time = found.groups()
-        return f"{day} {time}" if year == str(this_year) else f"{year}-{day}"
+        if f"{year}-{day}" == f"{now:%Y-%m-%d}":
+            return time
+        return f"{day} {time[:5]}" if year == f"{now:%Y}" else f"{year}-{day}"
     return text
 
 
@@ -138,6 +141,8 @@ class Renderer:
         self.err = err
         self.format: str | None = None
         self._color = color
+        self._pinned = ""
+        self._writing = threading.RLock()
 
     # ------------------------------------------------------------------------------------------------------ results
 
@@ -170,8 +175,9 @@ class Renderer:
 
     def raw(self, text: str) -> None:
         """What a program has written, at once. A terminal gets its colours and nothing else that it would obey."""
-        self.out.write(printable.with_colors(text) if self._is_terminal(self.out) else text)
-        self.out.flush()
+        with self._above_pinned():
+            self.out.write(printable.with_colors(text) if self._is_terminal(self.out) else text)
+            self.out.flush()
 
     def line(self, text: str) -> None:
         """One line, whatever names are in it."""
@@ -182,8 +188,18 @@ class Renderer:
         self._whole(printable.lines(text))
 
     def _whole(self, text: str) -> None:
-        self.out.write(text + "\n")
-        self.out.flush()
+        with self._above_pinned():
+            self.out.write(text + "\n")
+            self.out.flush()
+
+    @contextmanager
+    def _above_pinned(self) -> Iterator[None]:
+        """The pinned line makes room for what scrolls."""
+        with self._writing:
+            pinned = self._pinned
+            self.pin("")
+            yield
+            self.pin(pinned)
 
     # ----------------------------------------------------------------------------------------------------- messages
 
@@ -205,10 +221,26 @@ class Renderer:
     def _painted(self, stream: TextIO, text: str, code: str) -> None:
         text = printable.lines(text).replace("\n", "\n  ")
         painted = f"\x1b[{code}m{text}\x1b[0m" if self._has_color(stream) else text
-        stream.write(painted + "\n")
-        stream.flush()
+        with self._above_pinned():
+            stream.write(painted + "\n")
+            stream.flush()
 
     # ----------------------------------------------------------------------------------------------------- progress
+
+    @property
+    def can_pin(self) -> bool:
+        """Whether a line can stay below what scrolls."""
+        return self.for_people and self._is_terminal(self.err)
+
+    def pin(self, text: str) -> None:
+        """Keep a line below what scrolls, in the place of the last one; an empty one takes it away."""
+        with self._writing:
+            if self._pinned:
+                self.err.write("\r\x1b[K")
+            if self._pinned or text:
+                self.err.write(printable.one_line(text)[: self.width() - 1])
+                self.err.flush()
+            self._pinned = text
 
     def status(self, text: str) -> None:
         """What a command that takes long does now; on the error stream, also where no terminal is: a log is read later."""
@@ -236,8 +268,8 @@ class Renderer:
         if title:
             self.out.write(f"\n{printable.one_line(title)}:\n")
         names = [printable.one_line(column) for column in columns]
-        year = SystemClock().now().year
-        cells = [[shown_cell(cell, year) for cell in row] for row in rows]
+        now = SystemClock().now()
+        cells = [[shown_cell(cell, now) for cell in row] for row in rows]
         self.out.write(draw(names, cells, self.width(), bold=self._has_color(self.out)))
 
     def width(self) -> int:

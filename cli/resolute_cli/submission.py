@@ -15,6 +15,7 @@ from resolute_cli.failures import in_one_line, why_it_ended
 from resolute_cli.invocation import Invocation
 from resolute_cli.logs import print_trial_logs, refuse_format_with_follow
 from resolute_cli.render import size_text, state_text
+from resolute_cli.training_progress import shown_progress
 
 if TYPE_CHECKING:
     from resolute.client.context import Context
@@ -64,10 +65,12 @@ def follow(cli: Invocation, experiment_id: int) -> int:
     cli.render.note("Waiting for first trial to begin...")
     first = Resolute(session=api.session).get_experiment(experiment_id).await_first_trial().id
     cli.render.note(f"Following first trial with ID {first}")
-    print_trial_logs(cli, first, LogsQuery(follow=True))
+    with shown_progress(cli, experiment_id, first):
+        print_trial_logs(cli, first, LogsQuery(follow=True))
     state = state_text(api.experiments.get(experiment_id).experiment.state)
     if state == "COMPLETED":
-        cli.render.success(f"Experiment {experiment_id} ended as COMPLETED")
+        trial = api.trials.get(first)
+        cli.render.success(f"Experiment {experiment_id} ended as COMPLETED{_reached(trial)}")
         return 0
     if state in TERMINAL:
         cli.render.error(why_it_ended(api, experiment_id, state))
@@ -80,6 +83,15 @@ def follow(cli: Invocation, experiment_id: int) -> int:
         return 1
     cli.render.note(said)
     return 0
+
+
+def _reached(trial: Trial) -> str:
+    """How far the trial came, behind the sentence that it ended."""
+    best = trial.best_validation
+    steps = f" after {trial.total_batches_processed} steps" if trial.total_batches_processed else ""
+    if best is None or trial.searcher_metric_value is None:
+        return steps
+    return f"{steps}; the best searcher's metric is {trial.searcher_metric_value:.6g}, at step {best.total_batches}"
 
 
 def submit(

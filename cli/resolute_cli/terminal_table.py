@@ -1,7 +1,8 @@
 """A table on a terminal: no line is longer than the terminal is wide, and what people copy is never broken.
 
 Text is wrapped between words. A word of up to `LONGEST_WORD` characters (an id, a UUID, a date) stays whole. Where the columns do
-not fit, they give way by importance, and a line below says which did.
+not fit, they give way by importance, and a line below says which did;
+those that are empty go first and unnamed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
-_DATE = re.compile(r"(\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d")
+_DATE = re.compile(r"\d\d-\d\d \d\d:\d\d")
 
 GAP = "  "
 
@@ -19,7 +20,10 @@ LONGEST_WORD = 48
 """Characters of a word that is never broken; an allocation's id has about 42."""
 
 NARROWEST_TEXT = 12
-"""Columns that text in a column of several words always has, where it has so many."""
+"""Columns that text of several words always has, where it has so many."""
+
+WORD_OF_TEXT = 16
+"""For longer words in text, an id in a reason, no room is kept: a text that does not fit then stands below its row."""
 
 GIVE_WAY = (
     "Parent ID",
@@ -31,6 +35,7 @@ GIVE_WAY = (
     "Ports",
     "Resources",
     "Version",
+    "Cycle",
     "Registered Time",
     "Requested",
     "Paid Until",
@@ -78,14 +83,25 @@ def draw(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, b
         least = [_least([columns[i], *(row[i] for row in rows)]) for i in kept]
         if len(kept) == 1 or sum(least) + len(GAP) * (len(kept) - 1) <= width:
             break
-        kept.remove(_next_to_go(columns, kept))
+        kept.remove(_next_to_go(columns, rows, kept))
     natural = [_natural([columns[i], *(row[i] for row in rows)]) for i in kept]
     widths = _widths(natural, least, width - len(GAP) * (len(kept) - 1))
     right = [bool(rows) and all(_is_number(row[i]) for row in rows) and any(row[i] for row in rows) for i in kept]
     text = _row([columns[i] for i in kept], widths, right, bold=bold)
     text += GAP.join("─" * size for size in widths) + "\n"
-    text += "".join(_row([row[i] for i in kept], widths, right) for row in rows)
-    gone = [columns[i] for i in range(len(columns)) if i not in kept]
+    prose = [_is_text([row[i] for row in rows]) for i in kept]
+    for row in rows:
+        cells = [row[i] for i in kept]
+        too_wide = [
+            place
+            for place, cell in enumerate(cells)
+            if prose[place] and any(cell_len(word) > widths[place] for word in cell.split())
+        ]
+        text += _row(["" if place in too_wide else cell for place, cell in enumerate(cells)], widths, right)
+        for place in too_wide:
+            below = wrapped(f"{columns[kept[place]]}: {cells[place]}", max(width - 4, LONGEST_WORD))
+            text += "".join(f"    {line}\n" for line in below)
+    gone = [columns[i] for i in range(len(columns)) if i not in kept and any(row[i] for row in rows)]
     if gone and rows:
         text += "\n".join(wrapped(f"Not shown for want of room: {', '.join(gone)}.", max(width, 20))) + "\n"
     return text
@@ -129,9 +145,14 @@ def _natural(cells: Sequence[str]) -> int:
 
 def _least(cells: Sequence[str]) -> int:
     """What the column needs: its longest word, and for text some more."""
-    words = [min(cell_len(word), LONGEST_WORD) for cell in cells for word in _words(cell)]
-    several = any(len(cell.split()) > 2 for cell in cells[1:])
+    several = _is_text(cells[1:])
+    longest = WORD_OF_TEXT if several else LONGEST_WORD
+    words = [min(cell_len(word), longest) for cell in cells for word in _words(cell)]
     return max([1, *words, *([min(NARROWEST_TEXT, _natural(cells))] if several else [])])
+
+
+def _is_text(cells: Sequence[str]) -> bool:
+    return any(len(cell.split()) > 2 for cell in cells)
 
 
 def _words(cell: str) -> Sequence[str]:
@@ -154,8 +175,9 @@ def _widths(natural: Sequence[int], least: Sequence[int], room: int) -> list[int
     return widths
 
 
-def _next_to_go(columns: Sequence[str], kept: Sequence[int]) -> int:
-    candidates = kept[1:]
+def _next_to_go(columns: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int]) -> int:
+    empty = [i for i in kept[1:] if not any(row[i] for row in rows)]
+    candidates = empty if rows and empty else kept[1:]
     for title in GIVE_WAY:
         for i in candidates:
             if columns[i] == title:

@@ -101,7 +101,7 @@ async def _explained_end(call: Call, job: Job, experiment: Experiment | None) ->
         return answer
     trials = await trials_of(call.api, experiment)
     first, *lines = end_of_experiment(experiment, trials, last_failed(trials)).split("\n")
-    return replace(answer, reason=f"{answer.reason} {first}", details=tuple(lines))
+    return replace(answer, reason=f"{answer.reason} {first}", details=tuple(line.removeprefix("  ") for line in lines))
 
 
 def _explained_without_pool(job: Job, experiment: Experiment | None) -> ExplainJobResponse:

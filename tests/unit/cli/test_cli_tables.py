@@ -68,7 +68,8 @@ def test_no_line_is_wider_than_the_terminal_and_no_id_is_broken(
     text = out.getvalue()
     assert max(map(cell_len, text.splitlines())) <= width
     titles = text[: text.index("─")] + text[text.index("─") :].partition("Not shown")[2]
-    assert all(word in titles for column in columns for word in column.split()), "shown, or named as not shown"
+    filled = [column for i, column in enumerate(columns) if any(row[i] not in (None, "") for row in rows)]
+    assert all(word in titles for column in filled for word in column.split()), "shown, or named as not shown"
     for row in rows:
         for column, cell in zip(columns, row, strict=True):
             if isinstance(cell, str) and UUID in cell:
@@ -87,16 +88,17 @@ def test_a_pipe_gets_every_column_whatever_its_width(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        (datetime(2025, 11, 21, 4, 59, 55, tzinfo=UTC), "11-21 04:59:55"),
+        (datetime(2025, 12, 31, 4, 59, 55, tzinfo=UTC), "04:59:55"),
+        (datetime(2025, 11, 21, 4, 59, 55, tzinfo=UTC), "11-21 04:59"),
         (datetime(2024, 11, 21, 4, 59, 55, tzinfo=UTC), "2024-11-21"),
-        ("2025-11-21T04:59:55.778512Z", "11-21 04:59:55"),
+        ("2025-11-21T04:59:55.778512Z", "11-21 04:59"),
         (0.025513333333, "0.0255133"),
         (None, ""),
         ("2025-11", "2025-11"),
     ],
 )
 def test_dates_and_numbers_are_short_on_a_terminal(value: object, shown: str) -> None:
-    assert shown_cell(value, 2025) == shown
+    assert shown_cell(value, datetime(2025, 12, 31, 12, tzinfo=UTC)) == shown
 
 
 @given(
