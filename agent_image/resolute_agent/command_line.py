@@ -56,6 +56,7 @@ def settings_from_config(config: AgentConfig, *, config_file: str = "") -> Agent
         join_token_file=config.join_token_file,
         slot_type=config.slot_type,
         artificial_slots=config.artificial_slots,
+        slot_threads=config.slot_threads,
         visible_gpus=tuple(part.strip() for part in config.visible_gpus.split(",") if part.strip()),
         master_timeout_s=config.master_timeout,
         reconnect_cap_s=config.agent_reconnect_backoff,

@@ -21,6 +21,12 @@ NO_VERIFICATION = "noverify"
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+SLOT_THREADS = "RESOLUTE_SLOT_THREADS"
+"""Of the machine: a slot's share of its processors."""
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+"""What the libraries that compute read."""
+
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY")
 
 
@@ -80,6 +86,7 @@ def task_environment(
         "PYTHONUNBUFFERED": "1",
         "PYTHONUSERBASE": f"{place.run_dir}/pythonuserbase",
         **_devices(devices),
+        **_threads(devices, own),
         **given,
         **own,
         "DET_CONTAINER_ID": spec.container_id,
@@ -98,6 +105,19 @@ def task_environment(
         environment["PYTHONUSERBASE"] = f"{place.run_dir}/pythonuserbase"
         environment.setdefault("TMPDIR", place.tmp_dir)
     return environment
+
+
+def _threads(devices: Sequence[Device], machine: Mapping[str, str]) -> dict[str, str]:
+    """How many threads a process of a CPU slot computes with: else each would take all of the machine's."""
+    count = machine.get(SLOT_THREADS)
+    if not count or not devices or any(device.kind is not SlotKind.CPU for device in devices):
+        return {}
+    return dict.fromkeys(THREAD_VARIABLES, count)
+
+
+def slot_threads(cpus: int, slots: int) -> int:
+    """A slot's share of so many processors; at least one."""
+    return max(1, cpus // max(1, slots))
 
 
 def _devices(devices: Sequence[Device]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from resolute.wire.agent_link import Device
 from resolute_agent.agent import Agent, AgentRefused, AgentSetup
 from resolute_agent.devices.detection import detect
 from resolute_agent.devices.tools import TOOL_TIMEOUT_S
-from resolute_agent.environment import machine_environment, trust_environment
+from resolute_agent.environment import SLOT_THREADS, machine_environment, slot_threads, trust_environment
 from resolute_agent.machine import DOCKER
 from resolute_agent.memory import FileMemory, Memory
 from resolute_agent.notices import FileNotices, HttpNotices, NoticeSource
@@ -121,6 +121,11 @@ def _devices(settings: AgentSettings, limit_s: float = TOOL_TIMEOUT_S) -> tuple[
     )
 
 
+def _processors() -> int:
+    """Those that this process, and so its tasks, may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 async def runtime_of(settings: AgentSettings) -> Runtime:
     """What the settings say that containers are run by."""
     if settings.runtime == "scripted":
@@ -175,6 +180,7 @@ async def serve(
         reconnect_cap_s=settings.reconnect_cap_s,
         master_cert=master_cert,
         environment={
+            SLOT_THREADS: str(settings.slot_threads or slot_threads(_processors(), len(devices))),
             **machine_environment(settings.container_master_url or settings.master_url, settings.proxies),
             **trust_environment(
                 has_cert=bool(master_cert),

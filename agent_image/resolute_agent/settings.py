@@ -34,6 +34,7 @@ class AgentSettings:
     `docker_ulimits` its limits by name. `keep_paths` stay visible to tasks although they lie in something that is hidden
     from them, such as `/tmp`. `hidden_paths` hold state of the cluster, which no task may reach; `config_file` is where the
     settings came from. `host_paths_allowed` lists what experiments may name of the machine (`None`: all but state and system).
+    `slot_threads`: a CPU slot's processes are told to compute with so many threads (0: its share of the processors).
     """
 
     master_url: str
@@ -45,6 +46,7 @@ class AgentSettings:
     join_token_file: str = ""
     slot_type: str = "auto"
     artificial_slots: int = 0
+    slot_threads: int = 0
     visible_gpus: tuple[str, ...] = ()
     address: str = ""
     container_master_url: str = ""
@@ -84,6 +86,8 @@ class AgentSettings:
             problems.append(f"slot_type: {self.slot_type!r} is none of {', '.join(SLOT_TYPES)}")
         if self.artificial_slots < 0:
             problems.append(f"artificial_slots: {self.artificial_slots} must not be negative")
+        if self.slot_threads < 0:
+            problems.append(f"slot_threads: {self.slot_threads} must not be negative; 0 shares the processors out")
         if self.runtime not in RUNTIMES:
             problems.append(f"runtime: {self.runtime!r} is none of {', '.join(RUNTIMES)}")
         if self.runtime == "docker" and not self.docker_host.startswith("unix:///"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from resolute.config.environment import DEFAULT_CPU_IMAGE
@@ -22,12 +23,21 @@ from resolute_cli.local_cluster import (
 DEFAULT_NAME = "determined"
 
 
+MOST_MACHINES = 4
+"""Of a local cluster that nobody sized: more share each processor's memory and disk, and train no faster."""
+
+
+def instances_for(processors: int, slots_per_instance: int) -> int:
+    """Machines of which each slot has a processor for itself; at least one."""
+    return max(1, min(MOST_MACHINES, processors // slots_per_instance))
+
+
 def up(cli: Invocation, args: argparse.Namespace) -> None:
     directory = _directory(cli, args)
     if args.gpu:
         cli.render.warning("Machines of a local cluster have CPU slots; --gpu changes nothing.")
     for name in ("slots_per_instance", "max_instances"):
-        if getattr(args, name) < 1:
+        if getattr(args, name) is not None and getattr(args, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} {getattr(args, name)}: must be at least 1")
     if args.docker and args.master_config_path:
         raise UsageError(
@@ -49,7 +59,7 @@ def up(cli: Invocation, args: argparse.Namespace) -> None:
         host=args.host,
         port=args.master_port,
         slots_per_instance=args.slots_per_instance,
-        max_instances=args.max_instances,
+        max_instances=args.max_instances or instances_for(os.cpu_count() or 1, args.slots_per_instance),
         boot_delay_s=args.boot_delay,
         price_per_hour=args.price_per_hour,
         idle_s=args.max_idle_agent_period,
@@ -124,7 +134,11 @@ def _up_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
     parser.add_argument("--master-port", type=int, default=8080, help="port of the master (default 8080)")
     parser.add_argument("--slots-per-instance", type=int, default=1, help="slots of each machine (default 1)")
-    parser.add_argument("--max-instances", type=int, default=4, help="most machines at a time (default 4)")
+    parser.add_argument(
+        "--max-instances",
+        type=int,
+        help=f"most machines at a time (default: as many as have a processor for each slot, at most {MOST_MACHINES})",
+    )
     parser.add_argument("--boot-delay", type=float, default=0.0, help="seconds a machine takes to start (default 0)")
     parser.add_argument(
         "--price-per-hour", type=float, default=0.0, help="price of a machine in the ledger (default 0)"

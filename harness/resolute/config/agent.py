@@ -107,6 +107,8 @@ class AgentConfig(ConfigModel):
     """GPUs to use by index, UUID, PCI address or serial number, with commas; empty takes ROCR_ or CUDA_VISIBLE_DEVICES."""
     artificial_slots: Count = 0
     """Slots that are no devices, for tests and machines without GPUs."""
+    slot_threads: Count = 0
+    """Threads of a CPU slot's processes (OMP_NUM_THREADS, where the experiment sets none); 0 shares the processors out."""
     security: AgentSecurity = AgentSecurity()
     """The connection to the master."""
     http_proxy: Text = ""

@@ -148,9 +148,13 @@ class MachineBoots:
 
 def agent_options(provider: LocalProvider, config: MasterConfig) -> Mapping[str, object]:
     """Settings of the agents of a local pool's machines, beyond what every agent is told. They share this machine with the
-    master, whose state is hidden from their tasks."""
+    master, whose state is hidden from their tasks, and its processors with each other."""
     hidden = [config.cluster_state_dir, *([str(config.sqlite_path)] if config.sqlite_path is not None else [])]
-    own = {"hidden_paths": [os.path.abspath(path) for path in hidden]}
+    most = provider.slots_per_instance * provider.max_instances
+    own = {
+        "hidden_paths": [os.path.abspath(path) for path in hidden],
+        "slot_threads": max(1, (os.cpu_count() or 1) // most),
+    }
     if provider.container_runtime == "process":
         return own
     return {**own, "runtime": provider.container_runtime, "docker_host": provider.docker_host}

@@ -22,7 +22,7 @@ from resolute.wire.agent_link import (
 )
 from resolute.wire.states import ContainerState, FailureKind, NoticeKind, SlotKind
 from resolute_agent.command_line import settings_from_command_line
-from resolute_agent.environment import Place, machine_environment, task_environment
+from resolute_agent.environment import THREAD_VARIABLES, Place, machine_environment, slot_threads, task_environment
 from resolute_agent.link import Backoff, FrameError, decode_agent_frame, decode_master_frame, encode_frame
 from resolute_agent.memory import FileMemory
 from resolute_agent.notices import FileNotices, parse_notice
@@ -277,3 +277,20 @@ def test_the_memory_of_an_agent_survives_and_a_broken_one_is_named(tmp_path: Pat
 
 def test_the_environments_on_a_tasks_path_are_named_by_their_home() -> None:
     assert _homes_of_programs("/tmp/clone/.venv/bin:/usr/bin:/tmp/odd") == ["/tmp/clone/.venv", "/usr"]
+
+
+def test_a_cpu_slot_computes_with_its_share_unless_the_experiment_says_otherwise() -> None:
+    cpu = Device(index=0, kind=SlotKind.CPU, brand="x", uuid="c")
+    gpu = Device(index=1, kind=SlotKind.CUDA, brand="x", uuid="GPU-2")
+    machine = {"RESOLUTE_SLOT_THREADS": "3"}
+    shared = task_environment(a_spec(), machine, [cpu], PLACE)
+    assert {shared[name] for name in THREAD_VARIABLES} == {"3"}
+    chosen = task_environment(a_spec(environment={"OMP_NUM_THREADS": "8"}), machine, [cpu], PLACE)
+    assert (chosen["OMP_NUM_THREADS"], chosen["MKL_NUM_THREADS"]) == ("8", "3")
+    for devices in ([gpu], []):
+        assert not task_environment(a_spec(), machine, devices, PLACE).keys() & set(THREAD_VARIABLES)
+
+
+@pytest.mark.parametrize(("cpus", "slots", "threads"), [(8, 2, 4), (2, 4, 1), (7, 2, 3), (16, 0, 16)])
+def test_processors_are_shared_out(cpus: int, slots: int, threads: int) -> None:
+    assert slot_threads(cpus, slots) == threads
