@@ -10,12 +10,13 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from typing import Any
-
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
+from typing import TYPE_CHECKING, Any
 
 from resolute.errors import InvalidInput
+
+if TYPE_CHECKING:  # whoever reads YAML alone needs no models
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
 
 Location = tuple[str | int, ...]
 

@@ -177,6 +177,28 @@ def test_a_call_imports_neither_the_drawing_nor_the_messages_of_other_calls() ->
     assert "localhost:1" in done.stderr
 
 
+def test_to_submit_an_experiment_no_models_of_configurations_are_made(tmp_path: Path) -> None:
+    """The file is read as YAML here; what it means is the master's business."""
+    (tmp_path / "const.yaml").write_text("name: x\nentrypoint: python3 train.py\n")
+    program = (
+        "import sys; from resolute_cli.main import main; main(['-m', 'localhost:1', 'e', 'create', sys.argv[1], '.']);"
+        "from resolute.client import context;"
+        "heavy = {'rich', 'click', 'pydantic', 'msgspec', 'resolute.config.master', 'resolute.config.agent'};"
+        "needed = {'yaml', 'resolute.config.yaml_text'};"
+        "sys.exit(f'{heavy & set(sys.modules)}' if heavy & set(sys.modules) or needed - set(sys.modules) else 0)"
+    )
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("DET_")}
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "const.yaml"), "--config", "a=1"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environ,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "localhost:1" in done.stderr
+
+
 def test_only_the_parsers_of_the_words_that_are_given_are_made() -> None:
     parser = build_parser()
     parser.parse_args(["trial", "kill", "1"])
