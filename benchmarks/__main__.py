@@ -15,6 +15,7 @@ from benchmarks import report
 # Each is the module `benchmarks.<name>` with `main() -> list[report.Row]`, imported only when it is run.
 BENCHMARKS = (
     "start",
+    "exit",
     "docker_start",
     "throughput",
     "harness",

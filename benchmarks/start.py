@@ -95,11 +95,11 @@ def _started_ms(client: Client, program: list[str], **config: Any) -> float:
     created = client.send("POST", "/api/v1/experiments", body)
     trial = json.loads(created)["experiment"]["id"]
     time.sleep(SETTLE_S)
-    _until_over(client, trial)
+    until_over(client, trial)
     return (_time_said(client, trial) - start) / 1e6
 
 
-def _until_over(client: Client, experiment_id: int) -> None:
+def until_over(client: Client, experiment_id: int) -> None:
     while (state := client.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["state"]) != "STATE_COMPLETED":
         if state in ("STATE_ERROR", "STATE_CANCELED"):
             raise RuntimeError(f"experiment {experiment_id}: {state}\n{''.join(client.lines(experiment_id))}")

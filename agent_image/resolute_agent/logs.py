@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -145,6 +145,8 @@ class _Source:
     outstanding: int = 0
     read_all: bool = False
     drained: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """Its container has ended, and somebody waits for its last lines."""
     room: asyncio.Event = field(default_factory=asyncio.Event)
     reader: asyncio.Task[None] | None = None
     tracebacks: dict[tuple[str, int | None], Traceback] = field(default_factory=dict)
@@ -207,6 +209,8 @@ class LogShipper:
         source = self._sources.get(container_id)
         if source is None:
             return True
+        source.ended.set()
+        self._measure()
         left_s = limit_s
         while left_s > 0 and not source.drained.is_set():
             await self._up.wait()
@@ -287,11 +291,27 @@ class LogShipper:
             if not read:
                 if ended:
                     break
-                await runtime.output_grown(
-                    source.container_id, {stream: splitter.read_to for stream, splitter in splitters.items()}
-                )
+                await self._grown(source, {stream: splitter.read_to for stream, splitter in splitters.items()})
         source.read_all = True
         self._check_drained(source)
+
+    async def _grown(self, source: _Source, offsets: Mapping[str, int]) -> None:
+        """Wait for more output, or for the end of its container: a runtime that looks at files now and then would see it late."""
+        if source.ended.is_set():
+            await self._runtime.output_grown(source.container_id, offsets)
+            return
+        waits = [
+            asyncio.ensure_future(self._runtime.output_grown(source.container_id, offsets)),
+            asyncio.ensure_future(source.ended.wait()),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+            outcomes = await asyncio.gather(*waits, return_exceptions=True)
+        if isinstance(outcomes[0], Exception):
+            raise outcomes[0]
 
     def _line(self, source: _Source, stream: str, raw: RawLine) -> LogLine:
         parsed = parse_line(raw.data)
@@ -326,13 +346,14 @@ class LogShipper:
             await source.room.wait()
 
     def _measure(self) -> None:
-        if self._pending_lines >= LOG_BATCH_LINES or self._pending_bytes >= BATCH_BYTES:
+        full = self._pending_lines >= LOG_BATCH_LINES or self._pending_bytes >= BATCH_BYTES
+        if full or any(source.ended.is_set() and source.pending for source in self._sources.values()):
             self._enough.set()
         else:
             self._enough.clear()
 
     async def _company(self) -> None:
-        """Until there is a whole batch; at most for `FLUSH_S`."""
+        """Until there is a whole batch, or the last lines of a container: its slots wait for them. At most for `FLUSH_S`."""
         try:
             async with asyncio.timeout(FLUSH_S):
                 await self._enough.wait()
