@@ -129,8 +129,16 @@ def show_value(value: object) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError):
-        text = repr(value)
+        text = _written_out(value)
     return text if len(text) <= MAX_VALUE_LENGTH else text[: MAX_VALUE_LENGTH - 3] + "..."
+
+
+def _written_out(value: object) -> str:
+    """For what JSON cannot say. Python writes no integer of more than some thousand digits."""
+    try:
+        return repr(value)
+    except ValueError:
+        return f"an integer of {value.bit_length()} bits" if isinstance(value, int) else "a value with a huge integer"
 
 
 def problems_of(

@@ -42,6 +42,12 @@ def number_in(name: str, text: str) -> int:
     return int(text)
 
 
+def _without_nul(name: str, text: str) -> str:
+    if "\0" in text:
+        raise InvalidInput(f"{name[:80]}: must not contain the character NUL; remove it")
+    return text
+
+
 @dataclass(slots=True)
 class Call:
     """One request, and who makes it."""
@@ -71,15 +77,18 @@ class Call:
             authenticate(self.request, self.api.tokens)
 
     def text(self, name: str) -> str:
-        """A part of the path."""
-        return self.request.match_info[name]
+        """A part of the path. Raises `InvalidInput` for a text that no database keeps."""
+        return _without_nul(name, self.request.match_info[name])
 
     def number(self, name: str) -> int:
         """A part of the path that is an id."""
         return number_in(name, self.text(name))
 
     def query(self, cls: type[T]) -> T:
-        asked = from_query(cls, self.request.query.items())
+        given = self.request.query
+        for name, text in given.items():
+            _without_nul(name, text)
+        asked = from_query(cls, given.items())
         check_values(asdict(cast(Any, asked)))
         check_times(asked)
         return asked

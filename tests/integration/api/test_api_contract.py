@@ -39,6 +39,7 @@ EXTENSIONS = {
     ("POST", "/api/v1/trials/{}/metrics/batch"),
     ("GET", "/api/v1/agent-join-token"),
     ("POST", "/api/v1/agent-join-token/rotate"),
+    ("POST", "/api/v1/agents/{}/forget"),
     ("GET", "/ready"),
     ("GET", "/metrics"),
     ("GET", "/prom/det-state-metrics"),
