@@ -124,7 +124,7 @@ async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
         listener = _listen(settings.config)
         stack.callback(listener.close)
         tls = await asyncio.to_thread(Tls.of, settings.config, settings.clock)
-        _tell_of_tls(settings.config, tls)
+        tell_of_tls(settings.config, tls)
         observation = Observation.of(settings.config, version=settings.version, clock=settings.clock)
         stack.callback(observation.close)
         shelf = WheelShelf(settings.version)
@@ -153,7 +153,8 @@ def _listen(config: MasterConfig) -> socket.socket:
         ) from error
 
 
-def _tell_of_tls(config: MasterConfig, tls: Tls | None) -> None:
+def tell_of_tls(config: MasterConfig, tls: Tls | None) -> None:
+    """Say in the log what callers need, or what others can read."""
     if tls is not None:
         tls.describe()
     elif not config.is_loopback:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import ssl
+import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +14,7 @@ import psutil
 import pytest
 import yaml
 
+from resolute.wire.rest.passwords import hash_password
 from support.det import Det
 from support.live import a_free_port, until
 
@@ -33,9 +37,9 @@ def det(tmp_path: Path) -> Iterator[Det]:
     person.run("deploy", "local", "cluster-down", "--dir", str(tmp_path / "cluster"))
 
 
-def up(det: Det, directory: Path) -> str:
+def up(det: Det, directory: Path, *more: str) -> str:
     options = ("--dir", str(directory), "--master-port", det.environ["PORT"], "--max-idle-agent-period", "60")
-    return det("deploy", "local", "cluster-up", *options, "--initial-user-password", PASSWORD)
+    return det("deploy", "local", "cluster-up", *options, "--initial-user-password", PASSWORD, *more)
 
 
 def processes_of(directory: Path) -> list[str]:
@@ -79,3 +83,21 @@ def test_a_cluster_to_keep_trains_and_leaves_nothing(det: Det, tmp_path: Path) -
     assert processes_of(cluster) == []
     assert not list(cluster.glob("*.db*"))
     assert list((cluster / "checkpoints").glob("*/state.json")), "what was trained is not deleted with the database"
+
+
+def test_with_tls_everything_is_asked_for_by_https_and_a_machine_trains(det: Det, tmp_path: Path) -> None:
+    cluster, address = tmp_path / "cluster", det.environ["DET_MASTER"].replace("http:", "https:")
+    assert address in up(det, cluster, "--tls")
+    authority = cluster / "tls" / "ca.pem"
+    sent = {"username": "determined", "password": hash_password(PASSWORD), "isHashed": True}
+    login = urllib.request.Request(f"{address}/api/v1/auth/login", json.dumps(sent).encode(), method="POST")
+    with urllib.request.urlopen(login, context=ssl.create_default_context(cafile=str(authority))) as answer:
+        cookie = answer.headers["Set-Cookie"]
+        assert all(each in cookie for each in ("auth=", "HttpOnly", "SameSite=Lax", "Secure"))
+        assert answer.headers["Strict-Transport-Security"] == "max-age=2592000"
+
+    det.environ |= {"DET_MASTER": address, "DET_MASTER_CERT_FILE": str(authority)}
+    det("user", "login", variables={"DET_USER": "determined", "DET_PASS": PASSWORD})
+    (det.home / "kept.yaml").write_text(yaml.safe_dump(CONFIG))
+    det("experiment", "create", "kept.yaml", "-f")  # its machine joins by TLS, and its task reports by TLS
+    det("experiment", "wait", "1", "--polling-interval", "1")

@@ -69,7 +69,7 @@ def runner_of(app: web.Application, *, stop_grace_s: float) -> web.AppRunner:
     return web.AppRunner(app, shutdown_timeout=stop_grace_s)
 
 
-def protocol_of(runner: web.AppRunner) -> Callable[[], asyncio.Protocol]:
+def protocol_of(runner: web.AppRunner, *, idle_s: float = IDLE_S) -> Callable[[], asyncio.Protocol]:
     """Makes the protocol of each connection of a runner that has been set up, with the limits of heads and idle connections."""
     assert runner.server is not None
     unlogged: Any = None  # requests are logged by `resolute_master.api.requests`
@@ -80,7 +80,7 @@ def protocol_of(runner: web.AppRunner) -> Callable[[], asyncio.Protocol]:
         access_log=unlogged,
         max_line_size=MAX_REQUEST_LINE_BYTES,
         max_field_size=MAX_HEADER_BYTES,
-        keepalive_timeout=IDLE_S,
+        keepalive_timeout=idle_s,
     )
 
 
@@ -90,6 +90,7 @@ class Patience:
 
     handshake_s: float = HANDSHAKE_S
     head_s: float = HEAD_S
+    idle_s: float = IDLE_S
     unread_s: float = UNREAD_S
     sweep_s: float = SWEEP_S
 
@@ -338,7 +339,8 @@ class Listening:
         is_proxy: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """`runner` has been set up. `first` are beginnings of the paths that are served while the master starts."""
-        self.connections = Connections(protocol_of(runner), limit=limit, patience=patience, tls=tls, is_proxy=is_proxy)
+        protocol = protocol_of(runner, idle_s=(patience or Patience()).idle_s)
+        self.connections = Connections(protocol, limit=limit, patience=patience, tls=tls, is_proxy=is_proxy)
         self._limit = limit
         self._first = first
         self._server: asyncio.Server | None = None

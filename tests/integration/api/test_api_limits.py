@@ -137,6 +137,17 @@ async def test_a_head_that_never_ends_is_cut_off_and_a_caller_between_requests_i
         assert (await good[0].readuntil(b"hello")).startswith(b"HTTP/1.1 200")
 
 
+async def test_a_further_head_that_never_ends_is_cut_off() -> None:
+    async with a_server(hello, idle_s=0.3) as (listening, port), a_caller(port) as slow:
+        slow[1].write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\n")
+        assert (await slow[0].readuntil(b"hello")).startswith(b"HTTP/1.1 200")
+        over = asyncio.create_task(ended(slow[0]))
+        while not over.done():
+            slow[1].write(b"X-Slow: 1\r\n")
+            await asyncio.wait([over], timeout=0.05)
+        await until(lambda: listening.connections.count == 0)
+
+
 async def ended(reader: asyncio.StreamReader) -> bytes:
     try:
         return await reader.read()
