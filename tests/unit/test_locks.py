@@ -53,7 +53,6 @@ def test_each_package_has_one_version_and_hashes(file: str) -> None:
 
 
 def test_the_lock_of_development_has_what_the_project_asks_for() -> None:
-    """After a change of pyproject.toml: `make lock KEEP=1`."""
     locked = versions("requirements/dev.lock")
     missing = [
         str(each)
@@ -61,7 +60,7 @@ def test_the_lock_of_development_has_what_the_project_asks_for() -> None:
         if each.name != "torch"
         and not all(map(each.specifier.contains, locked.get(canonicalize_name(each.name), {"none"})))
     ]
-    assert missing == []
+    assert missing == [], "pyproject.toml has changed: `make lock KEEP=1`"
 
 
 @pytest.mark.parametrize("lock", [lock for lock in LOCKS if lock.within], ids=lambda lock: lock.file)
