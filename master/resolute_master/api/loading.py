@@ -34,6 +34,9 @@ PACKAGES = ("resolute.wire.rest", "resolute_master.api.render", "resolute_master
 TABLE = "resolute_master.api.app"
 """Imports all of them: the last."""
 
+NOT_SERVED = "resolute_master.api.rights"
+"""Writes a page of the documentation of the table; a master has no use for it."""
+
 LOOK_S = 0.05
 QUIET_S = 0.005
 """The event loop has little to do when it computes less than this in a look: to take in an agent is some milliseconds, and between
@@ -58,7 +61,7 @@ def _modules() -> Iterator[str]:
     yield from BEFORE_THEIR_USERS
     for package in PACKAGES:
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
-            if module.name != TABLE:
+            if module.name not in (TABLE, NOT_SERVED):
                 yield module.name
 
 
