@@ -10,7 +10,7 @@ import pkgutil
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 from urllib.parse import quote
@@ -42,6 +42,17 @@ MOST_VARIANTS = 400
 FINAL = frozenset({Action.LOG_OUT})
 """What ends the session of the attacker, who would have to begin again."""
 
+ENDING = ("/early_exit", "/daemon")
+"""What may end the own task of the attackers."""
+
+WAITING = ("/all_gather", "/signals/preemption", "/rendezvous")
+
+OWN = 0.35
+"""Of the requests of those who have something of their own, those that are about it."""
+
+WEIGHTS: Mapping[Attacker, int] = {Attacker.OTHER_TASK: 3, Attacker.FROM_TASK: 3, Attacker.OTHER: 3}
+"""How much more often than the others: whoever is not known is stopped at the door."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victims:
@@ -51,6 +62,10 @@ class Victims:
     bodies: Mapping[str, Any]
     own_user: str
     """The id of the attackers' own user, whose password and name they may change."""
+    own: Mapping[str, str] = field(default_factory=dict)
+    """Of the attackers themselves, by parameter: what they may report for and change gets extreme values, too."""
+    own_task: Mapping[str, str] = field(default_factory=dict)
+    """Of the task whose token they have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +82,8 @@ class Request:
     body: bytes | None = None
     headers: tuple[tuple[str, str], ...] = ()
     refused: bool
+    waits: bool = False
+    """It may be answered only when something else has happened."""
 
 
 class Caller:
@@ -90,11 +107,14 @@ class Caller:
 
     def _request(self, route: Route) -> Request:
         random_ = self._random
-        who = random_.choice(self._attackers)
+        who = random_.choices(self._attackers, [WEIGHTS.get(each, 1) for each in self._attackers])[0]
         kind = random_.choices(("exact", "extreme", "malformed"), (3, 5, 2))[0]
-        path, all_victims = self._path(route, kind)
+        own = self._own(route, who)
+        path, all_victims = self._path(route, kind, own)
         call = f"{route.method} {route.path}"
         body, headers = self._body(route, call, kind)
+        if own and body is not None:
+            body = self._about_own(body, own)
         return Request(
             who=who,
             method=route.method,
@@ -103,17 +123,35 @@ class Caller:
             kind=kind,
             body=body,
             headers=headers,
-            refused=_refused(route, who, is_victims=all_victims and (bool(PARAMETER.search(path)) or kind == "exact")),
+            refused=_refused(route, who, is_victims=all_victims and ("{" in route.path or kind == "exact")),
+            waits=route.path.endswith(WAITING),
         )
 
-    def _path(self, route: Route, kind: str) -> tuple[str, bool]:
+    def _own(self, route: Route, who: Attacker) -> Mapping[str, str]:
+        """What of their own the call shall be about; nothing for those that are about others."""
+        if who is Attacker.OTHER_TASK and RULES[route.action] is Rule.REPORT and not route.path.endswith(ENDING):
+            found = self._victims.own_task
+        else:
+            found = self._victims.own if who in (Attacker.OTHER, Attacker.FROM_TASK) else {}
+        return found if self._random.random() < OWN else {}
+
+    def _about_own(self, body: bytes, own: Mapping[str, str]) -> bytes:
+        """What names something of the victims names something of their own."""
+        for key, value in own.items():
+            for known in self._victims.parts.get(key, ()):
+                body = body.replace(json.dumps(known).encode(), json.dumps(value).encode())
+                if known.isdigit() and value.isdigit():
+                    body = re.sub(rb"(?<=Id\": )%s\b" % known.encode(), value.encode(), body)
+        return body
+
+    def _path(self, route: Route, kind: str, own: Mapping[str, str]) -> tuple[str, bool]:
         """And whether each of its parts names something of the victims."""
-        random_, all_victims = self._random, True
+        random_, all_victims = self._random, not own
 
         def part(match: re.Match[str]) -> str:
             nonlocal all_victims
             key = match[1]
-            known = self._victims.parts.get(key, ())
+            known = (own[key],) if key in own else self._victims.parts.get(key, ())
             if known and (kind != "extreme" or random_.random() < 0.5):
                 return quote(random_.choice(known), safe="")
             all_victims = False

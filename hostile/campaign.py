@@ -14,12 +14,12 @@ from pathlib import Path
 from hostile.attackers import Attacker
 from hostile.calls import Caller, Request, Victims
 from hostile.cluster import OF_ALL_TASKS, HostileCluster, Person
-from hostile.digest import digest, progress, shown
+from hostile.digest import digest, progress, shown, statuses
 from hostile.frames import links
 from hostile.garbage import garbage
 from hostile.scene import ROGUE, Scene, make_scene, reloaded, told
 from hostile.sending import Outcome, Secrets, Sender
-from hostile.verdict import Verdict, compare
+from hostile.verdict import SERVED_ERRORS, Verdict, compare
 from hostile.victims import a_config
 from resolute.client import Resolute
 from support.live import client_of, until
@@ -122,7 +122,7 @@ def _outcome(request: Request, said: Mapping[str, object]) -> Outcome:
         refused=request.refused,
         granted=0 < status < 400,
         shown=tuple(str(word) for word in said.get("shown") or ()),  # type: ignore[attr-defined]
-        unanswered=said.get("failure") == "TimeoutError",
+        unanswered=said.get("failure") == "TimeoutError" and not request.waits,
         detail=f"{request.path[:300]} {(request.body or b'')[:300]!r}",
     )
 
@@ -140,6 +140,9 @@ def _after(
     for difference in compare(before, after):
         verdict.fault("changed what is others'", difference)
     print(f"digest before {digest(before)}\n       after  {digest(after)} ({len(before)} reads)")
+    for path, status in statuses(scene):
+        if status >= 500 and status not in SERVED_ERRORS:
+            verdict.fault("answered 500", f"{status}: an administrator reads {path}, which is the attackers' own")
     wrong, now = progress(scene)
     for sentence in wrong:
         verdict.fault("disturbed the work", f"experiment {scene.running}: {sentence}")

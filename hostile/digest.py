@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,11 @@ LEFT_OUT = frozenset(
         "/api/v1/allocations/{allocationId}/resources/{resourcesId}/rendezvous",
     }
 )
+QUERIES = {
+    "/api/v1/trials/metrics/trial_metrics": "?trialIds={trialId}&group=training",
+    "/api/v1/trials/metrics/training_metrics": "?trialIds={trialId}",
+    "/api/v1/trials/metrics/validation_metrics": "?trialIds={trialId}",
+}
 OF_ALL = ("/api/v1/master/config", "/api/v1/agent-join-token", "/api/v1/users", "/api/v1/templates")
 PROJECTS = "/projects"
 """The end of the path of a list to which everybody may add."""
@@ -54,24 +59,31 @@ NAMED = frozenset({*USERS, "admin", "determined", "alice-s", "p"})
 """Of the lists to which something may be added, what was there before."""
 
 
-def reads(scene: Scene) -> Iterator[str]:
-    """The paths of everything that a route reads of the victims, and of what the cluster has once."""
+def reads(parts: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """The paths of everything that a route reads of the things with these names."""
     for route in ROUTES:
         names = PARAMETER.findall(route.path)
         if route.method != "GET" or not names or route.path in LEFT_OUT:
             continue
-        known = [scene.still.get(name, ()) for name in names]
+        known = [parts.get(name, ()) for name in names]
         for number in range(max(map(len, known)) if all(known) else 0):
             values = dict(zip(names, (each[number % len(each)] for each in known), strict=True))
             yield PARAMETER.sub(lambda match, values=values: values[match[1]], route.path)  # type: ignore[misc]
-    yield from OF_ALL
+
+
+def statuses(scene: Scene) -> Iterator[tuple[str, int]]:
+    """Of every list, and of every read of what the attackers have filled with extreme values."""
+    own = [{name: (value,) for name, value in each.items()} for each in (scene.victims.own, scene.victims.own_task)]
+    lists = [route.path for route in ROUTES if route.method == "GET" and "{" not in route.path]
+    for path in sorted({*lists, *(path for parts in own for path in reads(parts))}):
+        yield path, scene.administrator.read(path + QUERIES.get(path, "").format(**scene.victims.own)).status_code
 
 
 def shown(scene: Scene, storage: Path) -> dict[str, str]:
     """By path, what an administrator reads, and the digests of the files of checkpoints: as text, to tell a difference."""
     files = [path for uuid in scene.still["uuid"] for path in sorted((storage / uuid).rglob("*")) if path.is_file()]
     kept = {str(path.relative_to(storage)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-    return kept | {path: _read(scene.administrator, path) for path in sorted(set(reads(scene)))}
+    return kept | {path: _read(scene.administrator, path) for path in sorted({*reads(scene.still), *OF_ALL})}
 
 
 def digest(texts: Mapping[str, str]) -> str:

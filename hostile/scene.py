@@ -7,7 +7,7 @@ import base64
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,9 @@ HERE = Path(__file__).resolve().parent
 ROGUE = Rogue(name="rogue", pool="rogue", credential="5" * 64)
 TOLD = "told "
 STAY_S = 3600.0
+OWN_UUID = "00000000-0000-4000-8000-0000000000ff"
+"""Of the checkpoint that the attackers report."""
+
 USERS = ("alice", "walter", "mallory", "gone")
 
 
@@ -77,9 +80,10 @@ def make_scene(cluster: HostileCluster, plan: Callable[[Victims], Sequence[Reque
     )
     join_rogue(cluster)
     with client_of(cluster.url, cluster.directory / "mallory", user="mallory") as client:
-        ended = _ended_task(cluster, client)
+        ended, past = _ended_task(cluster, client)
         task = _task(cluster, client, plan(victims), STAY_S, name="hostile")
         own = until("the hostile task tells its tokens", lambda: tokens_of(task))
+        victims = replace(victims, own=_names(mallory, past), own_task=_names(mallory, task))
     tokens = {
         Attacker.NOBODY: "",
         Attacker.FORGER: forged(root.token),
@@ -118,13 +122,23 @@ def _tokens(cluster: HostileCluster, *people: Person) -> dict[str, str]:
     return found
 
 
-def _ended_task(cluster: HostileCluster, client: Resolute) -> dict[str, str]:
+def _names(mallory: Person, experiment: Experiment) -> dict[str, str]:
+    """What stands for the parameters of paths, of one experiment of the attackers."""
+    (trial,) = mallory.call("GET", f"/api/v1/experiments/{experiment.id}/trials")["trials"]
+    (allocation,) = mallory.call("GET", f"/api/v1/tasks/{trial['taskId']}")["task"]["allocations"]
+    numbers = dict.fromkeys(("trialId", "runId"), str(trial["id"]))
+    texts = {"taskId": trial["taskId"], "allocationId": allocation["allocationId"], "templateName": "mallory-s"}
+    return numbers | texts | {"experimentId": str(experiment.id), "uuid": OWN_UUID, "checkpointUuid": OWN_UUID}
+
+
+def _ended_task(cluster: HostileCluster, client: Resolute) -> tuple[dict[str, str], Experiment]:
     task = _task(cluster, client, (), 0.0, name="ended")
-    return until(
+    tokens = until(
         "the task of the attackers has ended",
         lambda: tokens_of(task) if reloaded(task).state == "COMPLETED" else None,
         within_s=OVER_S,
     )
+    return tokens, task
 
 
 def _task(
@@ -152,6 +166,7 @@ def _planned(request: Request) -> dict[str, Any]:
         "path": request.path,
         "headers": list(request.headers),
         "body": None if request.body is None else base64.b64encode(request.body).decode(),
+        "waits": request.waits,
         "token": "task" if request.who is Attacker.OTHER_TASK else "user",
     }
 

@@ -31,6 +31,9 @@ AT_ONCE = 16
 ANSWER_S = 60.0
 """Whoever gets no head of an answer for so long was not answered."""
 
+WAITED_S = 1.0
+"""For an answer that comes only when something else has happened."""
+
 READ_S = 3.0
 """An answer is read for so long: a followed log has no end."""
 
@@ -136,7 +139,7 @@ class Sender:
         url = URL(f"http://127.0.0.1:{self._port}{request.path}", encoded=True)
         status, said, failure = 0, b"", ""
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(WAITED_S if request.waits else ANSWER_S):
                 body = None if request.body is None else io.BytesIO(request.body)  # large ones hold up nobody
                 sent = http.request(
                     request.method, url, data=body, headers=self._headers(request), allow_redirects=False
@@ -157,7 +160,7 @@ class Sender:
             refused=request.refused,
             granted=0 < status < 400,
             shown=self._secrets.shown_in(said),
-            unanswered=failure == "no answer",
+            unanswered=failure == "no answer" and not request.waits,
             detail=f"{request.path[:300]} {(request.body or b'')[:300]!r} -> {failure} {said[-300:]!r}",
         )
 

@@ -71,6 +71,16 @@ def test_what_the_table_refuses_is_known_and_nothing_else() -> None:
     assert removing and all(request.refused for request in removing)
 
 
+def test_some_of_what_is_sent_is_about_the_attackers_own_and_never_refused_for_that() -> None:
+    """What they may report for is where extreme values come furthest."""
+    victims = replace(VICTIMS, own={"experimentId": "70", "trialId": "80"}, own_task={"trialId": "81"})
+    requests = list(Caller(random.Random(5), victims).requests(20_000))
+    own = [r for r in requests if r.kind == "exact" and ("/70" in r.path or "/80" in r.path or "/81" in r.path)]
+    assert {r.who for r in own} == {Attacker.OTHER, Attacker.FROM_TASK, Attacker.OTHER_TASK}
+    assert len(own) > 300 and not [r for r in own if r.refused]
+    assert all("/81" in r.path for r in own if r.who is Attacker.OTHER_TASK)
+
+
 def test_bodies_stay_bodies_and_change() -> None:
     generator = random.Random(3)
     good = {"a": {"b": [1, 2]}, "c": "d"}
