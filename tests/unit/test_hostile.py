@@ -77,7 +77,7 @@ def test_some_of_what_is_sent_is_about_the_attackers_own_and_never_refused_for_t
     requests = list(Caller(random.Random(5), victims).requests(20_000))
     own = [r for r in requests if r.kind == "exact" and ("/70" in r.path or "/80" in r.path or "/81" in r.path)]
     assert {r.who for r in own} == {Attacker.OTHER, Attacker.FROM_TASK, Attacker.OTHER_TASK}
-    assert len(own) > 300 and not [r for r in own if r.refused]
+    assert len(own) > 150 and not [r for r in own if r.refused]
     assert all("/81" in r.path for r in own if r.who is Attacker.OTHER_TASK)
 
 

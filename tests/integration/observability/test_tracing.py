@@ -20,6 +20,7 @@ from resolute_master.observability.spans import Spans
 from resolute_master.observability.tracing import NoTracing, tracing_of
 from support.api import a_config, settled
 from support.observed import an_observed_api
+from support.planted import WORD
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -89,6 +90,23 @@ async def test_a_refused_command_is_an_error_of_its_span(tmp_path: Path) -> None
         await world.error("POST", f"/api/v1/experiments/{experiment['id']}/archive", status=400)
         refused = named(exporter, "command ArchiveExperiment")
         assert not refused.status.is_ok and "only an ended experiment" in (refused.status.description or "")
+
+
+async def test_no_span_has_a_secret(tmp_path: Path) -> None:
+    """Of a configuration that is taken, of one that is refused, and of the call with the token of the caller."""
+    spans, exporter = recording()
+    async with an_observed_api(tmp_path, tracing=spans) as (world, _):
+        agent = await world.agent()
+        planted = {"environment_variables": [f"A_TOKEN={WORD}"], "registry_auth": {"password": WORD}}
+        await world.create(a_config(environment=planted, data={"secrets": {"a": WORD}}))
+        wrong = {"config": json.dumps(a_config(environment={"registry_auth": WORD}))}
+        await world.error("POST", "/api/v1/experiments", wrong, status=400)
+        await settled(world)
+        (container,) = agent.containers()
+        await agent.report(container, ContainerState.RUNNING)
+        written = [span.to_json() for span in exporter.get_finished_spans()]
+        assert len(written) > 5
+        assert not [span for span in written if WORD in span or world.token in span]
 
 
 async def test_probes_leave_no_spans(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -244,3 +245,14 @@ def test_a_place_is_found_through_unions_and_lists() -> None:
     assert paths["checkpoint_storage.connection_string"] is SecretMark.LEFT_OUT
     assert paths["resource_pools[].task_container_defaults.environment_variables"] is SecretMark.VARIABLES
     assert Place().at("x") is None
+
+
+@pytest.mark.parametrize("model", [ExperimentConfig, MasterConfig, AgentConfig])
+def test_the_document_states_each_key_that_is_secret(model: type[BaseModel]) -> None:
+    document = Path(__file__).resolve().parents[3] / "docs" / "security.md"
+    section = document.read_text().split("## Secrets: what may be read by whom", 1)[1].split("\n## ", 1)[0]
+    secret = [path for path, mark in paths_of(secrets_of(model)) if mark is not SecretMark.FREE]
+    keys = {path.rpartition(".")[2].removesuffix("[]") for path in secret}
+    words = {"environment_variables": "[environment variables]", "data": "`data.secrets`"}
+    assert keys
+    assert [key for key in sorted(keys) if words.get(key, f"{key}`") not in section] == []
