@@ -22,7 +22,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from resolute import printable
+from resolute import printable, private_files
 from resolute.errors import InvalidInput
 from resolute_agent import kernel, processes, supervisor
 from resolute_agent.runtimes import docker_watch
@@ -174,6 +174,9 @@ def end_containers(settings: AgentSettings) -> None:
 
 def serve(directory: Path, agent: Sequence[str] = AGENT_PROGRAM) -> int:
     """Be the machine of `directory` until it ends; the process's exit code."""
+    private_files.keep_private()
+    for sentence in private_files.mend(directories=[directory], files=private_files.state_files(directory)):
+        print(f"machine: {sentence}", file=sys.stderr)
     settings = read_settings(directory / AGENT)
     lock = (directory / "lock").open("w")
     try:

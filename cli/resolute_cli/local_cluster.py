@@ -34,6 +34,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from resolute import private_files
 from resolute.client.cluster import Cluster
 from resolute.client.errors import MasterUnreachable
 from resolute.client.session import NO_RETRY, Session
@@ -117,17 +118,25 @@ def generated_password(choose: Choose = secrets.choice) -> str:
 
 
 def cluster_up(
-    plan: ClusterPlan, *, tick: Callable[[], object] = lambda: None, pause: Pause = time.sleep
+    plan: ClusterPlan,
+    *,
+    tick: Callable[[], object] = lambda: None,
+    pause: Pause = time.sleep,
+    warn: Callable[[str], object] = lambda _: None,
 ) -> RunningCluster:
     """Starts the cluster and waits until its master answers; a cluster that runs already is left as it is.
 
-    `tick` is called while waiting. Raises `InvalidInput` for a port or directory that cannot be used and
-    `FailedPrecondition` when the master does not come up; what was started is ended again then.
+    `tick` is called while waiting, `warn` is told of files that were open to other users. Raises `InvalidInput` for a port or
+    directory that cannot be used and `FailedPrecondition` when the master does not come up; what was started is ended again then.
     """
     if not NAME.fullmatch(plan.name):
         raise InvalidInput(f"--cluster-name {plan.name!r}: use letters, digits, - and _, beginning with a letter")
     _check_installed()
     with _locked(plan.directory):
+        for sentence in private_files.mend(
+            directories=[plan.directory], files=private_files.state_files(plan.directory)
+        ):
+            warn(sentence)
         running = read_cluster(plan.directory)
         if running is not None and running.lives:
             return running
@@ -145,7 +154,7 @@ def cluster_up(
             processes.end(started.master, grace_s=STOP_GRACE_S)
             (plan.directory / "cluster.json").unlink(missing_ok=True)
             raise
-        (plan.directory / INITIALISED).touch()
+        (plan.directory / INITIALISED).touch(mode=0o600)
     generated = password if fresh and plan.password is None and plan.own_config is None else None
     return RunningCluster(
         name=started.name,
@@ -427,7 +436,7 @@ def _locked(directory: Path) -> Iterator[None]:
     """One command at a time may change a cluster."""
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = (directory / "deploy.lock").open("w")
+        lock = os.fdopen(os.open(directory / "deploy.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "w")
     except OSError as error:
         raise InvalidInput(
             f"cannot use the directory {str(directory)!r}: {error.strerror}; name another with --dir"

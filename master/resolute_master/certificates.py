@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from resolute import private_files
 from resolute.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -192,9 +193,8 @@ def _read(path: Path, pem: bytes) -> tuple[EllipticCurvePrivateKey, x509.Certifi
 
 def _private(path: Path) -> bytes:
     """The file, readable by its owner alone from now on."""
-    if path.stat().st_mode & 0o077:
-        log.warning("%s could be read by others and is private now", path)
-        path.chmod(0o600)
+    for sentence in private_files.mend(files=[path]):
+        log.warning("%s", sentence)
     return path.read_bytes()
 
 

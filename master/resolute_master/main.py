@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from resolute import __version__, logs, printable
+from resolute import __version__, logs, printable, private_files
 from resolute.clock import SystemClock
 from resolute.config import MasterConfig, load_master_config
 from resolute.errors import InvalidInput, ResoluteError
@@ -72,6 +72,7 @@ def parse_flags(arguments: Sequence[str]) -> tuple[str | None, dict[str, str]]:
 
 
 async def _run(config: MasterConfig, config_file: str, open_store: OpenStore | None, open_cloud: OpenCloud) -> int:
+    private_files.keep_private()
     ring = LogRing()
     logs.set_up(level=config.log.level, form=config.log.format, color=config.log.color, beside=(ring,))
     stop = asyncio.Event()

@@ -72,7 +72,7 @@ def up(cli: Invocation, args: argparse.Namespace) -> None:
         own_config=Path(args.master_config_path) if args.master_config_path else None,
     )
     cli.render.note(f"Starting cluster '{plan.name}' in {directory} ...")
-    running = cluster_up(plan)
+    running = cluster_up(plan, warn=cli.render.warning)
     _say_how_to_use(cli, running, f"Cluster '{running.name}' is up.")
 
 

@@ -179,7 +179,7 @@ async def test_a_database_that_others_could_read_is_told_of_and_mended(
     store = await SqlStore.open(f"sqlite:///{path}")
     await store.close()
     assert mode_of(path) == 0o600
-    (told,) = [record.message for record in caplog.records if "could be read by others (mode 0644)" in record.message]
+    (told,) = [record.message for record in caplog.records if "was open to other users (mode 644)" in record.message]
     assert str(path) in told
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
-import stat
 from pathlib import Path
 
+from resolute import private_files
 from resolute.errors import FailedPrecondition
 from resolute_master.store.base import StoreBroken
 
@@ -50,18 +50,11 @@ def check_before_opening(path: Path) -> None:
 
 
 def keep_private(path: Path) -> None:
-    """Make the database readable by the master's own user alone: its logs of writes take the mode of the file.
-
-    Raises `OSError` where it belongs to another user.
-    """
+    """Make the database readable by the master's own user alone: its logs of writes take the mode of the file. Raises `OSError`."""
     if not path.exists():
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
-        if file.is_file() and (wide := stat.S_IMODE(file.stat().st_mode)) & 0o077:
-            log.warning(
-                "%s could be read by others (mode %04o); it is for the master's user alone from now on", file, wide
-            )
-            file.chmod(0o600)
+    for sentence in private_files.mend(files=[path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")]):
+        log.warning("%s", sentence)
 
 
 def mark(path: Path) -> None:
