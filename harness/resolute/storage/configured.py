@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from resolute.beneath import Beneath, parts_of
 from resolute.errors import InvalidInput
 from resolute.storage.base import CheckpointStorage
-from resolute.storage.beneath import Beneath, parts_of
 from resolute.storage.directory import DirectoryStorage
 from resolute.storage.retries import Retries
 

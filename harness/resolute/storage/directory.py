@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Self
 
+from resolute.beneath import Beneath, Found, LeadsOut, TooDeep, readable
 from resolute.errors import AlreadyExists, InvalidInput, NotFound
 from resolute.storage.base import FileKind, Selector, StorageUnavailable, StoredFile
-from resolute.storage.beneath import Beneath, Found, LeadsOut, TooDeep, readable
 from resolute.storage.manifest import (
     MANIFEST_NAME,
     CorruptCheckpoint,

@@ -11,8 +11,8 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
+from resolute.beneath import Beneath, LeadsOut
 from resolute.errors import InvalidInput, ResoluteError
-from resolute.storage.beneath import Beneath, LeadsOut
 
 MANIFEST_NAME = "manifest.json"
 MAX_MANIFEST_BYTES = 64 * 1024**2

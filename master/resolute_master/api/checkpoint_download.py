@@ -20,9 +20,9 @@ from uuid import UUID
 import msgspec
 from aiohttp import web
 
+from resolute.beneath import readable
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute.storage import FileKind, OpenCheckpoint, StorageUnavailable, StoredFile
-from resolute.storage.beneath import readable
 from resolute.wire.states import CheckpointState
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route

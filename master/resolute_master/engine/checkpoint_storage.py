@@ -1,7 +1,7 @@
 """How the master opens the checkpoint storage of an experiment.
 
 Experiments name their storage and tasks write to it: below a directory that is named, no link is followed and no file of another
-owner is read (`resolute.storage.beneath`). The master's own files are no storage, whatever name leads to them.
+owner is read (`resolute.beneath`). The master's own files are no storage, whatever name leads to them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from resolute.beneath import Beneath, LeadsOut
 from resolute.errors import FailedPrecondition, InvalidInput
 from resolute.host_paths import HostPathRules
 from resolute.storage import CheckpointStorage, storage_from_config
-from resolute.storage.beneath import Beneath, LeadsOut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from resolute.beneath import LeadsOut
 from resolute.errors import FailedPrecondition
-from resolute.storage.beneath import LeadsOut
 from resolute_master.api.host_paths import rules_of
 from resolute_master.engine.checkpoint_storage import StorageAccess
 from support.api import World, an_api, master_config

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from resolute.beneath import MAX_DEPTH, Beneath, LeadsOut, TooDeep, parts_of, readable
 from resolute.errors import InvalidInput
-from resolute.storage.beneath import MAX_DEPTH, Beneath, LeadsOut, TooDeep, parts_of, readable
 from resolute.storage.directory import DirectoryStorage
 from resolute.storage.manifest import CorruptCheckpoint, Manifest, Verify, describe_file, verify
 
@@ -284,3 +284,30 @@ def test_a_manifest_without_end_is_not_read_into_memory(root: Path) -> None:
     os.truncate(root / "c" / "manifest.json", 1 << 40)
     with pytest.raises(LeadsOut, match="it is no manifest"):
         DirectoryStorage(root).manifest("c")
+
+
+@pytest.mark.needs("root")
+def test_who_may_not_give_files_away_writes_over_them(tmp_path: Path) -> None:
+    """A master that is not root, in a storage whose files belong to tasks and to its own group."""
+    checkpoint, manifest = tmp_path / "uuid", tmp_path / "uuid" / "manifest.json"
+    checkpoint.mkdir()
+    manifest.write_bytes(b"a long manifest of the task")
+    for path, mode in ((checkpoint, 0o2775), (manifest, 0o664)):
+        os.chown(path, 5000, 6000)
+        path.chmod(mode)
+    with Beneath.at(checkpoint, one_owner=True) as directory:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.setgroups([6000])
+                os.setresgid(6000, 6000, 6000)
+                os.setresuid(7000, 7000, 7000)
+                directory.replace_file(manifest.name, b"a new one")
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        with directory.open_file(manifest.name) as file:
+            assert file.read() == b"a new one"
+    assert [path.name for path in checkpoint.iterdir()] == [manifest.name]
+    assert (manifest.stat().st_uid, manifest.stat().st_gid) == (5000, 6000)
