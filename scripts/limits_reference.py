@@ -100,6 +100,7 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
     "texts": {
         API: (
             "MAX_CONFIG_BYTES",
+            "MAX_WORD_BYTES",
             "MAX_NAME_LENGTH",
             "MAX_DESCRIPTION_LENGTH",
             "MAX_NOTES_LENGTH",
@@ -247,6 +248,7 @@ HELD_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "MAX_FILES",
             "MAX_PATH_BYTES",
             "MAX_CONFIG_BYTES",
+            "MAX_WORD_BYTES",
             "MAX_NAME_LENGTH",
             "MAX_DESCRIPTION_LENGTH",
             "MAX_NOTES_LENGTH",

@@ -25,7 +25,7 @@ from resolute.wire.rest.experiment_changes import CreateExperimentRequest, Creat
 from resolute.wire.states import ExperimentState
 from resolute_master.api.call import Call
 from resolute_master.api.context_archive import check_files, digest_of, pack
-from resolute_master.api.experiment_limits import check_config_text, check_search, check_texts
+from resolute_master.api.experiment_limits import check_config_text, check_search, check_texts, check_words
 from resolute_master.api.finders import find_experiment
 from resolute_master.api.forks import parent_of, with_secrets_of
 from resolute_master.api.host_paths import check_host_paths, rules_of
@@ -111,6 +111,7 @@ async def _check(call: Call, request: CreateExperimentRequest) -> Checked:
     warnings = () if request.unmanaged else _check_capacity(call, parsed, pool)
     config = parsed.to_json()
     check_search(config["searcher"])
+    check_words(config)
     await check_host_paths(call.api.config, rules_of(call.api.config, call.api.own_files), config)
     config["resources"] = {**config["resources"], "resource_pool": pool}
     if parsed.resources.deadline is not None:

@@ -14,6 +14,7 @@ from resolute_master.api.limits import (
     MAX_NOTES_LENGTH,
     MAX_TRIALS,
     MAX_TRIALS_AT_ONCE,
+    MAX_WORD_BYTES,
 )
 from resolute_master.lifecycle.experiments import MAX_LABELS
 
@@ -24,6 +25,27 @@ def check_config_text(text: str) -> None:
         raise InvalidInput(
             f"config: has {size} bytes, over the limit of {MAX_CONFIG_BYTES}; put large tables into files of the context"
         )
+
+
+def check_words(config: Mapping[str, Any]) -> None:
+    """Of a complete configuration: what the system passes to a program."""
+    environment = config.get("environment") or {}
+    variables = environment.get("environment_variables") or []
+    lists = variables.values() if isinstance(variables, Mapping) else (variables,)
+    for word in (str(word) for words in lists for word in words or ()):
+        if len(word.encode()) > MAX_WORD_BYTES:
+            name = word.partition("=")[0][:MAX_NAME_LENGTH]
+            raise InvalidInput(
+                f"environment.environment_variables: '{name}' has {len(word.encode())} bytes, over the limit of {MAX_WORD_BYTES}; "
+                "put its value into a file of the context"
+            )
+    entrypoint = config.get("entrypoint")
+    for word in entrypoint if isinstance(entrypoint, list) else [entrypoint or ""]:
+        if len(str(word).encode()) > MAX_WORD_BYTES:
+            raise InvalidInput(
+                f"entrypoint: has {len(str(word).encode())} bytes in one word, over the limit of {MAX_WORD_BYTES}; put it into a "
+                "script of the context"
+            )
 
 
 def check_texts(

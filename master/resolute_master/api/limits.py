@@ -164,6 +164,9 @@ MAX_SEARCH_LENGTH = 1_000
 MAX_CONFIG_BYTES = 256 * 1024
 """Text of a configuration: nobody else is served well while YAML of such a size is read."""
 
+MAX_WORD_BYTES = 120 * 1024
+"""One environment variable, or the command of an experiment: Linux executes no program that is given 128 KiB in one piece."""
+
 MAX_NAME_LENGTH = 256
 """Name of an experiment; it is in every list."""
 

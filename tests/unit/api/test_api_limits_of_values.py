@@ -11,7 +11,7 @@ from resolute.errors import InvalidInput, LimitExceeded, ResoluteError
 from resolute.wire.rest.experiment_changes import File
 from resolute_master.api import limits
 from resolute_master.api.context_archive import check_files
-from resolute_master.api.experiment_limits import check_config_text, check_search, check_texts
+from resolute_master.api.experiment_limits import check_config_text, check_search, check_texts, check_words
 from resolute_master.api.paging import page_of
 from resolute_master.lifecycle.experiments import MAX_LABELS
 
@@ -26,6 +26,13 @@ def files(count: int = 1, path: str = "a") -> list[File]:
     ("check", "limit", "key"),
     [
         (lambda n: check_config_text("x" * n), limits.MAX_CONFIG_BYTES, "config"),
+        (
+            lambda n: check_words({"environment": {"environment_variables": {"cpu": ["A=" + "x" * (n - 2)]}}}),
+            limits.MAX_WORD_BYTES,
+            "environment_variables: 'A'",
+        ),
+        (lambda n: check_words({"entrypoint": "x" * n}), limits.MAX_WORD_BYTES, "entrypoint"),
+        (lambda n: check_words({"entrypoint": ["x" * n]}), limits.MAX_WORD_BYTES, "entrypoint"),
         (lambda n: check_texts(name="x" * n), limits.MAX_NAME_LENGTH, "name"),
         (lambda n: check_texts(description="x" * n), limits.MAX_DESCRIPTION_LENGTH, "description"),
         (lambda n: check_texts(notes="x" * n), limits.MAX_NOTES_LENGTH, "notes"),
