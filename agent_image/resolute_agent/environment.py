@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from resolute.errors import InvalidInput
-from resolute.wire.agent_link import ContainerSpec, Device
+from resolute.wire.agent_link import LONG_VARIABLE_BYTES, LONG_VARIABLES, ContainerSpec, Device
 from resolute.wire.states import SlotKind
 from resolute_agent.devices.rocm import runtime_name
 
@@ -63,13 +63,15 @@ def machine_environment(master_url: str, proxies: Mapping[str, str] | None = Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a container runs: its run directory and temporary folder as it sees them, and what it is lent."""
+    """Where a container runs: its run directory and temporary folder as it sees them, and what it is lent. `user` is the name of
+    its own user; empty where it has none."""
 
     run_dir: str
     tmp_dir: str
     private_root: bool
     python_bin: str
     package_roots: Sequence[str]
+    user: str = ""
 
 
 def task_environment(
@@ -83,6 +85,7 @@ def task_environment(
     environment = {
         "LANG": "C.UTF-8",
         "HOME": work_dir,
+        **({"USER": place.user, "LOGNAME": place.user} if place.user else {}),
         "PYTHONUNBUFFERED": "1",
         "PYTHONUSERBASE": f"{place.run_dir}/pythonuserbase",
         **_devices(devices),
@@ -98,6 +101,8 @@ def task_environment(
         "PATH": f"{place.python_bin}:{given.get('PATH') or SYSTEM_PATH}",
         "PYTHONPATH": ":".join([*place.package_roots, *filter(None, [given.get("PYTHONPATH")])]),
     }
+    for name in long_variables(spec):
+        del environment[name]
     environment.setdefault("DET_RESOURCES_ID", spec.container_id)
     if own.get("DET_MASTER_CERT_FILE") == f"{RUN_DIR}/{MASTER_CERT}":
         environment["DET_MASTER_CERT_FILE"] = f"{place.run_dir}/{MASTER_CERT}"
@@ -118,6 +123,12 @@ def _threads(devices: Sequence[Device], machine: Mapping[str, str]) -> dict[str,
 def slot_threads(cpus: int, slots: int) -> int:
     """A slot's share of so many processors; at least one."""
     return max(1, cpus // max(1, slots))
+
+
+def long_variables(spec: ContainerSpec) -> dict[str, str]:
+    """Those of the master's variables that the run directory holds instead: see `LONG_VARIABLES_FILE`."""
+    found = ((name, spec.environment.get(name, "")) for name in LONG_VARIABLES)
+    return {name: value for name, value in found if len(value.encode()) > LONG_VARIABLE_BYTES}
 
 
 def _devices(devices: Sequence[Device]) -> dict[str, str]:

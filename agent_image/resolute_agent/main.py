@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 import resolute
-from resolute import logs, printable
+from resolute import logs, printable, private_files
 from resolute.clock import Clock, SystemClock
 from resolute.errors import InvalidInput, ResoluteError
 from resolute.ids import SystemIds
@@ -50,7 +50,7 @@ LOOK_AGAIN_S = 20.0
 
 
 def lock_state_dir(directory: Path) -> TextIO:
-    """Take the state directory for this process. Raises `InvalidInput` when it cannot be had."""
+    """Take the state directory for this process, and make it private. Raises `InvalidInput` when it cannot be had."""
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = (directory / "lock").open("w")
@@ -62,6 +62,15 @@ def lock_state_dir(directory: Path) -> TextIO:
         lock.close()
         raise InvalidInput(f"state_dir: {directory} belongs to another agent that is running") from None
     return lock
+
+
+def _mend_rights(settings: AgentSettings) -> None:
+    """Of everything that is this agent's alone."""
+    state = Path(settings.state_dir)
+    named = [Path(each) for each in (settings.config_file, settings.join_token_file) if each]
+    directories = [state, state / "containers", state / DOCKER]
+    for sentence in private_files.mend(directories=directories, files=[*private_files.state_files(state), *named]):
+        log.warning("%s", sentence)
 
 
 def _master_cert(settings: AgentSettings) -> str:
@@ -135,8 +144,15 @@ async def runtime_of(settings: AgentSettings) -> Runtime:
     runtime = await ProcessRuntime.open(
         Path(settings.state_dir) / "containers", private_root=settings.private_root, reach=reach_of(settings)
     )
-    if runtime.private_roots.mode == "none":
-        log.warning("tasks get no private /run/determined on this machine: %s", runtime.private_roots.reason)
+    roots = runtime.private_roots
+    if not roots.private:
+        log.warning("tasks get no private /run/determined on this machine: %s", roots.reason)
+    if os.geteuid() == 0 and not roots.isolated:
+        log.warning(
+            "tasks run as root on this machine, and may read and change everything in it: %s; give the agent CAP_SYS_ADMIN, or run "
+            "it as another user",
+            roots.reason,
+        )
     return runtime
 
 
@@ -231,9 +247,11 @@ def run(
     open_memory: Callable[[Path], Memory] = FileMemory,
 ) -> int:
     """The whole process but for the reading of its settings; returns its exit code."""
+    private_files.keep_private()
     logs.set_up(level=settings.log_level, form=settings.log_format, color=settings.log_color)
     try:
         with logs.about(agent=settings.agent_id), lock_state_dir(Path(settings.state_dir)):
+            _mend_rights(settings)
             return asyncio.run(serve(settings, open_runtime, open_memory))
     except InvalidInput as error:
         print(f"agent: {printable.lines(str(error))}", file=sys.stderr)

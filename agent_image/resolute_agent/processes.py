@@ -34,6 +34,16 @@ def send_signal(pid: int, started: int | None, number: signal.Signals) -> bool:
         os.close(descriptor)
 
 
+def number_inside(pid: int) -> int | None:
+    """The number that a process has in its own PID namespace; None when it is gone."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            numbers = next((line.split()[1:] for line in file if line.startswith("NSpid:")), [str(pid)])
+    except OSError:
+        return None
+    return int(numbers[-1])
+
+
 async def ended(pid: int, started: int | None) -> None:
     """Return when that very process has ended. It needs not be a child."""
     try:

@@ -29,6 +29,8 @@ def reach_of(settings: AgentSettings) -> Reach:
     }
     if settings.config_file:
         state[settings.config_file] = "the configuration of the agent"
+    if settings.join_token_file:
+        state[settings.join_token_file] = "the join token of the agent"
     rules = HostPathRules(state=state, allowed=settings.host_paths_allowed, remedy=REMEDY)
     return Reach(rules=rules, keep=settings.keep_paths)
 

@@ -1,9 +1,9 @@
 """The process that owns one task: standard library only. It begins as a fork of the agent's `forkserver`.
 
-It starts the task in a session of its own (in a private mount namespace where the machine allows one), copies its
-output to append-only files, ends it when its lease runs out, when it is told to or when the machine dies, leaves no
-process of it behind, and records how it ended. It does not depend on the agent's life: everything is said through
-files in the container's directory, each replaced as a whole.
+It starts the task in a session of its own (in a private mount namespace where the machine allows one; where the agent is root, as
+another user and in a PID namespace of its own), copies its output to append-only files, ends it when its lease runs out, when it is
+told to or when the machine dies, leaves no process of it behind, and records how it ended. It does not depend on the agent's life:
+everything is said through files in the container's directory, each replaced as a whole.
 
     spec.json        whose container it is (the runtime's own; synced to the disk before the end is written)
     launch.json      what to run (written by the runtime before): `argv`, or at once `module` if it is in memory already
@@ -38,14 +38,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from resolute_agent.kernel import (
-    PR_SET_CHILD_SUBREAPER,
-    PR_SET_DUMPABLE,
-    die_with_parent,
-    enter_namespaces,
-    prctl,
-    private_root,
-)
+from resolute_agent import kernel
+from resolute_agent.privileges import UMASK, Account, become
 
 SPEC, LAUNCH, LEASE, KILL, SUPERVISOR, TASK, EXIT = (
     "spec.json",
@@ -228,7 +222,15 @@ def read_json(path: str) -> Any:
 
 def start_task(launch: dict[str, Any], stdout: int, stderr: int, programs: Mapping[str, Program]) -> int:
     """Fork the task; returns its pid once it runs. Raises `Failed` when its root cannot be made."""
-    supervisor = os.getpid()
+    account = Account.of(launch)
+    if account is not None:
+        try:
+            kernel.begin_pid_namespace(account)
+            for stream in (stdout, stderr):
+                os.fchown(stream, account.uid, account.gid)  # so that the task may open /dev/stdout
+        except OSError as error:
+            raise Failed(str(error)) from error
+    supervisor = os.getpid() if account is None else 0  # as it is seen from inside
     said, say = os.pipe()  # closed when the task runs: silence is success
     pid = os.fork()
     if pid == 0:
@@ -257,11 +259,16 @@ def _become_task(launch: dict[str, Any], stdout: int, stderr: int, supervisor: i
         os.dup2(nothing.fileno(), 0)
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
+    os.umask(UMASK)
     hidden: list[str] = []
-    if launch["mode"] != "none":
-        enter_namespaces(launch["mode"])
-        hidden = private_root(launch)
-    die_with_parent(signal.SIGKILL, supervisor)
+    if launch["mode"] != kernel.NONE:
+        kernel.enter_namespaces(launch["mode"])
+        hidden = kernel.private_root(launch)
+    account = Account.of(launch)
+    if account is not None:
+        become(account)
+    # Not before: with another user the kernel forgets what was asked for.
+    kernel.die_with_parent(signal.SIGKILL, supervisor)
     os.chdir(launch["workdir"])
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP):
@@ -288,7 +295,9 @@ def _run_here(program: Program, launch: dict[str, Any]) -> int:
     argv, environment = launch["argv"], launch["environment"]
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    prctl(PR_SET_DUMPABLE, 1)  # a user namespace took it away, and with it everybody's view of `write_mark`
+    kernel.prctl(
+        kernel.PR_SET_DUMPABLE, 1
+    )  # a user namespace took it away, and with it everybody's view of `write_mark`
     write_mark(environment[MARK])
     os.environ.clear()
     os.environ.update(environment)
@@ -414,7 +423,7 @@ class Supervisor:
 
     def run(self, report: int) -> None:
         """Start the task, say on `report` how that went (`OK`, `STOPPED_BEFORE` or `FAILED` and why), and stay with it."""
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         self._stay_with_machine()
         launch = read_json(self.path(LAUNCH))
         me = {"pid": os.getpid(), "start_time": start_time(os.getpid())}
@@ -452,7 +461,7 @@ class Supervisor:
             if os.getppid() == machine:
                 break
             time.sleep(0.001)
-        die_with_parent(signal.SIGTERM, machine)
+        kernel.die_with_parent(signal.SIGTERM, machine)
 
     def follow(self, pid: int) -> int:
         """Copy output and watch lease and orders until the task's first process has ended; returns its wait status."""

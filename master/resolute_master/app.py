@@ -16,14 +16,16 @@ from pathlib import Path
 
 from aiohttp import web
 
+from resolute import private_files
 from resolute.clock import Clock
 from resolute.config import MasterConfig, PostgresDatabase
 from resolute.errors import InvalidInput, Unavailable
 from resolute.ids import IdSource
 from resolute_master import bootstrap
 from resolute_master.agents.booting import add_boot_doors
-from resolute_master.agents.container_spec import SpecRenderer, container_defaults, task_user
+from resolute_master.agents.container_spec import SpecRenderer, container_defaults
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
+from resolute_master.agents.task_users import task_users
 from resolute_master.agents.websocket import LINK_PATH, add_agent_link
 from resolute_master.agents.wheel import WheelShelf
 from resolute_master.api.addresses import Addresses
@@ -119,6 +121,7 @@ async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
     types = await learnt(settings.config, settings.open_types, settings.clock)
     pools = pool_policies(settings.config, types)  # what can be known to be wrong is known before anything is stored
     await asyncio.to_thread(remember_places, settings.config)
+    await asyncio.to_thread(mend_rights, settings.config, settings.config_file)
     async with AsyncExitStack() as stack:
         # The socket first: a port that is taken is found before anything is stored.
         listener = _listen(settings.config)
@@ -163,6 +166,19 @@ def tell_of_tls(config: MasterConfig, tls: Tls | None) -> None:
             "security.tls.enabled, or security.tls.cert and security.tls.key",
             config.host,
         )
+
+
+def mend_rights(config: MasterConfig, config_file: str) -> None:
+    """Of everything that is the master's alone; tells of what was open to others."""
+    state, path, security = Path(config.cluster_state_dir), config.sqlite_path, config.security
+    named = [Path(each) for each in (config_file, security.seal.key_file, security.tls.key) if each]
+    directories = [state, state / "pools"]
+    if path is not None:
+        named += [path.with_name(f"{path.name}{end}") for end in ("", "-wal", "-shm", "-journal", ".lock", ".cluster")]
+        if path.parent.is_relative_to(state):
+            directories.append(path.parent)
+    for sentence in private_files.mend(directories=directories, files=[*private_files.state_files(state), *named]):
+        log.warning("%s", sentence)
 
 
 async def open_store(config: MasterConfig) -> Store:
@@ -401,7 +417,7 @@ def _renderer(config: MasterConfig, tokens: Tokens, recent_code: RecentCode, obs
         trace_of=observation.trace_of,
         defaults=container_defaults(config),
         configured_paths=tuple(configured_paths(config)),
-        task_user=task_user(config),
+        task_users=task_users(config),
     )
 
 

@@ -49,7 +49,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) 
 def evidence(cluster: LiveCluster) -> Path:
     """Where tasks can write, too; the recorder lies beside it, for what is under /tmp is hidden from them."""
     shutil.copytree(RECORDER, cluster.storage / RECORDER.name, ignore=shutil.ignore_patterns("__pycache__"))
-    return cluster.storage / "accepted.jsonl"
+    written = cluster.storage / "accepted.jsonl"
+    written.touch()
+    written.chmod(0o666)  # the client writes to it as well as tasks, which may run as another user
+    return written
 
 
 @pytest.fixture(autouse=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
 
 from resolute.testing.diary import read_diary
 from support.diary_checker import check
-from support.live import gone, kill_pid, live_cluster, record_of, until
+from support.live import LiveCluster, gone, kill_pid, live_cluster, record_of, until
 from support.new_db import NewDb
 
 STEPS = 60
@@ -33,10 +34,21 @@ def last_step(diary: Path, run: int) -> int:
     return min(max((e["step"] for e in entries), default=0) for entries in of_run(diary, run, "step").values())
 
 
-def killed_rank_takes_the_other_along(diary: Path, *, run: int, rank: int) -> None:
+def processes_of(cluster: LiveCluster, run: int) -> dict[int, int]:
+    """The machine's number of each rank's process: the one that it knows of itself may be that of a PID namespace."""
+    found = {}
+    for process in cluster.tasks():
+        if process.environ()["DET_TRIAL_RUN_ID"] == str(run):
+            gang = Path("/proc", str(process.pid), "root", "run/determined/info/rendezvous.json")
+            found[json.loads(gang.read_text())["container_rank"]] = process.pid
+    return found
+
+
+def killed_rank_takes_the_other_along(cluster: LiveCluster, *, run: int, rank: int) -> None:
     """Kills one rank of a run that has done a few steps after a save, and waits for the other."""
+    diary = cluster.diary
     until("both ranks step", lambda: last_step(diary, run) >= CHECKPOINT_EVERY * 2 + 2)
-    pids = {each: entries[0]["pid"] for each, entries in of_run(diary, run, "start").items()}
+    pids = processes_of(cluster, run)
     kill_pid(pids[rank])
     killed_at = time.monotonic()
     until("the peer has ended", lambda: gone(pids[1 - rank]), every_s=0.02)
@@ -50,9 +62,9 @@ def test_a_gang_on_two_machines_stands_and_falls_together(tmp_path: Path, new_db
         experiment = cluster.submit(
             {"script": script, "diary": f"{diary}/"}, resources={"slots_per_trial": 2}, max_restarts=2
         )
-        killed_rank_takes_the_other_along(diary, run=1, rank=1)
+        killed_rank_takes_the_other_along(cluster, run=1, rank=1)
         until("it was started again", lambda: last_step(diary, 2) > 0)
-        killed_rank_takes_the_other_along(diary, run=2, rank=0)
+        killed_rank_takes_the_other_along(cluster, run=2, rank=0)
         assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
 
         entries = read_diary(diary)

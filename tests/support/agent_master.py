@@ -24,10 +24,14 @@ from resolute.wire.agent_link import (
     MasterMessage,
     Notice,
     StartContainer,
+    TaskUser,
     Welcome,
 )
 from resolute.wire.states import ContainerState, TaskType
 from resolute_agent.link import decode_agent_frame, encode_frame
+
+TASK_USER = TaskUser(uid=2_100_000_007, gid=2_100_000_007, user="ada", group="ada", derived=True)
+"""Whom tasks run as where the agent is root."""
 
 
 def a_spec(container_id: str = "c1", **changes: object) -> ContainerSpec:
@@ -41,6 +45,7 @@ def a_spec(container_id: str = "c1", **changes: object) -> ContainerSpec:
         "slots": (),
         "environment": {},
         "command": ("true",),
+        "run_as": TASK_USER,
     }
     return ContainerSpec(**{**fields, **changes})  # type: ignore[arg-type]
 

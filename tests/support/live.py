@@ -74,6 +74,7 @@ class LiveCluster:
         self.diary = self.storage / "diary"
         """Where tasks write theirs: in a directory that they see, for each has a `/tmp` of its own."""
         self.diary.mkdir(parents=True)
+        self.diary.chmod(0o1777)  # a task of an agent that is root runs as another user
         self.config_file = directory / "master.yaml"
         provider = {"type": "local", "slots_per_instance": 1, "max_instances": 2, "max_idle_agent_period": "3s"}
         self.config: dict[str, Any] = {

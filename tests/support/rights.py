@@ -90,6 +90,7 @@ class Scene:
         """Of the calls whose body names what they are about, or that decide something by it."""
         trial, experiment, job = self.trial.id, self.trial.experiment_id, self.trial.job_id
         report = {"uuid": UUID, "allocationId": self.allocation.id, "metadata": {"steps_completed": 1}, "resources": {}}
+        account = {"agentUid": 1001, "agentUser": "ada", "agentGid": 1001, "agentGroup": "ada"}
         line = {"taskId": self.trial.task_id, "log": "a line"}
         unmanaged = {"experimentId": experiment, "unmanaged": True}
         template = {"config": {}, "workspaceId": 1}
@@ -121,6 +122,9 @@ class Scene:
             "POST /api/v1/job-queues, ahead of others' work": {"updates": [{"jobId": job, "aheadOf": self.carol_job}]},
             "PATCH /api/v1/users/{userId}": {"displayName": "Ada"},
             "PATCH /api/v1/users/{userId}, with `admin`, `active` or another `username`": {"active": True},
+            "PATCH /api/v1/users/{userId}, with `agentUserGroup`": {"agentUserGroup": account},
+            "POST /api/v1/workspaces, with `agentUserGroup`": {"name": f"of {who}", "agentUserGroup": account},
+            "PATCH /api/v1/workspaces/{id}, with `agentUserGroup`": {"agentUserGroup": account},
             "POST /api/v1/users/{userId}/password": hash_password(PASSWORD),
             "PUT /api/v1/templates/{templateName}": template,
             "PUT /api/v1/templates/{templateName}, of one that is there": template,

@@ -7,14 +7,27 @@ and the times beside it. Both runtimes for real containers read it from there.
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
+import msgspec
+
+from resolute.beneath import Beneath, LeadsOut
+from resolute.wire.agent_link import NoticeFile
 from resolute_agent import supervisor
 from resolute_agent.runtimes.base import STREAMS
 from resolute_agent.runtimes.stamps import StampReader
+
+log = logging.getLogger(__name__)
+
+NOTICE, NOTICE_PID = "notice.json", "notice.pid"
+"""In a run directory: what the machine was told of its end, and which process wants a signal for it."""
+
+MAX_NUMBER_BYTES = 32
+"""Of `NOTICE_PID`; a pid has fewer digits."""
 
 LEASE_GRACE_S = 5.0
 """How long before the end of its lease a task is asked to end; a quarter of a shorter lease."""
@@ -74,6 +87,24 @@ class ContainerFiles:
         home = self._home(container_id)
         if home.is_dir():
             supervisor.write_small(str(home / supervisor.OFFSETS), json.dumps(dict(offsets)).encode(), durable=False)
+
+    def _put_notice(self, home: Path, notice: NoticeFile) -> int | None:
+        """Put a notice into a run directory; the number of the process that registered for it, as the task sees it, or None: a
+        signal would end a task that does not expect it.
+
+        The directory is the task's, which may put anything in the place of the two files.
+        """
+        try:
+            with Beneath.at(home / "run") as run:
+                run.replace_file(NOTICE, msgspec.json.encode(notice))
+        except (OSError, LeadsOut) as error:
+            log.warning("container %s: the notice could not be written for its task: %s", home.name, error)
+        try:
+            with Beneath.at(home / "run") as run, run.open_file(NOTICE_PID) as file:
+                number = int(file.read(MAX_NUMBER_BYTES))
+        except (OSError, LeadsOut, ValueError):
+            return None
+        return number if number > 0 else None
 
     def _forget(self, container_id: str) -> None:
         """Of what is in memory; the directory is for its owner to remove."""

@@ -51,10 +51,9 @@ from resolute_agent.runtimes.docker_watch import (
     name_of,
 )
 from resolute_agent.runtimes.process import (
-    NOTICE,
-    NOTICE_PID,
     make_run_directory,
 )
+from resolute_agent.runtimes.task_account import make_directories, open_storage
 from resolute_agent.state import Found
 
 log = logging.getLogger(__name__)
@@ -174,7 +173,10 @@ class DockerRuntime(ContainerFiles):
             _give_to(home / "run", spec.options.user)
         for host, _ in spec.shared_directories:
             try:
-                Path(host).mkdir(parents=True, exist_ok=True)
+                if os.geteuid() == 0 and host in spec.options.configured_paths:
+                    open_storage([host])
+                else:
+                    make_directories(host)
             except OSError as error:
                 raise InvalidInput(
                     f"shared directory {host} cannot be made on this machine: {error.strerror}; name one that tasks "
@@ -330,13 +332,9 @@ class DockerRuntime(ContainerFiles):
         home = self._home(container_id)
         if not (home / "run").is_dir() or (home / EXIT).exists():
             return
-        supervisor.write_whole(str(home / "run" / NOTICE), msgspec.json.encode(notice))
-        (home / "run" / NOTICE).chmod(0o644)  # the task may be another user
-        try:
-            pid = int((home / "run" / NOTICE_PID).read_text())
-        except (FileNotFoundError, ValueError):
-            return  # nobody registered: a signal would end a task that does not expect it
-        self._spawn(self._signal_inside(container_id, pid))
+        pid = self._put_notice(home, notice)
+        if pid is not None:
+            self._spawn(self._signal_inside(container_id, pid))
 
     async def _signal_inside(self, container_id: str, pid: int) -> None:
         """The number is that of a process inside: only there it means anything."""

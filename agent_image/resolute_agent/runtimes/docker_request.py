@@ -11,7 +11,7 @@ from typing import Any
 
 from resolute.errors import InvalidInput
 from resolute.host_paths import HostPathRules
-from resolute.wire.agent_link import ContainerSpec, Device
+from resolute.wire.agent_link import ContainerOptions, ContainerSpec, Device
 from resolute.wire.states import SlotKind
 from resolute_agent.environment import RUN_DIR, Place, task_environment
 from resolute_agent.reach import REMEDY
@@ -23,6 +23,10 @@ WHEEL_IN_CONTAINER = "/opt/resolute"
 
 DEFAULT_SHM_BYTES = 4 * 1024**3
 """Shared memory of a container that asks for none: what the contract gives; data loaders fail with Docker's 64 MiB."""
+
+NEVER_GIVEN = ("MKNOD", "NET_RAW", "SETFCAP")
+"""Of what an engine gives to root in a container: devices of the machine, packets on its network, and programs that give more. What
+installs packages and serves shells needs the rest."""
 
 LABEL_TYPE, LABEL_ID = "ai.determined.container.type", "ai.determined.container.id"
 LABEL_AGENT, LABEL_CLUSTER = "ai.determined.container.agent", "ai.determined.container.cluster"
@@ -135,7 +139,8 @@ def _host_config(
         "PublishAllPorts": asked.network_mode != "host" and bool(asked.ports),
         "ShmSize": spec.shm_bytes or DEFAULT_SHM_BYTES,
         "CapAdd": list(asked.add_capabilities),
-        "CapDrop": list(asked.drop_capabilities),
+        "CapDrop": _dropped(asked),
+        "SecurityOpt": [] if _is_root(asked) else ["no-new-privileges:true"],
         "Mounts": _mounts(spec, around),
         "Devices": _device_files(spec, rocm=rocm),
         "DeviceRequests": _device_requests(context.devices),
@@ -147,9 +152,21 @@ def _host_config(
         # Swap on top would let a task that is out of memory slow the whole machine down first.
         config |= {"Memory": options.memory_bytes, "MemorySwap": options.memory_bytes}
     if rocm:
-        config["SecurityOpt"] = ["seccomp=unconfined"]
+        config["SecurityOpt"].append("seccomp=unconfined")
         config["GroupAdd"] = [around.render_group or "video"]
     return config
+
+
+def _is_root(asked: ContainerOptions) -> bool:
+    """Whether the container may begin as root: it is asked for, or the image decides."""
+    return asked.user.partition(":")[0] in ("", "0")
+
+
+def _dropped(asked: ContainerOptions) -> list[str]:
+    """The capabilities that no task gets unless they were asked for. Another user than root needs none at all."""
+    kept = {name.upper().removeprefix("CAP_") for name in asked.add_capabilities}
+    ours = NEVER_GIVEN if _is_root(asked) else ("ALL",)
+    return [*asked.drop_capabilities, *(name for name in ours if name not in {*kept, *asked.drop_capabilities})]
 
 
 def _mounts(spec: ContainerSpec, around: Surroundings) -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ _ROOT = ("", "0:0")
 _REMEDY = "run it where the agent's container_runtime is docker"
 
 
-def warnings(spec: ContainerSpec) -> list[str]:
-    """Sentences for the task's output."""
+def warnings(spec: ContainerSpec, *, own_user: bool) -> list[str]:
+    """Sentences for the task's output. `own_user`: the task does not run as the agent's user."""
     asked = spec.options
     said = []
     if spec.image not in _UNASKED_IMAGES:
@@ -22,8 +22,8 @@ def warnings(spec: ContainerSpec) -> list[str]:
         said.append("environment.add_capabilities and drop_capabilities have no effect: the task is a plain process")
     if asked.devices:
         said.append("resources.devices has no effect: the task sees the machine's devices")
-    if asked.user not in _ROOT:
-        said.append(f"security.default_task has no effect: the task runs as the agent's user, not as {asked.user}")
+    if asked.user not in _ROOT and not own_user:
+        said.append(f"the agent user {asked.user} has no effect: the agent is not root, and the task runs as its user")
     return said
 
 

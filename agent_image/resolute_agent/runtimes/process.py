@@ -13,7 +13,7 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,10 @@ import msgspec
 
 import resolute
 from resolute.errors import FailedPrecondition
-from resolute.wire.agent_link import ContainerSpec, Exit, HandedFile, NoticeFile
+from resolute.wire.agent_link import LONG_VARIABLES_FILE, ContainerSpec, Exit, HandedFile, NoticeFile
 from resolute.wire.states import FailureKind
-from resolute_agent import forkserver, processes, supervisor
-from resolute_agent.environment import MASTER_CERT, RUN_DIR, Place, task_environment
+from resolute_agent import forkserver, kernel, processes, supervisor
+from resolute_agent.environment import MASTER_CERT, RUN_DIR, Place, long_variables, task_environment
 from resolute_agent.reach import Reach, refused_path, rules_for
 from resolute_agent.runtimes import left_out
 from resolute_agent.runtimes.base import STREAMS, LaunchAborted, LaunchFailed, LaunchRefused, TaskContext
@@ -33,10 +33,18 @@ from resolute_agent.runtimes.container_files import ContainerFiles
 from resolute_agent.runtimes.disk_space import FREED_AT_ONCE_BYTES, free_stored
 from resolute_agent.runtimes.scripted import exit_with_code
 from resolute_agent.runtimes.starting import Forkserver
+from resolute_agent.runtimes.task_account import (
+    TaskAccount,
+    account_for,
+    give,
+    make_directories,
+    open_storage,
+    write_accounts,
+)
 from resolute_agent.state import Found
 
 SPEC = supervisor.SPEC
-NOTICE, NOTICE_PID, HANDED = "notice.json", "notice.pid", "handed.json"
+HANDED = "handed.json"
 
 LOOPBACK = "127.0.0.1"
 
@@ -46,6 +54,9 @@ PARALLEL_STARTS_PER_CPU = 2
 FIRST_POLL_S, SLOWEST_POLL_S = 0.05, 0.4
 """How often a quiet output file is looked at."""
 
+NOBODY = 65534
+"""Whom the probe's task runs as: the number that stands for no account."""
+
 NOTHING_ASKED: Mapping[str, Any] = {"keep": [], "binds": [], "rules": {"remedy": ""}, "shm_bytes": 0}
 """What the probe's task asks of its root."""
 
@@ -54,29 +65,43 @@ _SAFE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivateRoots:
-    """What the probe found: `mode` is "root", "user" or "none", and `reason` says why there are none."""
+    """What the probe found: `mode` is one of `resolute_agent.kernel`, and `reason` says why it is no better one."""
 
     mode: str
     reason: str = ""
 
+    @property
+    def private(self) -> bool:
+        return self.mode != kernel.NONE
 
-async def probe_private_roots(directory: Path, starter: Forkserver) -> PrivateRoots:
+    @property
+    def isolated(self) -> bool:
+        """Whether tasks run as users of their own."""
+        return self.mode == kernel.ISOLATED
+
+
+async def probe_private_roots(directory: Path, starter: Forkserver, *, isolated: bool = True) -> PrivateRoots:
     """Try a private root as a task would get one, in a scratch directory that is removed again."""
-    modes = ("root", "user") if os.geteuid() == 0 else ("user",)
+    as_root = ([kernel.ISOLATED] if isolated else []) + [kernel.ROOT]
+    modes = [*(as_root if os.geteuid() == 0 else []), kernel.USER]
     scratch = directory / "probe"
-    reasons = []
+    reasons: list[str] = []
     try:
         for name in ("root", "run", "tmp"):
             (scratch / name).mkdir(parents=True, exist_ok=True)
         paths = {name: str(scratch / name) for name in ("root", "run", "tmp")}
         for mode in modes:
-            said = await starter.ask({"probe": {**paths, **NOTHING_ASKED, "mode": mode}})
+            asked = {**paths, **NOTHING_ASKED, "mode": mode}
+            if mode == kernel.ISOLATED:
+                run_as = {"uid": NOBODY, "gid": NOBODY, "groups": [NOBODY]}
+                asked |= {"run_as": run_as, "etc": [], "covered": [], "lent": _programs(), "keep": _programs()}
+            said = await starter.ask({"probe": asked})
             if said == supervisor.OK:
-                return PrivateRoots(mode=mode)
+                return PrivateRoots(mode=mode, reason="; ".join(reasons))
             reasons.append(said or "the process that tried it died")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return PrivateRoots(mode="none", reason="; ".join(reasons))
+    return PrivateRoots(mode=kernel.NONE, reason="; ".join(reasons))
 
 
 class ProcessRuntime(ContainerFiles):
@@ -93,13 +118,16 @@ class ProcessRuntime(ContainerFiles):
         self._freed: dict[tuple[str, str], int] = {}
 
     @classmethod
-    async def open(cls, directory: Path, *, private_root: bool = True, reach: Reach | None = None) -> ProcessRuntime:
-        """Make the directory and find out whether tasks get a private root (never when `private_root` is false)."""
+    async def open(
+        cls, directory: Path, *, private_root: bool = True, isolated: bool = True, reach: Reach | None = None
+    ) -> ProcessRuntime:
+        """Make the directory and find out whether tasks get a private root (never when `private_root` is false), and whether in it
+        they run as users of their own (never when `isolated` is false: for programs of ours that reach out of a task)."""
         directory = _made(directory)
-        roots = PrivateRoots(mode="none", reason="switched off by the agent's configuration")
+        roots = PrivateRoots(mode=kernel.NONE, reason="switched off by the agent's configuration")
         starter = Forkserver()
         if private_root:
-            roots = await probe_private_roots(directory, starter)
+            roots = await probe_private_roots(directory, starter, isolated=isolated)
         return cls(directory, roots, reach=reach, starter=starter)
 
     async def close(self) -> None:
@@ -132,8 +160,11 @@ class ProcessRuntime(ContainerFiles):
         raise LaunchFailed(f"the supervisor died before the task ran: {diary.strip() or 'it left no word'}")
 
     async def _ask_to_start(self, home: Path, spec: ContainerSpec, context: TaskContext) -> str:
+        account = None
+        if self.private_roots.isolated:
+            account = await asyncio.to_thread(account_for, spec.run_as, context.devices)
         try:
-            self._prepare(home, spec, context)
+            self._prepare(home, spec, context, account)
             return await self._starter.ask({"start": str(home)})
         except OSError as error:
             shutil.rmtree(home, ignore_errors=True)
@@ -153,7 +184,7 @@ class ProcessRuntime(ContainerFiles):
         await asyncio.to_thread(self._end_of, home)
         return True
 
-    def _prepare(self, home: Path, spec: ContainerSpec, context: TaskContext) -> None:
+    def _prepare(self, home: Path, spec: ContainerSpec, context: TaskContext, account: TaskAccount | None) -> None:
         """The container's directory, complete before anything runs; the launch file last.
 
         Nothing of it waits for the disk: what a power cut loses, no process has outlived. See `supervisor.finish`.
@@ -161,19 +192,21 @@ class ProcessRuntime(ContainerFiles):
         if problem := refused_path(self._reach.rules, spec):
             raise LaunchRefused(problem)
         _make_folders(home, spec, context)
+        if account is not None:
+            give(home / "run", account.account)
         for host, _ in spec.shared_directories:
             try:
-                Path(host).mkdir(parents=True, exist_ok=True)
+                if account is None:
+                    make_directories(host)
+                elif host in spec.options.configured_paths:
+                    open_storage([host])
             except OSError as error:
                 shutil.rmtree(home, ignore_errors=True)
-                raise LaunchRefused(
-                    f"shared directory {host} cannot be made on this machine: {error.strerror}; name one that tasks can "
-                    "write to (checkpoint_storage.host_path)"
-                ) from error
-        if problem := left_out.why_not(spec.options.mounts, private_root=self.private_roots.mode != "none"):
+                raise LaunchRefused(kernel.shared_problem(host, error)) from error
+        if problem := left_out.why_not(spec.options.mounts, private_root=self.private_roots.private):
             shutil.rmtree(home, ignore_errors=True)
             raise LaunchRefused(problem)
-        if warnings := left_out.warnings(spec):
+        if warnings := left_out.warnings(spec, own_user=account is not None):
             (home / "stderr").write_text("".join(f"WARNING: {warning}\n" for warning in warnings))
         found = Found(
             container_id=spec.container_id,
@@ -185,23 +218,26 @@ class ProcessRuntime(ContainerFiles):
         for name in (supervisor.KILL, supervisor.OFFSETS):
             supervisor.reserve(str(home / name))
         self._write_lease(spec.container_id, context.lease_s)
-        launch = self._launch(home, spec, context)
+        launch = self._launch(home, spec, context, account)
         supervisor.write_whole(str(home / supervisor.LAUNCH), json.dumps(launch).encode(), durable=False)
 
-    def _launch(self, home: Path, spec: ContainerSpec, context: TaskContext) -> dict[str, Any]:
+    def _launch(
+        self, home: Path, spec: ContainerSpec, context: TaskContext, account: TaskAccount | None
+    ) -> dict[str, Any]:
         """What the supervisor is told: see `launch.json` there."""
-        private = self.private_roots.mode != "none"
-        package_root = str(Path(resolute.__file__).resolve().parent.parent)
+        private = self.private_roots.private
         hosts = [host for host, _ in spec.shared_directories]
         place = Place(
             run_dir=RUN_DIR if private else str(home / "run"),
             tmp_dir=str(home / "tmp"),
             private_root=private,
             python_bin=str(Path(sys.executable).parent),
-            package_roots=(package_root,),
+            package_roots=(_package_root(),),
+            user=account.user if account is not None else "",
         )
         environment = task_environment(spec, context.environment, context.devices, place)
-        return {
+        asked = [spec.working_directory, *hosts, *_homes_of_programs(environment["PATH"])]
+        launch = {
             "argv": list(spec.command),
             "module": _loaded_module(spec.command, environment["PATH"]),
             "environment": environment,
@@ -211,26 +247,33 @@ class ProcessRuntime(ContainerFiles):
             "run": str(home / "run"),
             "run_inside": place.run_dir,
             "tmp": str(home / "tmp"),
-            "keep": self._kept(
-                [package_root, spec.working_directory, *hosts, *_homes_of_programs(environment["PATH"])]
-            ),
+            "keep": self._kept(asked),
             "binds": [
                 *spec.shared_directories,
                 *((mount.host_path, mount.container_path) for mount in spec.options.mounts),
             ],
+            "shared": hosts,
+            "given": list(spec.options.configured_paths),
             "rules": asdict(rules_for(self._reach.rules, spec)),
             "shm_bytes": spec.shm_bytes if private else 0,
         }
+        if account is None:
+            return launch
+        given = [host for host in hosts if host in spec.options.configured_paths]
+        return {
+            **launch,
+            "run_as": account.as_launched(),
+            "etc": write_accounts(home / "etc", account, place.run_dir),
+            "covered": [path for path in self._reach.rules.state if os.path.isdir(path)],
+            "lent": self._kept(given),
+        }
 
-    def _kept(self, paths: list[str]) -> list[str]:
-        """Existing paths that a private `/tmp` must not hide; none inside another."""
-        wanted = {sys.prefix, sys.base_prefix, os.path.dirname(sys.executable), *self._reach.keep, *paths}
+    def _kept(self, asked: Sequence[str]) -> list[str]:
+        """Existing directories that a task is to see although they lie in something that is hidden from it: what an agent's task
+        always needs, and what this one asks for, by every name."""
+        wanted = {*_programs(), *self._reach.keep, *asked}
         real = {form for path in wanted if path for form in (os.path.abspath(path), os.path.realpath(path))}
-        kept: list[str] = []
-        for path in sorted(path for path in real if path.startswith("/tmp/") and os.path.isdir(path)):
-            if not any(path.startswith(f"{other}/") for other in kept):
-                kept.append(path)
-        return kept
+        return sorted(path for path in real if os.path.isdir(path))
 
     # ----------------------------------------------------------------------------------------------------- afterwards
 
@@ -298,14 +341,13 @@ class ProcessRuntime(ContainerFiles):
         home = self._home(container_id)
         if not (home / "run").is_dir() or (home / supervisor.EXIT).exists():
             return
-        supervisor.write_whole(str(home / "run" / NOTICE), msgspec.json.encode(notice))
-        try:
-            pid = int((home / "run" / NOTICE_PID).read_text())
-        except (FileNotFoundError, ValueError):
-            return  # nobody registered: a signal would end a task that does not expect it
+        number = self._put_notice(home, notice)
         process = self._supervisor(home)
-        if process is not None and pid in supervisor.descendants(process[0]):
-            processes.send_signal(pid, supervisor.start_time(pid), signal.SIGTERM)
+        if number is None or process is None:
+            return
+        for pid in supervisor.descendants(process[0]):
+            if processes.number_inside(pid) == number:
+                processes.send_signal(pid, supervisor.start_time(pid), signal.SIGTERM)
 
     # --------------------------------------------------------------------------------------------------------- output
 
@@ -385,6 +427,8 @@ def make_run_directory(run: Path, spec: ContainerSpec, context: TaskContext) -> 
         container_slot_counts=(len(spec.slots),) if spec.alone else (),
     )
     supervisor.write_whole(str(run / HANDED), msgspec.json.encode(handed), durable=False)
+    if long := long_variables(spec):
+        supervisor.write_whole(str(run / LONG_VARIABLES_FILE), msgspec.json.encode(long), durable=False)
 
 
 def _made(directory: Path) -> Path:
@@ -410,6 +454,17 @@ def exit_of(end: Mapping[str, Any]) -> Exit:
         return Exit(code=number, failure=FailureKind.CONTAINER_FAILED, message=message or died)
     plain = exit_with_code(code)
     return Exit(code=code, failure=plain.failure, message=message or plain.message)
+
+
+def _package_root() -> str:
+    return str(Path(resolute.__file__).resolve().parent.parent)
+
+
+def _programs() -> list[str]:
+    """The directories of this agent's Python, and of what it imports."""
+    executable = os.path.dirname(os.path.realpath(sys.executable))
+    own = {sys.prefix, sys.base_prefix, os.path.dirname(sys.executable), executable, _package_root(), *sys.path}
+    return sorted(path for path in own if path.startswith("/") and os.path.isdir(path))
 
 
 def _homes_of_programs(search_path: str) -> list[str]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
+from typing import TYPE_CHECKING
 
 from resolute.errors import InvalidInput, ResoluteError, Unauthenticated
 from resolute_cli.command import Command, Group
 from resolute_cli.invocation import Invocation
+
+if TYPE_CHECKING:
+    from resolute.wire.rest.auth import AgentUserGroup
 
 
 def log_in(cli: Invocation, args: argparse.Namespace) -> None:
@@ -109,6 +113,50 @@ def rename(cli: Invocation, args: argparse.Namespace) -> None:
     cli.render.done(text, username=args.new_username, previous=args.target_user)
 
 
+def link_with_agent_user(cli: Invocation, args: argparse.Namespace) -> None:
+    from resolute.wire.rest.auth import AgentUserGroup
+
+    group = agent_user_group(args)
+    if group is None and not args.remove:
+        raise InvalidInput(f"give all of {', '.join(AGENT_USER_FLAGS)}, or --remove")
+    if group is not None and args.remove:
+        raise InvalidInput("--remove takes the account away; give no other one with it")
+    cli.api().users.link(args.username, group or AgentUserGroup())
+    if group is None:
+        cli.render.done(f"Tasks of user '{args.username}' run as no linked account any more", username=args.username)
+        return
+    account = f"{group.agent_user}:{group.agent_group} ({group.agent_uid}:{group.agent_gid})"
+    cli.render.done(f"New tasks of user '{args.username}' run as {account}", username=args.username, account=account)
+
+
+AGENT_USER_FLAGS = ("--agent-uid", "--agent-user", "--agent-gid", "--agent-group")
+
+
+def agent_user_arguments(parser: argparse.ArgumentParser) -> None:
+    """The four flags that name an account of the machines."""
+    parser.add_argument("--agent-uid", type=int, metavar="UID", help="number of the user that tasks run as")
+    parser.add_argument("--agent-user", metavar="USER", help="its name")
+    parser.add_argument("--agent-gid", type=int, metavar="GID", help="number of its group")
+    parser.add_argument("--agent-group", metavar="GROUP", help="name of the group")
+
+
+def agent_user_group(args: argparse.Namespace) -> AgentUserGroup | None:
+    """What the four flags name; None without any. Raises `InvalidInput` for some of them."""
+    from resolute.wire.rest.auth import AgentUserGroup
+
+    given = (args.agent_uid, args.agent_user, args.agent_gid, args.agent_group)
+    if all(each is None for each in given):
+        return None
+    missing = [flag for flag, value in zip(AGENT_USER_FLAGS, given, strict=True) if value is None]
+    if missing:
+        raise InvalidInput(
+            f"{', '.join(missing)}: missing; an account is named by all of {', '.join(AGENT_USER_FLAGS)}"
+        )
+    return AgentUserGroup(
+        agent_uid=args.agent_uid, agent_user=args.agent_user, agent_gid=args.agent_gid, agent_group=args.agent_group
+    )
+
+
 def password_weakness(password: str) -> str | None:
     """What a password lacks, as half a sentence; None for a good one."""
     if len(password) < 8:
@@ -130,6 +178,12 @@ def _create_arguments(parser: argparse.ArgumentParser) -> None:
 def _rename_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target_user", help="present name")
     parser.add_argument("new_username", help="new name")
+
+
+def _link_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("username", help="whose tasks")
+    agent_user_arguments(parser)
+    parser.add_argument("--remove", action="store_true", help="take the linked account away")
 
 
 NOUN = Group(
@@ -167,6 +221,12 @@ NOUN = Group(
         Command(name="create", help="create a user", run=create_user, arguments=_create_arguments),
         set_active(True),
         set_active(False),
+        Command(
+            name="link-with-agent-user",
+            help="choose the account of the machines that tasks of a user run as",
+            run=link_with_agent_user,
+            arguments=_link_arguments,
+        ),
         Command(name="rename", help="rename a user", run=rename, arguments=_rename_arguments),
     ),
 )

@@ -17,6 +17,7 @@ from resolute.wire.rest.workspaces import (
 from resolute_cli.command import Command, Group
 from resolute_cli.invocation import Invocation
 from resolute_cli.nouns.budget import SET_WORKSPACE_BUDGET
+from resolute_cli.nouns.user import agent_user_arguments, agent_user_group
 
 
 def list_workspaces(cli: Invocation, args: argparse.Namespace) -> None:
@@ -69,7 +70,10 @@ def list_pools(cli: Invocation, args: argparse.Namespace) -> None:
 
 def create(cli: Invocation, args: argparse.Namespace) -> None:
     request = PostWorkspaceRequest(
-        name=args.name, default_compute_pool=args.default_compute_pool, default_aux_pool=args.default_aux_pool
+        name=args.name,
+        default_compute_pool=args.default_compute_pool,
+        default_aux_pool=args.default_aux_pool,
+        agent_user_group=agent_user_group(args),
     )
     _show(cli, [cli.api().cluster.create_workspace(request)])
 
@@ -80,6 +84,7 @@ def edit(cli: Invocation, args: argparse.Namespace) -> None:
         name=args.name,
         default_compute_resource_pool=args.default_compute_pool,
         default_aux_resource_pool=args.default_aux_pool,
+        agent_user_group=agent_user_group(args),
     )
     _show(cli, [cluster.patch_workspace(cluster.workspace_named(args.workspace_name).id, change)])
 
@@ -112,12 +117,14 @@ def _default_pools(parser: argparse.ArgumentParser) -> None:
 def _create_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", help="name of the workspace, unique in the cluster")
     _default_pools(parser)
+    agent_user_arguments(parser)
 
 
 def _edit_arguments(parser: argparse.ArgumentParser) -> None:
     workspace_argument(parser)
     parser.add_argument("--name", help="its new name")
     _default_pools(parser)
+    agent_user_arguments(parser)
 
 
 NOUN = Group(
@@ -134,7 +141,12 @@ NOUN = Group(
             formats=("json", "csv"),
         ),
         Command(name="create", help="create a workspace", run=create, arguments=_create_arguments),
-        Command(name="edit", help="rename a workspace, or set its pools", run=edit, arguments=_edit_arguments),
+        Command(
+            name="edit",
+            help="rename a workspace, or set its pools and the account of its tasks",
+            run=edit,
+            arguments=_edit_arguments,
+        ),
         SET_WORKSPACE_BUDGET,
         Command(
             name="list-pools",

@@ -64,6 +64,15 @@ class DefaultTask(ConfigModel):
     """Group name."""
 
 
+class TaskUsers(ConfigModel):
+    """The numbers of users and groups that plain processes of tasks run as, where their agent is root and no account is linked."""
+
+    first_uid: Annotated[Integer, Field(ge=1000, le=4_200_000_000)] = 2_100_000_000
+    """The id of a user is added to it. No account of a machine may have a number of the range."""
+    count: Annotated[Integer, Field(ge=1, le=90_000_000)] = 10_000_000
+    """Size of the range."""
+
+
 def _host_name(text: str) -> str:
     try:
         return str(ipaddress.ip_address(text))
@@ -233,7 +242,9 @@ class MasterSecurity(ConfigModel):
     allow_blank_password: Flag = False
     """Let the first users in without a password; only on a loopback address."""
     default_task: DefaultTask = DefaultTask()
-    """The system user that tasks run as."""
+    """The system user that tasks run as, unless their owner or workspace has another one; root leaves processes to `task_users`."""
+    task_users: TaskUsers = TaskUsers()
+    """The numbers of the others."""
     host_paths: HostPaths = HostPaths()
     """What experiments may name of the machines that run them."""
     tls: MasterTls = MasterTls()

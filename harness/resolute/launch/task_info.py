@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from resolute.errors import InvalidInput
+from resolute.wire.agent_link import LONG_VARIABLES, LONG_VARIABLES_FILE
 from resolute.wire.states import TaskType
 
 DEFAULT_RUN_DIR = "/run/determined"
@@ -75,9 +76,9 @@ class TaskInfo:
         """
         if "DET_ALLOCATION_ID" not in environ or "DET_MASTER" not in environ:
             return None
-        read = _Reader(environ)
-        task_type = read.choice("DET_TASK_TYPE", TaskType)
         run_dir = Path(environ.get("DET_RUN_DIR") or DEFAULT_RUN_DIR)
+        read = _Reader({**_long_variables(run_dir, environ), **environ})
+        task_type = read.choice("DET_TASK_TYPE", TaskType)
         container_id = environ.get("DET_CONTAINER_ID", "")
         return cls(
             master_url=read.text("DET_MASTER").rstrip("/"),
@@ -186,6 +187,17 @@ def user_data_dir(environ: Mapping[str, str]) -> Path:
     """Where files of off-cluster runs go when the user names no place."""
     base = environ.get("XDG_DATA_HOME")
     return (Path(base) if base else Path.home() / ".local" / "share") / "resolute"
+
+
+def _long_variables(run_dir: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """What the run directory has of the variables that the environment lacks."""
+    if all(name in environ for name in LONG_VARIABLES):
+        return {}
+    try:
+        found: dict[str, str] = json.loads((run_dir / LONG_VARIABLES_FILE).read_bytes())
+    except FileNotFoundError:
+        return {}
+    return found
 
 
 def _trial_info(read: _Reader) -> TrialInfo:

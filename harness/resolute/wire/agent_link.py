@@ -64,6 +64,18 @@ class HostDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskUser:
+    """Whom a task runs as where the agent has the choice. `derived`: the numbers stand for the Resolute user alone, and no account
+    of the machine may have them; else an administrator has named the account."""
+
+    uid: int
+    gid: int
+    user: str
+    group: str
+    derived: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerOptions:
     """What only a runtime with container images can honour; others say in the task's output what they leave out.
 
@@ -94,6 +106,7 @@ class ContainerSpec:
     stay visible inside a private mount namespace, as (host path, path in the container). `image` is the one for the
     kind of the slots.
 
+    `run_as` is the user of a plain process, where the agent is root; None is a master that does not know of it.
     `code` is the model code as the launcher would fetch it (base64 of a gzip tar, empty for none), sent along where it is small;
     None leaves the launcher to ask. `alone` says that the container has nobody to meet.
     """
@@ -111,6 +124,7 @@ class ContainerSpec:
     shared_directories: tuple[tuple[str, str], ...] = ()
     shm_bytes: int = 0
     options: ContainerOptions = field(default_factory=ContainerOptions)
+    run_as: TaskUser | None = None
     code: str | None = None
     alone: bool = False
 
@@ -313,6 +327,16 @@ class NoticeFile:
     deadline: datetime | None
     reason: str
     extra: Mapping[str, str] = field(default_factory=dict)
+
+
+LONG_VARIABLES = ("DET_EXPERIMENT_CONFIG", "DET_HPARAMS")
+"""Variables that grow with the configuration of an experiment."""
+
+LONG_VARIABLE_BYTES = 120 * 1024
+"""A longer one lies in `LONG_VARIABLES_FILE`: Linux executes no program with a variable of 128 KiB or more."""
+
+LONG_VARIABLES_FILE = "environment.json"
+"""In the run directory: an object of the variables that are too long for the environment; it is there only if there are any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from resolute.config import MasterConfig
 from resolute.config.task_defaults import DEFAULT_SHM_BYTES
 from resolute.wire.agent_link import BindMount, ContainerOptions, ContainerSpec, HostDevice
 from resolute.wire.states import SlotKind
+from resolute_master.agents.task_users import TaskUsers
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation, Container
 from resolute_master.domain.experiment import Experiment
@@ -48,13 +49,12 @@ class SpecRenderer:
     """What the task reports with."""
     user_token: TaskToken
     """What its owner's commands use inside the task."""
+    task_users: TaskUsers = field(default_factory=TaskUsers)
     inter_node_network_interface: str = ""
     defaults: Mapping[PoolName, ContainerDefaults] = field(default_factory=dict)
     """By pool; a pool that is not named gets the plain ones."""
     configured_paths: tuple[str, ...] = ()
     """Host paths that the operator gives to tasks."""
-    task_user: str = ""
-    """`uid:gid` that tasks run as in containers; empty leaves it to the image."""
     code_of: Callable[[str], str | None] = lambda _: None
     """Model code by its hash, for `ContainerSpec.code`; None leaves it to the task to fetch it."""
     trace_of: Callable[[ContainerId], str] = lambda _: ""
@@ -85,7 +85,8 @@ class SpecRenderer:
             image=_image(config, kind),
             shared_directories=_shared_directories(config),
             shm_bytes=(config.get("resources") or {}).get("shm_size") or defaults.shm_bytes,
-            options=self._options(config, allocation, defaults),
+            options=self._options(config, allocation, defaults, self.task_users.of_container(state, experiment, owner)),
+            run_as=self.task_users.of_process(state, experiment, owner),
             code=self.code_of(experiment.context_hash),
             alone=len(allocation.containers) == 1,
         )
@@ -126,7 +127,7 @@ class SpecRenderer:
         return {**variables, **user_variables(config, kind)}
 
     def _options(
-        self, config: Mapping[str, Any], allocation: Allocation, defaults: ContainerDefaults
+        self, config: Mapping[str, Any], allocation: Allocation, defaults: ContainerDefaults, user: str
     ) -> ContainerOptions:
         """What only a runtime with images honours."""
         environment = config.get("environment") or {}
@@ -141,7 +142,7 @@ class SpecRenderer:
             add_capabilities=tuple(environment.get("add_capabilities") or ()),
             drop_capabilities=tuple(environment.get("drop_capabilities") or ()),
             ports=tuple(int(port) for port in ports),
-            user=self.task_user,
+            user=user,
             configured_paths=self.configured_paths,
         )
 
@@ -186,9 +187,3 @@ def container_defaults(config: MasterConfig) -> dict[PoolName, ContainerDefaults
         for pool in config.resource_pools
         for defaults in (config.task_defaults_of(pool),)
     }
-
-
-def task_user(config: MasterConfig) -> str:
-    """`uid:gid` of the tasks' user in containers."""
-    user = config.security.default_task
-    return f"{user.uid}:{user.gid}"

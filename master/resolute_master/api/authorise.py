@@ -55,6 +55,7 @@ class Action(StrEnum):
     CREATE_USER = "create users"
     EDIT_USER = "change the name or password of"
     GRANT = "rename users, activate them or make them administrators"
+    LINK_AGENT_USER = "choose the account of the machines that tasks run as"
     LOG_OUT = "end a session"
 
 
@@ -108,6 +109,7 @@ RULES: Mapping[Action, Rule] = MappingProxyType(
         _A.CHANGE_MASTER_CONFIG: _R.ADMINISTRATOR,
         _A.CREATE_USER: _R.ADMINISTRATOR,
         _A.GRANT: _R.ADMINISTRATOR,
+        _A.LINK_AGENT_USER: _R.ADMINISTRATOR,
     }
 )
 

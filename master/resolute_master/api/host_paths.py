@@ -17,7 +17,7 @@ from resolute.errors import InvalidInput
 from resolute.host_paths import HostPathRules, why_not_device
 
 _REMEDY = "an operator allows it with {} in the configuration of the master"
-_DATABASE_FILES = ("", "-wal", "-shm", "-journal")
+_DATABASE_FILES = ("", "-wal", "-shm", "-journal", ".lock", ".cluster")
 
 
 def rules_of(config: MasterConfig, own_files: Iterable[str] = ()) -> HostPathRules:

@@ -19,6 +19,7 @@ from resolute.wire.rest.users import (
     PostUserResponse,
     SetUserPasswordResponse,
 )
+from resolute_master.api import agent_users
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Also, Call, Route, allow, nothing
 from resolute_master.api.finders import find_user, user_at, user_named
@@ -87,10 +88,9 @@ async def create_user(call: Call, _: None) -> PostUserResponse:
     if wanted is None:
         raise InvalidInput("user: say whom to create")
     _check_name(wanted.username, "user.username")
-    if wanted.remote or wanted.agent_user_group is not None:
-        raise InvalidInput(
-            "user: remote users and agent users are not available yet; leave remote and agentUserGroup out"
-        )
+    if wanted.remote:
+        raise InvalidInput("user.remote: remote users are not available yet; leave it out")
+    account = agent_users.asked(wanted.agent_user_group)[0]
     id_: UserId = await call.api.engine.submit(
         CreateUser(
             username=wanted.username,
@@ -98,6 +98,7 @@ async def create_user(call: Call, _: None) -> PostUserResponse:
             admin=wanted.admin,
             active=wanted.active,
             display_name=wanted.display_name or "",
+            agent_user=account,
         )
     )
     return PostUserResponse(user=render_user(find_user(call.api, id_)))
@@ -121,8 +122,11 @@ async def patch_user(call: Call, user: User) -> PatchUserResponse:
     renamed = request.username is not None and request.username != user.username
     if request.admin is not None or request.active is not None or renamed:
         await allow(call, Action.GRANT)
-    if request.remote or request.agent_user_group is not None:
-        raise InvalidInput("remote users and agent users are not available yet; leave remote and agentUserGroup out")
+    if request.remote:
+        raise InvalidInput("remote: remote users are not available yet; leave it out")
+    if request.agent_user_group is not None:
+        await allow(call, Action.LINK_AGENT_USER)
+    account, unlinked = agent_users.asked(request.agent_user_group)
     if renamed:
         _check_name(request.username or "", "username")
     password_hash = None
@@ -136,6 +140,8 @@ async def patch_user(call: Call, user: User) -> PatchUserResponse:
             admin=request.admin,
             active=request.active,
             display_name=request.display_name,
+            agent_user=account,
+            without_agent_user=unlinked,
         )
     )
     return PatchUserResponse(user=render_user(find_user(call.api, user.id)))
@@ -150,13 +156,14 @@ async def set_password(call: Call, user: User) -> SetUserPasswordResponse:
     return SetUserPasswordResponse(user=render_user(find_user(call.api, user.id)))
 
 
+_LINKED = Also(Action.LINK_AGENT_USER, "with `agentUserGroup`")
 _GRANTED = Also(Action.GRANT, "with `admin`, `active` or another `username`")
 
 ROUTES = (
     Route("GET", "/api/v1/users", Action.VIEW, nothing, list_users),
     Route("POST", "/api/v1/users", Action.CREATE_USER, nothing, create_user),
     Route("GET", "/api/v1/users/{userId}", Action.VIEW, user_at("userId"), get_user),
-    Route("PATCH", "/api/v1/users/{userId}", Action.EDIT_USER, user_at("userId"), patch_user, also=(_GRANTED,)),
+    Route("PATCH", "/api/v1/users/{userId}", Action.EDIT_USER, user_at("userId"), patch_user, also=(_GRANTED, _LINKED)),
     Route("POST", "/api/v1/users/{userId}/password", Action.EDIT_USER, user_at("userId"), set_password),
     Route("GET", "/api/v1/users/{username}/by-username", Action.VIEW, _named, get_by_username),
 )

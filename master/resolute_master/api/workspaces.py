@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resolute.errors import InvalidInput
+from resolute.wire.rest.auth import AgentUserGroup
 from resolute.wire.rest.enums import OrderBy, ProjectSortBy, WorkspaceSortBy, WorkspaceState
 from resolute.wire.rest.pools import ListRPsBoundToWorkspaceQuery, ListRPsBoundToWorkspaceResponse
 from resolute.wire.rest.workspaces import (
@@ -24,14 +25,16 @@ from resolute.wire.rest.workspaces import (
 )
 from resolute.wire.rest.workspaces import Project as WireProject
 from resolute.wire.rest.workspaces import Workspace as WireWorkspace
+from resolute_master.api import agent_users
 from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, Finder, Route, nothing
+from resolute_master.api.call import Also, Call, Finder, Route, allow, nothing
 from resolute_master.api.experiment_limits import check_texts
 from resolute_master.api.paging import page_of
 from resolute_master.api.showing import owner_of
 from resolute_master.domain.administration import CreateProject, CreateWorkspace
 from resolute_master.domain.administration import PatchWorkspace as ChangeWorkspace
 from resolute_master.domain.ids import PoolName
+from resolute_master.domain.user import AgentUser
 from resolute_master.domain.workspace import Project, Workspace
 from resolute_master.lifecycle import workspaces
 from resolute_master.store.base import ExperimentQuery
@@ -68,6 +71,7 @@ async def _show(call: Call, workspace: Workspace) -> WireWorkspace:
         username=owner.username if owner else "",
         default_compute_pool=workspace.default_compute_pool,
         default_aux_pool=workspace.default_aux_pool,
+        agent_user_group=agent_users.shown(workspace.agent_user),
     )
 
 
@@ -167,17 +171,18 @@ async def create(call: Call, _: None) -> PostWorkspaceResponse:
     request = await call.body(PostWorkspaceRequest)
     _refuse_unavailable(
         {
-            "agentUserGroup": request.agent_user_group,
             "checkpointStorageConfig": request.checkpoint_storage_config,
             "clusterNamespaceMeta": request.cluster_namespace_meta,
             "clusterQuotaPairs": request.cluster_quota_pairs,
         }
     )
+    account = (await _account(call, request.agent_user_group))[0]
     command = CreateWorkspace(
         name=request.name,
         owner=call.caller.user.id,
         default_compute_pool=_pool(call, "defaultComputePool", request.default_compute_pool),
         default_aux_pool=_pool(call, "defaultAuxPool", request.default_aux_pool),
+        agent_user=account,
     )
     id_ = await call.api.engine.submit(command)
     created = workspaces.need_workspace(call.api.engine.state, id_)
@@ -188,11 +193,11 @@ async def patch(call: Call, workspace: Workspace) -> PatchWorkspaceResponse:
     request = await call.body(PatchWorkspace)
     _refuse_unavailable(
         {
-            "agentUserGroup": request.agent_user_group,
             "checkpointStorageConfig": request.checkpoint_storage_config,
             "clusterNamespaceMeta": request.cluster_namespace_meta,
         }
     )
+    account, unlinked = await _account(call, request.agent_user_group)
     compute = (
         request.default_compute_pool
         if request.default_compute_pool is not None
@@ -204,10 +209,19 @@ async def patch(call: Call, workspace: Workspace) -> PatchWorkspaceResponse:
         name=request.name,
         default_compute_pool=_pool(call, "defaultComputePool", compute),
         default_aux_pool=_pool(call, "defaultAuxPool", aux),
+        agent_user=account,
+        without_agent_user=unlinked,
     )
     await call.api.engine.submit(command)
     changed = workspaces.need_workspace(call.api.engine.state, workspace.id)
     return PatchWorkspaceResponse(workspace=await _show(call, changed))
+
+
+async def _account(call: Call, group: AgentUserGroup | None) -> tuple[AgentUser | None, bool]:
+    """As `agent_users.asked`, for those who may choose it."""
+    if group is not None:
+        await allow(call, Action.LINK_AGENT_USER)
+    return agent_users.asked(group)
 
 
 def _refuse_unavailable(given: Mapping[str, object]) -> None:
@@ -246,11 +260,13 @@ _LIST = "/api/v1/workspaces"
 _ONE = f"{_LIST}/{{id}}"
 _by_id, _by_workspace_id = workspace_at("id"), workspace_at("workspaceId")
 
+_LINKED = Also(Action.LINK_AGENT_USER, "with `agentUserGroup`")
+
 ROUTES = (
     Route("GET", _LIST, Action.VIEW, nothing, list_workspaces),
-    Route("POST", _LIST, Action.CREATE_WORKSPACE, nothing, create),
+    Route("POST", _LIST, Action.CREATE_WORKSPACE, nothing, create, also=(_LINKED,)),
     Route("GET", _ONE, Action.VIEW, _by_id, get_workspace),
-    Route("PATCH", _ONE, Action.EDIT_WORKSPACE, _by_id, patch),
+    Route("PATCH", _ONE, Action.EDIT_WORKSPACE, _by_id, patch, also=(_LINKED,)),
     Route("GET", f"{_ONE}/projects", Action.VIEW, _by_id, list_projects),
     Route("POST", f"{_LIST}/{{workspaceId}}/projects", Action.CREATE_PROJECT, _by_workspace_id, create_project),
     Route("GET", f"{_LIST}/{{workspaceId}}/available-resource-pools", Action.VIEW, _by_workspace_id, list_pools),

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from resolute_master.domain.ids import ExperimentId, PoolName, UserId
+from resolute_master.domain.user import AgentUser
 
 # ------------------------------------------------------------------------------------------------------- templates
 
@@ -46,15 +47,18 @@ class CreateWorkspace(Struct, frozen=True, kw_only=True, gc=False):
     owner: UserId
     default_compute_pool: PoolName | None = None
     default_aux_pool: PoolName | None = None
+    agent_user: AgentUser | None = None
 
 
 class PatchWorkspace(Struct, frozen=True, kw_only=True, gc=False):
-    """None leaves a field as it is; an empty pool takes the cluster's default."""
+    """None leaves a field as it is; an empty pool takes the cluster's default, `without_agent_user` takes the account away."""
 
     workspace: int
     name: str | None = None
     default_compute_pool: PoolName | None = None
     default_aux_pool: PoolName | None = None
+    agent_user: AgentUser | None = None
+    without_agent_user: bool = False
 
 
 class CreateProject(Struct, frozen=True, kw_only=True, gc=False):

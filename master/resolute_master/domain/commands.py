@@ -39,6 +39,7 @@ from resolute_master.domain.ids import (
     UserId,
 )
 from resolute_master.domain.machines import ForgetAgent, RecordBootFailure, RecordPrices, RecordStray, SpendJoinToken
+from resolute_master.domain.user import AgentUser
 from resolute_provisioner.model import Observed, RefusalKind
 
 # ---------------------------------------------------------------------------------------------------------- master
@@ -65,10 +66,11 @@ class CreateUser(Struct, frozen=True, kw_only=True, gc=False):
     admin: bool = False
     active: bool = True
     display_name: str = ""
+    agent_user: AgentUser | None = None
 
 
 class ChangeUser(Struct, frozen=True, kw_only=True, gc=False):
-    """None leaves a field as it is."""
+    """None leaves a field as it is; `without_agent_user` takes the account away."""
 
     user: UserId
     username: str | None = None
@@ -76,6 +78,8 @@ class ChangeUser(Struct, frozen=True, kw_only=True, gc=False):
     admin: bool | None = None
     active: bool | None = None
     display_name: str | None = None
+    agent_user: AgentUser | None = None
+    without_agent_user: bool = False
 
 
 class StartSession(Struct, frozen=True, kw_only=True, gc=False):

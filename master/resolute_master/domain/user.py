@@ -9,6 +9,15 @@ from msgspec import Struct
 from resolute_master.domain.ids import SessionId, UserId
 
 
+class AgentUser(Struct, frozen=True, kw_only=True, gc=False):
+    """An account of the machines that tasks run as, which an administrator has named."""
+
+    uid: int
+    gid: int
+    user: str
+    group: str
+
+
 class User(Struct, frozen=True, kw_only=True, gc=False):
     """`password_hash` is a salted scrypt hash of the client's transformed password; never the password."""
 
@@ -20,6 +29,8 @@ class User(Struct, frozen=True, kw_only=True, gc=False):
     display_name: str = ""
     modified_at: datetime
     last_login_at: datetime | None = None
+    agent_user: AgentUser | None = None
+    """None: tasks run as the account of the workspace, of the cluster, or one derived from the id."""
 
 
 class Session(Struct, frozen=True, kw_only=True, gc=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from resolute_master.domain.ids import PoolName, UserId
+from resolute_master.domain.user import AgentUser
 
 UNCATEGORIZED = "Uncategorized"
 """The workspace, and the project in it, that always exist and do not change."""
@@ -20,6 +21,8 @@ class Workspace(Struct, frozen=True, kw_only=True, gc=False):
     owner: UserId
     default_compute_pool: PoolName | None = None
     default_aux_pool: PoolName | None = None
+    agent_user: AgentUser | None = None
+    """Whom its tasks run as, whoever owns them; None leaves it to the owner."""
 
     @property
     def immutable(self) -> bool:

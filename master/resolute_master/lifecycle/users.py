@@ -22,6 +22,7 @@ def create(step: Step, command: CreateUser) -> UserId:
             admin=command.admin,
             active=command.active,
             display_name=command.display_name,
+            agent_user=command.agent_user,
             modified_at=step.now,
         )
     )
@@ -43,6 +44,7 @@ def change(step: Step, command: ChangeUser) -> None:
         admin=user.admin if command.admin is None else command.admin,
         active=user.active if command.active is None else command.active,
         display_name=user.display_name if command.display_name is None else command.display_name,
+        agent_user=None if command.without_agent_user else command.agent_user or user.agent_user,
         modified_at=step.now,
     )
     _keep_an_administrator(step, user, changed)

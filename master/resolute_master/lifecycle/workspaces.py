@@ -94,6 +94,7 @@ def create(step: Step, command: c.CreateWorkspace) -> int:
     _check_new_workspace_name(step, command.name)
     # The first number is that of the workspace that always exists.
     workspace = Workspace(id=step.next_number("workspace") + UNCATEGORIZED_ID, name=command.name, owner=command.owner)
+    workspace = replace(workspace, agent_user=command.agent_user)
     step.put(_with_default_pools(step, workspace, command.default_compute_pool, command.default_aux_pool))
     return workspace.id
 
@@ -107,6 +108,8 @@ def patch(step: Step, command: c.PatchWorkspace) -> None:
     if command.name is not None and command.name != workspace.name:
         _check_new_workspace_name(step, command.name)
         workspace = replace(workspace, name=command.name)
+    account = None if command.without_agent_user else command.agent_user or workspace.agent_user
+    workspace = replace(workspace, agent_user=account)
     step.put(_with_default_pools(step, workspace, command.default_compute_pool, command.default_aux_pool))
 
 

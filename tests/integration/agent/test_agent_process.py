@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from resolute.wire.agent_link import Shutdown
+from resolute.wire.agent_link import ContainerOptions, Shutdown
 from resolute.wire.states import ContainerState, FailureKind, NoticeKind
-from resolute_agent import supervisor
+from resolute_agent import processes, supervisor
 from resolute_agent.state import EXIT_MACHINE_ENDS
 from support.agent_master import LinkMaster, a_spec
 from support.agent_processes import AgentProcess, container_home, eventually, living_task, write_settings
@@ -144,7 +144,8 @@ print(sorted(os.listdir("/determined_shared_fs")), os.environ["DET_SLOT_IDS"])
 """
     for slot, name in enumerate(("c1", "c2")):
         mounts = ((str(shared), "/determined_shared_fs"),)
-        await master.run(a_spec(name, command=python(code), slots=(slot,), shared_directories=mounts))
+        given = ContainerOptions(configured_paths=(str(shared),))
+        await master.run(a_spec(name, command=python(code), slots=(slot,), shared_directories=mounts, options=given))
     for slot, name in enumerate(("c1", "c2")):
         report = await master.until_state(name, ContainerState.TERMINATED)
         assert report.exit is not None and report.exit.code == 0, master.output(name, "stderr")
@@ -254,17 +255,17 @@ def goodbye(*_):
     sys.exit(5)
 signal.signal(signal.SIGTERM, goodbye)
 child = subprocess.Popen(["sleep", "600"], start_new_session=True)
-print(child.pid)
+print("ready")
 time.sleep(600)
 """
     await master.run(a_spec(command=python(code)))
     await master.until(lambda: len(master.output("c1")) == 1)
-    child = int(master.output("c1")[0])
     await master.kill("c1", grace_s=20.0)
     report = await master.until_state("c1", ContainerState.TERMINATED)
     assert report.exit is not None and report.exit.code == 5
     assert master.output("c1")[-1] == "goodbye"
-    assert supervisor.start_time(child) is None, "a process that left the session must end with its task"
+    left = processes.marked("DET_CONTAINER_ID", "c1")
+    assert left == [], "a process that left the session must end with its task"
 
 
 async def test_a_deaf_task_is_killed_after_the_grace(master: LinkMaster, agent: AgentProcess) -> None:
@@ -287,7 +288,7 @@ async def test_a_killed_supervisor_takes_its_task_along_and_is_told(master: Link
     os.kill(written["pid"], signal.SIGKILL)
     report = await master.until_state("c1", ContainerState.TERMINATED)
     assert report.exit is not None and report.exit.failure is FailureKind.TASK_ERROR
-    assert supervisor.start_time(int(master.output("c1")[0])) is None
+    assert processes.marked("DET_CONTAINER_ID", "c1") == []
 
 
 async def test_what_cannot_be_started_is_answered(master: LinkMaster, agent: AgentProcess) -> None:

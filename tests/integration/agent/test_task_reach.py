@@ -13,6 +13,7 @@ from resolute_agent.runtimes import process
 from resolute_agent.runtimes.base import LaunchRefused
 from resolute_agent.runtimes.process import ProcessRuntime
 from support.agent_scripts import a_container, a_context
+from support.reachable import open_to_everybody
 
 
 async def _runtime(tmp_path: Path) -> ProcessRuntime:
@@ -48,6 +49,6 @@ async def test_a_link_that_is_swapped_after_the_check_is_not_followed(
         return ""
 
     monkeypatch.setattr(process, "refused_path", checked_and_swapped)
-    with pytest.raises(LaunchRefused, match="holds the state of the agent"):
+    with open_to_everybody(tmp_path), pytest.raises(LaunchRefused, match="holds the state of the agent"):
         mounts = (BindMount(host_path=str(link), container_path="/tmp/mounted"),)
         await runtime.start(a_container("exit 0", options=ContainerOptions(mounts=mounts)), a_context())

@@ -75,3 +75,55 @@ async def test_pools_are_bound_and_let_go(det: Shell) -> None:
     assert (await det.json(*bindings, "remove", "vision", "two"))["workspaces"] == []
     assert "(all)" in await det(*bindings, "list-workspaces", "vision")
     assert "is a default pool" in await det(*bindings, "add", "default", "one", code=1)
+
+
+ACCOUNT = ("--agent-uid", "1001", "--agent-user", "ada", "--agent-gid", "1002", "--agent-group", "research")
+LINKED = {"agentUid": 1001, "agentUser": "ada", "agentGid": 1002, "agentGroup": "research"}
+
+
+async def test_an_account_of_the_machines_is_linked_shown_and_taken_away(det: Shell) -> None:
+    async def of_user() -> Any:
+        return next(one["agentUserGroup"] for one in await det.json("user", "list") if one["username"] == "ada")
+
+    assert await of_user() is None
+    assert "run as ada:research (1001:1002)" in await det("user", "link-with-agent-user", "ada", *ACCOUNT)
+    assert await of_user() == LINKED
+    assert "1001" in await det("user", "list")
+    await det("user", "rename", "ada", "lovelace")
+    await det("user", "rename", "lovelace", "ada")
+    assert await of_user() == LINKED, "another change leaves it"
+    await det("user", "link-with-agent-user", "ada", "--remove")
+    assert await of_user() is None
+
+    await det("workspace", "create", "sight", *ACCOUNT)
+    await det("workspace", "create", "sound")
+    await det("workspace", "edit", "sound", *ACCOUNT)
+    await det("workspace", "edit", "sound", "--name", "noise")
+    spaces = {one["name"]: one["agentUserGroup"] for one in await det.json("workspace", "list")}
+    assert spaces == {"Uncategorized": None, "sight": LINKED, "noise": LINKED}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--agent-uid", "1"), "--agent-user, --agent-gid, --agent-group: missing"),
+        ((), "give all of --agent-uid"),
+        ((*ACCOUNT, "--remove"), "no other one with it"),
+        (("--agent-uid", "-1", *ACCOUNT[2:]), "agentUserGroup.agentUid: -1 must be a number from 0 to 4294967294"),
+        ((*ACCOUNT[:3], "a:0:0", *ACCOUNT[4:]), "agentUserGroup.agentUser: 'a:0:0' must be the name"),
+        ((*ACCOUNT[:7], "x\ny"), "agentUserGroup.agentGroup: 'x"),
+    ],
+)
+async def test_what_is_no_account_is_refused(det: Shell, words: tuple[str, ...], said: str) -> None:
+    assert said in await det("user", "link-with-agent-user", "ada", *words, code=1)
+
+
+async def test_only_administrators_choose_accounts(tmp_path: Path) -> None:
+    async with an_api(tmp_path) as world:
+        own, token = {"agentUserGroup": LINKED}, await world.login("ada")
+        for method, path, body in (
+            ("PATCH", f"/api/v1/users/{world.owner_id}", own),
+            ("POST", "/api/v1/workspaces", {"name": "mine", **own}),
+        ):
+            said = await world.error(method, path, body, status=403, token=token)
+            assert "choose the account of the machines that tasks run as" in said

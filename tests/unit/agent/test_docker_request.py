@@ -81,7 +81,8 @@ def test_the_whole_request_of_a_plain_container() -> None:
             "PublishAllPorts": False,
             "ShmSize": 4 * 1024**3,
             "CapAdd": [],
-            "CapDrop": [],
+            "CapDrop": ["MKNOD", "NET_RAW", "SETFCAP"],
+            "SecurityOpt": [],
             "Mounts": [
                 a_mount("/state/docker/containers/c1/run", "/run/determined"),
                 {**a_mount("/state/docker/wheel-1", "/opt/resolute"), "ReadOnly": True},
@@ -125,8 +126,9 @@ def test_everything_that_was_asked_for_is_asked_of_the_engine() -> None:
         "BindOptions": {"Propagation": "rslave"},
     }
     assert host["Devices"] == [{"PathOnHost": "/dev/a", "PathInContainer": "/dev/b", "CgroupPermissions": "r"}]
-    assert (host["CapAdd"], host["CapDrop"], host["ShmSize"]) == (["SYS_PTRACE"], ["KILL"], 5)
+    assert (host["CapAdd"], host["CapDrop"], host["ShmSize"]) == (["SYS_PTRACE"], ["KILL", "ALL"], 5)
     assert (host["PublishAllPorts"], body["ExposedPorts"], body["User"]) == (True, {"80/tcp": {}}, "7:8")
+    assert host["SecurityOpt"] == ["no-new-privileges:true"]
     assert (host["Memory"], host["MemorySwap"]) == (6, 6)
     assert host["Ulimits"] == [{"Name": "memlock", "Soft": -1, "Hard": -1}]
     environment = dict(entry.split("=", 1) for entry in body["Env"])
@@ -142,6 +144,23 @@ def test_gpus_are_asked_for_by_their_ids() -> None:
     ]
     assert "NVIDIA_VISIBLE_DEVICES=GPU-1,MIG-2" in body["Env"]
     assert body["Labels"]["ai.determined.container.devices"] == "3,3"
+
+
+@pytest.mark.parametrize(
+    ("user", "added", "dropped", "options"),
+    [
+        ("", (), ["MKNOD", "NET_RAW", "SETFCAP"], []),
+        ("0:0", ("NET_RAW",), ["MKNOD", "SETFCAP"], []),
+        ("0:7", ("cap_mknod",), ["NET_RAW", "SETFCAP"], []),
+        ("7:7", (), ["ALL"], ["no-new-privileges:true"]),
+        ("7:0", ("ALL",), [], ["no-new-privileges:true"]),
+    ],
+)
+def test_a_container_has_only_the_capabilities_that_tasks_need(
+    user: str, added: tuple[str, ...], dropped: list[str], options: list[str]
+) -> None:
+    host = body_of(a_spec(image="i", options=ContainerOptions(user=user, add_capabilities=added)))["HostConfig"]
+    assert (host["CapDrop"], host["SecurityOpt"]) == (dropped, options)
 
 
 def test_amd_gpus_are_files_and_a_variable() -> None:
@@ -261,13 +280,14 @@ def test_ends_of_which_more_is_known() -> None:
 
 
 def test_a_plain_process_says_what_it_leaves_out() -> None:
-    assert left_out.warnings(a_spec(image="pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime")) == []
+    assert left_out.warnings(a_spec(image="pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"), own_user=False) == []
     options = ContainerOptions(
         add_capabilities=("A",), devices=(HostDevice(host_path="/a", container_path="/b"),), user="7:8"
     )
-    said = " ".join(left_out.warnings(a_spec(image="mine:1", options=options)))
-    for word in ("'mine:1' is not used", "add_capabilities", "resources.devices", "not as 7:8"):
+    said = " ".join(left_out.warnings(a_spec(image="mine:1", options=options), own_user=False))
+    for word in ("'mine:1' is not used", "add_capabilities", "resources.devices", "the agent user 7:8 has no effect"):
         assert word in said
+    assert "7:8" not in " ".join(left_out.warnings(a_spec(options=options), own_user=True))
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,16 @@ from resolute_master.agents.container_spec import (
     ContainerDefaults,
     SpecRenderer,
     container_defaults,
-    task_user,
     user_variables,
 )
+from resolute_master.agents.task_users import TaskUsers, task_users
 from resolute_master.domain.agent import Agent, Slot
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment, written
 from resolute_master.domain.ids import ContainerId, ExperimentId, JobId, PoolName, TaskId, TrialId, UserId
 from resolute_master.domain.trial import Trial
-from resolute_master.domain.user import User
+from resolute_master.domain.user import AgentUser, User
 from resolute_master.lifecycle.cluster import ClusterState
 from support.cluster import T0, a_container, a_running_allocation, an_agent
 
@@ -32,7 +32,7 @@ RENDERER = SpecRenderer(
     task_token=lambda a, u: f"task:{a}:{u}",
     user_token=lambda a, u: f"user:{a}:{u}",
     defaults={PoolName("default"): ContainerDefaults(network_mode="none")},
-    task_user="7:8",
+    task_users=TaskUsers(default=AgentUser(uid=7, gid=8, user="seven", group="eight")),
 )
 
 
@@ -208,7 +208,7 @@ def test_a_pools_defaults_are_those_of_its_block_over_the_clusters() -> None:
         "default": ContainerDefaults(network_mode="cluster-net", shm_bytes=0),
         "big": ContainerDefaults(network_mode="own", shm_bytes=64),
     }
-    assert task_user(master) == "7:8"
+    assert task_users(master).default == AgentUser(uid=7, gid=8, user="root", group="root")
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ TREE: Mapping[str, tuple[str, ...]] = {
         "change-password",
         "create",
         "deactivate",
+        "link-with-agent-user",
         "list",
         "login",
         "logout",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from resolute.wire.rest.auth import User as WireUser
+from resolute_master.api import agent_users
 from resolute_master.domain.user import User
 
 
@@ -15,4 +16,5 @@ def user(value: User) -> WireUser:
         display_name=value.display_name,
         modified_at=value.modified_at,
         last_auth_at=value.last_login_at,
+        agent_user_group=agent_users.shown(value.agent_user),
     )
