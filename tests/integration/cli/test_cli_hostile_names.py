@@ -62,7 +62,7 @@ SHOWING: dict[str, tuple[str, ...]] = {
 """Every command that shows what others have named, with its arguments."""
 
 CHANGING = {
-    *(f"agent {verb}" for verb in ("enable", "disable")),
+    *(f"agent {verb}" for verb in ("enable", "disable", "forget", "join-token")),
     *(f"checkpoint {verb}" for verb in ("download", "delete")),
     *(f"deploy local {verb}" for verb in ("cluster-up", "cluster-down", "logs")),
     *(f"experiment {verb}" for verb in ("create", "activate", "pause", "cancel", "kill", "archive", "unarchive")),
