@@ -181,6 +181,7 @@ def _files(cluster: HostileCluster) -> list[str]:
         f"{state}/join-token",
         f"{state}/pools/*/instances/*/agent.json",
         f"{state}/pools/*/instances/*/state/*.json",
+        "/proc/[0-9]*/environ",
     ]
 
 

@@ -74,6 +74,7 @@ _ROWS = (
 
 _COLUMNS = (
     ("0006", f"UPDATE allocations SET ended_at = {moment(10).timestamp() * 1_000_000:.0f}"),
+    ("0007", "UPDATE allocations SET pool = 'default'"),
     ("0006", f"UPDATE instances SET paid_until = {moment(10).timestamp() * 1_000_000:.0f}"),
 )
 """Since which version the rows have a column more, and how that was filled."""

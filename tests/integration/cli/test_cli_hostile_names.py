@@ -72,7 +72,15 @@ CHANGING = {
     *(f"job {verb}" for verb in ("update", "update-batch", "snapshot", "schedule")),
     *(f"resource-pool bindings {verb}" for verb in ("add", "remove", "replace")),
     *(f"user {verb}" for verb in ("login", "logout", "whoami", "change-password", "create", "activate", "deactivate")),
-    *("user rename", "resource-pool set-budget", "pool validate", "project create", "simulate", "version"),
+    *(
+        "user link-with-agent-user",
+        "user rename",
+        "resource-pool set-budget",
+        "pool validate",
+        "project create",
+        "simulate",
+        "version",
+    ),
     *(f"slot {verb}" for verb in ("enable", "disable")),
     *("trial kill", "trial download", "workspace create", "workspace edit", "workspace set-budget"),
 }
