@@ -186,7 +186,11 @@ class SimulatedMaster:
             cluster_token=JoinToken(JOIN_TOKEN, kept=None),
         )
         removal = CheckpointRemoval(
-            self.engine, self.store, StorageAccess(rules=HostPathRules(remedy="")), cluster_id="simulation"
+            self.engine,
+            self.store,
+            StorageAccess(rules=HostPathRules(remedy="")),
+            cluster_id="simulation",
+            blocking=_without_a_thread,
         )
         self._services.append(asyncio.create_task(removal.run(), name="checkpoint removal"))
         for name, policy in sorted(self._pools.items()):
@@ -269,3 +273,8 @@ class SimulatedMaster:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _without_a_thread(action: Callable[..., Any], *args: Any) -> Any:
+    """Simulated trials have no files, and virtual time does not wait for threads."""
+    return action(*args)

@@ -37,6 +37,7 @@ def context(tmp_path: Path, evidence: Path) -> Path:
         "hyperparameters": {"steps": STEPS},
         "searcher": {"name": "single", "metric": "loss", "max_length": {"batches": STEPS}},
         "max_restarts": 0,
+        "checkpoint_storage": {"save_trial_latest": 10},  # all of them
         # Tasks see the environments on their PATH, also where those lie under /tmp.
         "environment": {"environment_variables": [f"PATH={PYTHON.parent}:/usr/local/bin:/usr/bin:/bin"]},
     }

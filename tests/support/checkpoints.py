@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -57,10 +57,18 @@ def written(root: Path, uuid: str, steps: int) -> dict[str, str]:
     return {name: str(size) for name, size in resources(manifest, manifest.to_bytes()).items()}
 
 
-async def with_checkpoints(world: World, root: Path, count: int) -> tuple[AgentByHand, Trial, str]:
-    """A running trial with checkpoints at steps 1 to `count`, each a little better than the one before."""
+KEEP_ALL = {"save_trial_latest": 1000}
+
+
+async def with_checkpoints(
+    world: World, root: Path, count: int, *, counts: Mapping[str, int] = KEEP_ALL
+) -> tuple[AgentByHand, Trial, str]:
+    """A running trial with checkpoints at steps 1 to `count`, each a little better than the one before.
+
+    `counts` are the `save_*` of its storage.
+    """
     agent = await world.agent()
-    trial, allocation, task = await world.started(agent)
+    trial, allocation, task = await world.started(agent, checkpoint_storage=dict(counts))
     for number in range(1, count + 1):
         values = {"trialId": trial.id, "trialRunId": 1, "stepsCompleted": number,
                   "metrics": {"avgMetrics": {"loss": 1.0 / number}}}  # fmt: skip

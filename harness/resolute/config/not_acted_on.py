@@ -57,21 +57,6 @@ EXPERIMENT_KEYS: tuple[NotActedOn, ...] = (
 WARNED_KEYS: tuple[NotActedOn, ...] = (
     NotActedOn(path="environment.pod_spec", accepted=(None,), reason="this cluster does not use Kubernetes"),
     NotActedOn(path="resources.native_parallel", accepted=(False,), reason="it is kept for old configurations only"),
-    NotActedOn(
-        path="checkpoint_storage.save_experiment_best",
-        accepted=(0,),
-        reason="checkpoints are removed when it is asked for (det experiment set gc-policy), and not yet by themselves",
-    ),
-    NotActedOn(
-        path="checkpoint_storage.save_trial_best",
-        accepted=(1,),
-        reason="checkpoints are removed when it is asked for (det experiment set gc-policy), and not yet by themselves",
-    ),
-    NotActedOn(
-        path="checkpoint_storage.save_trial_latest",
-        accepted=(1,),
-        reason="checkpoints are removed when it is asked for (det experiment set gc-policy), and not yet by themselves",
-    ),
     NotActedOn(path="slurm", accepted=(None,), reason="this cluster does not use it"),
     NotActedOn(path="pbs", accepted=(None,), reason="this cluster does not use it"),
     NotActedOn(path="security", accepted=(None, {"kerberos": None}), reason="it is kept for old configurations only"),

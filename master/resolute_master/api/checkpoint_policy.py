@@ -14,13 +14,12 @@ from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
 from resolute_master.api.context import ApiContext
 from resolute_master.api.finders import experiment_at
-from resolute_master.api.render.trials import metric_at
 from resolute_master.api.showing import validations_of
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.commands import SetCheckpointPolicy
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.metrics import MetricReport
-from resolute_master.lifecycle.checkpoints import policy_of, removable
+from resolute_master.lifecycle.checkpoints import metric_at, policy_of, removable
 from resolute_master.store.base import CheckpointQuery, TrialQuery
 
 

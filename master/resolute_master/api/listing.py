@@ -15,9 +15,9 @@ from resolute_master.api.context import ApiContext
 from resolute_master.api.finders import find_experiment, find_trial
 from resolute_master.api.paging import page_of
 from resolute_master.api.render.checkpoints import checkpoint as render_checkpoint
-from resolute_master.api.render.trials import metric_at
 from resolute_master.api.showing import validations_of
 from resolute_master.domain.checkpoint import Checkpoint
+from resolute_master.lifecycle.checkpoints import metric_at
 from resolute_master.store.base import CheckpointQuery
 
 SortKey = tuple[float | int | str, ...]

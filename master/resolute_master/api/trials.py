@@ -24,11 +24,12 @@ from resolute_master.api.call import Call, Route
 from resolute_master.api.finders import find_experiment, trial_at
 from resolute_master.api.listing import page_of_checkpoints
 from resolute_master.api.paging import page_of
-from resolute_master.api.render.trials import checkpoint_workload, metrics_workload, searcher_metric
+from resolute_master.api.render.trials import checkpoint_workload, metrics_workload
 from resolute_master.api.showing import show_trial
 from resolute_master.domain.commands import KillTrial, ReportEarlyExit, ReportProgress, ReportRunnerState
 from resolute_master.domain.metrics import MetricReport
 from resolute_master.domain.trial import Trial
+from resolute_master.lifecycle.checkpoints import searcher_metric
 from resolute_master.store.base import CheckpointQuery
 
 TRAINING = "training"

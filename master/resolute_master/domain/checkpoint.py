@@ -43,6 +43,8 @@ class Checkpoint(Struct, frozen=True, kw_only=True, gc=False):
     metadata: Mapping[str, Any]
     storage_id: int | None = None
     used_by: tuple[CheckpointUse, ...] = ()
+    continued: bool = False
+    """Whether trials of another experiment were started from it. It is not removed by itself."""
 
     @property
     def id(self) -> str:

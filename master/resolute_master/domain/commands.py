@@ -183,6 +183,17 @@ class SetCheckpointPolicy(Struct, frozen=True, kw_only=True, gc=False):
     metrics: Mapping[str, float | None]
 
 
+class KeepCheckpoints(Struct, frozen=True, kw_only=True, gc=False):
+    """Remove the checkpoints that the experiment's own counts do not keep. `metrics` are those of `SetCheckpointPolicy`; where only
+    the counts of trials matter, it may name the checkpoints of some trials alone. `obeyed` is the key of the order that asked for
+    it, or empty.
+    """
+
+    experiment: ExperimentId
+    metrics: Mapping[str, float | None]
+    obeyed: str = ""
+
+
 class RemoveTensorboards(Struct, frozen=True, kw_only=True, gc=False):
     """Remove the TensorBoard files of all trials."""
 
@@ -494,6 +505,7 @@ Command = (
     | PatchExperiment
     | MoveExperiment
     | SetCheckpointPolicy
+    | KeepCheckpoints
     | RemoveTensorboards
     | SetExperimentLogRetention
     | SetTrialLogRetention

@@ -85,11 +85,22 @@ class RemoveTensorboardFiles(Struct, frozen=True, kw_only=True, gc=False, tag=Tr
         return f"remove-tensorboards:{self.experiment}"
 
 
-Effect = StartContainer | KillContainer | RemoveCheckpoint | RemoveFiles | RemoveTensorboardFiles
+class ReviewCheckpoints(Struct, frozen=True, kw_only=True, gc=False, tag=True):
+    """Find out which checkpoints of an experiment that has ended are kept. Obeyed with `KeepCheckpoints`."""
+
+    experiment: ExperimentId
+
+    @property
+    def key(self) -> str:
+        return f"review-checkpoints:{self.experiment}"
+
+
+Effect = StartContainer | KillContainer | RemoveCheckpoint | RemoveFiles | RemoveTensorboardFiles | ReviewCheckpoints
 EFFECT_TYPES: tuple[type[Effect], ...] = (
     StartContainer,
     KillContainer,
     RemoveCheckpoint,
     RemoveFiles,
     RemoveTensorboardFiles,
+    ReviewCheckpoints,
 )

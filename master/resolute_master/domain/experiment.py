@@ -109,6 +109,8 @@ class Experiment(Struct, frozen=True, kw_only=True, gc=False):
     """Its trials run elsewhere and report; nothing of it is scheduled. Its state follows from theirs."""
     external_id: str | None = None
     """Its owner's own name for it; unmanaged experiments only."""
+    removes_checkpoints: bool = False
+    """Whether what the `save_*` counts of its storage do not keep is removed by itself. Older experiments keep all."""
 
     def __post_init__(self) -> None:
         # Else it would be a view that keeps all of the text alive that the experiment was read from.

@@ -69,7 +69,10 @@ async def _of_checkpoint(store: Store, state: ClusterState, uuid: str) -> set[Ex
 
 
 async def _of_parent(store: Store, state: ClusterState, command: c.CreateExperiment) -> set[ExperimentId]:
-    return set() if command.parent is None else {command.parent}
+    """And that of the checkpoint that its trials start from."""
+    found = set() if command.parent is None else {command.parent}
+    source = (command.config.get("searcher") or {}).get("source_checkpoint_uuid")
+    return found | (await _of_checkpoint(store, state, source) if source else set())
 
 
 async def _of_its_experiment(store: Store, state: ClusterState, command: Any) -> set[ExperimentId]:
@@ -111,6 +114,7 @@ _EXPERIMENTS_OF: Mapping[type[c.Command], Callable[[Store, ClusterState, Any], A
     c.PatchExperiment: _of_its_experiment,
     c.MoveExperiment: _of_its_experiment,
     c.SetCheckpointPolicy: _of_its_experiment,
+    c.KeepCheckpoints: _of_its_experiment,
     c.RemoveTensorboards: _of_its_experiment,
     c.SetExperimentLogRetention: _of_its_experiment,
     c.CreateUnmanagedTrial: _of_its_experiment,

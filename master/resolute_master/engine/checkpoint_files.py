@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from resolute_master.domain.change import Change
 from resolute_master.domain.commands import RecordRemovedTensorboards, SetCheckpointResources
-from resolute_master.domain.effects import RemoveCheckpoint, RemoveFiles, RemoveTensorboardFiles
+from resolute_master.domain.effects import RemoveCheckpoint, RemoveFiles, RemoveTensorboardFiles, ReviewCheckpoints
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.globs import matcher
 from resolute_master.domain.ids import ExperimentId
+from resolute_master.engine.checkpoint_keeping import REVIEW_S, CheckpointKeeping
 from resolute_master.engine.checkpoint_storage import StorageAccess
 from resolute_master.engine.engine import Engine
 from resolute_master.store.base import Store
@@ -26,21 +27,31 @@ log = logging.getLogger(__name__)
 RETRY_S = 30.0
 """A removal that failed is tried again after so long."""
 
-Removal = RemoveCheckpoint | RemoveFiles | RemoveTensorboardFiles
+Removal = RemoveCheckpoint | RemoveFiles | RemoveTensorboardFiles | ReviewCheckpoints
 
 
 class CheckpointRemoval:
     """One removal at a time; what the outbox holds at the start is done first.
 
-    `cluster_id` is part of the paths that trials write their TensorBoard files to.
+    `blocking` calls what waits for a storage. `cluster_id` is part of the paths that trials write their TensorBoard files to.
     """
 
-    def __init__(self, engine: Engine, store: Store, access: StorageAccess, *, cluster_id: str) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        access: StorageAccess,
+        *,
+        cluster_id: str,
+        blocking: Callable[..., Awaitable[Any]] = asyncio.to_thread,
+    ) -> None:
         self._engine = engine
         self._store = store
         self._access = access
         self._cluster_id = cluster_id
+        self._blocking = blocking
         self._wanted: asyncio.Queue[Removal] = asyncio.Queue()
+        self._keeping = CheckpointKeeping(engine, store)
         engine.on_commit(self._take)
 
     def _take(self, change: Change) -> None:
@@ -52,6 +63,19 @@ class CheckpointRemoval:
         for effect in self._engine.outstanding():
             if isinstance(effect, Removal):
                 self._wanted.put_nowait(effect)
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._remove_one_by_one())
+            both.create_task(self._review_running())
+
+    async def _review_running(self) -> None:
+        while True:
+            await asyncio.sleep(REVIEW_S)
+            try:
+                await self._keeping.review_new()
+            except Exception as error:  # the next checkpoint has it looked at again
+                log.warning("checkpoints are not reviewed: %s: %s", type(error).__name__, error)
+
+    async def _remove_one_by_one(self) -> None:
         while True:
             effect = await self._wanted.get()
             if effect.key not in self._engine.state.outbox:
@@ -65,16 +89,18 @@ class CheckpointRemoval:
     async def _obey(self, effect: Removal) -> None:
         match effect:
             case RemoveCheckpoint():
-                await asyncio.to_thread(self._delete, await self._storage(effect.experiment), effect.uuid)
+                await self._blocking(self._delete, await self._storage(effect.experiment), effect.uuid)
                 await self._engine.submit(SetCheckpointResources(uuid=effect.uuid, resources={}))
             case RemoveFiles():
                 storage = await self._storage(effect.experiment)
-                left = await asyncio.to_thread(self._remove_matching, storage, effect)
+                left = await self._blocking(self._remove_matching, storage, effect)
                 await self._engine.submit(SetCheckpointResources(uuid=effect.uuid, resources=left, obeyed=effect.key))
             case RemoveTensorboardFiles():
                 written = f"{self._cluster_id}/tensorboard/experiment/{effect.experiment}"
-                await asyncio.to_thread(self._remove_below, effect.storage, written)
+                await self._blocking(self._remove_below, effect.storage, written)
                 await self._engine.submit(RecordRemovedTensorboards(removed_from=effect.experiment))
+            case ReviewCheckpoints():
+                await self._keeping.obey(effect)
 
     async def _storage(self, experiment: ExperimentId) -> Mapping[str, Any] | None:
         """None for an experiment that the store has forgotten."""

@@ -138,6 +138,7 @@ RULES: Mapping[type[c.Command], Callable[[Step, Any], Any]] = {
         step, experiments.need(step, command.experiment), command.project_id
     ),
     c.SetCheckpointPolicy: checkpoints.set_policy,
+    c.KeepCheckpoints: checkpoints.keep,
     c.RemoveTensorboards: lambda step, command: experiments.remove_tensorboards(
         step, experiments.need(step, command.experiment)
     ),

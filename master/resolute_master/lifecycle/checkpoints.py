@@ -10,6 +10,7 @@ from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute.wire.states import CheckpointState
 from resolute_master.domain.checkpoint import Checkpoint, CheckpointUse
 from resolute_master.domain.commands import (
+    KeepCheckpoints,
     RemoveCheckpointFiles,
     SetCheckpointPolicy,
     SetCheckpointResources,
@@ -20,6 +21,7 @@ from resolute_master.domain.effects import RemoveCheckpoint, RemoveFiles
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.globs import matcher
 from resolute_master.domain.ids import TrialId
+from resolute_master.domain.metrics import MetricReport
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle import experiments
 from resolute_master.lifecycle.step import Step
@@ -29,6 +31,11 @@ MAX_GLOBS = 100
 
 SHOWN_GLOB = 100
 """Letters of a pattern that a refusal shows."""
+
+COUNTS = ("save_experiment_best", "save_trial_best", "save_trial_latest")
+
+FALLBACKS = 2
+"""Checkpoints that a running trial has at least, newest first."""
 
 NOT_FILES_OF_THE_USER = {"metadata.json", "manifest.json"}
 """What is kept about a checkpoint beside its files: their coming and going does not make it a partial one."""
@@ -156,6 +163,69 @@ def set_policy(step: Step, command: SetCheckpointPolicy) -> None:
     trials = experiments.trials_of(step, experiment)
     for checkpoint in removable(found, trials, policy, smaller_is_better=experiment.smaller_is_better):
         step.emit([RemoveCheckpoint(uuid=checkpoint.uuid, experiment=experiment.id)])
+
+
+def keep(step: Step, command: KeepCheckpoints) -> None:
+    """Order the removal of what the experiment's own counts do not keep. An experiment that is gone has nothing to keep."""
+    step.done(command.obeyed)
+    experiment = step.get(Experiment, command.experiment)
+    if experiment is None or not experiment.removes_checkpoints:
+        return
+    found = step.find(Checkpoint, "checkpoints_of_experiment", experiment.id)
+    for checkpoint in superfluous(experiment, found, experiments.trials_of(step, experiment), command.metrics):
+        step.emit([RemoveCheckpoint(uuid=checkpoint.uuid, experiment=experiment.id)])
+        storage = experiment.config["checkpoint_storage"]
+        counts = ", ".join(f"{name} {storage[name]}" for name in COUNTS)
+        step.log(
+            checkpoint.task_id,
+            None,
+            f"checkpoint {checkpoint.uuid} of step {checkpoint.steps_completed} is removed: it is not among those that are kept "
+            f"({counts}), and nothing refers to it",
+            level="INFO",
+        )
+
+
+def superfluous(
+    experiment: Experiment,
+    checkpoints: Iterable[Checkpoint],
+    trials: Iterable[Trial],
+    metrics: Mapping[str, float | None],
+) -> tuple[Checkpoint, ...]:
+    """What the experiment's own counts do not keep. Of a trial that may still run two stay at least: when files of the newest turn
+    out to be damaged, the run goes on from the one before.
+    """
+    trials = tuple(trials)
+    found = [each for each in checkpoints if each.state is not CheckpointState.DELETED]
+    nothing = SetCheckpointPolicy(
+        experiment=experiment.id, experiment_best=None, trial_best=None, trial_latest=None, metrics=metrics
+    )
+    policy = policy_of(experiment, nothing)
+    running = {trial.id for trial in trials if not trial.state.gone}
+    of_running = [each for each in found if each.trial_id in running and each.uuid in metrics]
+    fallback = kept(of_running, Policy(0, 0, FALLBACKS, metrics), smaller_is_better=experiment.smaller_is_better)
+    gone = removable(found, trials, policy, smaller_is_better=experiment.smaller_is_better)
+    return tuple(each for each in gone if each.uuid not in fallback and not each.continued)
+
+
+def metric_at(validations: Iterable[MetricReport], checkpoint: Checkpoint, name: str) -> float | None:
+    """The metric of the validation at exactly the checkpoint's step, of its newest run."""
+    found: float | None = None
+    for report in validations:
+        if report.trial_id == checkpoint.trial_id and report.steps_completed == checkpoint.steps_completed:
+            found = searcher_metric(report.metrics, name) if name in report.metrics else found
+    return found
+
+
+def searcher_metric(metrics: Mapping[str, Any], name: str) -> float | None:
+    """A metric's value as a number; reports spell what JSON cannot as text."""
+    value = metrics.get(name)
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return float(value)
+    if isinstance(value, str) and value.lower() in ("nan", "infinity", "-infinity"):
+        return float(value)
+    return None
 
 
 def removable(

@@ -11,7 +11,7 @@ from resolute_master.domain.change import ExternalExperiment
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.commands import CreateExperiment, PatchExperiment
 from resolute_master.domain.copies import replace
-from resolute_master.domain.effects import RemoveCheckpoint, RemoveTensorboardFiles
+from resolute_master.domain.effects import RemoveCheckpoint, RemoveTensorboardFiles, ReviewCheckpoints
 from resolute_master.domain.experiment import Experiment, written
 from resolute_master.domain.ids import ExperimentId, JobId, TaskId, TrialId
 from resolute_master.domain.job import Job
@@ -83,9 +83,13 @@ def create(step: Step, command: CreateExperiment) -> ExperimentId:
         parent_id=command.parent,
         unmanaged=command.unmanaged,
         external_id=command.external_id,
+        removes_checkpoints=not command.unmanaged and "save_trial_latest" in (config.get("checkpoint_storage") or {}),
     )
     step.put(job)
     step.put(experiment)
+    source = step.get(Checkpoint, experiment.settings.warm_start_checkpoint or "")
+    if source is not None:
+        step.put(replace(source, continued=True))
     if command.external_id is not None:
         step.put(ExternalExperiment(id=command.external_id, experiment_id=id_))
     _act(step, experiment, actions)
@@ -151,6 +155,8 @@ def finish_if_done(step: Step, id_: ExperimentId) -> None:
     step.put(replace(experiment, state=end, ended_at=step.now, progress=progress))
     step.put(replace(job, ended=True))
     step.decide("end", pool=job.pool, subject=f"experiment {id_}", reason=end.lower())
+    if experiment.removes_checkpoints:
+        step.emit([ReviewCheckpoints(experiment=id_)])
     if end is S.ERROR:
         found = trials_of(step, experiment)
         failed = failures.last_failed(found)

@@ -70,9 +70,6 @@ def test_uncategorized_and_disabled_policies_are_nothing_special() -> None:
     [
         ({"environment": {"pod_spec": {"spec": {}}}}, "environment.pod_spec"),
         ({"resources": {"native_parallel": True}}, "resources.native_parallel"),
-        ({"checkpoint_storage": {"save_experiment_best": 3}}, "checkpoint_storage.save_experiment_best"),
-        ({"checkpoint_storage": {"save_trial_best": 0}}, "checkpoint_storage.save_trial_best"),
-        ({"checkpoint_storage": {"save_trial_latest": 5}}, "checkpoint_storage.save_trial_latest"),
         ({"slurm": {"sbatch_args": ["-x"]}}, "slurm"),
         ({"pbs": {"slots_per_node": 2}}, "pbs"),
         ({"security": {"kerberos": {"config_file": "f"}}}, "security"),

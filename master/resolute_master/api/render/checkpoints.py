@@ -9,11 +9,11 @@ from resolute.wire.rest.checkpoints import Checkpoint as WireCheckpoint
 from resolute.wire.rest.checkpoints import CheckpointTrainingMetadata
 from resolute.wire.rest.enums import WireCheckpointState
 from resolute.wire.rest.metrics import Metrics
-from resolute_master.api.render.trials import metric_at
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.metrics import MetricReport
 from resolute_master.domain.trial import Trial
+from resolute_master.lifecycle.checkpoints import metric_at
 
 
 def checkpoint(

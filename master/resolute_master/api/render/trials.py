@@ -21,6 +21,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.metrics import MetricReport
 from resolute_master.domain.trial import Failure, Trial, Validation
 from resolute_master.lifecycle import failures
+from resolute_master.lifecycle.checkpoints import metric_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,27 +88,6 @@ def _validation(value: Validation | None) -> MetricsWorkload | None:
 
 
 # ----------------------------------------------------------------------------------------------------- checkpoints
-
-
-def searcher_metric(metrics: Mapping[str, Any], name: str) -> float | None:
-    """A metric's value as a number; reports spell what JSON cannot as text."""
-    value = metrics.get(name)
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int | float):
-        return float(value)
-    if isinstance(value, str) and value.lower() in ("nan", "infinity", "-infinity"):
-        return float(value)
-    return None
-
-
-def metric_at(validations: Iterable[MetricReport], checkpoint: Checkpoint, name: str) -> float | None:
-    """The metric of the validation at exactly the checkpoint's step, of its newest run."""
-    found: float | None = None
-    for report in validations:
-        if report.trial_id == checkpoint.trial_id and report.steps_completed == checkpoint.steps_completed:
-            found = searcher_metric(report.metrics, name) if name in report.metrics else found
-    return found
 
 
 def _best_checkpoint(checkpoints: Sequence[Checkpoint], around: TrialSurroundings) -> CheckpointWorkload | None:
