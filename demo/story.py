@@ -61,7 +61,7 @@ def master_configuration(folder: Folder, *, port: int, password: str) -> dict[st
         "cluster_state_dir": str(folder.root),
         "db": {"type": "sqlite", "path": str(folder.database)},
         "security": {"initial_user_password": password},
-        "checkpoint_storage": {"type": "shared_fs", "host_path": str(folder.checkpoints)},
+        "checkpoint_storage": {"type": "shared_fs", "host_path": str(folder.checkpoints), "save_trial_latest": 1000},
         "heartbeat_interval": "1s",
         "resource_pools": [{"pool_name": POOL, "agent_reconnect_wait": "15s", "provider": provider}],
     }

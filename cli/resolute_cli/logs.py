@@ -13,7 +13,7 @@ from resolute_cli.invocation import Invocation
 from resolute_cli.render import json_text
 
 if TYPE_CHECKING:
-    from resolute.wire.rest.logs import LogsQuery, TrialLogsResponse
+    from resolute.wire.rest.logs import LogsQuery, TaskLogsResponse, TrialLogsResponse
 
 LEVELS = tuple(level.name for level in LogLevel)
 
@@ -61,6 +61,25 @@ def levels_from(name: str | None) -> tuple[LogLevel, ...]:
         return ()
     levels = tuple(LogLevel)
     return levels[levels.index(LogLevel[name]) :]
+
+
+def days_flags(parser: argparse.ArgumentParser) -> None:
+    """How long to keep logs; exactly one of the two."""
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--days", type=int, help="so many days after the end; -1 is for ever, 0 until the next clean-up")
+    which.add_argument("--forever", dest="days", action="store_const", const=-1, help="for ever")
+
+
+def print_task_logs(cli: Invocation, task_id: str, query: LogsQuery) -> None:
+    """Prints lines as they arrive, as `print_trial_logs` does."""
+    lines: Iterator[TaskLogsResponse] = cli.api().cluster.task_logs(task_id, query)
+    if query.order_by == OrderBy.DESC:
+        lines = reversed(list(lines))
+    for line in lines:
+        if cli.render.format == "json":
+            cli.render.line(json_text(line, indent=None))
+        else:
+            cli.render.raw(line.message)
 
 
 def print_trial_logs(cli: Invocation, trial_id: int, query: LogsQuery) -> None:

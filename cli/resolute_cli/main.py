@@ -45,6 +45,7 @@ NOUNS = (
     Noun(name="master", help="ask about the master", module="master"),
     Noun(name="pool", help="show what elastic pools may buy, and check their configuration", module="pool"),
     Noun(name="project", help="manage projects", module="project"),
+    Noun(name="preview-search", help="show what a search would do", module="preview_search"),
     Noun(
         name="resource-pool",
         aliases=("rp",),
@@ -53,7 +54,8 @@ NOUNS = (
     ),
     Noun(name="simulate", help="simulate a pool on a trace of jobs, or replay a journal", module="simulate"),
     Noun(name="slot", aliases=("s",), help="manage slots", module="slot"),
-    Noun(name="task", help="list tasks", module="task"),
+    Noun(name="task", help="list tasks and their logs", module="task"),
+    Noun(name="template", aliases=("tpl",), help="manage templates of configurations", module="template"),
     Noun(name="trial", aliases=("t",), help="manage trials", module="trial"),
     Noun(name="user", aliases=("u",), help="manage users and logins", module="user"),
     Noun(name="version", help="show the versions of client and master", module="version"),

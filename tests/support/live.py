@@ -83,7 +83,7 @@ class LiveCluster:
             "cluster_name": "live",
             "cluster_state_dir": str(directory / "state"),
             "security": {"initial_user_password": PASSWORD},
-            "checkpoint_storage": {"type": "shared_fs", "host_path": str(self.storage)},
+            "checkpoint_storage": {"type": "shared_fs", "host_path": str(self.storage), "save_trial_latest": 1000},
             "heartbeat_interval": "500ms",
             "resource_pools": [
                 {"pool_name": "default", "agent_reconnect_wait": "15s", "provider": provider, **(pool or {})}

@@ -11,7 +11,7 @@ from resolute.wire.rest.experiments import GetExperimentsQuery
 from resolute_cli.checkpoint_tables import checkpoint_record, checkpoint_table, download
 from resolute_cli.command import Command, Group
 from resolute_cli.invocation import Invocation
-from resolute_cli.render import confirmed
+from resolute_cli.render import confirmed, size_text
 
 
 def list_checkpoints(cli: Invocation, args: argparse.Namespace) -> None:
@@ -48,6 +48,32 @@ def delete(cli: Invocation, args: argparse.Namespace) -> None:
     cli.render.done(f"Deletion of {', '.join(uuids)} is in progress", deleted=list(uuids))
 
 
+def remove_files(cli: Invocation, args: argparse.Namespace) -> None:
+    uuids = tuple(uuid.strip() for uuid in args.uuids.split(",") if uuid.strip())
+    api, globs = cli.api(), tuple(args.globs)
+    if globs and not args.yes:
+        question = f"Remove the files that match {', '.join(globs)} from {len(uuids)} checkpoint(s) for good?"
+        if not confirmed(question, cli.render, cli.stdin):
+            cli.render.done("Nothing was removed", removed=[])
+            return
+    api.checkpoints.remove_files(uuids, globs)
+    what = f"Removal of {', '.join(globs)} from" if globs else "A new look at the files of"
+    cli.render.done(f"{what} {', '.join(uuids)} is in progress", checkpoints=list(uuids), globs=list(globs))
+
+
+def verify(cli: Invocation, args: argparse.Namespace) -> None:
+    with cli.render.progress(f"Verifying {args.uuid}") as progress:
+        found = cli.api().checkpoints.verify(args.uuid, progress=progress)
+    how = "sizes and hashes" if found.hashes else "sizes, for it has no manifest"
+    cli.render.done(
+        f"Checkpoint {args.uuid} is what was saved: {found.files} file(s), {size_text(found.bytes)}, compared by {how}",
+        uuid=found.uuid,
+        files=found.files,
+        bytes=found.bytes,
+        hashes=found.hashes,
+    )
+
+
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("experiment_id", type=int, nargs="?", help="only of this experiment")
     parser.add_argument("-a", "--all", action="store_true", help="deleted and failed ones too")
@@ -63,6 +89,20 @@ def _download_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="copy from the storage, fetch through the master, or try one after the other (default)",
     )
+
+
+def _rm_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("uuids", help="ids of the checkpoints, with commas between them")
+    parser.add_argument(
+        "--glob",
+        dest="globs",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="PATTERN",
+        help="patterns of the files to remove; without one, the list of files is read anew",
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _delete_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,6 +130,13 @@ NOUN = Group(
             formats=("json", "csv"),
         ),
         Command(name="download", help="download a checkpoint", run=fetch, arguments=_download_arguments),
+        Command(
+            name="verify",
+            help="compare the files of a checkpoint with what was saved",
+            run=verify,
+            arguments=lambda p: p.add_argument("uuid", help="id of the checkpoint"),
+        ),
+        Command(name="rm", help="remove files of checkpoints", run=remove_files, arguments=_rm_arguments),
         Command(name="delete", help="delete checkpoints", run=delete, arguments=_delete_arguments),
     ),
 )

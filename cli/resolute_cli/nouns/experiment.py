@@ -12,6 +12,7 @@ from resolute.errors import InvalidInput, NotFound
 from resolute.wire.rest.enums import CheckpointSortBy, OrderBy, WireCheckpointState
 from resolute_cli.checkpoint_tables import checkpoint_table, download
 from resolute_cli.command import Command, Group, UsageError, amount, experiment_id, paging
+from resolute_cli.experiment_settings import DELETE_TENSORBOARD_FILES, MOVE, SETTINGS
 from resolute_cli.experiment_tables import describe, describe_arguments, experiment_columns, experiment_row
 from resolute_cli.failures import why_it_ended
 from resolute_cli.invocation import Invocation
@@ -381,8 +382,11 @@ NOUN = Group(
                     run=set_max_cost,
                     arguments=_max_cost_arguments,
                 ),
+                *SETTINGS,
             ),
         ),
+        MOVE,
+        DELETE_TENSORBOARD_FILES,
         Group(
             name="label",
             help="change the labels of an experiment",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 
 from resolute import printable
-from resolute_cli.command import Command, Group
+from resolute.wire.rest.enums import LogLevel
+from resolute_cli.command import Command, Group, UsageError
 from resolute_cli.invocation import Invocation
-from resolute_cli.logs import moment, positive
+from resolute_cli.logs import LEVELS, moment, positive
 from resolute_cli.render import json_text, time_text
 
 
@@ -17,6 +18,23 @@ def info(cli: Invocation, args: argparse.Namespace) -> None:
 
 def config(cli: Invocation, args: argparse.Namespace) -> None:
     cli.render.value(cli.api().cluster.config())
+
+
+def set_config(cli: Invocation, args: argparse.Namespace) -> None:
+    if args.level is None and args.color is None:
+        raise UsageError("nothing is to be set; give --log.level or --log.color")
+    cli.api().cluster.set_log(
+        level=None if args.level is None else LogLevel[args.level],
+        color=None if args.color is None else args.color == "on",
+    )
+    given = {"log.level": args.level, "log.color": args.color}
+    text = ", ".join(f"{name} {value}" for name, value in given.items() if value is not None)
+    cli.render.done(f"Set {text} until the master's next start", **given)
+
+
+def _set_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--log.level", dest="level", type=str.upper, choices=LEVELS, help="least level of lines")
+    parser.add_argument("--log.color", dest="color", choices=("on", "off"), help="colours of lines")
 
 
 def logs(cli: Invocation, args: argparse.Namespace) -> None:
@@ -54,6 +72,12 @@ NOUN = Group(
             default="show",
             commands=(
                 Command(name="show", help="show the master's configuration", run=config, formats=("json", "yaml")),
+                Command(
+                    name="set",
+                    help="set the master's log until its next start",
+                    run=set_config,
+                    arguments=_set_arguments,
+                ),
             ),
         ),
         Command(name="logs", help="show the master's log", run=logs, arguments=_log_arguments),

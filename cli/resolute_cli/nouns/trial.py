@@ -14,7 +14,7 @@ from resolute_cli.command import Command, Group, UsageError, experiment_id, pagi
 from resolute_cli.experiment_tables import in_words, ranked_trials
 from resolute_cli.failures import explained
 from resolute_cli.invocation import Invocation
-from resolute_cli.logs import log_flags, print_trial_logs, query_of
+from resolute_cli.logs import days_flags, log_flags, print_trial_logs, query_of
 from resolute_cli.render import as_mapping, json_block, size_text, state_text, time_text
 from resolute_cli.workloads import Step, steps_of
 
@@ -210,6 +210,18 @@ def boolean(text: str) -> bool:
     raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
 
 
+def set_log_retention(cli: Invocation, args: argparse.Namespace) -> None:
+    cli.api().trials.retain_logs(args.trial_id, args.days)
+    cli.render.done(
+        f"Set log retention of trial {args.trial_id} to {args.days} day(s)", id=args.trial_id, days=args.days
+    )
+
+
+def _retention_arguments(parser: argparse.ArgumentParser) -> None:
+    trial_id(parser)
+    days_flags(parser)
+
+
 NOUN = Group(
     name="trial",
     help="manage trials",
@@ -244,6 +256,18 @@ NOUN = Group(
             help="download a checkpoint of a trial",
             run=download_checkpoint,
             arguments=_download_arguments,
+        ),
+        Group(
+            name="set",
+            help="change a trial",
+            commands=(
+                Command(
+                    name="log-retention",
+                    help="set how long the log of a trial is kept",
+                    run=set_log_retention,
+                    arguments=_retention_arguments,
+                ),
+            ),
         ),
     ),
 )

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from resolute.client.experiments import Experiments
     from resolute.client.queue import Queue
     from resolute.client.session import Session
+    from resolute.client.templates import Templates
     from resolute.client.trials import Trials
     from resolute.client.users import Users
 
@@ -39,6 +40,12 @@ class Api:
         from resolute.client.checkpoints import Checkpoints
 
         return Checkpoints(self.session)
+
+    @cached_property
+    def templates(self) -> Templates:
+        from resolute.client.templates import Templates
+
+        return Templates(self.session)
 
     @cached_property
     def agents(self) -> Agents:

@@ -26,7 +26,12 @@ from resolute.storage import (
 )
 from resolute.storage.manifest import checked_path
 from resolute.storage.retries import Retries
-from resolute.wire.rest.checkpoints import Checkpoint, DeleteCheckpointsRequest, GetCheckpointResponse
+from resolute.wire.rest.checkpoints import (
+    Checkpoint,
+    CheckpointsRemoveFilesRequest,
+    DeleteCheckpointsRequest,
+    GetCheckpointResponse,
+)
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.enums import WireCheckpointState
 
@@ -55,6 +60,11 @@ class Checkpoints:
     def delete(self, uuids: tuple[str, ...]) -> None:
         """Begins the deletion; it goes on after the answer."""
         self.session.delete("api/v1/checkpoints", Empty, DeleteCheckpointsRequest(checkpoint_uuids=uuids))
+
+    def remove_files(self, uuids: tuple[str, ...], globs: tuple[str, ...]) -> None:
+        """Begins the removal of the files that match; without patterns, only the list of files is read anew."""
+        request = CheckpointsRemoveFilesRequest(checkpoint_uuids=uuids, checkpoint_globs=globs)
+        self.session.post("api/v1/checkpoints/rm", Empty, request)
 
     def download(self, uuid: str, target: Path, *, mode: Mode = "auto", progress: Progress | None = None) -> Path:
         """Fetches the files of a checkpoint into the new directory `target`, complete or not at all.

@@ -14,12 +14,15 @@ from resolute.wire.rest.info import Info
 
 if TYPE_CHECKING:
     from resolute.wire.rest.costs import Budget, BudgetState, GetCostQuery, GetCostResponse
+    from resolute.wire.rest.enums import LogLevel
     from resolute.wire.rest.extensions import (
         Decision,
         GetLedgerResponse,
         Instance,
     )
+    from resolute.wire.rest.logs import LogsQuery, TaskLogsResponse
     from resolute.wire.rest.master import GetMasterResponse, LogEntry, MasterLogsQuery
+    from resolute.wire.rest.search import SearchSummary
     from resolute.wire.rest.workspaces import (
         GetWorkspaceProjectsQuery,
         GetWorkspacesQuery,
@@ -57,6 +60,36 @@ class Cluster:
 
         for item in self.session.stream("api/v1/master/logs", MasterLogsResponse, query):
             yield item.log_entry
+
+    def set_log(self, *, level: LogLevel | None, color: bool | None) -> None:
+        """Of the master, until its next start; None leaves it."""
+        from resolute.wire.rest.empty import Empty
+        from resolute.wire.rest.master import Config, LogConfig, PatchMasterConfigRequest, protobufFieldMask
+
+        given = {"log.level": level, "log.color": color}
+        request = PatchMasterConfigRequest(
+            config=Config(log=LogConfig(level=level, color=bool(color))),
+            field_mask=protobufFieldMask(paths=tuple(path for path, value in given.items() if value is not None)),
+        )
+        self.session.patch("api/v1/master/config", Empty, request)
+
+    def clean_up_logs(self) -> int:
+        """Removes the logs that were kept as long as they have to be; gives the number of lines."""
+        from resolute.wire.rest.logs import CleanupLogsResponse
+
+        return self.session.post("api/v1/cleanup_logs", CleanupLogsResponse).removed_count
+
+    def task_logs(self, task_id: str, query: LogsQuery) -> Iterator[TaskLogsResponse]:
+        from resolute.wire.rest.logs import TaskLogsResponse
+
+        yield from self.session.stream(f"api/v1/tasks/{segment(task_id)}/logs", TaskLogsResponse, query)
+
+    def preview_search(self, config: Mapping[str, Any], seed: int = 0) -> SearchSummary | None:
+        """What the search of an experiment's configuration would do."""
+        from resolute.wire.rest.search import PreviewHPSearchRequest, PreviewHPSearchResponse
+
+        request = PreviewHPSearchRequest(config=config, seed=seed)
+        return self.session.post("api/v1/preview-hp-search", PreviewHPSearchResponse, request).summary
 
     def instances(self) -> tuple[Instance, ...]:
         """Every machine that the master remembers, oldest first."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from resolute.client.paging import all_pages, segment
 from resolute.client.session import Progress, Session
@@ -17,7 +18,12 @@ from resolute.wire.rest.experiments import (
 if TYPE_CHECKING:
     from resolute.wire.rest.checkpoints import Checkpoint, GetCheckpointsQuery
     from resolute.wire.rest.costs import GetExperimentCostResponse
-    from resolute.wire.rest.experiment_changes import CreateExperimentRequest, CreateExperimentResponse, PatchExperiment
+    from resolute.wire.rest.experiment_changes import (
+        CreateExperimentRequest,
+        CreateExperimentResponse,
+        PatchCheckpointStorage,
+        PatchExperiment,
+    )
     from resolute.wire.rest.paging import Pagination
     from resolute.wire.rest.trials import GetExperimentTrialsQuery, GetExperimentTrialsResponse, Trial
 
@@ -66,6 +72,32 @@ class Experiments:
         from resolute.wire.rest.experiment_changes import PatchExperimentResponse
 
         return self.session.patch(_path(patch.id), PatchExperimentResponse, patch).experiment
+
+    def move(self, experiment_id: int, project_id: int) -> None:
+        from resolute.wire.rest.empty import Empty
+        from resolute.wire.rest.experiment_changes import MoveExperimentRequest
+
+        request = MoveExperimentRequest(experiment_id=experiment_id, destination_project_id=project_id)
+        self.session.post(f"{_path(experiment_id)}/move", Empty, request)
+
+    def retain_logs(self, experiment_id: int, days: int) -> None:
+        """Of all its trials; -1 is for ever."""
+        from resolute.wire.rest.empty import Empty
+        from resolute.wire.rest.experiment_changes import PutExperimentRetainLogsRequest
+
+        request = PutExperimentRetainLogsRequest(experiment_id=experiment_id, num_days=days)
+        self.session.put(f"{_path(experiment_id)}/retain_logs", Empty, request)
+
+    def delete_tensorboard_files(self, experiment_id: int) -> None:
+        """Begins the removal; it goes on after the answer."""
+        from resolute.wire.rest.empty import Empty
+
+        self.session.delete(f"{_path(experiment_id)}/tensorboard-files", Empty)
+
+    def not_kept_by(self, experiment_id: int, counts: PatchCheckpointStorage) -> tuple[Mapping[str, Any], ...]:
+        """The checkpoints that these counts would have removed, as records of the original's names."""
+        answer = self.session.request("GET", f"experiments/{experiment_id}/preview_gc", query=counts)
+        return tuple(answer["checkpoints"])
 
     def cost(self, experiment_id: int) -> GetExperimentCostResponse:
         """What it has cost, by trial."""

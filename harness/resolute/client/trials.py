@@ -19,6 +19,7 @@ from resolute.wire.rest.trials import (
     GetTrialResponse,
     GetTrialWorkloadsQuery,
     GetTrialWorkloadsResponse,
+    PutTrialRetainLogsRequest,
     Trial,
     WorkloadContainer,
 )
@@ -62,6 +63,11 @@ class Trials:
     def allocations(self, trial_id: int) -> tuple[TrialAllocation, ...]:
         """Every attempt at the trial, oldest first."""
         return self.session.get(f"api/v1/trials/{trial_id}/allocations", GetTrialAllocationsResponse).allocations
+
+    def retain_logs(self, trial_id: int, days: int) -> None:
+        """-1 is for ever."""
+        request = PutTrialRetainLogsRequest(trial_id=trial_id, num_days=days)
+        self.session.put(f"api/v1/trials/{trial_id}/retain_logs", Empty, request)
 
     def logs(
         self, trial_id: int, query: LogsQuery, pause: Callable[[float], object] = time.sleep

@@ -19,7 +19,7 @@ from resolute_cli.submission import configuration_text, parse_override
 
 TREE: Mapping[str, tuple[str, ...]] = {
     "agent": ("disable", "enable", "forget", "join-token", "list", "ls"),
-    "checkpoint": ("delete", "describe", "download", "list", "ls"),
+    "checkpoint": ("delete", "describe", "download", "list", "ls", "rm", "verify"),
     "experiment": (
         "activate",
         "archive",
@@ -27,6 +27,7 @@ TREE: Mapping[str, tuple[str, ...]] = {
         "config",
         "create",
         "delete",
+        "delete-tb-files",
         "describe",
         "download",
         "download-model-def",
@@ -39,6 +40,7 @@ TREE: Mapping[str, tuple[str, ...]] = {
         "logs",
         "ls",
         "lt",
+        "move",
         "pause",
         "set",
         "unarchive",
@@ -52,8 +54,9 @@ TREE: Mapping[str, tuple[str, ...]] = {
     "pool": ("offers", "validate"),
     "resource-pool": ("bindings", "list", "ls", "offers", "set-budget"),
     "slot": ("disable", "enable", "list", "ls"),
-    "task": ("list", "ls"),
-    "trial": ("describe", "download", "kill", "lc", "list", "list-checkpoints", "logs", "ls"),
+    "task": ("cleanup-logs", "list", "logs", "ls"),
+    "template": ("create", "describe", "list", "ls", "remove", "rm", "set", "set-value"),
+    "trial": ("describe", "download", "kill", "lc", "list", "list-checkpoints", "logs", "ls", "set"),
     "user": (
         "activate",
         "change-password",
@@ -80,6 +83,7 @@ SHORT = {
     "rp": "resource-pool",
     "s": "slot",
     "t": "trial",
+    "tpl": "template",
 }
 
 FLAGS: Mapping[tuple[str, ...], frozenset[str]] = {
@@ -97,6 +101,9 @@ FLAGS: Mapping[tuple[str, ...], frozenset[str]] = {
         | {"--level", "--timestamp-before", "--timestamp-after", "--json"}
     ),
     ("checkpoint", "download"): frozenset({"-o", "--output-dir", "-q", "--quiet", "--mode", "--json"}),
+    ("checkpoint", "rm"): frozenset({"--glob", "--yes", "--json"}),
+    ("template", "create"): frozenset({"-w", "--workspace", "--workspace-name", "--json"}),
+    ("template", "list"): frozenset({"-d", "--details", "--csv", "--json"}),
     ("agent", "disable"): frozenset({"--all", "--drain", "--csv", "--json"}),
     ("job", "update"): frozenset(
         {"-p", "--priority", "-w", "--weight", "--resource-pool", "--ahead-of", "--behind-of", "--json"}

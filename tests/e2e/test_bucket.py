@@ -1,0 +1,127 @@
+"""Machines that share no disk keep their checkpoints in a bucket: saved at a notice on one, restored on one that never saw it.
+
+Each task has a mount namespace and a `/tmp` of its own, and no directory of the storage is mounted: what a run restores can only
+have come over the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resolute.storage import CheckpointStorage, storage_from_config
+from resolute.testing.diary import read_diary
+from resolute.wire.rest.checkpoints import GetCheckpointsQuery
+from resolute.wire.rest.experiment_changes import PatchCheckpointStorage, PatchExperiment
+from support.diary_checker import TrialRecord, check
+from support.live import LiveCluster, live_cluster, record_of, until
+from support.new_db import NewDb
+from support.object_stores import moto_store
+
+pytestmark = pytest.mark.needs("namespaces")
+
+STEPS = 120
+CHECKPOINT_EVERY = 15
+KILL_AT = 60
+
+INTERRUPTIONS = [
+    {"instance": 1, "after_steps": 20, "notice": "20s"},
+    {"instance": 2, "after_steps": KILL_AT},
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """A trial that lost two machines, and the bucket that outlived them."""
+
+    cluster: LiveCluster
+    diary: list[dict[str, Any]]
+    record: TrialRecord
+    storage: CheckpointStorage
+    trial_id: int
+
+    def of_run(self, run: int, event: str) -> list[Mapping[str, Any]]:
+        return [each for each in self.diary if (each["trial_run_id"], each["event"]) == (run, event)]
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator[Story]:
+    provider = {
+        "type": "local",
+        "slots_per_instance": 1,
+        "max_instances": 2,
+        "max_idle_agent_period": "1s",
+        "interruptions": INTERRUPTIONS,
+    }
+    pool = {"provider": provider, "agent_reconnect_wait": "2s"}
+    directory = tmp_path_factory.mktemp("bucket")
+    with moto_store() as store, pytest.MonkeyPatch.context() as patch:
+        for name, value in store.environ.items():
+            patch.setenv(name, value)
+        with live_cluster(directory, pool=pool, checkpoint_storage=dict(store.config), **new_db()) as cluster:
+            script = [f"report {STEPS} every 0.05s", f"checkpoint every {CHECKPOINT_EVERY}"]
+            mount = {"host_path": str(cluster.diary), "container_path": str(cluster.diary)}
+            variables = [f"{name}={value}" for name, value in store.environ.items()]
+            experiment = cluster.submit(
+                {"script": script, "diary": f"{cluster.diary}/"},
+                bind_mounts=[mount],
+                environment={"environment_variables": variables},
+                checkpoint_storage={"save_trial_latest": 1000},
+            )
+            assert experiment.wait(interval_s=0.2, timeout_s=180) == "COMPLETED", cluster.master_log()[-3000:]
+            (trial,) = experiment.list_trials()
+            yield Story(
+                cluster=cluster,
+                diary=read_diary(cluster.diary),
+                record=record_of(experiment, steps=STEPS, lost=cluster.lost_machines()),
+                storage=storage_from_config(store.config, shared_fs_mount=None),
+                trial_id=trial.id,
+            )
+    assert cluster.left_over() == []
+
+
+def test_nothing_was_lost_and_nothing_ran_twice(story: Story) -> None:
+    assert check(story.diary, [story.record]) == []
+
+
+def test_the_notice_was_enough_for_a_save_in_the_bucket_and_not_a_step_was_repeated(story: Story) -> None:
+    saved = story.of_run(1, "save")[-1]
+    (start,) = story.of_run(2, "start")
+    assert (start["resumed_from"], start["step"]) == (saved["uuid"], saved["step"])
+    assert saved["step"] == story.of_run(1, "step")[-1]["step"]
+
+
+def test_a_sudden_loss_goes_back_to_the_last_committed_checkpoint(story: Story) -> None:
+    saved = story.of_run(2, "save")[-1]
+    (start,) = story.of_run(3, "start")
+    assert (start["resumed_from"], start["step"]) == (saved["uuid"], saved["step"])
+    assert saved["step"] >= KILL_AT - CHECKPOINT_EVERY
+
+
+def test_what_is_in_the_bucket_can_be_fetched_from_it_and_through_the_master(story: Story, tmp_path: Path) -> None:
+    client = story.cluster.client
+    known = sorted(each.uuid for each in client.trials.checkpoints(story.trial_id, GetCheckpointsQuery()))
+    assert list(story.storage.list()) == known and story.storage.unreported() == ()
+    client.checkpoints.download(known[0], tmp_path / "by-master", mode="master")
+    client.checkpoints.download(known[0], tmp_path / "direct", mode="direct")
+    assert found_in(tmp_path / "direct") == found_in(tmp_path / "by-master")
+    assert client.checkpoints.verify(known[0]).hashes
+
+
+def test_other_counts_empty_the_bucket_through_the_master(story: Story) -> None:
+    """The last of these tests: it leaves one checkpoint."""
+    client = story.cluster.client
+    counts = PatchCheckpointStorage(save_experiment_best=0, save_trial_best=0, save_trial_latest=1)
+    experiment = client.trials.get(story.trial_id).experiment_id
+    client.experiments.patch(PatchExperiment(id=experiment, checkpoint_storage=counts))
+    until("the others are removed", lambda: len(story.storage.list()) == 1)
+
+
+def found_in(directory: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()
+    }

@@ -1,0 +1,38 @@
+"""The command line against the real API of a master in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+from resolute_cli.invocation import Invocation
+from resolute_cli.main import main
+from resolute_cli.render import Renderer
+from support.api import PASSWORD, World
+
+
+class Shell:
+    """Runs commands as the administrator, each in a thread, for the master is in this process."""
+
+    def __init__(self, world: World, home: Path) -> None:
+        self._environ = {
+            "DET_MASTER": str(world.server.make_url("/")).rstrip("/"),
+            "DET_USER": "root",
+            "DET_PASS": PASSWORD,
+            "DET_DEBUG_CONFIG_PATH": str(home / "config"),
+            "HOME": str(home),
+        }
+
+    async def __call__(self, *words: str, code: int = 0, typed: str = "") -> str:
+        """What it printed, or for another code what it complained."""
+        out, err = io.StringIO(), io.StringIO()
+        invocation = Invocation(environ=self._environ, render=Renderer(out, err), stdin=io.StringIO(typed))
+        ended = await asyncio.to_thread(main, words, invocation)
+        assert ended == code, err.getvalue()
+        return out.getvalue() if code == 0 else err.getvalue()
+
+    async def json(self, *words: str) -> Any:
+        return json.loads(await self(*words, "--json"))
