@@ -24,6 +24,7 @@ from resolute_cli.render import (
     state_text,
     time_text,
 )
+from resolute_cli.searching import NO_CELLS, SEARCH_COLUMNS, cells_by_trial, search_of
 from resolute_cli.workloads import Step, steps_of
 
 if TYPE_CHECKING:
@@ -65,11 +66,13 @@ def describe(cli: Invocation, args: argparse.Namespace) -> None:
     experiments: list[Experiment] = []
     trials: list[Trial] = []
     steps: dict[int, list[Step]] = {}
+    cells: dict[int, tuple[object, ...]] = {}
     values = []
     every_step = args.metrics or args.outdir is not None or not cli.render.for_people
     for number in _numbers(args.experiment_ids):
         experiment = api.experiments.get(number).experiment
         found = api.experiments.trials(number)
+        cells |= cells_by_trial(search_of(cli, number))
         experiments.append(experiment)
         trials.extend(found)
         for trial in found if every_step else ():
@@ -78,7 +81,7 @@ def describe(cli: Invocation, args: argparse.Namespace) -> None:
         values.append({"experiment": as_mapping(experiment), "trials": [as_mapping(trial) for trial in found]})
     tables = {
         "experiments": experiments_table(experiments),
-        "trials": _trials(trials),
+        "trials": _trials(trials, cells),
         "workloads": _workloads(steps, metrics=args.metrics),
     }
     if args.outdir is not None:
@@ -224,8 +227,8 @@ def _deadline(experiment: Experiment) -> str:
     return time_text(datetime.fromisoformat(str(stored))) if stored else ""
 
 
-def _trials(trials: Iterable[Trial]) -> Table:
-    columns = ("Trial ID", "Experiment ID", "State", "Started", "Ended", "H-Params")
+def _trials(trials: Iterable[Trial], cells: Mapping[int, tuple[object, ...]]) -> Table:
+    columns = ("Trial ID", "Experiment ID", "State", "Started", "Ended", "H-Params", *SEARCH_COLUMNS)
     rows = [
         (
             trial.id,
@@ -234,6 +237,7 @@ def _trials(trials: Iterable[Trial]) -> Table:
             trial.start_time,
             trial.end_time,
             json_block(trial.hparams),
+            *cells.get(trial.id, NO_CELLS),
         )
         for trial in trials
     ]

@@ -44,8 +44,8 @@ NOUNS = (
     Noun(name="ledger", help="show where the paid time went", module="ledger"),
     Noun(name="master", help="ask about the master", module="master"),
     Noun(name="pool", help="show what elastic pools may buy, and check their configuration", module="pool"),
+    Noun(name="preview-search", help="preview what a search will do", module="preview_search"),
     Noun(name="project", help="manage projects", module="project"),
-    Noun(name="preview-search", help="show what a search would do", module="preview_search"),
     Noun(
         name="resource-pool",
         aliases=("rp",),

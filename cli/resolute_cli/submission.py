@@ -15,6 +15,7 @@ from resolute_cli.failures import in_one_line, why_it_ended
 from resolute_cli.invocation import Invocation
 from resolute_cli.logs import print_trial_logs, refuse_format_with_follow
 from resolute_cli.render import size_text, state_text
+from resolute_cli.searching import preview
 from resolute_cli.training_progress import shown_progress
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ def create(cli: Invocation, args: argparse.Namespace) -> int:
     """`det experiment create`"""
     refuse_format_with_follow(args)
     config = configuration_text(args.config_file, args.config)
+    if args.preview:
+        from resolute.config.yaml_text import load_yaml
+
+        preview(cli, load_yaml(config, what=args.config_file))
+        return 0
     cli.api()  # who may not submit need not wait for the packing
     context = pack_context(cli, args.model_def, args.include)
     if args.test_mode:
@@ -260,5 +266,6 @@ def create_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument(
         "-f", "--follow-first-trial", dest="follow", action="store_true", help="show the log of the first trial"
     )
+    one.add_argument("--preview", action="store_true", help="show what its search will do, and create nothing")
     one.add_argument("--paused", action="store_true", help="do not start it yet")
     one.add_argument("-t", "--test-mode", action="store_true", help="check that it runs: one batch of everything")

@@ -50,7 +50,9 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.checkpoint_files import CheckpointRemoval
 from resolute_master.engine.checkpoint_storage import StorageAccess
 from resolute_master.engine.engine import Engine
+from resolute_master.engine.optuna_sampler import OptunaSampler
 from resolute_master.engine.price_watch import PriceWatch
+from resolute_master.engine.proposals import Proposals
 from resolute_master.engine.reporting import Reporting
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.observability.observation import Observation
@@ -368,6 +370,7 @@ async def _serving(
         doors.opening.doing = "the API is being loaded"
         doors.open(context, await loaded_routes())
         sweeps.append(asyncio.create_task(_sweep(context), name="sweep of uploads"))
+        services.append(asyncio.create_task(Proposals(engine, OptunaSampler()).run(), name="proposals"))
         services += [asyncio.create_task(watch.run(), name=f"prices of {watch.pool}") for watch in watches]
         services += await _hands(settings, store, engine, hub, identity, shelf, tls)
         if tls is not None:

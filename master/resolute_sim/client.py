@@ -13,6 +13,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.ids import AllocationId, ContainerId, TrialId
 from resolute_master.domain.metrics import MetricReport
+from resolute_master.domain.search import SearchTrial
 from resolute_master.domain.trial import Trial
 from resolute_master.store.base import MetricOutcome
 from resolute_sim.machine import SimulatedMachine
@@ -84,6 +85,23 @@ class TaskClient:
 
     async def progress(self, trial: int, value: float) -> None:
         await self._call(lambda m: m.engine.submit(c.ReportProgress(trial=TrialId(trial), progress=value)))
+
+    async def operation(self, trial: int) -> int | None:
+        """What to train until; None when there is nothing to do now."""
+
+        async def look(master: SimulatedMaster) -> int | None:
+            found = master.engine.state.get(Trial, trial)
+            row = None if found is None else master.engine.state.get(SearchTrial, found.task_id)
+            if found is None or row is None or row.completed or row.stopped or found.state.stopping:
+                return None
+            return row.length
+
+        return await self._call(look)
+
+    async def complete(self, trial: int, length: int, metric: float) -> None:
+        """Refused when the trial's end was asked for meanwhile."""
+        command = c.CompleteOperation(trial=TrialId(trial), length=length, metric=metric)
+        await self._call(lambda m: m.engine.submit(command))
 
     async def metrics(self, report: MetricReport) -> None:
         async def send(master: SimulatedMaster) -> None:

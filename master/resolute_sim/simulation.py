@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 
-from resolute_master.store.memory import MemoryStore
+from resolute_master.store.memory import MemoryStore, MemoryTables
 from resolute_sim.loop import run_virtually
 from resolute_sim.market import move_prices, with_moving_prices
 from resolute_sim.master import SimulatedMaster
@@ -67,10 +67,12 @@ def simulate(
     weather: Weather | None = None,
     with_replay: bool = False,
     snapshot_every: int = 7,
+    rules_every: int = 1,
     deadlines: bool = False,
+    look: Callable[[MemoryTables], None] = lambda _tables: None,
 ) -> Outcome:
     """Run the world of this seed. `workload` and `weather` replace what the seed would draw; with `deadlines` some worlds are
-    given ones that can be kept (`money.with_time`)."""
+    given ones that can be kept (`money.with_time`). `look` is given what is stored at the end."""
     rng = random.Random(f"world {seed}")
     chosen_weather = draw_weather(rng)
     chosen_workload = with_money(rng, draw_workload(rng, within_s=chosen_weather.turbulence_s))
@@ -79,7 +81,16 @@ def simulate(
         chosen_workload = with_time(rng, chosen_workload)
     with quiet():
         return run_virtually(
-            _lead(seed, workload or chosen_workload, weather or chosen_weather, tell, with_replay, snapshot_every)
+            _lead(
+                seed,
+                workload or chosen_workload,
+                weather or chosen_weather,
+                tell,
+                with_replay,
+                snapshot_every=snapshot_every,
+                rules_every=rules_every,
+                look=look,
+            )
         )
 
 
@@ -89,12 +100,18 @@ async def _lead(
     weather: Weather,
     tell: Callable[[str], None] | None,
     with_replay: bool,
+    *,
     snapshot_every: int,
+    rules_every: int,
+    look: Callable[[MemoryTables], None],
 ) -> Outcome:
-    world = World(seed=seed, workload=workload, weather=weather, tell=tell, snapshot_every=snapshot_every)
+    world = World(
+        seed=seed, workload=workload, weather=weather, tell=tell, snapshot_every=snapshot_every, rules_every=rules_every
+    )
     try:
         await _live(world)
         replayed = await _replay(world) if with_replay and not world.verdict.broken else 0
+        look(world.tables)
         return _outcome(seed, world, replayed)
     finally:
         await world.close()

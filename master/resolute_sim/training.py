@@ -19,7 +19,7 @@ from resolute_master.domain.metrics import MetricReport
 from resolute_sim.client import Site, TaskClient
 from resolute_sim.diary import Diary, Entry, Event, LiveTask
 from resolute_sim.machine import SimulatedMachine
-from resolute_sim.workload import METRIC
+from resolute_sim.workload import METRIC, TIME_METRIC
 
 FENCED = 3
 """Exit code of a run that was told that a newer one has begun."""
@@ -129,15 +129,32 @@ class Training:
         return 0
 
     async def _train(self) -> int:
+        if self._data.get("by_length"):
+            return await self._train_by_length()
+        return await self._train_until(self._data["steps"]) or 0
+
+    async def _train_by_length(self) -> int:
+        """As far as the search says, again and again, until it says nothing more."""
+        while (length := await self._client.operation(self._trial)) is not None:
+            code = await self._train_until(length)
+            if code is not None:
+                return code
+            await self._save()
+            await self._client.complete(self._trial, length, self._loss())
+        await self._client.acknowledge()
+        return 0
+
+    async def _train_until(self, steps: int) -> int | None:
+        """None when it has come so far; else the code that it exits with."""
         data = self._data
-        while self._step < data["steps"]:
+        while self._step < steps:
             await self._pause(data["step_s"])
             self._step += 1
             self._note(Event.STEP)
             await self._report("training", {"value": self._step})
             if self._fails_here():
                 return 1
-            if self._step % data["save_every"] == 0 or self._step == data["steps"]:
+            if self._step % data["save_every"] == 0 or self._step == steps:
                 await self._validate_and_save()
             if self._stop_wanted():
                 await self._client.acknowledge()
@@ -146,15 +163,22 @@ class Training:
             if self._advised_to_save():
                 await self._save()
         await self._validate_and_save()
-        return 0
+        return None
 
     async def _validate_and_save(self) -> None:
-        await self._report("validation", {METRIC: 1.0 / (1 + self._step)})
+        await self._report("validation", {METRIC: self._loss(), TIME_METRIC: self._step})
         await self._client.progress(self._trial, self._step / self._data["steps"])
         await self._save()
 
+    def _loss(self) -> float:
+        """Falls with the steps; where the script says so, to a value that its hyperparameter decides."""
+        floor: float = self._hparams["x"] if self._data.get("floor_by_x") else 0.0
+        return floor + 1.0 / (1 + self._step)
+
     def _fails_here(self) -> bool:
         happened = self._site.storage.failures
+        if self._data.get("lost_above", 1.0) < self._hparams["x"]:
+            return True
         failures = self._data["failures"]
         if happened[self._trial] < len(failures) and failures[happened[self._trial]] == self._step:
             happened[self._trial] += 1

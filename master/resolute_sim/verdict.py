@@ -39,7 +39,8 @@ class Violation:
 
 
 class Verdict:
-    """Collects violations; `snapshot_every` says how often the costliest rule is checked (1: at every commit)."""
+    """Collects violations; `snapshot_every` says how often the costliest rule is checked (1: at every commit), `rules_every` how
+    often all those about the whole state are."""
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class Verdict:
         checkpoints: Mapping[str, int],
         pools: Mapping[PoolName, PoolPolicy],
         snapshot_every: int = 1,
+        rules_every: int = 1,
         prices_asked_every_s: float = 0.0,
     ) -> None:
         self.violations: list[Violation] = []
@@ -62,6 +64,7 @@ class Verdict:
         self._checkpoints = checkpoints
         self._pools = pools
         self._snapshot_every = snapshot_every
+        self._rules_every = rules_every
         self._moves = safety.Moves()
         self._incarnations = safety.Incarnations()
         self._ownership = safety.Ownership(diary, {p.name: p.agent_reconnect_wait_s for p in pools.values()})
@@ -98,6 +101,8 @@ class Verdict:
         self.commits += 1
         self._lingering.note(state, now)
         self._deadlines.note(state, change)
+        if self.commits % self._rules_every:
+            return
         self._found("safety: a slot is used once", safety.slots_used_once(state))
         self._found("safety: gangs are whole", safety.gangs_are_whole(state))
         self._found("safety: pools stay within their bounds", safety.pools_within_bounds(state, self._pools))
@@ -108,6 +113,7 @@ class Verdict:
         self._found("economy: launches are needed", economy.launches_are_needed(state, change, self._pools))
         self._found("reference: work pays what its machines cost", work_pays_what_its_machines_cost(state))
         self._found("reference: usage is what is held", reference.usage_is_what_is_held(memory))
+        self._found("reference: searches know their trials", reference.searches_know_their_trials(state))
         if self.commits % self._snapshot_every == 0:
             self._found("reference: the snapshot equals its source", reference.snapshots_equal_scratch(memory))
 

@@ -16,6 +16,7 @@ from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
 from resolute_provisioner.model import Market, Offer, PoolScaling
 
 METRIC = "loss"
+TIME_METRIC = "batches"
 
 EPOCH = datetime(2029, 12, 31, 23, 30, tzinfo=UTC)
 """When each world begins: shortly before a new day, month and year, at which budgets begin anew."""
@@ -177,6 +178,8 @@ def _draw_config(rng: random.Random, number: int, slots: int, trials: int) -> di
     searcher: dict[str, Any] = {"name": "single", "metric": METRIC, "smaller_is_better": True}
     if trials > 1:
         searcher |= {"name": "random", "max_trials": trials, "max_concurrent_trials": rng.choice((0, 1, 2))}
+    if trials > 1 and rng.random() < 0.3:
+        searcher |= _draw_halving(rng, steps)
     failures = [rng.randint(1, steps) for _ in range(rng.choice((1, 2)))] if rng.random() < 0.3 else []
     return {
         "name": f"simulated {number}",
@@ -197,8 +200,18 @@ def _draw_config(rng: random.Random, number: int, slots: int, trials: int) -> di
             "leaves_when_invalid": rng.random() < 0.5,
             "deaf": rng.random() < 0.08,
             "stuck_s": rng.choice((5.0, 90.0)) if rng.random() < 0.1 else 0.0,
+            "floor_by_x": True,
+            "by_length": "max_length" in searcher,
         },
     }
+
+
+def _draw_halving(rng: random.Random, steps: int) -> dict[str, Any]:
+    """Trials are stopped by the time that they report, or given lengths and promoted."""
+    searcher = {"name": "async_halving", "num_rungs": rng.choice((1, 2, 3)), "divisor": rng.choice((2, 3))}
+    if rng.random() < 0.5:
+        return searcher | {"max_time": steps, "time_metric": TIME_METRIC}
+    return searcher | {"max_length": steps, "stop_once": rng.random() < 0.3}
 
 
 def _draw_launch(rng: random.Random) -> str:

@@ -62,6 +62,7 @@ class World:
         weather: Weather,
         tell: Callable[[str], None] | None = None,
         snapshot_every: int = 1,
+        rules_every: int = 1,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.rng = random.Random(seed)
@@ -85,6 +86,7 @@ class World:
             checkpoints=self.storage.checkpoints,
             pools=self.pools,
             snapshot_every=snapshot_every,
+            rules_every=rules_every,
             prices_asked_every_s=weather.prices.asked_every_s if weather.prices is not None else 0.0,
         )
         self._prices_asked_every_s = weather.prices.asked_every_s if weather.prices is not None else None

@@ -98,6 +98,16 @@ def test_the_lists_of_every_day(det: ReleasedDet, cluster: LiveCluster, context:
     det("experiment", "kill", id_)
     reaches(cluster, id_, "CANCELED")
     assert "1" in det("preview-search", str(context / "const.yaml"))
+    searched = context / "adaptive.yaml"
+    searched.write_text(
+        "name: searched\nentrypoint: run\nhyperparameters: {x: {type: double, minval: 0, maxval: 1}}\n"
+        "searcher: {name: adaptive_asha, metric: loss, max_trials: 10, max_time: 100, time_metric: batches}\n"
+    )
+    previewed = det("preview-search", str(searched)).splitlines()
+    assert [[cell.strip() for cell in line.split("|")] for line in previewed[-2:]] == [
+        ["6", "train for 25 batches"],
+        ["4", "train for 100 batches"],
+    ]
 
 
 def sleeping(det: ReleasedDet, context: Path, *more: str) -> str:

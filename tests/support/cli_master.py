@@ -56,6 +56,14 @@ from resolute.wire.rest.master import GetMasterConfigResponse, GetMasterResponse
 from resolute.wire.rest.paging import Pagination
 from resolute.wire.rest.passwords import hash_password
 from resolute.wire.rest.pools import GetResourcePoolsResponse, ResourcePool
+from resolute.wire.rest.search import (
+    PreviewHPSearchRequest,
+    PreviewHPSearchResponse,
+    SearchSummary,
+    SearchUnit,
+    TrialSummary,
+)
+from resolute.wire.rest.searching import GetSearchResponse, SearchedTrial
 from resolute.wire.rest.tasks import GetTasksResponse
 from resolute.wire.rest.trials import (
     GetExperimentTrialsResponse,
@@ -319,6 +327,21 @@ class _Handler(BaseHTTPRequestHandler):
         found = tuple(trial for trial in self.master.trials.values() if trial.experiment_id == int(number))
         self._json(GetExperimentTrialsResponse(trials=found, pagination=_page(len(found))))
 
+    def experiment_search(self, number: str) -> None:
+        made = self._experiment(number)
+        found = [trial.id for trial in self.master.trials.values() if trial.experiment_id == made.id]
+        trials = tuple(
+            SearchedTrial(trial_id=id_, number=index, state="training", reason="it trains")
+            for index, id_ in enumerate(found)
+        )
+        self._json(GetSearchResponse(name="single", metric="loss", smaller_is_better=True, progress=0.5, trials=trials))
+
+    def preview_search(self) -> None:
+        request = from_wire(PreviewHPSearchRequest, self.body)
+        unit = SearchUnit(name="batches", value=9, max_length=False)
+        summary = SearchSummary(config=request.config["searcher"], trials=(TrialSummary(count=4, unit=unit),))
+        self._json(PreviewHPSearchResponse(summary=summary))
+
     def experiment_checkpoints(self, number: str) -> None:
         query = from_query(GetCheckpointsQuery, self.query)
         found = [one for one in self.master.checkpoints if not query.states or one.state in query.states]
@@ -486,6 +509,8 @@ ROUTES: tuple[Route, ...] = (
     ("POST", r"/api/v1/experiments/(\d+)/(activate|pause|cancel|kill|archive|unarchive)", "act"),
     ("PUT", r"/api/v1/experiments/(\d+)/labels/(.+)", "add_label"),
     ("GET", r"/api/v1/experiments/(\d+)/trials", "experiment_trials"),
+    ("GET", r"/api/v1/experiments/(\d+)/search", "experiment_search"),
+    ("POST", r"/api/v1/preview-hp-search", "preview_search"),
     ("GET", r"/api/v1/experiments/(\d+)/checkpoints", "experiment_checkpoints"),
     ("GET", r"/api/v1/experiments/(\d+)/model_def", "model_definition"),
     ("GET", r"/api/v1/trials/(\d+)", "get_trial"),

@@ -143,6 +143,9 @@ class AgentByHand:
         )
         await self._engine.submit(ReportContainer(agent=self.id, incarnation=self.incarnation, report=report))
 
+    async def end(self, container: Container, code: int = 0) -> None:
+        await self.report(container, ContainerState.TERMINATED, Exit(code=code))
+
     def containers(self) -> tuple[Container, ...]:
         """What is placed here and has not ended."""
         found = self._engine.state.find(Allocation, "allocations_on_agent", self.id)

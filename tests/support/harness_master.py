@@ -42,6 +42,9 @@ class Stored:
     statuses: list[str] = field(default_factory=list)
     early_exits: list[str] = field(default_factory=list)
     acknowledged: list[str] = field(default_factory=list)
+    length: int = 0
+    """What the search gives a trial that asks for its length; once."""
+    completed: list[Any] = field(default_factory=list)
     accelerators: list[dict[str, Any]] = field(default_factory=list)
     runs_started: list[int] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
@@ -171,6 +174,15 @@ class FakeMaster:
         self.stored.progress.append(body["progress"])
         return {}
 
+    def _operation(self, trial: str, *, body: Any) -> Any:
+        length = str(self.stored.length)
+        return {"op": {"validateAfter": {"length": length}}, "completed": bool(self.stored.completed)}
+
+    def _complete_operation(self, trial: str, *, body: Any) -> Any:
+        assert body["op"]["length"] == str(self.stored.length)
+        self.stored.completed.append(body["searcherMetric"])
+        return {}
+
     def _early_exit(self, trial: str, *, body: Any) -> Any:
         self.stored.early_exits.append(body["reason"])
         return {}
@@ -262,6 +274,8 @@ _V1 = "/api/v1"
 _ROUTES: list[tuple[str, str, Any]] = [
     ("POST", rf"{_V1}/trials/(\d+)/metrics", FakeMaster._metrics),
     ("POST", rf"{_V1}/trials/(\d+)/progress", FakeMaster._progress),
+    ("GET", rf"{_V1}/trials/(\d+)/searcher/operation", FakeMaster._operation),
+    ("POST", rf"{_V1}/trials/(\d+)/searcher/completed_operation", FakeMaster._complete_operation),
     ("POST", rf"{_V1}/trials/(\d+)/early_exit", FakeMaster._early_exit),
     ("POST", rf"{_V1}/trials/(\d+)/runner/metadata", FakeMaster._status),
     ("GET", rf"{_V1}/trials/(\d+)/checkpoints", FakeMaster._trial_checkpoints),

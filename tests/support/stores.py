@@ -36,6 +36,7 @@ from resolute_master.domain.ids import (
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
+from resolute_master.domain.search import Search, SearchTrial
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.usage import Usage
 from resolute_master.domain.user import Session, User
@@ -189,7 +190,6 @@ def an_experiment(id_: int = 1, *, config: dict[str, Any] | None = None, **field
             "context_hash": "0" * 64,
             "state": ExperimentState.ACTIVE,
             "started_at": moment(id_),
-            "searcher": {"left": 3},
             **fields,
         }
     )
@@ -207,6 +207,22 @@ def a_trial(id_: int = 1, experiment: int = 1, **fields: Any) -> Trial:
             "hparams": {"lr": 0.1, "layers": [1, 2]},
             "seed": 7,
             "started_at": moment(id_),
+            **fields,
+        }
+    )
+
+
+def a_search(id_: int = 1, **fields: Any) -> Search:
+    return Search(**{"id": ExperimentId(id_), "generator": (7, 12), "requested": 2, "open": 1, **fields})
+
+
+def a_search_trial(search: int = 1, request: str = "request-1", **fields: Any) -> SearchTrial:
+    return SearchTrial(
+        **{
+            "id": TaskId(f"{search}.{request}"),
+            "search": ExperimentId(search),
+            "request_id": request,
+            "number": 0,
             **fields,
         }
     )

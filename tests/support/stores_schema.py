@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,12 +14,13 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from resolute.wire.states import AllocationState
-from resolute_master.domain.ids import PoolName, TaskId, TrialId
+from resolute_master.domain.ids import ExperimentId, PoolName, TaskId, TrialId
+from resolute_master.domain.search import Search
 from resolute_master.store.base import LogQuery, Store
 from resolute_master.store.encoding import encode_entity
 from resolute_master.store.sql import schema
 from resolute_provisioner.model import Observed
-from support.stores import an_allocation, an_instance, moment
+from support.stores import a_search, a_search_trial, a_trial, an_allocation, an_experiment, an_instance, moment
 
 OLDER_VERSIONS = [f"{number:04}" for number in range(1, int(schema.HEAD))]
 
@@ -54,12 +57,51 @@ def filled_at(url: str, version: str) -> None:
 ENDED = an_allocation("1.r.1", state=AllocationState.TERMINATED, assigned_at=moment(0), ended_at=moment(10))
 GONE = an_instance("i", observed=Observed.GONE, paid_from=moment(0), paid_until=moment(10))
 
+SEARCH = {
+    "requested": 3,
+    "failed": 1,
+    "canceled": 0,
+    "invalid": 0,
+    "open": {"b": 0.25, "c": 0.5},
+    "over": False,
+    "generator": [7, 12],
+}
+"""As the row of an experiment held it before version 0009, and its trials: the first has failed."""
+
+
+def _searched(config: Mapping[str, Any]) -> tuple[str, ...]:
+    experiment = json.loads(encode_entity(an_experiment(7, config=dict(config)))) | {"searcher": SEARCH}
+    statements = [
+        "INSERT INTO experiments (id, state, archived, owner, workspace_id, project_id, name, description, started_at, "
+        f"progress, body) VALUES (7, 'ACTIVE', false, 1, 1, 1, 'e', '', 0, 0.5, '{json.dumps(experiment)}')"
+    ]
+    for number, request in enumerate("abc", start=11):
+        trial = encode_entity(a_trial(number, experiment=7, request_id=request, task_id=f"7.{request}")).decode()
+        statements.append(
+            "INSERT INTO trials (id, experiment_id, task_id, state, started_at, steps_completed, restarts, body) VALUES "
+            f"({number}, 7, '7.{request}', 'ACTIVE', 0, 0, 0, '{trial}')"
+        )
+    return tuple(statements)
+
+
+def taken_over() -> dict[str, Any]:
+    """What the rows of that search are now."""
+    rows = [
+        a_search_trial(7, "a", number=0, open=False, length=9),
+        a_search_trial(7, "b", number=1, progress=250_000, length=9),
+        a_search_trial(7, "c", number=2, progress=500_000, length=9),
+    ]
+    search = a_search(7, generator=(7, 12), requested=3, open=2, failed=1, progress=750_000)
+    return {"search": [search], "trials": rows}
+
+
 _METRIC = (
     "INSERT INTO metrics (trial_id, run_id, metric_group, steps_completed, reported_at, archived, metrics) "
     "VALUES (1, 1, '{group}', {steps}, {at}, false, '{{\"loss\":{at}}}')"
 )
 
 _ROWS = (
+    *_searched({"searcher": {"name": "random", "metric": "loss", "max_trials": 3, "max_length": {"batches": 9}}}),
     _METRIC.format(group="training", steps=1, at=10),
     _METRIC.format(group="training", steps=2, at=20),
     _METRIC.format(group="gpu", steps="NULL", at=30),
@@ -76,6 +118,7 @@ _COLUMNS = (
     ("0006", f"UPDATE allocations SET ended_at = {moment(10).timestamp() * 1_000_000:.0f}"),
     ("0007", "UPDATE allocations SET pool = 'default'"),
     ("0006", f"UPDATE instances SET paid_until = {moment(10).timestamp() * 1_000_000:.0f}"),
+    ("0007", "UPDATE allocations SET pool = 'default'"),
 )
 """Since which version the rows have a column more, and how that was filled."""
 
@@ -90,6 +133,7 @@ def first_version_rows() -> dict[str, Any]:
         "ended": ["1.r.1", None],
         "of_pool": ["1.r.1"],
         "gone": ["i", None],
+        **taken_over(),
     }
 
 
@@ -105,5 +149,7 @@ async def migrated_rows(store: Store) -> dict[str, Any]:
             for at in (9, 10)
         ],
         "of_pool": [each.id for each in await store.ended_allocations(PoolName("default"), 9)],
+        "search": [each for each in (await store.load()).entities if isinstance(each, Search)],
+        "trials": list(await store.search_rows(ExperimentId(7))),
         "gone": [next((each.id for each in await store.instances(since=moment(at))), None) for at in (9, 10)],
     }

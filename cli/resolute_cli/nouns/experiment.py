@@ -19,6 +19,7 @@ from resolute_cli.invocation import Invocation
 from resolute_cli.logs import log_flags, print_trial_logs, query_of
 from resolute_cli.nouns.trial import boolean
 from resolute_cli.render import confirmed, json_block, state_text
+from resolute_cli.searching import NO_CELLS, SEARCH_COLUMNS, cells_by_trial, explain, explain_arguments, search_of
 from resolute_cli.submission import create, create_arguments
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def list_trials(cli: Invocation, args: argparse.Namespace) -> None:
         trials = experiments.trials_page(args.experiment_id, query).trials
     else:
         trials = experiments.trials(args.experiment_id, query)
+    cells = cells_by_trial(search_of(cli, args.experiment_id))
     rows = [
         (
             trial.id,
@@ -86,10 +88,12 @@ def list_trials(cli: Invocation, args: argparse.Namespace) -> None:
             trial.start_time,
             trial.end_time,
             trial.total_batches_processed,
+            *cells.get(trial.id, NO_CELLS),
         )
         for trial in trials
     ]
-    cli.render.table(("Trial ID", "State", "H-Params", "Started", "Ended", "# of Batches"), rows, trials)
+    columns = ("Trial ID", "State", "H-Params", "Started", "Ended", "# of Batches", *SEARCH_COLUMNS)
+    cli.render.table(columns, rows, trials)
 
 
 def list_checkpoints(cli: Invocation, args: argparse.Namespace) -> None:
@@ -330,6 +334,13 @@ NOUN = Group(
             help="list the trials of an experiment",
             run=list_trials,
             arguments=_trials_arguments,
+            formats=_TABLE,
+        ),
+        Command(
+            name="explain-search",
+            help="explain where the trials of a search are, and why",
+            run=explain,
+            arguments=explain_arguments,
             formats=_TABLE,
         ),
         Command(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         PatchExperiment,
     )
     from resolute.wire.rest.paging import Pagination
+    from resolute.wire.rest.searching import GetSearchResponse
     from resolute.wire.rest.trials import GetExperimentTrialsQuery, GetExperimentTrialsResponse, Trial
 
 
@@ -111,6 +112,12 @@ class Experiments:
 
         path = f"{_path(experiment_id)}/max_cost"
         return self.session.put(path, GetExperimentCostResponse, MaxCost(max_cost=amount))
+
+    def search(self, experiment_id: int) -> GetSearchResponse:
+        """Where its trials are in the search, and why. Raises `FailedPrecondition` for an unmanaged one."""
+        from resolute.wire.rest.searching import GetSearchResponse
+
+        return self.session.get(f"{_path(experiment_id)}/search", GetSearchResponse)
 
     def add_label(self, experiment_id: int, label: str) -> tuple[str, ...]:
         from resolute.wire.rest.experiment_changes import PutExperimentLabelResponse

@@ -223,12 +223,18 @@ def _cross_checks(config: ExperimentConfig, *, managed: bool) -> list[Problem]:
         message = "grid search is in use but count was not provided; add count"
         problems += [Problem(path=path, message=message) for path in without_count(written, ("hyperparameters",))]
     if isinstance(searcher, (AsyncHalvingSearcher, AdaptiveAshaSearcher)):
-        problems += [
-            Problem(path=("searcher", key), message=f"is a required property of the searcher {searcher.name}")
-            for key in ("max_time", "time_metric")
-            if getattr(searcher, key) is None
-        ]
+        problems += _halving_problems(searcher)
     return [*problems, *deadline_problems(config, managed=managed)]
+
+
+def _halving_problems(searcher: AsyncHalvingSearcher | AdaptiveAshaSearcher) -> list[Problem]:
+    """How far trials train is told by the time metric, or by lengths that the training code asks for."""
+    missing = [key for key in ("max_time", "time_metric") if getattr(searcher, key) is None]
+    if len(missing) == 2 and searcher.max_length:
+        return []
+    message = f"is a required property of the searcher {searcher.name}"
+    advice = "; where the training code asks for lengths, give max_length instead of both" if len(missing) == 2 else ""
+    return [Problem(path=("searcher", key), message=message + advice) for key in missing]
 
 
 __all__ = ["ExperimentConfig", "parse_experiment", "parse_template"]

@@ -18,8 +18,7 @@ from resolute.config.training import Optimizations
 if TYPE_CHECKING:
     from resolute.config.experiment import ExperimentConfig
 
-ACTED_ON_SEARCHERS = ("single", "random")
-RETIRED_SEARCHERS = ("sync_halving", "adaptive", "adaptive_simple")
+ACTED_ON_SEARCHERS = ("single", "random", "grid", "async_halving", "adaptive_asha", "pbt", "optuna")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +31,8 @@ class NotActedOn:
 
 
 def _searcher_row() -> Iterable[NotActedOn]:
-    retired = ", ".join(RETIRED_SEARCHERS)
-    others = ", ".join(name for name in SEARCHER_NAMES if name not in (*ACTED_ON_SEARCHERS, *RETIRED_SEARCHERS))
-    reason = f"use single or random ({others} are not available yet; {retired} were retired)"
+    retired = ", ".join(name for name in SEARCHER_NAMES if name not in ACTED_ON_SEARCHERS)
+    reason = f"use one of {', '.join(ACTED_ON_SEARCHERS)} ({retired} were retired and can only be read)"
     yield NotActedOn(path="searcher.name", accepted=ACTED_ON_SEARCHERS, reason=reason)
 
 

@@ -28,6 +28,8 @@ SEARCHER_NAMES = (
     "grid",
     "async_halving",
     "adaptive_asha",
+    "pbt",
+    "optuna",
     "custom",
     "sync_halving",
     "adaptive",
@@ -124,6 +126,58 @@ class AdaptiveAshaSearcher(_Halving):
     """Rungs of each bracket, instead of those that `mode` gives."""
 
 
+class ReplaceFunction(ConfigModel):
+    """Who makes room after a round."""
+
+    truncate_fraction: Annotated[Number, Field(ge=0, le=0.5)] = 0.2
+    """The part of the population, its worst, that changed copies of the best take the place of."""
+
+
+class ExploreFunction(ConfigModel):
+    """How a copy's hyperparameters differ."""
+
+    resample_probability: Annotated[Number, Field(ge=0, le=1)] = 0.25
+    """How likely a hyperparameter is drawn anew."""
+    perturb_factor: Annotated[Number, Field(ge=0, lt=1)] = 0.2
+    """By how much it is made larger or smaller otherwise."""
+
+
+class PbtSearcher(_Searcher):
+    """A population that trains in rounds, and whose worst follow on from its best."""
+
+    name: Literal["pbt"] = "pbt"
+    """Tag of the search method."""
+    population_size: PositiveInteger
+    """Trials that train at a time."""
+    num_rounds: PositiveInteger
+    """How many rounds."""
+    length_per_round: PositiveLength
+    """How far each trial trains in a round; the training code asks for its lengths."""
+    replace_function: ReplaceFunction = ReplaceFunction()
+    """Who makes room after a round."""
+    explore_function: ExploreFunction = ExploreFunction()
+    """How a copy's hyperparameters differ."""
+
+
+class OptunaSearcher(_Searcher):
+    """Points that a sampler of Optuna proposes from the results so far."""
+
+    name: Literal["optuna"] = "optuna"
+    """Tag of the search method."""
+    max_trials: PositiveInteger
+    """How many trials in all."""
+    max_concurrent_trials: Count = 16
+    """How many at a time; 0 means all, or what suits the search."""
+    sampler: Literal["tpe", "cma_es"] = "tpe"
+    """How it proposes: by a tree of Parzen estimators, or by covariance matrix adaptation."""
+    multivariate: Flag = False
+    """Whether `tpe` looks at hyperparameters together."""
+    random_trials: PositiveInteger = 10
+    """So many points are drawn at random first."""
+    max_length: SearcherLength | None = None
+    """The longest a trial trains; a script may also decide that alone."""
+
+
 class CustomSearcher(_Searcher):
     """A search driven by a program outside; kept so that old configurations can be read."""
 
@@ -196,6 +250,8 @@ Searcher = Annotated[
     | Annotated[GridSearcher, Tag("<grid>")]
     | Annotated[AsyncHalvingSearcher, Tag("<async_halving>")]
     | Annotated[AdaptiveAshaSearcher, Tag("<adaptive_asha>")]
+    | Annotated[PbtSearcher, Tag("<pbt>")]
+    | Annotated[OptunaSearcher, Tag("<optuna>")]
     | Annotated[CustomSearcher, Tag("<custom>")]
     | Annotated[SyncHalvingSearcher, Tag("<sync_halving>")]
     | Annotated[AdaptiveSearcher, Tag("<adaptive>")]

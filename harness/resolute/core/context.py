@@ -17,7 +17,7 @@ from resolute.clock import Clock, SystemClock
 from resolute.core.checkpoint import CheckpointContext, MasterRegistry, Origin, StorageRegistry
 from resolute.core.distributed import DistributedContext
 from resolute.core.preempt import LocalPreempt, ManagedPreempt, PreemptContext, PreemptMode
-from resolute.core.searcher import SearcherContext
+from resolute.core.searcher import MasterOperations, SearcherContext
 from resolute.core.sender import Sender
 from resolute.core.session import RetryPolicy, Session
 from resolute.core.shareable import without_secrets
@@ -173,12 +173,7 @@ def _managed(
         train=train,
         clock=clock,
         ids=ids,
-        origin=Origin(
-            trial_id=trial.trial_id,
-            trial_run_id=trial.trial_run_id,
-            code=info.model_dir,
-            config={"config": without_secrets(trial.config), "hparams": trial.hparams, "trial_seed": trial.trial_seed},
-        ),
+        origin=_origin(trial, info),
         parent=info.latest_checkpoint,
     )
     if distributed.rank == 0:
@@ -197,10 +192,24 @@ def _managed(
         checkpoint=checkpoint,
         preempt=preempt,
         distributed=distributed,
-        searcher=SearcherContext(trial.config, train, chief=distributed.rank == 0),
+        searcher=SearcherContext(
+            trial.config,
+            train,
+            distributed=distributed,
+            operations=MasterOperations(session, trial_id=trial.trial_id, allocation_id=info.allocation_id),
+        ),
         info=info,
         session=session,
         sender=sender,
+    )
+
+
+def _origin(trial: TrialInfo, info: TaskInfo) -> Origin:
+    return Origin(
+        trial_id=trial.trial_id,
+        trial_run_id=trial.trial_run_id,
+        code=info.model_dir,
+        config={"config": without_secrets(trial.config), "hparams": trial.hparams, "trial_seed": trial.trial_seed},
     )
 
 

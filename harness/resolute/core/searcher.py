@@ -1,12 +1,15 @@
-"""How far to train, as the search says: one operation of the configured length."""
+"""How far to train, as the search says: one length after the other, until it needs no more of the trial."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
+from resolute.core.distributed import DistributedContext
+from resolute.core.session import Session
 from resolute.core.train import TrainContext
+from resolute.core.values import encodable
 from resolute.errors import FailedPrecondition, InvalidInput
 
 
@@ -19,7 +22,7 @@ class Unit(Enum):
 
 
 class SearcherMode(Enum):
-    """Who asks. Every rank can work out the one operation by itself, so both modes need no communication."""
+    """Who asks: all ranks in step, the chief tells the others; or the chief alone."""
 
     WorkersAskChief = "WORKERS_ASK_CHIEF"
     ChiefOnly = "CHIEF_ONLY"
@@ -43,25 +46,83 @@ def parse_length(value: Any, key: str) -> tuple[int, Unit | None]:
     return amount, unit
 
 
+class Operations(Protocol):
+    """Where the lengths of a trial come from. Lengths count from the beginning of the trial."""
+
+    def current(self) -> int | None:
+        """What to train until; None when there is nothing more to do now."""
+        ...
+
+    def complete(self, length: int, metric: float) -> None:
+        """Again is harmless."""
+        ...
+
+    def acknowledge(self) -> None:
+        """This process ends because there is nothing to do."""
+        ...
+
+
+class OneOperation:
+    """Away from a cluster: the configured length, once."""
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self._completed = False
+
+    def current(self) -> int | None:
+        return None if self._completed else self._length
+
+    def complete(self, length: int, metric: float) -> None:
+        self._completed = True
+
+    def acknowledge(self) -> None:
+        """Nobody waits for it."""
+
+
+class MasterOperations:
+    """Those that the search of this trial's experiment gives."""
+
+    def __init__(self, session: Session, *, trial_id: int, allocation_id: str) -> None:
+        self._session = session
+        self._trial = f"/api/v1/trials/{trial_id}/searcher"
+        self._acknowledgement = f"/api/v1/allocations/{allocation_id}/signals/ack_preemption"
+
+    def current(self) -> int | None:
+        answer = self._session.get(f"{self._trial}/operation")
+        return None if answer["completed"] else int(answer["op"]["validateAfter"]["length"])
+
+    def complete(self, length: int, metric: float) -> None:
+        body = {"op": {"length": str(length)}, "searcherMetric": encodable(metric)}
+        self._session.post(f"{self._trial}/completed_operation", body)
+
+    def acknowledge(self) -> None:
+        self._session.post(self._acknowledgement, {})
+
+
 class SearcherOperation:
     """Train until `length` in all, then report the searcher's metric as completed."""
 
-    def __init__(self, length: int, train: TrainContext, *, chief: bool) -> None:
+    def __init__(self, length: int, whole: int, train: TrainContext, operations: Operations, *, chief: bool) -> None:
+        """`whole` is `searcher.max_length`, which progress is a share of."""
         self.length = length
+        self._whole = whole
         self._train = train
+        self._operations = operations
         self._chief = chief
         self._completed = False
 
     def report_progress(self, length: float) -> None:
         """How much of the length is done, in its own unit. Chief only."""
         self._require_chief()
-        self._train.report_progress(min(1.0, length / self.length) if self.length else 1.0)
+        self._train.report_progress(max(0.0, min(1.0, length / self._whole)) if self._whole else 1.0)
 
     def report_completed(self, searcher_metric: float) -> None:
-        """Chief only, once. The search itself reads the validation metrics; this ends the operation."""
+        """Chief only, once: the search judges the trial by this metric. What was reported before is stored first."""
         self._require_chief()
         if self._completed:
             raise FailedPrecondition("this operation has already been reported as completed")
+        self._train.flush()
+        self._operations.complete(self.length, float(searcher_metric))
         self._completed = True
 
     @property
@@ -74,34 +135,64 @@ class SearcherOperation:
 
 
 class SearcherContext:
-    """Operations fabricated from `searcher.max_length` of the configuration."""
+    """The lengths that the search gives this trial; without a master the one that is configured."""
 
-    def __init__(self, config: Mapping[str, Any], train: TrainContext, *, chief: bool) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        train: TrainContext,
+        *,
+        distributed: DistributedContext | None = None,
+        operations: Operations | None = None,
+        chief: bool = True,
+    ) -> None:
         self._searcher: Mapping[str, Any] = config.get("searcher") or {}
         self._train = train
-        self._chief = chief
+        self._distributed = distributed
+        self._operations = operations
+        self._chief = chief if distributed is None else distributed.rank == 0
 
     def operations(
         self, searcher_mode: SearcherMode = SearcherMode.WorkersAskChief, auto_ack: bool = True
     ) -> Iterator[SearcherOperation]:
-        """Exactly one operation. Raises `InvalidInput` when the configuration has no `searcher.max_length`."""
+        """One after the other; the end means that the trial has nothing to do now, and should save and exit with 0.
+
+        It may be begun again later: then it goes on from its checkpoint, with the length that is open. `auto_ack` says so to the
+        master at the end; without it `acknowledge_out_of_ops` must be called, or the trial is taken to be done.
+        Raises `InvalidInput` when the configuration has no `searcher.max_length`.
+        """
         if searcher_mode is SearcherMode.ChiefOnly and not self._chief:
             raise FailedPrecondition("with SearcherMode.ChiefOnly only the chief (rank 0) asks for operations")
-        length, _ = self._max_length()
-        operation = SearcherOperation(length, self._train, chief=self._chief)
-        yield operation
-        if self._chief and not operation.completed:
-            raise FailedPrecondition("the chief must call report_completed() before it asks for the next operation")
+        whole, _ = self._max_length()
+        if self._operations is None:
+            self._operations = OneOperation(whole)
+        alone = searcher_mode is SearcherMode.ChiefOnly or self._distributed is None
+        while True:
+            length = self._operations.current() if self._chief or alone else None
+            if not alone and self._distributed is not None:
+                length = self._distributed.broadcast(length)
+            if length is None:
+                break
+            operation = SearcherOperation(length, whole, self._train, self._operations, chief=self._chief)
+            yield operation
+            if self._chief and not operation.completed:
+                raise FailedPrecondition("the chief must call report_completed() before it asks for the next operation")
+            if not self._chief and alone:
+                return  # nobody tells this rank of more
+        if auto_ack:
+            self.acknowledge_out_of_ops()
 
     def get_configured_units(self) -> Unit | None:
         """None when the length is a bare number."""
         return self._max_length()[1]
 
     def acknowledge_out_of_ops(self) -> None:
-        """Nothing to do: there is one operation and the trial ends after it."""
+        """Tell the master that this process will end because there is nothing to do for it."""
+        if self._chief and self._operations is not None:
+            self._operations.acknowledge()
 
     def _max_length(self) -> tuple[int, Unit | None]:
-        value = self._searcher.get("max_length")
+        value = self._searcher.get("max_length") or self._searcher.get("length_per_round")
         if value is None:
             raise InvalidInput("the configuration has no searcher.max_length; set it, or train to a length of your own")
         return parse_length(value, "searcher.max_length")

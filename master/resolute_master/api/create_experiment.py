@@ -110,7 +110,8 @@ async def _check(call: Call, request: CreateExperimentRequest) -> Checked:
             check_priced(state, call.api.engine.pools.get(pool), pool)
     warnings = () if request.unmanaged else _check_capacity(call, parsed, pool)
     config = parsed.to_json()
-    check_search(config["searcher"])
+    if not request.unmanaged:
+        check_search(config["searcher"], config["hyperparameters"])
     check_words(config)
     await check_host_paths(call.api.config, rules_of(call.api.config, call.api.own_files), config)
     config["resources"] = {**config["resources"], "resource_pool": pool}
@@ -283,7 +284,6 @@ def _preview(call: Call, request: CreateExperimentRequest, checked: Checked) -> 
         context_hash="",
         state=ExperimentState.PAUSED,
         started_at=now,
-        searcher={},
         parent_id=checked.parent.id if checked.parent else None,
     )
     around = Surroundings(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from resolute_master.api.limits import (
     MAX_WORD_BYTES,
 )
 from resolute_master.lifecycle.experiments import MAX_LABELS
+from resolute_master.searcher.hyperparameters import Space
+from resolute_master.searcher.methods import make
 
 
 def check_config_text(text: str) -> None:
@@ -74,16 +77,26 @@ def check_texts(
             )
 
 
-def check_search(searcher: Mapping[str, Any]) -> None:
-    """Of a complete configuration: trials in all, and trials that are begun together."""
+def check_search(searcher: Mapping[str, Any], space: Space) -> None:
+    """Of a complete configuration: that it can be searched, trials in all, and trials that are begun together."""
     trials = searcher.get("max_trials") or 1
     if trials > MAX_TRIALS:
         raise InvalidInput(
             f"searcher.max_trials: {trials} is over the limit of {MAX_TRIALS}; divide the search among several experiments"
         )
-    at_once = searcher.get("max_concurrent_trials", 1) or trials
-    if min(at_once, trials) > MAX_TRIALS_AT_ONCE:
+    method = make(searcher, space)
+    if method.requires and importlib.util.find_spec(method.requires) is None:
         raise InvalidInput(
-            f"searcher.max_concurrent_trials: {at_once} trials at once are over the limit of {MAX_TRIALS_AT_ONCE}; "
-            "lower it (0 is all of max_trials)"
+            f"searcher.name: {searcher['name']} needs {method.requires}, which the master does not have; ask its administrator to "
+            f"run pip install 'resolute[{method.requires}]' there"
+        )
+    if method.max_trials > MAX_TRIALS:
+        raise InvalidInput(
+            f"hyperparameters: the grid has {method.max_trials} points, over the limit of {MAX_TRIALS} trials; lower some "
+            "counts"
+        )
+    if method.at_once > MAX_TRIALS_AT_ONCE:
+        raise InvalidInput(
+            f"searcher.max_concurrent_trials: {method.at_once} trials at once are over the limit of {MAX_TRIALS_AT_ONCE}; "
+            "lower it (0 is all, or what suits the search)"
         )

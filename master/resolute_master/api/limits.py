@@ -181,7 +181,7 @@ MAX_LABEL_LENGTH = 256
 """One label of an experiment."""
 
 MAX_TRIALS = 100_000
-"""Trials of one search: what is to be tried is kept until the search has ended."""
+"""Trials of one search: what it keeps of each is in memory until it has ended."""
 
 MAX_TRIALS_AT_ONCE = 2_000
 """Trials that one search begins together: they are made in one cycle of the engine."""

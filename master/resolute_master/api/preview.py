@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from resolute.config import experiment_defaults, mask_experiment, parse_experiment
 from resolute.errors import InvalidInput
 from resolute.wire.rest.search import (
@@ -13,10 +16,12 @@ from resolute.wire.rest.search import (
 )
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, nothing
+from resolute_master.api.experiment_limits import check_search
+from resolute_master.searcher.methods import make
 
 
 async def preview(call: Call, _: None) -> PreviewHPSearchResponse:
-    """`single` and `random` decide nothing by results: how many trials there will be is in the configuration."""
+    """How many trials train how far. Results decide which ones, and hardly how many."""
     request = await call.body(PreviewHPSearchRequest)
     if not request.config:
         raise InvalidInput("config: send the experiment configuration to look at")
@@ -24,19 +29,21 @@ async def preview(call: Call, _: None) -> PreviewHPSearchResponse:
     defaults = experiment_defaults(call.api.config, request.config, ids=call.api.ids, clock=call.api.clock)
     config = parse_experiment(request.config, defaults=defaults).to_json()
     searcher = mask_experiment(config, names)["searcher"]
-    unit = _unit(searcher.get("max_length"))
-    trials = (TrialSummary(count=int(searcher.get("max_trials", 1)), unit=unit),)
+    check_search(config["searcher"], config["hyperparameters"])
+    plan = make(config["searcher"], config["hyperparameters"]).plan()
+    trials = tuple(TrialSummary(count=each.trials, unit=_unit(searcher, each.units)) for each in plan)
     return PreviewHPSearchResponse(summary=SearchSummary(config=searcher, trials=trials))
 
 
-def _unit(length: object) -> SearchUnit:
+def _unit(searcher: Mapping[str, Any], units: int | None) -> SearchUnit:
     """Without a length the training code decides alone."""
-    if isinstance(length, dict):
-        ((name, value),) = length.items()
-        return SearchUnit(name=str(name), value=int(value), max_length=False)
-    if isinstance(length, int):
-        return SearchUnit(name="units", value=length, max_length=False)
-    return SearchUnit(max_length=True)
+    if units is None:
+        return SearchUnit(max_length=True)
+    length = searcher.get("max_length")
+    name = next(iter(length)) if isinstance(length, Mapping) else "units"
+    if searcher.get("max_time") is not None and searcher.get("time_metric"):
+        name = searcher["time_metric"]
+    return SearchUnit(name=str(name), value=units, max_length=False)
 
 
 ROUTES = (Route("POST", "/api/v1/preview-hp-search", Action.PREVIEW, nothing, preview),)

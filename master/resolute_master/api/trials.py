@@ -140,7 +140,8 @@ async def report_progress(call: Call, trial: Trial) -> Empty:
 
 async def _length(call: Call, trial: Trial) -> float:
     experiment = await find_experiment(call.api, trial.experiment_id)
-    length = experiment.config["searcher"].get("max_length")
+    searcher = experiment.config["searcher"]
+    length = searcher.get("max_length") or searcher.get("length_per_round")
     if isinstance(length, dict):
         length = next(iter(length.values()), None)
     if not isinstance(length, int) or length <= 0:

@@ -19,6 +19,7 @@ from resolute_master.domain.ids import ExperimentId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.metrics import LogRecord
+from resolute_master.domain.search import Search, SearchTrial
 from resolute_master.domain.template import Template
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.usage import Usage
@@ -69,6 +70,8 @@ Entity = (
     | PoolBinding
     | Account
     | AgentKey
+    | Search
+    | SearchTrial
 )
 
 KINDS: Mapping[str, type[Entity]] = {
@@ -91,6 +94,8 @@ KINDS: Mapping[str, type[Entity]] = {
     "pool_binding": PoolBinding,
     "account": Account,
     "agent_key": AgentKey,
+    "search": Search,
+    "search_trial": SearchTrial,
 }
 """The nouns of the state, by the name of their table."""
 

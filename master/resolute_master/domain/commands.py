@@ -300,6 +300,22 @@ class ReportProgress(Struct, frozen=True, kw_only=True, gc=False):
     progress: float
 
 
+class CompleteOperation(Struct, frozen=True, kw_only=True, gc=False):
+    """The trial has trained until `length`, the one that its search has given it, and reached this metric."""
+
+    trial: TrialId
+    length: int
+    metric: float
+
+
+class ProposePoints(Struct, frozen=True, kw_only=True, gc=False):
+    """Points for the next trials of a search, from a sampler that knew of `known` trials. Ignored once there are others."""
+
+    experiment: ExperimentId
+    known: int
+    points: tuple[Mapping[str, Any], ...]
+
+
 class ReportRunnerState(Struct, frozen=True, kw_only=True, gc=False):
     trial: TrialId
     state: str
@@ -531,6 +547,8 @@ Command = (
     | MarkDaemon
     | ReportEarlyExit
     | ReportProgress
+    | CompleteOperation
+    | ProposePoints
     | ReportRunnerState
     | SetRunMetadata
     | RecordReports

@@ -66,6 +66,11 @@ _whole: Decoder[dict[str, Any]] = Decoder(dict[str, Any])
 _settings = Decoder(Settings)
 
 
+def settings_of(configuration: Raw | bytes) -> Settings:
+    """Of a configuration as an experiment keeps it."""
+    return _settings.decode(configuration)
+
+
 def written(config: Mapping[str, Any]) -> Raw:
     """A configuration, of JSON's own values, as an experiment keeps it."""
     return Raw(canonical(config))
@@ -77,7 +82,7 @@ class Experiment(Struct, frozen=True, kw_only=True, gc=False):
     The configuration stays the JSON text that it is in the store: a master that starts takes thousands over, and looks into few.
 
     `context_hash` names the uploaded model definition (sha256 of its archive), which is stored beside the state.
-    `searcher` is the search method's own saved state.
+    What its search remembers is kept beside it (`domain.search`).
     """
 
     id: ExperimentId
@@ -91,7 +96,6 @@ class Experiment(Struct, frozen=True, kw_only=True, gc=False):
     context_hash: str
     state: ExperimentState
     started_at: datetime
-    searcher: Mapping[str, Any]
     description: str = ""
     labels: tuple[str, ...] = ()
     notes: str = ""
@@ -129,7 +133,7 @@ class Experiment(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def settings(self) -> Settings:
         """As `config`, and cheaper."""
-        return _settings.decode(self.configuration)
+        return settings_of(self.configuration)
 
     @property
     def max_cost(self) -> float | None:

@@ -120,6 +120,7 @@ _EXPERIMENTS_OF: Mapping[type[c.Command], Callable[[Store, ClusterState, Any], A
     c.CreateUnmanagedTrial: _of_its_experiment,
     c.KillTrial: _of_its_trial,
     c.SetRunMetadata: _of_its_trial,
+    c.CompleteOperation: _of_its_trial,
     c.ReportRunnerState: _of_its_trial,
     c.ReportProgress: _of_its_trial,
     c.ReportEarlyExit: _of_its_trial,

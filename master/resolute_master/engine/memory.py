@@ -23,6 +23,7 @@ from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
+from resolute_master.domain.search import Search, SearchTrial
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.usage import Usage
 from resolute_master.lifecycle import instances
@@ -212,5 +213,8 @@ class Memory:
             self.state.forget("trial", trial.id)
         for checkpoint in self.state.find(Checkpoint, "checkpoints_of_experiment", experiment.id):
             self.state.forget("checkpoint", checkpoint.uuid)
+        for row in self.state.find(SearchTrial, "trials_of_search", experiment.id):
+            self.state.forget(KIND_OF[SearchTrial], row.id)
+        self.state.forget(KIND_OF[Search], experiment.id)
         self.state.forget("job", experiment.job_id)
         self.state.forget("experiment", experiment.id)

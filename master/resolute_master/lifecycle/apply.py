@@ -11,6 +11,7 @@ from resolute_master.domain import administration as a
 from resolute_master.domain import commands as c
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.machines import ForgetAgent, RecordBootFailure, RecordPrices, RecordStray, SpendJoinToken
+from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle import (
     agents,
     allocations,
@@ -21,6 +22,7 @@ from resolute_master.lifecycle import (
     log_policies,
     offers,
     reports,
+    searching,
     spending,
     templates,
     trials,
@@ -67,6 +69,16 @@ def _patch(step: Step, command: c.PatchExperiment) -> None:
     if command.checkpoint_policy is not None:
         checkpoints.set_policy(step, command.checkpoint_policy)
     experiments.patch(step, command)
+
+
+def _acknowledge(step: Step, command: c.AcknowledgePreemption) -> None:
+    """A task whose search has nothing for it to do ends without having been asked to."""
+    allocation = step.get(Allocation, command.allocation)
+    trial = None if allocation is None or allocation.trial_id is None else step.get(Trial, allocation.trial_id)
+    row = None if trial is None else searching.row_of(step, trial)
+    if allocation is not None and allocation.containers and row is not None and row.idle:
+        allocations.preempt(step, allocation.id, "it waits for its search to decide about it")
+    allocations.from_task(step, command.allocation, machine.PreemptionAcknowledged())
 
 
 def _request_preemption(step: Step, command: c.RequestPreemption) -> None:
@@ -156,9 +168,7 @@ RULES: Mapping[type[c.Command], Callable[[Step, Any], Any]] = {
     c.HearUnmanagedTrial: lambda step, command: unmanaged.hear(step, command.trial, command.state),
     # What tasks say
     c.JoinRendezvous: lambda step, command: allocations.join_rendezvous(step, command.allocation, command.container),
-    c.AcknowledgePreemption: lambda step, command: allocations.from_task(
-        step, command.allocation, machine.PreemptionAcknowledged()
-    ),
+    c.AcknowledgePreemption: _acknowledge,
     c.RequestPreemption: _request_preemption,
     c.MarkWaiting: lambda step, command: allocations.from_task(step, command.allocation, machine.Waits()),
     c.MarkReady: lambda step, command: allocations.from_task(step, command.allocation, machine.Ready()),
@@ -169,6 +179,10 @@ RULES: Mapping[type[c.Command], Callable[[Step, Any], Any]] = {
         step, command.trial, invalid_hparams=command.invalid_hparams
     ),
     c.ReportProgress: lambda step, command: reports.progress(step, command.trial, command.progress),
+    c.CompleteOperation: lambda step, command: reports.operation_completed(
+        step, command.trial, command.length, command.metric
+    ),
+    c.ProposePoints: lambda step, command: experiments.propose(step, command),
     c.ReportRunnerState: lambda step, command: reports.runner_state(step, command.trial, command.state),
     c.SetRunMetadata: lambda step, command: reports.metadata(step, command.trial, command.metadata),
     c.RecordReports: _record_reports,

@@ -10,6 +10,7 @@ from resolute_master.domain.change import KIND_OF, KINDS, Change, Entity, Entity
 from resolute_master.domain.effects import Effect
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
+from resolute_master.domain.search import Boards, SearchTrial
 
 E = TypeVar("E", bound=Entity)
 
@@ -38,6 +39,7 @@ INDEXES: Mapping[str, str] = {
     "sessions_of_user": "session",
     "usage_of_pool": "usage",
     "beliefs_of_pool": "belief",
+    "trials_of_search": "search_trial",
 }
 """name -> kind of what it lists."""
 
@@ -76,8 +78,12 @@ PLACES: Mapping[str, Callable[[Any], tuple[Place, ...]]] = {
     "session": lambda e: (("sessions_of_user", e.user_id),),
     "usage": lambda e: (("usage_of_pool", e.pool),),
     "belief": lambda e: (("beliefs_of_pool", e.pool),),
+    "search_trial": lambda e: (("trials_of_search", e.search),),
 }
 """kind -> where an entity of it is listed. Kinds that are not here are in no index."""
+
+
+SEARCH_TRIALS = kind_name(SearchTrial)
 
 
 class ClusterState:
@@ -88,6 +94,8 @@ class ClusterState:
         self.by_kind: Mapping[str, Mapping[EntityKey, Any]] = self._tables
         """Kind -> key -> entity, as it is now: for working copies, which look up a hundred times for each command's one write."""
         self._listed: dict[Place, set[EntityKey]] = {}
+        self.boards = Boards()
+        """Results of searches, in order."""
         self.outbox: dict[str, Effect] = {}
         self.adopt(entities)
         for effect in outbox:
@@ -142,12 +150,16 @@ class ClusterState:
             table = self._tables[kind]
             before = table.get(key)
             table[key] = entity
+            if kind == SEARCH_TRIALS:
+                self.boards.move(before, entity if isinstance(entity, SearchTrial) else None)
             if (places := PLACES.get(kind)) is not None:
                 self._list(key, () if before is None else places(before), places(entity))
 
     def forget(self, kind: str, key: EntityKey) -> None:
         """Drop it from memory; unknown is fine."""
         entity = self._tables[kind].pop(key, None)
+        if kind == SEARCH_TRIALS:
+            self.boards.move(entity, None)
         if entity is not None and (places := PLACES.get(kind)) is not None:
             self._list(key, places(entity), ())
 

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute.wire.states import STOPPING_ENDS, CheckpointState, ExperimentState
 from resolute_master.domain.change import ExternalExperiment
 from resolute_master.domain.checkpoint import Checkpoint
-from resolute_master.domain.commands import CreateExperiment, PatchExperiment
+from resolute_master.domain.commands import CreateExperiment, PatchExperiment, ProposePoints
 from resolute_master.domain.copies import replace
 from resolute_master.domain.effects import RemoveCheckpoint, RemoveTensorboardFiles, ReviewCheckpoints
 from resolute_master.domain.experiment import Experiment, written
 from resolute_master.domain.ids import ExperimentId, JobId, TaskId, TrialId
 from resolute_master.domain.job import Job
+from resolute_master.domain.search import Search
 from resolute_master.domain.trial import Trial
-from resolute_master.lifecycle import budget, failures, trials, unmanaged, workspaces
+from resolute_master.lifecycle import budget, failures, searching, trials, unmanaged, workspaces
 from resolute_master.lifecycle.moves import check_experiment_move
 from resolute_master.lifecycle.step import Step
-from resolute_master.searcher import base as search
-from resolute_master.searcher.methods import make
+from resolute_master.searcher import events as search
 
 S = ExperimentState
 
@@ -61,10 +60,6 @@ def create(step: Step, command: CreateExperiment) -> ExperimentId:
     id_ = ExperimentId(step.next_number("experiment"))
     config = command.config
     job = _new_job(step, command, id_)
-    state: Mapping[str, Any] = {}
-    actions: Iterable[search.SearchAction] = ()
-    if not command.unmanaged:
-        state, actions = make(config["searcher"], config["hyperparameters"]).start(command.seed)
     experiment = Experiment(
         id=id_,
         job_id=job.id,
@@ -79,7 +74,6 @@ def create(step: Step, command: CreateExperiment) -> ExperimentId:
         context_hash=command.context_hash,
         state=S.ACTIVE if command.activate and not command.unmanaged else S.PAUSED,
         started_at=step.now,
-        searcher=state,
         parent_id=command.parent,
         unmanaged=command.unmanaged,
         external_id=command.external_id,
@@ -92,7 +86,8 @@ def create(step: Step, command: CreateExperiment) -> ExperimentId:
         step.put(replace(source, continued=True))
     if command.external_id is not None:
         step.put(ExternalExperiment(id=command.external_id, experiment_id=id_))
-    _act(step, experiment, actions)
+    if not command.unmanaged:
+        _act(step, experiment, searching.begin(step, experiment, command.seed))
     return id_
 
 
@@ -225,6 +220,7 @@ def deleted_if_done(step: Step, id_: ExperimentId) -> None:
         step.delete(trial)
     for checkpoint in left:
         step.delete(checkpoint)
+    searching.forget(step, id_)
     named = step.get(ExternalExperiment, experiment.external_id) if experiment.external_id is not None else None
     if named is not None:
         step.delete(named)
@@ -260,15 +256,22 @@ def tell_search(step: Step, id_: ExperimentId, event: search.SearchEvent) -> Non
     experiment = need(step, id_)
     if experiment.unmanaged:
         return
-    settings = experiment.settings
-    method = make(settings.searcher, settings.hyperparameters)
-    state, actions = method.on(experiment.searcher, event)
+    progress, actions = searching.tell(step, experiment, event)
     # A trial that has ended counts as done, however it ended; the whole does only when it completes.
     short = experiment.state in _CUT_SHORT or any(isinstance(a, search.Shutdown) and not a.complete for a in actions)
-    progress = experiment.progress if short else method.progress(state)
-    experiment = replace(experiment, searcher=state, progress=progress)
-    step.put(experiment)
+    if not short:
+        experiment = replace(experiment, progress=progress)
+        step.put(experiment)
     _act(step, experiment, actions)
+
+
+def propose(step: Step, command: ProposePoints) -> None:
+    """Points for a search that waits for them; those that come too late are of no use to anybody."""
+    search_ = step.get(Search, command.experiment)
+    experiment = step.get(Experiment, command.experiment)
+    if search_ is None or experiment is None or experiment.state.gone or search_.requested != command.known:
+        return
+    tell_search(step, command.experiment, search.PointsProposed(points=command.points))
 
 
 def _act(step: Step, experiment: Experiment, actions: Iterable[search.SearchAction]) -> None:
@@ -277,14 +280,30 @@ def _act(step: Step, experiment: Experiment, actions: Iterable[search.SearchActi
             case search.Create():
                 if not (experiment.state.stopping or experiment.state.gone):
                     _create_trial(step, experiment, action)
+            case search.Train(request_id=request_id):
+                for trial in _trials_of_request(step, experiment, request_id):
+                    trials.ask(step, trial)
             case search.Stop(request_id=request_id):
-                for trial in step.find(Trial, "trial_of_request", request_id):
-                    # Searches with the same seed draw the same request ids.
-                    if trial.experiment_id == experiment.id and not trial.state.gone:
-                        step.put(replace(trial, searcher_done=True))
-                        trials.set_state(step, step.need(Trial, trial.id), S.STOPPING_COMPLETED)
-            case search.Shutdown(cancel=cancel_, failure=failure):
-                _shut_down(step, experiment.id, cancel=cancel_, failure=failure)
+                for trial in _trials_of_request(step, experiment, request_id):
+                    step.put(replace(trial, searcher_done=True))
+                    trials.set_state(step, step.need(Trial, trial.id), S.STOPPING_COMPLETED)
+            case search.Shutdown():
+                _shut_down(step, experiment.id, action)
+
+
+def _source_of(step: Step, experiment: Experiment, action: search.Create) -> str | None:
+    """The newest checkpoint of the trial that the new one follows on."""
+    if action.source is None:
+        return None
+    known = step.find(Trial, "trial_of_request", action.source)
+    found = next((trial for trial in known if trial.experiment_id == experiment.id), None)
+    return found.latest_checkpoint.uuid if found is not None and found.latest_checkpoint is not None else None
+
+
+def _trials_of_request(step: Step, experiment: Experiment, request_id: str) -> list[Trial]:
+    """Searches with the same seed draw the same request ids."""
+    found = step.find(Trial, "trial_of_request", request_id)
+    return [trial for trial in found if trial.experiment_id == experiment.id and not trial.state.gone]
 
 
 def _create_trial(step: Step, experiment: Experiment, action: search.Create) -> None:
@@ -299,22 +318,22 @@ def _create_trial(step: Step, experiment: Experiment, action: search.Create) -> 
         hparams=action.hparams,
         seed=action.seed,
         started_at=step.now,
-        warm_start_checkpoint=settings.warm_start_checkpoint,
+        warm_start_checkpoint=_source_of(step, experiment, action) or settings.warm_start_checkpoint,
         log_retention_days=settings.log_retention_days,
     )
     step.put(trial)
     trials.ask(step, trial)
 
 
-def _shut_down(step: Step, id_: ExperimentId, *, cancel: bool, failure: bool) -> None:
+def _shut_down(step: Step, id_: ExperimentId, action: search.Shutdown) -> None:
     experiment = need(step, id_)
     if experiment.state.stopping or experiment.state.gone:
         return
-    if failure:
-        step.put(replace(experiment, shutdown_reason="every trial failed"))
+    if action.failure:
+        step.put(replace(experiment, shutdown_reason=action.reason or "every trial failed"))
         set_state(step, need(step, id_), S.STOPPING_ERROR)
     else:
-        set_state(step, experiment, S.STOPPING_CANCELED if cancel else S.STOPPING_COMPLETED)
+        set_state(step, experiment, S.STOPPING_CANCELED if action.cancel else S.STOPPING_COMPLETED)
 
 
 def trial_ended(step: Step, id_: TrialId) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from resolute.errors import AlreadyExists, Conflict, FailedPrecondition, NotFound
+from resolute.errors import AlreadyExists, Conflict, FailedPrecondition, InvalidInput, NotFound
 from resolute.wire.states import CheckpointState
 from resolute.wire.states import ExperimentState as S
 from resolute_master.domain.allocation import Allocation
@@ -17,9 +17,9 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, TrialId, task_of
 from resolute_master.domain.trial import CheckpointRef, Pace, Trial, Validation
 from resolute_master.lifecycle import allocation as machine
-from resolute_master.lifecycle import allocations, experiments, unmanaged
+from resolute_master.lifecycle import allocations, experiments, searching, unmanaged
 from resolute_master.lifecycle.step import Step
-from resolute_master.searcher import base as search
+from resolute_master.searcher import events as search
 
 NAMES_TOLD = 8
 """Metrics that a warning names."""
@@ -62,16 +62,32 @@ def _pace(before: Pace | None, report: StoredReport) -> Pace:
 def _validated(step: Step, trial: Trial, report: StoredReport, metrics: Mapping[str, Any]) -> None:
     experiment = step.need(Experiment, trial.experiment_id)
     metric = number(metrics.get(experiment.metric))
+    news = report.steps_completed > trial.searched_steps
     if metric is None:
         _not_ranked(step, experiment, trial, report.steps_completed, metrics)
+    else:
+        _keep_validation(step, trial, report, metrics, metric)
+    if not news or experiment.state.gone:
         return
+    time_metric = experiment.settings.searcher.get("time_metric")
+    event = search.ValidationCompleted(
+        request_id=trial.request_id,
+        metric=metric,
+        steps_completed=report.steps_completed,
+        time=None if time_metric is None else number(metrics.get(time_metric)),
+    )
+    experiments.tell_search(step, experiment.id, event)
+
+
+def _keep_validation(step: Step, trial: Trial, report: StoredReport, metrics: Mapping[str, Any], metric: float) -> None:
+    """The trial's latest, its best, and the experiment's best."""
+    experiment = step.need(Experiment, trial.experiment_id)
     validation = Validation(
         steps_completed=report.steps_completed, metric=metric, at=report.reported_at, metrics=metrics
     )
     best = trial.best_validation
     if best is None or better(metric, best.metric, smaller=experiment.smaller_is_better):
         best = validation
-    news = report.steps_completed > trial.searched_steps
     step.put(
         replace(
             trial,
@@ -84,11 +100,6 @@ def _validated(step: Step, trial: Trial, report: StoredReport, metrics: Mapping[
     if top is None or better(metric, top, smaller=experiment.smaller_is_better):
         experiment = replace(experiment, best_validation=metric, best_trial=trial.id)
     step.put(replace(experiment, metric_warning=""))
-    if news and not experiment.state.gone:
-        event = search.ValidationCompleted(
-            request_id=trial.request_id, metric=metric, steps_completed=report.steps_completed
-        )
-        experiments.tell_search(step, experiment.id, event)
 
 
 def _not_ranked(step: Step, experiment: Experiment, trial: Trial, steps: int, metrics: Mapping[str, Any]) -> None:
@@ -139,6 +150,27 @@ def progress(step: Step, id_: TrialId, value: float) -> None:
         return
     step.put(replace(trial, progress=value))
     event = search.ProgressReported(request_id=trial.request_id, progress=value)
+    experiments.tell_search(step, trial.experiment_id, event)
+
+
+def operation_completed(step: Step, id_: TrialId, length: int, metric: float) -> None:
+    """The trial has trained until the length that its search gave it. What was reported before is reported again harmlessly."""
+    trial = need_trial(step, id_)
+    row = searching.row_of(step, trial)
+    if row is None or row.length is None:
+        raise FailedPrecondition(f"trial {id_} was given no length: its configuration has no searcher.max_length")
+    if (row.completed_length, row.completed_metric) == (length, metric) and (row.completed or row.length != length):
+        return
+    if row.completed or row.length != length:
+        known = (
+            f"length {row.completed_length} was reported as completed"
+            if row.completed
+            else f"{row.length} is asked for"
+        )
+        raise InvalidInput(f"op.length: {length} is not what trial {id_} is to train until: {known}")
+    if trial.state.gone:
+        raise FailedPrecondition(f"trial {id_} is {trial.state}: it trains no more")
+    event = search.OperationCompleted(request_id=trial.request_id, length=length, metric=metric)
     experiments.tell_search(step, trial.experiment_id, event)
 
 

@@ -20,7 +20,16 @@ from resolute_master.domain.effects import Effect
 from resolute_master.domain.ids import AllocationId, PoolName, TaskId, TrialId
 from resolute_master.domain.metrics import LogRecord
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.lifecycle.cluster import INDEXES, PLACES, ClusterState, IndexValue, Place, sortable
+from resolute_master.domain.search import ChangedBoards, SearchTrial
+from resolute_master.lifecycle.cluster import (
+    INDEXES,
+    PLACES,
+    SEARCH_TRIALS,
+    ClusterState,
+    IndexValue,
+    Place,
+    sortable,
+)
 
 E = TypeVar("E", bound=Entity)
 _GONE = object()
@@ -61,6 +70,8 @@ class Step:
         """The keys of `_written` in order, until another one is written."""
         self._listed: dict[Place, set[EntityKey]] = {}
         """Place -> keys that were written so that they are listed there: a look-up costs what it finds."""
+        self.boards = ChangedBoards(base.boards)
+        """Results of searches, with what was written."""
         self._effects: dict[str, Effect | None] = {}
         self._undo: _Undo | None = None
         """Of the attempt that is being made."""
@@ -131,6 +142,8 @@ class Step:
             self._undo.written.append((kind, key, before))
         if kind in PLACES:
             self._list(kind, key, _GONE if before is None else before, entity)
+        if kind == SEARCH_TRIALS:
+            self._rank(key, before, entity)
 
     def _list(self, kind: str, key: EntityKey, before: Entity | object, entity: Entity | object) -> None:
         """Where it is now."""
@@ -142,6 +155,11 @@ class Step:
                 self._listed[place].discard(key)
             for place in new:
                 self._listed.setdefault(place, set()).add(key)
+
+    def _rank(self, key: EntityKey, before: Entity | object | None, entity: Entity | object | None) -> None:
+        """As `_list`; None is the committed row."""
+        old, new = (self._committed[SEARCH_TRIALS].get(key) if each is None else each for each in (before, entity))
+        self.boards.move(old if isinstance(old, SearchTrial) else None, new if isinstance(new, SearchTrial) else None)
 
     def emit(self, effects: Iterable[Effect]) -> None:
         """To be done in the world after the commit."""
@@ -213,6 +231,8 @@ class Step:
             written = self._written[kind]
             if kind in PLACES:
                 self._list(kind, key, written[key], _GONE if before is None else before)
+            if kind == SEARCH_TRIALS:
+                self._rank(key, written[key], before)
             if before is None:
                 del written[key]
             else:

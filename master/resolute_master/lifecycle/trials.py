@@ -1,6 +1,7 @@
 """Trials: which state asks for slots, and what the end of an allocation means.
 
-A trial asks for an allocation whenever it is ACTIVE and has none. How an allocation ends decides what becomes of the trial:
+A trial asks for an allocation whenever it is ACTIVE and has none, unless it waits for its search to decide about it. How an
+allocation ends decides what becomes of the trial:
 
 1. a stopping trial ends in the terminal state of its stopping state, or in ERROR when the allocation failed;
 2. a trial that the search has stopped completes, or ends in ERROR when the allocation failed;
@@ -27,7 +28,7 @@ from resolute_master.domain.ids import AllocationId, TrialId, allocation_id
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
-from resolute_master.lifecycle import allocations, successors, unmanaged
+from resolute_master.lifecycle import allocations, searching, successors, unmanaged
 from resolute_master.lifecycle.capacity import shortage
 from resolute_master.lifecycle.failures import hint, next_failure, summary
 from resolute_master.lifecycle.moves import SEVERITY
@@ -76,6 +77,9 @@ def set_state(step: Step, trial: Trial, wanted: ExperimentState) -> None:
 def ask(step: Step, trial: Trial) -> None:
     """Ask for slots for the next run, if the trial wants to run and has none."""
     if trial.state is not S.ACTIVE or trial.searcher_done or open_allocation(step, trial) is not None:
+        return
+    row = searching.row_of(step, trial)
+    if row is not None and row.idle:
         return
     settings = step.need(Experiment, trial.experiment_id).settings
     slots = settings.slots_per_trial

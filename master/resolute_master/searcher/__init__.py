@@ -3,9 +3,13 @@
 Knows hyperparameters, metrics and the order of a search's events. Must not know experiments, slots, time or storage: a trial is a
 request id here.
 
-- `base`             events in, actions out, and the bookkeeping that every method shares
+- `events`           what a search is told, and what it asks for
+- `records`          where it keeps the rows of its trials
+- `method`           the port of every method, and the bookkeeping that all of them share
 - `generator`        the search's own random numbers, replayable from two integers
 - `hyperparameters`  one point drawn from a search space
 - `random_search`    `single` and `random`
+- `grid`             `grid`
+- `halving`          `async_halving` and `adaptive_asha`
 - `methods`          configuration -> method
 """

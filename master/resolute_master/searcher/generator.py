@@ -1,7 +1,7 @@
 """The random numbers of one search: Mersenne Twister, seeded like NumPy's legacy `RandomState`.
 
-The whole state is (seed, draws of 32 bits so far), so it is saved as two integers; taking it up again draws them anew, which costs
-little for the few draws that a search makes.
+The whole state is (seed, draws of 32 bits so far), so it is saved as two integers. Taking it up again draws them anew, which a
+search of ten thousand trials must not do for each of them: who goes on where another one has stopped takes over its twister.
 
 Source: Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998, with the seeding of 2002.
 """
@@ -32,9 +32,12 @@ class Generator:
         self._twister: random.Random | None = None
         """For the draws that are not early."""
 
-    @property
-    def state(self) -> list[int]:
-        return [self._seed, self._draws]
+    def leave(self) -> tuple[int, int]:
+        """The state, to go on from: the twister is left to who does."""
+        if self._twister is not None:
+            _leave((self._seed, self._draws), self._twister)
+            self._twister = None
+        return self._seed, self._draws
 
     @classmethod
     def of(cls, state: Sequence[int]) -> Generator:
@@ -48,6 +51,8 @@ class Generator:
             if len(self._words) <= draw + OFFSET:
                 _extend(self._words, min(WORDS, draw + OFFSET + AT_ONCE))
             return _early(self._words, draw)
+        if self._twister is None:
+            self._twister = _left.pop((self._seed, draw), None)
         if self._twister is None:
             _extend(self._words, WORDS)
             self._twister = _twister(self._words, draw)
@@ -101,3 +106,16 @@ def _twister(words: list[int], draws: int) -> random.Random:
     twister.setstate((3, (*words, WORDS), None))
     twister.getrandbits(32 * draws)
     return twister
+
+
+LEFT = 64
+"""So many twisters wait for whoever goes on with them, the newest; they are 3 kB each, and searches under way are few."""
+
+_left: dict[tuple[int, int], random.Random] = {}
+"""By seed and draws so far. What is not here is drawn anew: it changes what a draw costs, and no draw."""
+
+
+def _leave(state: tuple[int, int], twister: random.Random) -> None:
+    _left[state] = twister
+    while len(_left) > LEFT:
+        _left.pop(next(iter(_left), state), None)

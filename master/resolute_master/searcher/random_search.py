@@ -3,83 +3,48 @@
 from __future__ import annotations
 
 from resolute.errors import InvalidInput
-from resolute_master.searcher.base import (
-    Draft,
-    ExitReason,
-    Outcome,
-    ProgressReported,
-    SearchEvent,
-    State,
-    TrialExited,
-    ValidationCompleted,
-    fraction,
-)
+from resolute_master.domain.search import Search, SearchTrial
+from resolute_master.searcher.events import ExitReason
 from resolute_master.searcher.hyperparameters import Space
+from resolute_master.searcher.method import Draft, Method, Planned, share_done
+from resolute_master.searcher.records import Records
 
-INVALID_PER_TRIAL = 10
-"""A search with more invalid points than so many for each trial that it wants has failed: it might look for ever."""
 
-
-class RandomSearch:
+class RandomSearch(Method):
     """`max_trials` points, at most `at_once` of them at a time (0: all). A point that turns out invalid is replaced."""
 
     replaces_invalid = True
 
-    def __init__(self, space: Space, *, max_trials: int, at_once: int) -> None:
+    def __init__(self, space: Space, *, max_trials: int, at_once: int, length: int | None = None) -> None:
         if max_trials < 1:
             raise InvalidInput(f"searcher.max_trials: must be at least 1, not {max_trials}")
         if at_once < 0:
             raise InvalidInput(f"searcher.max_concurrent_trials: must be 0 (all at once) or more, not {at_once}")
         self._space = space
-        self._max_trials = max_trials
-        self._at_once = at_once or max_trials
+        self.max_trials = max_trials
+        self._limit = at_once or max_trials
+        self._length = length
 
-    def start(self, seed: int) -> Outcome:
-        draft = Draft.new(seed)
+    @property
+    def at_once(self) -> int:
+        return min(self._limit, self.max_trials)
+
+    def begin(self, draft: Draft) -> None:
         self._fill(draft)
-        return draft.done()
 
-    def on(self, state: State, event: SearchEvent) -> Outcome:
-        match event:
-            case ValidationCompleted():
-                return state, ()
-            case ProgressReported():
-                return self._report_progress(state, event), ()
-            case TrialExited():
-                return self._exited(state, event)
-
-    def progress(self, state: State) -> float:
-        """Of all trials that are wanted, so that it does not fall when another one starts."""
-        if state["over"]:
-            return 1.0
-        ended = state["requested"] - state["invalid"] - len(state["open"])
-        running = sum(part for _, part in sorted(state["open"].items()))
-        return fraction((ended + running) / self._max_trials)
-
-    def _report_progress(self, state: State, event: ProgressReported) -> State:
-        if event.request_id not in state["open"]:
-            return state
-        return {**state, "open": {**state["open"], event.request_id: fraction(event.progress)}}
-
-    def _exited(self, state: State, event: TrialExited) -> Outcome:
-        draft = Draft(state)
-        if not draft.close(event):
-            return state, ()
-        if not draft.over:
-            self._go_on(draft, event)
-        return draft.done()
-
-    def _go_on(self, draft: Draft, event: TrialExited) -> None:
-        if draft.invalid > INVALID_PER_TRIAL * self._max_trials:
-            draft.shut_down(failure=True)
-        elif event.reason is not ExitReason.INVALID_HPARAMS or self.replaces_invalid:
+    def exited(self, draft: Draft, trial: SearchTrial, reason: ExitReason | None) -> None:
+        if reason is not ExitReason.INVALID_HPARAMS or self.replaces_invalid:
             self._fill(draft)
-        if not draft.open:
-            draft.shut_down()
+
+    def progress(self, search: Search, records: Records) -> float:
+        return share_done(search, self.max_trials)
+
+    def plan(self) -> tuple[Planned, ...]:
+        return (Planned(trials=self.max_trials, units=self._length),)
 
     def _fill(self, draft: Draft) -> None:
-        while draft.valid < self._max_trials and len(draft.open) < self._at_once:
-            draft.create(self._space)
+        while draft.search.valid < self.max_trials and draft.search.open < self._limit:
+            draft.create(self._space, length=self._length)
 
 
 class SingleSearch(RandomSearch):
@@ -87,5 +52,5 @@ class SingleSearch(RandomSearch):
 
     replaces_invalid = False
 
-    def __init__(self, space: Space) -> None:
-        super().__init__(space, max_trials=1, at_once=1)
+    def __init__(self, space: Space, *, length: int | None = None) -> None:
+        super().__init__(space, max_trials=1, at_once=1, length=length)

@@ -26,6 +26,7 @@ from resolute_master.domain.ids import AllocationId, ExperimentId, InstanceId, J
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark, StepReport
+from resolute_master.domain.search import SearchTrial
 from resolute_master.domain.trial import Trial
 
 Row = TypeVar("Row")
@@ -173,8 +174,8 @@ class Store(Protocol):
     async def load(self) -> Stored:
         """Everything the engine needs to go on, read at boot.
 
-        Experiments that are not gone (`ExperimentState.gone`), or are being deleted, with their jobs, trials and
-        checkpoints; allocations that have not ended; instances that are not over; all agents, and all of
+        Experiments that are not gone (`ExperimentState.gone`), or are being deleted, with their jobs, trials, checkpoints
+        and searches; allocations that have not ended; instances that are not over; all agents, and all of
         `ALWAYS_LOADED`; the whole outbox; the last journal sequence and digest (0 and "" in an
         empty store).
         """
@@ -192,7 +193,11 @@ class Store(Protocol):
         ...
 
     async def experiment_entities(self, id_: ExperimentId) -> tuple[Entity, ...]:
-        """The experiment with its job, trials and checkpoints; empty when unknown. For the engine to take it up."""
+        """The experiment with its job, trials, checkpoints and search; empty when unknown. For the engine to take it up."""
+        ...
+
+    async def search_rows(self, id_: ExperimentId) -> tuple[SearchTrial, ...]:
+        """What the experiment's search keeps of its trials, in the order in which they were made."""
         ...
 
     async def save_snapshot(self, snapshot: Snapshot, *, retain: int) -> None:

@@ -34,6 +34,7 @@ from resolute_master.domain.ids import AllocationId, ExperimentId, InstanceId, J
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark, StepReport
+from resolute_master.domain.search import Search, SearchTrial
 from resolute_master.domain.trial import Trial
 from resolute_master.store import listing
 from resolute_master.store.base import (
@@ -127,6 +128,8 @@ class MemoryStore:
             *self._all_of("agent"),
             *(instance for instance in self._all(Instance) if not instance.over),
             *(checkpoint for checkpoint in self._all(Checkpoint) if checkpoint.experiment_id in experiments),
+            *(search for search in self._all(Search) if search.id in experiments),
+            *(row for row in self._all(SearchTrial) if row.search in experiments),
         ]
         for kind in ALWAYS_LOADED:
             entities.extend(self._all_of(kind))
@@ -189,7 +192,13 @@ class MemoryStore:
             *(trial for trial in self._all(Trial) if trial.experiment_id == id_),
             *(job for job in self._all(Job) if job.experiment_id == id_),
             *(checkpoint for checkpoint in self._all(Checkpoint) if checkpoint.experiment_id == id_),
+            *(search for search in self._all(Search) if search.id == id_),
+            *(row for row in self._all(SearchTrial) if row.search == id_),
         )
+
+    async def search_rows(self, id_: ExperimentId) -> tuple[SearchTrial, ...]:
+        found = [row for row in self._all(SearchTrial) if row.search == id_]
+        return tuple(sorted(found, key=lambda row: row.number))
 
     async def save_snapshot(self, snapshot: Snapshot, *, retain: int) -> None:
         tables = self._open

@@ -15,6 +15,7 @@ from resolute_master.domain.effects import KillContainer, RemoveCheckpoint, Star
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
+from resolute_master.domain.search import Search, SearchTrial
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.usage import Usage, usage_id
 from resolute_master.engine.journal import decode_commands
@@ -65,10 +66,32 @@ def _trials(state: ClusterState) -> Iterator[str]:
                 yield f"trial {trial.id} would resume from {reference.uuid}, which is not there"
             elif found.state is not CheckpointState.COMPLETED and not trial.state.gone:
                 yield f"trial {trial.id} would resume from {reference.uuid}, which is {found.state}"
-        if trial.state is ExperimentState.ACTIVE and not trial.searcher_done:
+        row = state.get(SearchTrial, trial.task_id)
+        if trial.state is ExperimentState.ACTIVE and not trial.searcher_done and not (row is not None and row.idle):
             mine = state.find(Allocation, "allocations_of_task", trial.task_id)
             if all(a.ended for a in mine):
                 yield f"trial {trial.id} wants to run and asks for nothing"
+
+
+def searches_know_their_trials(state: ClusterState) -> Iterator[str]:
+    """Counts equal the rows, every row has its trial, and a trial that has ended is known to have."""
+    for search in state.all(Search):
+        rows = state.find(SearchTrial, "trials_of_search", search.id)
+        open_ = [row for row in rows if row.open]
+        if (search.requested, search.open) != (len(rows), len(open_)):
+            yield f"search {search.id} counts {search.requested} trials, {search.open} open; it has {len(rows)}, {len(open_)}"
+        if search.progress != sum(row.progress for row in open_):
+            yield f"search {search.id} has the progress {search.progress}, and its trials together have another"
+        experiment = state.get(Experiment, search.id)
+        if experiment is None or experiment.state.stopping or experiment.state.gone:
+            continue
+        trials = {trial.task_id: trial for trial in state.find(Trial, "trials_of_experiment", search.id)}
+        for row in rows:
+            trial = trials.get(row.id)
+            if trial is None:
+                yield f"search {search.id} has asked for {row.request_id}, which is not there"
+            elif row.open == trial.state.gone or (row.stopped and not trial.searcher_done):
+                yield f"trial {trial.id} is {trial.state}, and its search believes {row}"
 
 
 def agents_have_instances(state: ClusterState) -> Iterator[str]:

@@ -53,12 +53,14 @@ def _by_run(entries: Sequence[Entry]) -> dict[int, list[Entry]]:
 def completed_trials_are_complete(
     trial: Trial, steps: int, diary: Diary, reports: Sequence[MetricReport]
 ) -> Iterator[str]:
-    """A trial that counts as COMPLETED has done every step, and each step is reported once."""
+    """A trial that counts as COMPLETED has done every step, or as many as its search wanted, and each step is reported once."""
     if trial.state is not ExperimentState.COMPLETED or trial.invalid_hparams:
         return
     last = max(_by_run(diary.of_trial[trial.id]), default=None)
     ends = [e for e in diary.of_trial[trial.id] if e.event is Event.END and e.run == last]
-    if not ends or ends[-1].step != steps:
+    if trial.searcher_done and ends:
+        steps = trial.steps_completed
+    elif not ends or ends[-1].step != steps:
         done = ends[-1].step if ends else "none"
         yield f"trial {trial.id} counts as completed after {done} of {steps} steps"
     counted = [r.steps_completed for r in reports if r.group == "training"]

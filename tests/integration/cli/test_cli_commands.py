@@ -50,7 +50,11 @@ COLUMNS = {
     ("experiment", "describe", "1"): (
         "Experiment ID, State, Progress, Started, Ended, Name, Description, Archived, Resource Pool, Labels"
     ),
-    ("experiment", "list-trials", "1"): "Trial ID, State, H-Params, Started, Ended, # of Batches",
+    (
+        "experiment",
+        "list-trials",
+        "1",
+    ): "Trial ID, State, H-Params, Started, Ended, # of Batches, Search, Rung, Rank, Metric",
     ("experiment", "list-checkpoints", "1"): (
         "Trial ID, # of Batches, State, Validation Metric, UUID, Resources, Size"
     ),
@@ -110,6 +114,21 @@ def test_csv_has_the_same_columns(det: Shell, words: tuple[str, ...]) -> None:
 def test_json_is_json_and_nothing_else(det: Shell, words: tuple[str, ...]) -> None:
     text = det.ok(*words, "--json")
     assert json.dumps(json.loads(text), indent=2, sort_keys=True, ensure_ascii=False) + "\n" == text
+
+
+def test_a_search_is_explained_and_previewed(det: Shell, tmp_path: Path) -> None:
+    out = det.ok("experiment", "explain-search", "1")
+    assert "Search single: 1 trials, 50.0% done; a smaller loss is better" in out
+    assert "it trains" in out
+    assert json.loads(det.ok("experiment", "explain-search", "1", "--json"))["trials"][0]["reason"] == "it trains"
+    assert det("experiment", "explain-search", "1", "--trial-id", "77") == 1
+    assert "has no trial 77" in det.err
+    config = tmp_path / "search.yaml"
+    config.write_text("name: x\nsearcher: {name: adaptive_asha}\n")
+    for words in (("preview-search", str(config)), ("experiment", "create", str(config), "--preview")):
+        out = det.ok(*words)
+        assert "Search adaptive_asha: 4 trial(s)" in out
+        assert [cell.strip() for cell in out.splitlines()[-1].split("|")] == ["4", "9 batches"]
 
 
 def test_workloads_stand_together_by_step(det: Shell) -> None:

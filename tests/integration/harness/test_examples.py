@@ -47,6 +47,7 @@ def test_configurations_fit_their_programs(master: FakeMaster, tasks: Tasks, tmp
     length = 3
     if path.parent.name == "digits_pytorch":
         config["searcher"]["max_length"] = {"batches": length}
+        master.stored.length = length
         hparams |= {"samples": 300, "reporting_period": 1}
     elif path.parent.name == "core_api":
         config["entrypoint"] += ["--steps", str(length)]

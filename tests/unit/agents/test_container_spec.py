@@ -56,7 +56,6 @@ def a_state(config: dict[str, Any], agent: Agent | None = None) -> ClusterState:
         context_hash="",
         state=ExperimentState.ACTIVE,
         started_at=T0,
-        searcher={},
     )
     trial = Trial(
         id=TrialId(1),

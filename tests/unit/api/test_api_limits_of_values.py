@@ -15,6 +15,8 @@ from resolute_master.api.experiment_limits import check_config_text, check_searc
 from resolute_master.api.paging import page_of
 from resolute_master.lifecycle.experiments import MAX_LABELS
 
+RANDOM = {"name": "random"}
+
 
 def files(count: int = 1, path: str = "a") -> list[File]:
     return [
@@ -38,14 +40,18 @@ def files(count: int = 1, path: str = "a") -> list[File]:
         (lambda n: check_texts(notes="x" * n), limits.MAX_NOTES_LENGTH, "notes"),
         (lambda n: check_texts(labels=[str(i) for i in range(n)]), MAX_LABELS, "labels"),
         (lambda n: check_texts(labels=["x" * n]), limits.MAX_LABEL_LENGTH, "labels"),
-        (lambda n: check_search({"max_trials": n, "max_concurrent_trials": 16}), limits.MAX_TRIALS, "max_trials"),
         (
-            lambda n: check_search({"max_trials": limits.MAX_TRIALS, "max_concurrent_trials": n}),
+            lambda n: check_search({**RANDOM, "max_trials": n, "max_concurrent_trials": 16}, {}),
+            limits.MAX_TRIALS,
+            "max_trials",
+        ),
+        (
+            lambda n: check_search({**RANDOM, "max_trials": limits.MAX_TRIALS, "max_concurrent_trials": n}, {}),
             limits.MAX_TRIALS_AT_ONCE,
             "max_concurrent_trials",
         ),
         (
-            lambda n: check_search({"max_trials": n, "max_concurrent_trials": 0}),
+            lambda n: check_search({**RANDOM, "max_trials": n, "max_concurrent_trials": 0}, {}),
             limits.MAX_TRIALS_AT_ONCE,
             "max_concurrent_trials",
         ),
@@ -72,8 +78,18 @@ def test_bytes_count_and_not_characters() -> None:
 
 
 def test_a_search_without_these_keys_has_one_trial() -> None:
-    check_search({"name": "single"})
-    check_search({"max_trials": 3, "max_concurrent_trials": 10 * limits.MAX_TRIALS_AT_ONCE})
+    check_search({"name": "single"}, {})
+    check_search({**RANDOM, "max_trials": 3, "max_concurrent_trials": 10 * limits.MAX_TRIALS_AT_ONCE}, {})
+
+
+def test_a_grid_of_too_many_points_and_a_bracket_of_too_many_places_are_refused() -> None:
+    axis = {"type": "double", "minval": 0, "maxval": 1, "count": 400}
+    with pytest.raises(InvalidInput, match="the grid has 160000 points, over the limit of 100000"):
+        check_search({"name": "grid"}, {"a": axis, "b": axis})
+    halving = {"name": "async_halving", "num_rungs": 2, "max_trials": 9000, "divisor": 4, "max_length": 9}
+    check_search({**halving, "max_concurrent_trials": 0}, {})
+    with pytest.raises(InvalidInput, match="3000 trials at once are over the limit"):
+        check_search({**halving, "max_concurrent_trials": 3000}, {})
 
 
 @pytest.mark.parametrize("limit", [0, limits.MAX_PAGE_ROWS + 1, 2**31 - 1])

@@ -31,6 +31,7 @@ TREE: Mapping[str, tuple[str, ...]] = {
         "describe",
         "download",
         "download-model-def",
+        "explain-search",
         "kill",
         "label",
         "lc",
@@ -88,7 +89,18 @@ SHORT = {
 
 FLAGS: Mapping[tuple[str, ...], frozenset[str]] = {
     ("experiment", "create"): frozenset(
-        {"-i", "--include", "--template", "--project_id", "--config", "-f", "--follow-first-trial", "--paused", "-t"}
+        {
+            "-i",
+            "--include",
+            "--template",
+            "--project_id",
+            "--config",
+            "-f",
+            "--follow-first-trial",
+            "--paused",
+            "--preview",
+            "-t",
+        }
         | {"--test-mode", "--json"}
     ),
     ("experiment", "list"): frozenset(

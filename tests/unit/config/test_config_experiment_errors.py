@@ -76,8 +76,16 @@ def test_grid_search_needs_counts_everywhere() -> None:
 def test_halving_searchers_need_time(name: str) -> None:
     given = an_experiment(searcher={"name": name, "max_trials": 4, "num_rungs": 2 if name == "async_halving" else None})
     lines = problems_in(parse_experiment, given)
-    assert f"<config>.searcher.max_time: is a required property of the searcher {name}" in lines
-    assert f"<config>.searcher.time_metric: is a required property of the searcher {name}" in lines
+    advice = "where the training code asks for lengths, give max_length instead of both"
+    assert lines == [
+        f"<config>.searcher.{key}: is a required property of the searcher {name}; {advice}"
+        for key in ("max_time", "time_metric")
+    ]
+    given["searcher"] |= {"max_time": 9}
+    (line,) = problems_in(parse_experiment, given)
+    assert line == f"<config>.searcher.time_metric: is a required property of the searcher {name}"
+    del given["searcher"]["max_time"]
+    parse_experiment({**given, "searcher": {**given["searcher"], "max_length": {"batches": 9}}})
 
 
 def test_secrets_are_never_quoted() -> None:

@@ -104,7 +104,6 @@ def state_of(trial: Trial, *, length: dict[str, int] | None = None, estimate: st
         context_hash="",
         state=ExperimentState.ACTIVE,
         started_at=T0,
-        searcher={},
     )
     return ClusterState([trial, experiment])
 

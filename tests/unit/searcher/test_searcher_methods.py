@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from resolute.errors import InvalidInput
-from resolute_master.searcher.base import (
-    Create,
-    ExitReason,
-    ProgressReported,
-    SearchAction,
-    SearchMethod,
-    Shutdown,
-    State,
-    TrialExited,
-    ValidationCompleted,
-)
+from resolute_master.searcher.events import Create, ExitReason, SearchAction, Shutdown
+from resolute_master.searcher.method import INVALID_PER_TRIAL
 from resolute_master.searcher.methods import make
-from resolute_master.searcher.random_search import INVALID_PER_TRIAL
+from support.searches import SPACE, SearchRun
 
-SPACE = {
-    "lr": {"type": "log", "minval": -4, "maxval": -1, "base": 10},
-    "layers": {"type": "int", "minval": 1, "maxval": 9},
-}
 SINGLE = {"name": "single", "metric": "loss", "smaller_is_better": True}
 
 
@@ -38,31 +24,8 @@ def created(actions: tuple[SearchAction, ...]) -> list[str]:
     return [action.request_id for action in actions if isinstance(action, Create)]
 
 
-class Search:
-    """A search under way, saved to text and loaded again before every event."""
-
-    def __init__(self, config: dict[str, Any], seed: int = 7) -> None:
-        self.method: SearchMethod = make(config, SPACE)
-        self.state: State
-        self.state, self.actions = self.method.start(seed)
-        self.open = created(self.actions)
-
-    def tell(self, event: ValidationCompleted | ProgressReported | TrialExited) -> tuple[SearchAction, ...]:
-        self.state, self.actions = self.method.on(json.loads(json.dumps(self.state)), event)
-        self.open.extend(created(self.actions))
-        return self.actions
-
-    def end(self, request_id: str, reason: ExitReason | None = None) -> tuple[SearchAction, ...]:
-        self.open.remove(request_id)
-        return self.tell(TrialExited(request_id=request_id, reason=reason))
-
-    @property
-    def progress(self) -> float:
-        return self.method.progress(self.state)
-
-
 def test_single_asks_for_one_trial_and_completes_with_it() -> None:
-    search = Search(SINGLE)
+    search = SearchRun(SINGLE)
     assert len(search.open) == 1
     assert UUID(search.open[0]).version == 4
     assert search.end(search.open[0]) == (Shutdown(cancel=False, failure=False),)
@@ -77,12 +40,12 @@ def test_single_asks_for_one_trial_and_completes_with_it() -> None:
     ],
 )
 def test_the_end_of_the_only_trial_is_the_end_of_the_search(reason: ExitReason, end: Shutdown) -> None:
-    search = Search(SINGLE)
+    search = SearchRun(SINGLE)
     assert search.end(search.open[0], reason) == (end,)
 
 
 def test_random_keeps_the_limit_of_concurrent_trials_and_reaches_the_number_of_trials() -> None:
-    search = Search(random_config(5, at_once=2))
+    search = SearchRun(random_config(5, at_once=2))
     seen = list(search.open)
     while search.open:
         assert len(search.open) <= 2
@@ -93,11 +56,11 @@ def test_random_keeps_the_limit_of_concurrent_trials_and_reaches_the_number_of_t
 
 
 def test_a_limit_of_zero_starts_all_trials_at_once() -> None:
-    assert len(Search(random_config(6)).open) == 6
+    assert len(SearchRun(random_config(6)).open) == 6
 
 
 def test_an_invalid_point_is_replaced_and_counts_neither_as_trial_nor_as_failure() -> None:
-    search = Search(random_config(2, at_once=1))
+    search = SearchRun(random_config(2, at_once=1))
     search.end(search.open[0], ExitReason.INVALID_HPARAMS)
     assert len(search.open) == 1
     search.end(search.open[0], ExitReason.ERRORED)
@@ -105,46 +68,47 @@ def test_an_invalid_point_is_replaced_and_counts_neither_as_trial_nor_as_failure
 
 
 def test_one_clean_trial_makes_the_search_complete() -> None:
-    search = Search(random_config(3))
+    search = SearchRun(random_config(3))
     search.end(search.open[0], ExitReason.ERRORED)
     search.end(search.open[0])
     assert search.end(search.open[0], ExitReason.ERRORED) == (Shutdown(cancel=False, failure=False),)
 
 
 def test_a_failed_trial_is_not_replaced() -> None:
-    search = Search(random_config(2))
+    search = SearchRun(random_config(2))
     assert search.end(search.open[0], ExitReason.ERRORED) == ()
 
 
 def test_a_search_that_finds_only_invalid_points_gives_up() -> None:
-    search = Search(random_config(1))
+    search = SearchRun(random_config(1))
     for _ in range(INVALID_PER_TRIAL):
         assert created(search.end(search.open[0], ExitReason.INVALID_HPARAMS))
-    assert search.end(search.open[0], ExitReason.INVALID_HPARAMS) == (Shutdown(cancel=False, failure=True),)
+    reason = f"{INVALID_PER_TRIAL + 1} points were invalid"
+    end = Shutdown(cancel=False, failure=True, reason=reason)
+    assert search.end(search.open[0], ExitReason.INVALID_HPARAMS) == (end,)
 
 
 def test_a_repeated_or_unknown_exit_changes_nothing() -> None:
-    search = Search(random_config(2))
+    search = SearchRun(random_config(2))
     first = search.open[0]
     search.end(first)
-    before = search.state
-    assert search.tell(TrialExited(request_id=first, reason=ExitReason.ERRORED)) == ()
-    assert search.tell(TrialExited(request_id="somebody else", reason=None)) == ()
-    assert search.state == before
+    before = search.state()
+    assert search.end(first, ExitReason.ERRORED) == ()
+    assert search.end("somebody else") == ()
+    assert search.state() == before
 
 
 def test_validations_ask_for_nothing() -> None:
-    search = Search(SINGLE)
-    event = ValidationCompleted(request_id=search.open[0], metric=float("nan"), steps_completed=3)
-    assert search.tell(event) == ()
+    search = SearchRun(SINGLE)
+    assert search.validate(search.open[0], float("nan")) == ()
 
 
 def test_progress_is_that_of_all_wanted_trials_and_never_falls() -> None:
-    search = Search(random_config(4, at_once=2))
+    search = SearchRun(random_config(4, at_once=2))
     assert search.progress == 0.0
-    search.tell(ProgressReported(request_id=search.open[0], progress=0.5))
+    search.report(search.open[0], 0.5)
     assert search.progress == pytest.approx(0.125)
-    search.tell(ProgressReported(request_id=search.open[1], progress=float("nan")))
+    search.report(search.open[1], float("nan"))
     assert search.progress == pytest.approx(0.125)
     search.end(search.open[0])
     assert search.progress == pytest.approx(0.25)
@@ -153,9 +117,9 @@ def test_progress_is_that_of_all_wanted_trials_and_never_falls() -> None:
     assert search.progress == 1.0
 
 
-@pytest.mark.parametrize("name", ["grid", "async_halving", "adaptive_asha", "custom", None])
+@pytest.mark.parametrize("name", ["custom", "sync_halving", "adaptive", None])
 def test_a_method_that_is_not_there_is_refused_by_name(name: str | None) -> None:
-    with pytest.raises(InvalidInput, match=rf"searcher\.name: '{name}'.*single or random"):
+    with pytest.raises(InvalidInput, match=rf"searcher\.name: '{name}'.*single, random"):
         make({"name": name}, SPACE)
 
 

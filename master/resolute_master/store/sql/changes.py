@@ -153,6 +153,8 @@ def load(connection: Connection) -> Stored:
         *_entities(connection, "agent"),
         *_entities(connection, "instance", instances.over.is_(False)),
         *_entities(connection, "checkpoint", tables.checkpoints.c.experiment_id.in_(held)),
+        *_entities(connection, "search", tables.searches.c.id.in_(held)),
+        *_entities(connection, "search_trial", tables.search_trials.c.search.in_(held)),
     ]
     for kind in ALWAYS_LOADED:
         entities.extend(_entities(connection, kind))
@@ -179,6 +181,8 @@ def experiment_entities(connection: Connection, id_: ExperimentId) -> tuple[Enti
         *_entities(connection, "trial", tables.trials.c.experiment_id == id_),
         *_entities(connection, "job", tables.jobs.c.experiment_id == id_),
         *_entities(connection, "checkpoint", tables.checkpoints.c.experiment_id == id_),
+        *_entities(connection, "search", tables.searches.c.id == id_),
+        *_entities(connection, "search_trial", tables.search_trials.c.search == id_),
     )
 
 

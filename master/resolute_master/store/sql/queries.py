@@ -17,6 +17,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId, JobId, PoolName, TaskId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
+from resolute_master.domain.search import SearchTrial
 from resolute_master.domain.trial import Trial
 from resolute_master.event_loop import giving_way
 from resolute_master.store.base import CheckpointQuery, ExperimentNumbers, ExperimentQuery, Page, TrialQuery
@@ -40,6 +41,13 @@ def one(connection: Connection, type_: type[Noun], key: EntityKey) -> Noun | Non
     statement = select(tables.TABLES[kind].c.body).where(tables.key_column(kind) == key)
     body = connection.execute(statement).scalar_one_or_none()
     return None if body is None else decode(type_, body)
+
+
+def search_rows(connection: Connection, id_: ExperimentId) -> tuple[SearchTrial, ...]:
+    """By number."""
+    rows = tables.search_trials.c
+    bodies = connection.execute(select(rows.body).where(rows.search == id_)).scalars()
+    return tuple(sorted((decode(SearchTrial, body) for body in bodies), key=lambda row: row.number))
 
 
 def _page(

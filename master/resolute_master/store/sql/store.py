@@ -20,6 +20,7 @@ from resolute_master.domain.ids import AllocationId, ExperimentId, InstanceId, J
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark, StepReport
+from resolute_master.domain.search import SearchTrial
 from resolute_master.domain.trial import Trial
 from resolute_master.store.base import (
     CheckpointQuery,
@@ -64,6 +65,9 @@ class SqlStore:
 
     async def experiment_entities(self, id_: ExperimentId) -> tuple[Entity, ...]:
         return await self._database.read(lambda connection: changes.experiment_entities(connection, id_))
+
+    async def search_rows(self, id_: ExperimentId) -> tuple[SearchTrial, ...]:
+        return await self._database.read(lambda connection: queries.search_rows(connection, id_))
 
     async def save_snapshot(self, snapshot: Snapshot, *, retain: int) -> None:
         await self._database.write(lambda connection: changes.save_snapshot(connection, snapshot, retain))

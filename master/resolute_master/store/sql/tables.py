@@ -262,6 +262,21 @@ accounts = Table(
     Column("body", StoredText, nullable=False),
 )
 
+searches = Table(
+    "searches",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("body", StoredText, nullable=False),
+)
+
+search_trials = Table(
+    "search_trials",
+    metadata,
+    Column("id", NameText, primary_key=True),
+    Column("search", BigInteger, nullable=False, index=True),
+    Column("body", StoredText, nullable=False),
+)
+
 # ------------------------------------------------------------------------------------------------------ the engine's
 
 outbox = Table(
@@ -396,6 +411,8 @@ TABLES: Mapping[str, Table] = {
     "pool_binding": pool_bindings,
     "account": accounts,
     "agent_key": agent_keys,
+    "search": searches,
+    "search_trial": search_trials,
 }
 """Where each kind of entity is kept."""
 
@@ -518,4 +535,6 @@ _COLUMNS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "pool_binding": _by_id,
     "account": _by_id,
     "agent_key": _by_id,
+    "search": _by_id,
+    "search_trial": lambda t: {"id": t.id, "search": t.search},
 }

@@ -1,0 +1,218 @@
+"""Points proposed by Optuna. The library is imported when a search first asks for one of its samplers."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from resolute_master.domain.ids import ExperimentId
+from resolute_master.engine.proposals import Told
+from resolute_master.searcher.hyperparameters import Space
+from resolute_master.searcher.method import Wish
+from resolute_master.searcher.proposed import SamplerSettings
+
+if TYPE_CHECKING:
+    import optuna
+
+Path = tuple[str, ...]
+
+
+class OptunaSampler:
+    """A study a search, in memory. After a restart of the master it is made anew from what the search has told."""
+
+    def __init__(self) -> None:
+        self._studies: dict[ExperimentId, _Study] = {}
+
+    def propose(self, search: ExperimentId, seed: int, wish: Wish, told: Sequence[Told]) -> list[Mapping[str, Any]]:
+        study = self._studies.get(search)
+        if study is None:
+            study = self._studies[search] = _Study(seed, wish, told)
+        study.learn(told)
+        study.forget_unused()
+        return [study.ask() for _ in range(wish.points)]
+
+    def forget(self, search: ExperimentId) -> None:
+        self._studies.pop(search, None)
+
+
+class _Study:
+    def __init__(self, seed: int, wish: Wish, told: Sequence[Told]) -> None:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        settings: SamplerSettings = wish.settings
+        self._optuna = optuna
+        self._space = wish.space
+        self._leaves = dict(_leaves(wish.space))
+        self._distributions = {_name(path): _distribution(optuna, spec) for path, spec in self._leaves.items()}
+        self._known: dict[str, optuna.trial.Trial | None] = {}
+        """By request id; None has been told to the end."""
+        self._asked: list[tuple[str, optuna.trial.Trial]] = []
+        """Points that no trial is known to try yet, as text."""
+        direction: Literal["minimize", "maximize"] = "minimize" if settings.smaller_is_better else "maximize"
+        ended = [self._frozen(each) for each in told if not each.open and _number(each.metric) is not None]
+        # A sampler that goes on where another one has stopped draws other numbers than that one has drawn.
+        sampler = _sampler(optuna, settings, (seed + len(told)) % 2**32, ended)
+        self._study = optuna.create_study(direction=direction, sampler=sampler)
+
+    def learn(self, told: Sequence[Told]) -> None:
+        for each in told:
+            if each.request_id not in self._known:
+                self._meet(each)
+            trial = self._known[each.request_id]
+            if not each.open and trial is not None:
+                metric = _number(each.metric)
+                if metric is None:
+                    self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
+                else:
+                    self._study.tell(trial, metric)
+                self._known[each.request_id] = None
+
+    def forget_unused(self) -> None:
+        """Points that came too late: all that were taken are known by now."""
+        for _, trial in self._asked:
+            self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
+        self._asked.clear()
+
+    def _meet(self, told: Told) -> None:
+        """One of those that were asked for, or one that another process or the search itself has made."""
+        text = _text(told.point)
+        for index, (point, trial) in enumerate(self._asked):
+            if point == text:
+                del self._asked[index]
+                self._known[told.request_id] = trial
+                return
+        if told.open:
+            self._study.enqueue_trial(self._parameters(told.point))
+            self._known[told.request_id] = self._study.ask(self._distributions)
+            return
+        if _number(told.metric) is not None:
+            self._study.add_trial(self._frozen(told))
+        self._known[told.request_id] = None
+
+    def ask(self) -> Mapping[str, Any]:
+        trial = self._study.ask(self._distributions)
+        point = _point(self._space, {path: trial.params[_name(path)] for path in self._leaves})
+        self._asked.append((_text(point), trial))
+        return point
+
+    def _frozen(self, told: Told) -> optuna.trial.FrozenTrial:
+        return self._optuna.trial.create_trial(
+            params=self._parameters(told.point), distributions=self._distributions, value=told.metric
+        )
+
+    def _parameters(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        return {_name(path): _parameter(spec, _at(point, path)) for path, spec in self._leaves.items()}
+
+
+def _sampler(
+    module: Any, settings: SamplerSettings, seed: int, ended: Sequence[optuna.trial.FrozenTrial]
+) -> optuna.samplers.BaseSampler:
+    """The search has drawn the first points itself."""
+    with warnings.catch_warnings():
+        # Their interface may change with a release of the library; the tests say whether it has.
+        warnings.simplefilter("ignore", module.exceptions.ExperimentalWarning)
+        return _make_sampler(module, settings, seed, ended)
+
+
+def _make_sampler(
+    module: Any, settings: SamplerSettings, seed: int, ended: Sequence[optuna.trial.FrozenTrial]
+) -> optuna.samplers.BaseSampler:
+    sampler: optuna.samplers.BaseSampler
+    if settings.sampler == "cma_es":
+        sampler = module.samplers.CmaEsSampler(
+            seed=seed, n_startup_trials=0, warn_independent_sampling=False, source_trials=list(ended) or None
+        )
+    else:
+        sampler = module.samplers.TPESampler(
+            seed=seed, n_startup_trials=1, multivariate=settings.multivariate, constant_liar=True
+        )
+    return sampler
+
+
+def _number(metric: float | None) -> float | None:
+    return None if metric is None or not math.isfinite(metric) else metric
+
+
+# ------------------------------------------------------------------------------------------------------------ the space
+
+
+def _leaves(space: Space, above: Path = ()) -> list[tuple[Path, Mapping[str, Any]]]:
+    """What is to be chosen, by path."""
+    found: list[tuple[Path, Mapping[str, Any]]] = []
+    for name in sorted(space):
+        spec, path = space[name], (*above, name)
+        if not isinstance(spec, Mapping) or spec.get("type") == "const":
+            continue
+        if spec.get("type") is None:
+            found += _leaves(spec, path)
+        else:
+            found.append((path, spec))
+    return found
+
+
+def _distribution(module: Any, spec: Mapping[str, Any]) -> Any:
+    """Of an exponent for `log`, of an index for `categorical`: values may be anything."""
+    match spec["type"]:
+        case "int":
+            return module.distributions.IntDistribution(int(spec["minval"]), int(spec["maxval"]))
+        case "categorical":
+            return module.distributions.CategoricalDistribution(tuple(range(len(spec["vals"]))))
+        case _:
+            return module.distributions.FloatDistribution(float(spec["minval"]), float(spec["maxval"]))
+
+
+def _parameter(spec: Mapping[str, Any], value: Any) -> Any:
+    """What stands for the value in its distribution."""
+    match spec["type"]:
+        case "int":
+            return int(value)
+        case "categorical":
+            return [_text(each) for each in spec["vals"]].index(_text(value))
+        case "log":
+            value = math.log(float(value)) / math.log(float(spec["base"]))
+    return min(max(float(value), float(spec["minval"])), float(spec["maxval"]))
+
+
+def _value(spec: Mapping[str, Any], parameter: Any) -> Any:
+    match spec["type"]:
+        case "int":
+            return int(parameter)
+        case "categorical":
+            return spec["vals"][parameter]
+        case "log":
+            return float(spec["base"]) ** float(parameter)
+    return float(parameter)
+
+
+def _point(space: Space, parameters: Mapping[Path, Any], above: Path = ()) -> dict[str, Any]:
+    """As the search's own points: constants and groups included."""
+    point: dict[str, Any] = {}
+    for name in sorted(space):
+        spec, path = space[name], (*above, name)
+        if not isinstance(spec, Mapping):
+            point[name] = spec
+        elif spec.get("type") == "const":
+            point[name] = spec["val"]
+        elif spec.get("type") is None:
+            point[name] = _point(spec, parameters, path)
+        else:
+            point[name] = _value(spec, parameters[path])
+    return point
+
+
+def _at(point: Mapping[str, Any], path: Path) -> Any:
+    for name in path:
+        point = point[name]
+    return point
+
+
+def _name(path: Path) -> str:
+    return json.dumps(path)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)

@@ -1,0 +1,86 @@
+"""A search in the cluster's working copy: its rows are entities, and go into the same commit as what it asks for."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from resolute_master.domain.experiment import Experiment, settings_of
+from resolute_master.domain.ids import ExperimentId
+from resolute_master.domain.search import Place, Search, SearchTrial
+from resolute_master.domain.trial import Trial
+from resolute_master.lifecycle.step import Step
+from resolute_master.searcher import method as machine
+from resolute_master.searcher.events import SearchAction, SearchEvent
+from resolute_master.searcher.methods import make
+
+METHODS_KEPT = 256
+"""A method is a function of its configuration: those of the searches that were told of something last need not be made anew."""
+
+
+class StepRecords:
+    """The rows of one search, read and written through a working copy."""
+
+    def __init__(self, step: Step, search: ExperimentId) -> None:
+        self._step = step
+        self._search = search
+
+    def get(self, request_id: str) -> SearchTrial | None:
+        return self._step.get(SearchTrial, f"{self._search}.{request_id}")
+
+    def put(self, trial: SearchTrial) -> None:
+        self._step.put(trial)
+
+    def size(self, board: str) -> int:
+        return self._step.boards.size((self._search, board))
+
+    def below(self, board: str, place: Place) -> int:
+        return self._step.boards.below((self._search, board), place)
+
+    def at(self, board: str, index: int) -> SearchTrial:
+        _, _, request_id = self._step.boards.at((self._search, board), index)
+        return self._step.need(SearchTrial, f"{self._search}.{request_id}")
+
+
+def method_of(experiment: Experiment) -> machine.SearchMethod:
+    return _method(bytes(experiment.configuration))
+
+
+@lru_cache(maxsize=METHODS_KEPT)
+def _method(configuration: bytes) -> machine.SearchMethod:
+    settings = settings_of(configuration)
+    return make(settings.searcher, settings.hyperparameters)
+
+
+def begin(step: Step, experiment: Experiment, seed: int) -> tuple[SearchAction, ...]:
+    """A new search; answers what it asks for."""
+    search, actions = machine.start(method_of(experiment), experiment.id, seed, StepRecords(step, experiment.id))
+    step.put(search)
+    return actions
+
+
+def tell(step: Step, experiment: Experiment, event: SearchEvent) -> tuple[float, tuple[SearchAction, ...]]:
+    """One event; answers how much of the search is done, and what it asks for.
+
+    Of an experiment that was told to end it hears no more: nothing that it could ask for would be done.
+    """
+    search = step.need(Search, experiment.id)
+    if experiment.state.stopping and not search.over:
+        return experiment.progress, ()
+    records, method = StepRecords(step, experiment.id), method_of(experiment)
+    search, actions = machine.tell(method, search, records, event)
+    step.put(search)
+    return method.progress(search, records), actions
+
+
+def row_of(step: Step, trial: Trial) -> SearchTrial | None:
+    """What the search keeps of the trial; None for one that no search has made."""
+    return step.get(SearchTrial, trial.task_id)
+
+
+def forget(step: Step, id_: ExperimentId) -> None:
+    """Its rows go with the experiment."""
+    for row in step.find(SearchTrial, "trials_of_search", id_):
+        step.delete(row)
+    search = step.get(Search, id_)
+    if search is not None:
+        step.delete(search)

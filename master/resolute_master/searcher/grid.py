@@ -1,0 +1,143 @@
+"""`grid`: every point of the search space once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from resolute.errors import InvalidInput
+from resolute_master.domain.search import Search, SearchTrial
+from resolute_master.searcher.events import ExitReason
+from resolute_master.searcher.hyperparameters import Space
+from resolute_master.searcher.method import Draft, Method, Planned, share_done
+from resolute_master.searcher.records import Records
+
+MAX_VALUES = 100_000
+"""Of one axis: a longer one makes more trials than any cluster runs."""
+
+Path = tuple[str, ...]
+Axis = tuple[Path, Sequence[Any]]
+"""Where a value goes, and the values that it takes."""
+
+
+class GridSearch(Method):
+    """The product of all axes, the last one fastest, begun from its end; at most `at_once` trials at a time (0: all).
+
+    A point is never tried twice, whatever its trial comes to.
+    """
+
+    def __init__(self, space: Space, *, at_once: int, length: int | None = None) -> None:
+        if at_once < 0:
+            raise InvalidInput(f"searcher.max_concurrent_trials: must be 0 (all at once) or more, not {at_once}")
+        self._axes = tuple(axes(space))
+        if not self._axes:
+            raise InvalidInput("hyperparameters: grid search has nothing to search; give at least one, or use single")
+        self._points = math.prod(len(values) for _, values in self._axes)
+        if not self._points:
+            empty = next(path for path, values in self._axes if not values)
+            raise InvalidInput(f"hyperparameters.{'.'.join(empty)}.vals: is empty; give at least one value")
+        self.max_trials = self._points
+        self._limit = at_once or self._points
+        self._length = length
+
+    @property
+    def at_once(self) -> int:
+        return min(self._limit, self.max_trials)
+
+    def begin(self, draft: Draft) -> None:
+        self._fill(draft)
+
+    def exited(self, draft: Draft, trial: SearchTrial, reason: ExitReason | None) -> None:
+        self._fill(draft)
+
+    def progress(self, search: Search, records: Records) -> float:
+        # A point that has turned out invalid is done with, too.
+        return 1.0 if search.over else share_done(search, self._points) + search.invalid / self._points
+
+    def plan(self) -> tuple[Planned, ...]:
+        return (Planned(trials=self._points, units=self._length),)
+
+    def _fill(self, draft: Draft) -> None:
+        while draft.search.requested < self._points and draft.search.open < self._limit:
+            point = self.point(self._points - 1 - draft.search.requested)
+            draft.create({}, hparams=point, length=self._length)
+
+    def point(self, index: int) -> dict[str, Any]:
+        """From the start of the product, counted from 0."""
+        point: dict[str, Any] = {}
+        for path, values in reversed(self._axes):
+            index, at = divmod(index, len(values))
+            _set(point, path, values[at])
+        return point
+
+
+def _set(point: dict[str, Any], path: Path, value: Any) -> None:
+    for name in path[:-1]:
+        point = point.setdefault(name, {})
+    point[path[-1]] = value
+
+
+def axes(space: Space, above: Path = ()) -> list[Axis]:
+    """One for each leaf, by sorted names, depth first."""
+    found: list[Axis] = []
+    for name in sorted(space):
+        spec, path = space[name], (*above, name)
+        if isinstance(spec, Mapping) and spec.get("type") is None and spec:
+            found += axes(spec, path)
+        else:
+            found.append((path, _values(spec, path)))
+    return found
+
+
+def _values(spec: Any, path: Path) -> Sequence[Any]:
+    if not isinstance(spec, Mapping):
+        return [spec]
+    match spec.get("type"):
+        case None:
+            return [{}]  # an empty group
+        case "const":
+            return [spec["val"]]
+        case "categorical":
+            vals: Sequence[Any] = spec["vals"]
+            return vals
+        case "int":
+            return _integers(int(spec["minval"]), int(spec["maxval"]), _count(spec, path))
+        case "double":
+            return _evenly(float(spec["minval"]), float(spec["maxval"]), _count(spec, path))
+        case "log":
+            base = float(spec["base"])
+            return [base**power for power in _evenly(float(spec["minval"]), float(spec["maxval"]), _count(spec, path))]
+        case other:
+            raise InvalidInput(
+                f"hyperparameters.{'.'.join(path)}.type: '{other}' is none of const, int, double, log, categorical"
+            )
+
+
+def _count(spec: Mapping[str, Any], path: Path) -> int:
+    count = spec.get("count")
+    if count is None:
+        raise InvalidInput(f"hyperparameters.{'.'.join(path)}.count: grid search needs to know how many values; add it")
+    if not 1 <= count <= MAX_VALUES:
+        raise InvalidInput(f"hyperparameters.{'.'.join(path)}.count: {count} must be from 1 to {MAX_VALUES}")
+    return int(count)
+
+
+def _integers(low: int, high: int, count: int) -> list[int]:
+    count = min(count, high - low + 1)
+    if count == 1:
+        return [_half_away(low + high, 2)]
+    return [_half_away(low * (count - 1) + step * (high - low), count - 1) for step in range(count)]
+
+
+def _half_away(numerator: int, denominator: int) -> int:
+    """The nearest whole number, of two the one further from zero."""
+    whole = (2 * abs(numerator) + denominator) // (2 * denominator)
+    return whole if numerator >= 0 else -whole
+
+
+def _evenly(low: float, high: float, count: int) -> list[float]:
+    """Both ends included; the middle alone for a count of 1."""
+    if count == 1:
+        return [(low + high) / 2]
+    return [*(low + step * (high - low) / (count - 1) for step in range(count - 1)), high]

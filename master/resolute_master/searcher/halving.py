@@ -1,0 +1,377 @@
+"""`async_halving` and `adaptive_asha`: brackets of asynchronous successive halving.
+
+In a bracket every trial begins at rung 0. Rung i asks for `units[i]`; who has trained so far stands on the rung's board with its
+metric. One in `divisor` goes on to the next rung. Two forms:
+
+- stopping: at its report a trial is among the best so far and goes on, or is stopped;
+- promoting: it waits without slots, and goes on as soon as it is among the best, which later reports of others may bring about.
+
+How far a trial has trained is told by the time metric of its validations, or by the lengths that it is given and completes.
+
+Source: Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from resolute.errors import InvalidInput
+from resolute_master.domain.search import Search, SearchTrial
+from resolute_master.searcher.events import ExitReason, ValidationCompleted
+from resolute_master.searcher.hyperparameters import Space
+from resolute_master.searcher.method import Draft, Method, Planned, Stage, fraction, score_of, state_of
+from resolute_master.searcher.records import Records
+
+LOST = sys.float_info.max
+"""The score of a trial that ended before its rung: behind every metric that is a number."""
+
+STRAGGLERS = 1.2
+"""A search in which all have told of the first rung is so much of the way from its end."""
+
+
+class Bracket(Struct, frozen=True, kw_only=True):
+    """One tournament: what its rungs ask for, and how many trials it makes, at most `at_once` to begin with."""
+
+    units: tuple[int, ...]
+    divisor: float
+    max_trials: int
+    at_once: int
+
+    @property
+    def top(self) -> int:
+        return len(self.units) - 1
+
+    def kept(self, results: int) -> int:
+        """How many of so many go on."""
+        return max(math.floor(results / self.divisor), 1)
+
+
+class _State:
+    """What a bracket keeps: counts. Rungs before `closed` have been cleared of those who waited there in vain."""
+
+    def __init__(self, own: Mapping[str, Any], index: int, rungs: int) -> None:
+        row: list[Any] = own["brackets"][index] if own else [0, 0, 0, 0, [0] * rungs]
+        self.created: int = row[0]
+        self.invalid: int = row[1]
+        self.ended: int = row[2]
+        self.closed: int = row[3]
+        self.outstanding: list[int] = list(row[4])
+        """By rung: how many train for it."""
+
+    @property
+    def row(self) -> list[Any]:
+        return [self.created, self.invalid, self.ended, self.closed, self.outstanding]
+
+
+class HalvingSearch(Method):
+    """`by_length`: trials train for the lengths of the rungs; else `units` count the time metric, and trials are stopped."""
+
+    def __init__(
+        self,
+        space: Space,
+        brackets: Sequence[Bracket],
+        *,
+        smaller_is_better: bool,
+        by_length: bool = False,
+        promotes: bool = False,
+        length: int | None = None,
+    ) -> None:
+        """`length`: what every trial is given where the rungs count the time metric."""
+        self._space = space
+        self._brackets = tuple(brackets)
+        self._smaller = smaller_is_better
+        self._by_length = by_length
+        self._promotes = promotes and by_length
+        self._length = length
+
+    @property
+    def max_trials(self) -> int:
+        return sum(bracket.max_trials for bracket in self._brackets)
+
+    @property
+    def at_once(self) -> int:
+        return sum(min(bracket.at_once, bracket.max_trials) for bracket in self._brackets)
+
+    # -- events ------------------------------------------------------------------------------------------------
+
+    def begin(self, draft: Draft) -> None:
+        draft.own["brackets"] = [_State({}, 0, len(each.units)).row for each in self._brackets]
+        for index, bracket in enumerate(self._brackets):
+            for _ in range(min(bracket.at_once, bracket.max_trials)):
+                self._create(draft, index)
+
+    def validated(self, draft: Draft, trial: SearchTrial, event: ValidationCompleted) -> None:
+        """Its metric counts at every rung that it has come to since the report before."""
+        if self._by_length:
+            return
+        if event.metric is None or event.time is None or not math.isfinite(event.time):
+            missing = "the searcher's metric" if event.metric is None else "the time metric, as a finite number"
+            draft.shut_down(
+                failure=True, reason=f"a validation after {event.steps_completed} steps does not hold {missing}"
+            )
+            return
+        index, rung = _place_of(trial)
+        bracket = self._brackets[index]
+        while int(event.time) >= bracket.units[rung]:
+            trial, goes_on, verdict = self._judge(draft, trial, event.metric)
+            if not goes_on:
+                draft.stop(trial, verdict)
+                self._replace(draft, index)
+                return
+            rung += 1
+            trial = draft.update(trial, own={**trial.own, "rung": rung}, verdict=verdict)
+
+    def completed(self, draft: Draft, trial: SearchTrial, metric: float) -> None:
+        if not self._by_length:
+            super().completed(draft, trial, metric)
+            return
+        index, rung = _place_of(trial)
+        if self._promotes:
+            issued = self._told(draft, trial, score_of(metric, smaller_is_better=self._smaller))
+            self._go_on(draft, index, issued=issued)
+            return
+        trial, goes_on, verdict = self._judge(draft, trial, metric)
+        if goes_on:
+            trial = draft.update(trial, own={**trial.own, "rung": rung + 1})
+            draft.train(trial, self._brackets[index].units[rung + 1], verdict)
+        else:
+            draft.stop(trial, verdict)
+            self._replace(draft, index)
+
+    def exited(self, draft: Draft, trial: SearchTrial, reason: ExitReason | None) -> None:
+        index, rung = _place_of(trial)
+        state = self._state(draft.own, index)
+        state.ended += 1
+        invalid = reason is ExitReason.INVALID_HPARAMS
+        state.invalid += invalid
+        trains = not trial.stopped and not (trial.length is not None and trial.completed)
+        if trains and invalid and self._promotes:
+            state.outstanding[rung] -= 1
+        self._keep(draft, index, state)
+        if invalid:
+            draft.update(trial, standings=())
+            self._go_on(draft, index, issued=False)
+        elif self._promotes and trains:
+            # Nobody would wait for ever for one that has left.
+            self._go_on(draft, index, issued=self._told(draft, trial, LOST))
+        elif not self._promotes and reason is not None and not trial.stopped:
+            draft.stand(trial, _board(index, rung), LOST, newest_first=True)
+            self._replace(draft, index)
+
+    # -- both forms --------------------------------------------------------------------------------------------
+
+    def _create(self, draft: Draft, index: int) -> None:
+        state, bracket = self._state(draft.own, index), self._brackets[index]
+        state.created += 1
+        state.outstanding[0] += 1
+        state.closed = 0
+        length = bracket.units[0] if self._by_length else self._length
+        draft.create(self._space, length=length, own={"bracket": index, "rung": 0})
+        self._keep(draft, index, state)
+
+    def _replace(self, draft: Draft, index: int) -> bool:
+        """One more trial, unless there are as many as were asked for."""
+        state = self._state(draft.own, index)
+        if draft.search.over or state.created - state.invalid >= self._brackets[index].max_trials:
+            return False
+        self._create(draft, index)
+        return True
+
+    def _state(self, own: Mapping[str, Any], index: int) -> _State:
+        return _State(own, index, len(self._brackets[index].units))
+
+    def _keep(self, draft: Draft, index: int, state: _State) -> None:
+        rows = list(draft.own["brackets"])
+        rows[index] = state.row
+        draft.own["brackets"] = rows
+
+    # -- stopping ----------------------------------------------------------------------------------------------
+
+    def _judge(self, draft: Draft, trial: SearchTrial, metric: float) -> tuple[SearchTrial, bool, str]:
+        """The trial's result at its rung, whether it goes on from there, and why."""
+        index, rung = _place_of(trial)
+        bracket, board = self._brackets[index], _board(index, rung)
+        score = score_of(metric, smaller_is_better=self._smaller)
+        trial, place = draft.stand(trial, board, score, newest_first=True)
+        results = draft.records.size(board)
+        kept = bracket.kept(results)
+        where = self._where(index, rung)
+        if rung == bracket.top:
+            return trial, False, f"it has trained to the last {where}: place {place + 1} of {results}"
+        of = f"place {place + 1} of {results}, and the best {kept} go on"
+        return trial, place < kept, f"{'it goes on' if place < kept else 'it was stopped'} at {where}: {of}"
+
+    # -- promoting ---------------------------------------------------------------------------------------------
+
+    def _told(self, draft: Draft, trial: SearchTrial, score: float) -> bool:
+        """A result at the trial's rung; whether anybody was given a length for it."""
+        index, rung = _place_of(trial)
+        bracket, board, state = self._brackets[index], _board(index, rung), self._state(draft.own, index)
+        state.outstanding[rung] -= 1
+        self._keep(draft, index, state)
+        before = draft.records.size(board)
+        trial, place = draft.stand(trial, board, score, newest_first=False)
+        where = self._where(index, rung)
+        if rung == bracket.top:
+            if trial.open:
+                draft.stop(trial, f"it has trained to the last {where}: place {place + 1} of {before + 1}")
+            return False
+        old, new = math.floor(before / bracket.divisor), math.floor((before + 1) / bracket.divisor)
+        if trial.open:
+            draft.update(
+                trial, verdict=f"it waits at {where}: place {place + 1} of {before + 1}, and the best {new} go on"
+            )
+        if place < new:
+            return self._promote(draft, trial)
+        if new != old:
+            best = draft.records.at(board, old)
+            if _place_of(best)[1] == rung and not best.stopped:
+                return self._promote(draft, best)
+        return False
+
+    def _promote(self, draft: Draft, trial: SearchTrial) -> bool:
+        """One that has ended is taken to have done badly at the next rung at once."""
+        index, rung = _place_of(trial)
+        state = self._state(draft.own, index)
+        state.outstanding[rung + 1] += 1
+        self._keep(draft, index, state)
+        trial = draft.update(trial, own={**trial.own, "rung": rung + 1})
+        if not trial.open:
+            return self._told(draft, trial, LOST)
+        draft.train(trial, self._brackets[index].units[rung + 1], f"it was promoted from {self._where(index, rung)}")
+        return True
+
+    def _go_on(self, draft: Draft, index: int, *, issued: bool) -> None:
+        if not issued:
+            self._replace(draft, index)
+        if self._promotes:
+            self._close_out(draft, index)
+
+    def _close_out(self, draft: Draft, index: int) -> None:
+        """Once all trials have told of rung 0: who waits at a rung that nobody comes to any more waits in vain."""
+        bracket = self._brackets[index]
+        if draft.records.size(_board(index, 0)) < bracket.max_trials:
+            return
+        state = self._state(draft.own, index)
+        while state.closed <= bracket.top and not state.outstanding[state.closed]:
+            rung, board = state.closed, _board(index, state.closed)
+            for place in range(draft.records.size(board)):
+                trial = draft.records.at(board, place)
+                if _place_of(trial)[1] == rung and trial.open and not trial.stopped:
+                    draft.stop(trial, f"it was stopped at {self._where(index, rung)}: place {place + 1}, not promoted")
+            state.closed += 1
+        self._keep(draft, index, state)
+
+    # -- people ------------------------------------------------------------------------------------------------
+
+    def progress(self, search: Search, records: Records) -> float:
+        if search.over:
+            return 1.0
+        parts = [self._part(search, records, index) for index in range(len(self._brackets))]
+        return fraction(sum(parts) / len(parts))
+
+    def _part(self, search: Search, records: Records, index: int) -> float:
+        bracket, state = self._brackets[index], self._state(search.own, index)
+        told = records.size(_board(index, 0))
+        part = told / (STRAGGLERS * bracket.max_trials)
+        if told == bracket.max_trials:
+            part = max(part, (state.ended - state.invalid) / bracket.max_trials)
+        return part
+
+    def stage(self, trial: SearchTrial, records: Records) -> Stage:
+        index, rung = _place_of(trial)
+        last = trial.standings[-1] if trial.standings else None
+        return Stage(
+            state=state_of(trial),
+            reason=trial.verdict,
+            bracket=index,
+            rung=rung,
+            rungs=len(self._brackets[index].units),
+            rank=None if last is None else records.below(last.board, (last.score, last.order, trial.request_id)) + 1,
+            ranked=None if last is None else records.size(last.board),
+        )
+
+    def plan(self) -> tuple[Planned, ...]:
+        """As many as the sizes of the rungs say; results decide which."""
+        ends: Counter[int] = Counter()
+        for bracket in self._brackets:
+            left = bracket.max_trials
+            for rung, units in enumerate(bracket.units):
+                on = 0 if rung == bracket.top else bracket.kept(left)
+                ends[units] += left - on
+                left = on
+        return tuple(Planned(trials=count, units=units) for units, count in sorted(ends.items()) if count)
+
+    def _where(self, index: int, rung: int) -> str:
+        bracket = f" of bracket {index}" if len(self._brackets) > 1 else ""
+        return f"rung {rung}{bracket} ({self._brackets[index].units[rung]})"
+
+
+def _place_of(trial: SearchTrial) -> tuple[int, int]:
+    """Its bracket, and the rung that it trains for or was judged at."""
+    return trial.own["bracket"], trial.own["rung"]
+
+
+def _board(index: int, rung: int) -> str:
+    return f"{index}/{rung}"
+
+
+# --------------------------------------------------------------------------------------------------------- brackets
+
+
+def one_bracket(*, num_rungs: int, divisor: float, max_trials: int, units: int, at_once: int) -> Bracket:
+    """`units` are those of the top rung; with `at_once` 0 as many begin as the top rung needs below it."""
+    if divisor <= 1:
+        raise InvalidInput(f"searcher.divisor: must be more than 1, not {divisor}")
+    if num_rungs < 1 or max_trials < 1 or units < 1:
+        raise InvalidInput(
+            f"searcher: {num_rungs} rung(s), {max_trials} trial(s) and a length of {units} must each be at least 1"
+        )
+    if num_rungs > MAX_RUNGS:
+        raise InvalidInput(f"searcher: {num_rungs} rungs are over the limit of {MAX_RUNGS}; use fewer")
+    lengths = tuple(max(math.floor(units / divisor ** (num_rungs - 1 - rung)), 1) for rung in range(num_rungs))
+    begun = min(at_once, max_trials) if at_once else max(min(math.floor(divisor ** (num_rungs - 1)), max_trials), 1)
+    return Bracket(units=lengths, divisor=divisor, max_trials=max_trials, at_once=begun)
+
+
+MAX_RUNGS = 100
+"""Of a bracket; with a divisor of 2 these are more units than can be counted."""
+
+
+def rung_counts(
+    *, mode: str, max_rungs: int, bracket_rungs: Sequence[int], divisor: float, max_trials: int, units: int
+) -> list[int]:
+    """Of each bracket, the one that stops earliest first."""
+    if bracket_rungs:
+        return sorted(bracket_rungs, reverse=True)
+    most = min(
+        max_rungs,
+        math.floor(math.log(units) / math.log(divisor)) + 1,
+        math.floor(math.log(max_trials) / math.log(divisor)) + 1,
+    )
+    fewest = {"aggressive": most, "standard": (most - 1) // 2 + 1, "conservative": 1}[mode]
+    return list(range(most, fewest - 1, -1))
+
+
+def adaptive_brackets(
+    rungs: Sequence[int], *, divisor: float, max_trials: int, units: int, at_once: int
+) -> list[Bracket]:
+    """Trials and places shared out among brackets with so many rungs; what is left over goes to the first ones."""
+    weights = [divisor ** (count - 1) / count for count in rungs]
+    trials = [max(math.floor(weight / sum(weights) * max_trials), 1) for weight in weights]
+    trials[0] += max(max_trials - sum(trials), 0)
+    if at_once:
+        share, more = divmod(max(at_once, len(rungs)), len(rungs))
+        places = [share + (index < more) for index in range(len(rungs))]
+    else:
+        places = [max(trials[-1], math.floor(divisor))] * len(rungs)
+    return [
+        one_bracket(num_rungs=count, divisor=divisor, max_trials=size, units=units, at_once=place)
+        for count, size, place in zip(rungs, trials, places, strict=True)
+    ]

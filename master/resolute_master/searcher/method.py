@@ -1,0 +1,352 @@
+"""The port of every search method, and the bookkeeping that all of them share.
+
+A search is (state, event) -> (state, actions). Its state is one `Search` and a `SearchTrial` for each trial: an event changes the
+first and the rows that it concerns. The engine stores them with the event, so that a search goes on after any crash exactly
+where it was; the same seed with the same order of events gives the same search.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from resolute.ids import uuid_of
+from resolute_master.domain.copies import replace
+from resolute_master.domain.ids import ExperimentId
+from resolute_master.domain.search import WHOLE, Search, SearchTrial, Standing
+from resolute_master.searcher.events import (
+    Create,
+    ExitReason,
+    OperationCompleted,
+    PointsProposed,
+    ProgressReported,
+    SearchAction,
+    SearchEvent,
+    Shutdown,
+    Stop,
+    Train,
+    TrialExited,
+    ValidationCompleted,
+)
+from resolute_master.searcher.generator import Generator
+from resolute_master.searcher.hyperparameters import Space, sample
+from resolute_master.searcher.records import Records
+
+MAX_TRIAL_SEED = 2**31 - 1
+
+INVALID_PER_TRIAL = 10
+"""A search with more invalid points than so many for each trial that it wants has failed: it might look for ever."""
+
+Outcome = tuple[Search, tuple[SearchAction, ...]]
+
+
+class TrialState(StrEnum):
+    """Where a trial is in its search."""
+
+    TRAINING = "training"
+    WAITING = "waiting"
+    """It idles until others have told how good they are."""
+    STOPPED = "stopped"
+    ENDED = "ended"
+
+
+class Stage(Struct, frozen=True, kw_only=True):
+    """A trial in its search, for people; counts begin at 0, places at 1."""
+
+    state: TrialState
+    reason: str = ""
+    bracket: int | None = None
+    rung: int | None = None
+    rungs: int | None = None
+    rank: int | None = None
+    """Its place among the results of the highest rung that it has told one of."""
+    ranked: int | None = None
+    """How many results these are."""
+
+
+class Planned(Struct, frozen=True, kw_only=True):
+    """So many trials will train until `units`; None: as far as their code wants."""
+
+    trials: int
+    units: int | None = None
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """So many points of the space, from a sampler with these settings."""
+
+    points: int
+    space: Space
+    settings: Any
+
+
+class SearchMethod(Protocol):
+    """One search method with its configuration; holds nothing that is not in the state.
+
+    It is told of open trials of searches that are not over, and writes into the draft what follows.
+    """
+
+    @property
+    def requires(self) -> str:
+        """The Python module that must be there for it; empty for none."""
+        ...
+
+    @property
+    def max_trials(self) -> int:
+        """How many valid trials it makes at most."""
+        ...
+
+    @property
+    def at_once(self) -> int:
+        """How many trials it begins with."""
+        ...
+
+    def begin(self, draft: Draft) -> None:
+        """The first trials."""
+        ...
+
+    def validated(self, draft: Draft, trial: SearchTrial, event: ValidationCompleted) -> None: ...
+
+    def completed(self, draft: Draft, trial: SearchTrial, metric: float) -> None:
+        """It has trained until its length; its row says so already."""
+        ...
+
+    def exited(self, draft: Draft, trial: SearchTrial, reason: ExitReason | None) -> None:
+        """It has ended; its row and the draft's counts say so already."""
+        ...
+
+    def proposed(self, draft: Draft, points: Sequence[Mapping[str, Any]]) -> None:
+        """Points have come that it waits for."""
+        ...
+
+    def wish(self, search: Search) -> Wish | None:
+        """The points that it waits for; None for a method that draws its own."""
+        ...
+
+    def progress(self, search: Search, records: Records) -> float:
+        """Of the whole search, 0 to 1."""
+        ...
+
+    def stage(self, trial: SearchTrial, records: Records) -> Stage:
+        """Where a trial is."""
+        ...
+
+    def plan(self) -> tuple[Planned, ...]:
+        """What it will do, by ascending units, as far as the configuration tells."""
+        ...
+
+
+class Method:
+    """What a method does that has nothing to say to an event: a start for a new one."""
+
+    requires = ""
+
+    def validated(self, draft: Draft, trial: SearchTrial, event: ValidationCompleted) -> None:
+        """Of no interest."""
+
+    def completed(self, draft: Draft, trial: SearchTrial, metric: float) -> None:
+        """There is one length for each trial."""
+        draft.stop(trial, "it has trained until its length")
+
+    def exited(self, draft: Draft, trial: SearchTrial, reason: ExitReason | None) -> None:
+        """Nobody takes its place."""
+
+    def proposed(self, draft: Draft, points: Sequence[Mapping[str, Any]]) -> None:
+        """Nobody waits for them."""
+
+    def wish(self, search: Search) -> Wish | None:
+        return None
+
+    def stage(self, trial: SearchTrial, records: Records) -> Stage:
+        return Stage(state=state_of(trial), reason=trial.verdict)
+
+
+def state_of(trial: SearchTrial) -> TrialState:
+    if trial.stopped:
+        return TrialState.STOPPED
+    if not trial.open:
+        return TrialState.ENDED
+    return TrialState.WAITING if trial.idle else TrialState.TRAINING
+
+
+class Draft:
+    """A search being changed by one event. Rows of trials are written through at once."""
+
+    def __init__(self, search: Search, records: Records) -> None:
+        self.search = search
+        self.records = records
+        self.own: dict[str, Any] = dict(search.own)
+        """The method's own; lists and maps in it must be replaced, not changed."""
+        self._generator = Generator.of(search.generator)
+        self.actions: list[SearchAction] = []
+
+    @property
+    def generator(self) -> Generator:
+        """The search's random numbers."""
+        return self._generator
+
+    def create(
+        self,
+        space: Space,
+        *,
+        hparams: Mapping[str, Any] | None = None,
+        length: int | None = None,
+        own: Mapping[str, Any] | None = None,
+        source: str | None = None,
+    ) -> SearchTrial:
+        """Ask for one more trial: its point first (drawn, if it is not given), then its id, then its seed."""
+        point = sample(space, self._generator) if hparams is None else dict(hparams)
+        request_id = uuid_of(self._generator.octets(16))
+        seed = self._generator.bounded(MAX_TRIAL_SEED)
+        search = self.search
+        trial = SearchTrial(
+            id=search.key(request_id),
+            search=search.id,
+            request_id=request_id,
+            number=search.requested,
+            length=length,
+            own={} if own is None else own,
+        )
+        self.search = replace(search, requested=search.requested + 1, open=search.open + 1)
+        self.records.put(trial)
+        self.actions.append(Create(request_id=request_id, hparams=point, seed=seed, source=source))
+        return trial
+
+    def update(self, trial: SearchTrial, **changes: Any) -> SearchTrial:
+        changed = replace(trial, **changes)
+        self.records.put(changed)
+        return changed
+
+    def stand(self, trial: SearchTrial, board: str, score: float, *, newest_first: bool) -> tuple[SearchTrial, int]:
+        """Enter a result of the trial; answers how many are before it. Of equal scores the newest is first, or last."""
+        number = self.search.results + 1
+        self.search = replace(self.search, results=number)
+        standing = Standing(board=board, score=score, order=-number if newest_first else number)
+        trial = self.update(trial, standings=(*trial.standings, standing))
+        return trial, self.records.below(board, (standing.score, standing.order, trial.request_id))
+
+    def train(self, trial: SearchTrial, length: int, verdict: str) -> SearchTrial:
+        self.actions.append(Train(request_id=trial.request_id, length=length))
+        return self.update(trial, length=length, completed=False, verdict=verdict)
+
+    def stop(self, trial: SearchTrial, verdict: str) -> SearchTrial:
+        """It is told if it has not ended."""
+        if trial.open:
+            self.actions.append(Stop(request_id=trial.request_id))
+        return self.update(trial, stopped=True, verdict=verdict)
+
+    def shut_down(self, *, failure: bool = False, reason: str = "") -> None:
+        """Once: nothing follows."""
+        search = self.search
+        if not search.over:
+            self.search = replace(search, over=True)
+            failure = failure or 0 < search.valid <= search.failed
+            cancel = not failure and 0 < search.valid <= search.canceled
+            self.actions.append(Shutdown(cancel=cancel, failure=failure, reason=reason))
+
+    def done(self) -> Outcome:
+        return replace(self.search, generator=self._generator.leave(), own=self.own), tuple(self.actions)
+
+
+# ------------------------------------------------------------------------------------------------------ the machine
+
+
+def start(method: SearchMethod, id_: ExperimentId, seed: int, records: Records) -> Outcome:
+    """A new search, and its first trials."""
+    draft = Draft(Search(id=id_, generator=Generator(seed).leave()), records)
+    method.begin(draft)
+    return draft.done()
+
+
+def tell(method: SearchMethod, search: Search, records: Records, event: SearchEvent) -> Outcome:
+    """Take in one event. What concerns an unknown or ended trial, or comes after the end, changes nothing.
+
+    The end of a trial is booked also after the end of the search.
+    """
+    if isinstance(event, PointsProposed):
+        draft = Draft(search, records)
+        if not search.over:
+            method.proposed(draft, event.points)
+        return draft.done()
+    trial = records.get(event.request_id)
+    if trial is None or not trial.open or (search.over and not isinstance(event, TrialExited)):
+        return search, ()
+    draft = Draft(search, records)
+    match event:
+        case ProgressReported(progress=value):
+            _progressed(draft, trial, value)
+        case ValidationCompleted():
+            if not trial.stopped:
+                method.validated(draft, trial, event)
+        case OperationCompleted(length=length, metric=metric):
+            if not trial.stopped and not trial.completed and trial.length == length:
+                trial = draft.update(trial, completed=True, completed_length=length, completed_metric=metric)
+                method.completed(draft, trial, metric)
+        case TrialExited(reason=reason):
+            _exited(method, draft, trial, reason)
+    return draft.done()
+
+
+def _progressed(draft: Draft, trial: SearchTrial, value: float) -> None:
+    progress = round(fraction(value) * WHOLE)
+    draft.search = replace(draft.search, progress=draft.search.progress + progress - trial.progress)
+    draft.update(trial, progress=progress)
+
+
+def _exited(method: SearchMethod, draft: Draft, trial: SearchTrial, reason: ExitReason | None) -> None:
+    search = draft.search
+    draft.search = replace(
+        search,
+        open=search.open - 1,
+        progress=search.progress - trial.progress,
+        failed=search.failed + (reason is ExitReason.ERRORED),
+        canceled=search.canceled + (reason is ExitReason.USER_CANCELED),
+        invalid=search.invalid + (reason is ExitReason.INVALID_HPARAMS),
+    )
+    trial = draft.update(trial, open=False, **_said(trial, reason))
+    if search.over:
+        return
+    if draft.search.invalid > INVALID_PER_TRIAL * method.max_trials:
+        draft.shut_down(failure=True, reason=f"{draft.search.invalid} points were invalid")
+        return
+    method.exited(draft, trial, reason)
+    if not draft.search.open and method.wish(draft.search) is None:
+        draft.shut_down()
+
+
+_ENDS = {
+    ExitReason.ERRORED: "it failed",
+    ExitReason.USER_CANCELED: "it was canceled",
+    ExitReason.INVALID_HPARAMS: "its hyperparameters are invalid",
+    None: "its code has ended by itself",
+}
+
+
+def _said(trial: SearchTrial, reason: ExitReason | None) -> dict[str, str]:
+    """What was said when it was stopped stays said."""
+    return {} if trial.stopped else {"verdict": _ENDS[reason]}
+
+
+# ---------------------------------------------------------------------------------------------- what methods share
+
+
+def fraction(value: float) -> float:
+    """The nearest of 0 to 1; what is no number counts as nothing done."""
+    return min(max(value, 0.0), 1.0) if math.isfinite(value) else 0.0
+
+
+def score_of(metric: float, *, smaller_is_better: bool) -> float:
+    """The smaller the better, whatever the metric is; NaN is worse than everything."""
+    if math.isnan(metric):
+        return math.inf
+    return metric if smaller_is_better else -metric
+
+
+def share_done(search: Search, trials: int) -> float:
+    """Of trials that are wanted, so that it does not fall when another one starts: ended ones count 1."""
+    if search.over:
+        return 1.0
+    return fraction((search.valid - search.open + search.progress / WHOLE) / trials)

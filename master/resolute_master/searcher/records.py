@@ -1,0 +1,57 @@
+"""Where a search keeps the rows of its trials. The cluster's working copy is one such place; here is one for everything else."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from resolute_master.domain.ids import ExperimentId
+from resolute_master.domain.search import Boards, ChangedBoards, Place, SearchTrial
+
+
+class Records(Protocol):
+    """The rows of one search. What is put is read back at once, and counts on the boards."""
+
+    def get(self, request_id: str) -> SearchTrial | None: ...
+
+    def put(self, trial: SearchTrial) -> None: ...
+
+    def size(self, board: str) -> int:
+        """How many results are on the board."""
+        ...
+
+    def below(self, board: str, place: Place) -> int:
+        """How many of them come before that place."""
+        ...
+
+    def at(self, board: str, index: int) -> SearchTrial:
+        """The trial whose result has so many before it. Raises `IndexError` when there is none."""
+        ...
+
+
+class MemoryRecords:
+    """Rows in a dict. `written` has every row that was put, in order, until somebody clears it."""
+
+    def __init__(self, search: ExperimentId) -> None:
+        self._search = search
+        self.rows: dict[str, SearchTrial] = {}
+        self.written: list[SearchTrial] = []
+        self._boards = Boards()
+
+    def get(self, request_id: str) -> SearchTrial | None:
+        return self.rows.get(request_id)
+
+    def put(self, trial: SearchTrial) -> None:
+        self._boards.move(self.rows.get(trial.request_id), trial)
+        self.rows[trial.request_id] = trial
+        self.written.append(trial)
+
+    def size(self, board: str) -> int:
+        return len(self._boards.places((self._search, board)))
+
+    def below(self, board: str, place: Place) -> int:
+        return ChangedBoards(self._boards).below((self._search, board), place)
+
+    def at(self, board: str, index: int) -> SearchTrial:
+        if index < 0:
+            raise IndexError(index)
+        return self.rows[self._boards.places((self._search, board))[index][2]]
