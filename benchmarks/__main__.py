@@ -36,6 +36,7 @@ BENCHMARKS = (
     "noisy",
     "load",
     "spot",
+    "search",
 )
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 KEPT, PAGE = DOCS / "benchmarks.json", DOCS / "benchmarks.md"
