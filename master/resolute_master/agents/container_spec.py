@@ -112,7 +112,7 @@ class SpecRenderer:
             "DET_TRIAL_ID": str(trial.id),
             "DET_TRIAL_RUN_ID": str(allocation.run_id),
             "DET_TRIAL_SEED": str(trial.seed),
-            "DET_EXPERIMENT_CONFIG": json.dumps(config),
+            "DET_EXPERIMENT_CONFIG": json.dumps(_shown_to_the_task(config)),
             "DET_HPARAMS": json.dumps(trial.hparams),
             "DET_STEPS_COMPLETED": str(allocation.resumed_steps),
             **{name: str(port) for name, port in allocation.ports.items()},
@@ -145,6 +145,15 @@ class SpecRenderer:
             user=user,
             configured_paths=self.configured_paths,
         )
+
+
+def _shown_to_the_task(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Without the credentials of the registry: the agent pulls the image, and they may be the operator's
+    (`task_container_defaults.registry_auth`), whom the user of the task is not."""
+    environment = config.get("environment") or {}
+    if not environment.get("registry_auth"):
+        return config
+    return {**config, "environment": {**environment, "registry_auth": None}}
 
 
 def _kind_of(state: ClusterState, member: Container) -> str:

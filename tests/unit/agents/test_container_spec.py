@@ -174,6 +174,7 @@ def test_what_only_an_engine_honours_is_told() -> None:
         a_running_allocation(members=1, ports={"C10D_PORT": 29401}),
         "container-0",
     )
+    assert json.loads(spec.environment["DET_EXPERIMENT_CONFIG"])["environment"]["registry_auth"] is None
     assert spec.shm_bytes == 1024
     assert spec.options == ContainerOptions(
         force_pull=True,
