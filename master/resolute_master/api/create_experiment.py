@@ -32,6 +32,7 @@ from resolute_master.api.host_paths import check_host_paths, rules_of
 from resolute_master.api.render.experiments import Surroundings
 from resolute_master.api.render.experiments import experiment as render_experiment
 from resolute_master.api.showing import show_experiment
+from resolute_master.api.warm_start import with_source
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.commands import CreateExperiment
 from resolute_master.domain.experiment import Experiment, written
@@ -113,6 +114,7 @@ async def _check(call: Call, request: CreateExperimentRequest) -> Checked:
     if not request.unmanaged:
         check_search(config["searcher"], config["hyperparameters"])
     check_words(config)
+    config["searcher"] = await with_source(call.api, config["searcher"])
     await check_host_paths(call.api.config, rules_of(call.api.config, call.api.own_files), config)
     config["resources"] = {**config["resources"], "resource_pool": pool}
     if parsed.resources.deadline is not None:
