@@ -1,9 +1,13 @@
 """When a pool gives up launching for a while, because launches fail in a row. Pure.
 
 A launch counts as failed when it was refused, at once or later, and no other offer of the pool with as many slots could be asked in
-its place. The pool gives up on the last of `launch_error_retries` failures and one more, each within `launch_error_timeout` of the
-one before; a machine that is granted ends the row. For that time nothing is asked for, and work that the pool's machines cannot
-hold fails. Then the row begins anew. A timeout of 0 counts nothing.
+its place. The pool gives up on the last of `launch_error_retries` failures and one more, each of a launch that was decided within
+`launch_error_timeout` of the moment from which the pool could ask again; a machine that is granted ends the row. So a pause that is
+longer than the timeout (a used-up quota, a back-off) does not. After that nothing is asked for during `launch_error_timeout`, and work
+that the pool's machines cannot hold fails. Then the row begins anew. A timeout of 0 counts nothing.
+
+A request that the cloud calls wrong is asked again after a back-off where failures are counted: it fails, and the row goes on. Without a
+timeout it waits for a person.
 
 The outcome of each launch is kept in the belief about its offer, and the newest of a pool's is the pool's own.
 """
@@ -11,7 +15,7 @@ The outcome of each launch is kept in the belief about its offer, and the newest
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from resolute_provisioner import risk
@@ -35,9 +39,12 @@ def after_failure(
     if pool.launch_error_timeout_s <= 0 or _another(pool, beliefs, offer_id, now):
         return None
     _, last = _newest(beliefs)
-    if last is None or not last.failures or now - last.at > _timeout(pool):
-        return PoolLaunch(at=now, failures=1)
-    return None if asked_at <= last.at else PoolLaunch(at=now, failures=last.failures + 1)
+    again_at = _again_at(pool, beliefs, offer_id, now)
+    if last is not None and last.failures and asked_at <= last.at:
+        return None
+    if last is None or not last.failures or last.failures > pool.launch_error_retries or _forgotten(pool, last, asked_at):
+        return PoolLaunch(at=now, failures=1, again_at=again_at)
+    return PoolLaunch(at=now, failures=last.failures + 1, again_at=again_at)
 
 
 def after_success(pool: PoolScaling, now: datetime) -> PoolLaunch | None:
@@ -62,7 +69,7 @@ def launch_error(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: dat
 
 def blocks(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> dict[str, Block]:
     """The offers that may not be asked for now, by their ids in order: what keeps each back, its price, and the pool as a whole."""
-    found = risk.blocks(pool.offers, beliefs, now)
+    found = _obstacles(pool, beliefs, now)
     for id_, unpaid in risk.money_blocks(pool, now, machines=1).items():
         found[id_] = risk.longer(found.get(id_), unpaid)
     error = launch_error(pool, beliefs, now)
@@ -72,12 +79,39 @@ def blocks(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime)
     return {id_: risk.longer(found.get(id_), given_up) for id_ in sorted(offer.offer_id for offer in pool.offers)}
 
 
-def _another(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], offer_id: str, now: datetime) -> bool:
+def _obstacles(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> dict[str, Block]:
+    """As `risk.blocks`; but where failures are counted a wrong request only has its back-off."""
+    if pool.launch_error_timeout_s > 0:
+        beliefs = {
+            id_: replace(each, misconfigured="") if each.misconfigured and each.backoff_until is not None else each
+            for id_, each in beliefs.items()
+        }
+    return risk.blocks(pool.offers, beliefs, now)
+
+
+def _alternatives(pool: PoolScaling, offer_id: str) -> list[str]:
+    """The offers of which each has as many slots as this one, itself included."""
     slots = next((offer.slots for offer in pool.offers if offer.offer_id == offer_id), 0)
-    blocked = risk.blocks(pool.offers, beliefs, now)
-    return any(
-        offer.slots >= slots and offer.offer_id != offer_id and offer.offer_id not in blocked for offer in pool.offers
-    )
+    return [offer.offer_id for offer in pool.offers if offer.slots >= slots or offer.offer_id == offer_id]
+
+
+def _another(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], offer_id: str, now: datetime) -> bool:
+    blocked = _obstacles(pool, beliefs, now)
+    return any(id_ != offer_id and id_ not in blocked for id_ in _alternatives(pool, offer_id))
+
+
+def _again_at(
+    pool: PoolScaling, beliefs: Mapping[str, OfferBelief], offer_id: str, now: datetime
+) -> datetime | None:
+    """When one of those that could take the place may be asked again; None for at once, or for never by itself."""
+    blocked = _obstacles(pool, beliefs, now)
+    found = [blocked[id_].until for id_ in _alternatives(pool, offer_id) if id_ in blocked]
+    return min((until for until in found if until is not None), default=None)
+
+
+def _forgotten(pool: PoolScaling, last: PoolLaunch, asked_at: datetime) -> bool:
+    """Nothing was asked for though it could have been."""
+    return asked_at - max(last.at, last.again_at or last.at) > _timeout(pool)
 
 
 def _newest(beliefs: Mapping[str, OfferBelief]) -> tuple[OfferBelief, PoolLaunch] | tuple[None, None]:

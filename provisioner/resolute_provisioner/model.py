@@ -123,6 +123,8 @@ class PoolLaunch:
     """When the cloud had answered."""
     failures: int
     """So many launches in a row have failed with this one; 0: it succeeded."""
+    again_at: datetime | None = None
+    """After a failure: the first moment at which the pool could ask again, as it was known then; None: at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

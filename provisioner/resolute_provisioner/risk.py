@@ -2,7 +2,8 @@
 
 An offer that was refused is left alone for a while that doubles with each further refusal; machines that start and
 never join trip a slower breaker of their own, because each of them is paid for; a used-up quota stops the offer and
-its family for ten minutes; a request that the cloud calls wrong stops it until a person has changed something.
+its family for ten minutes; a request that the cloud calls wrong stops it until a person has changed something (where a pool
+counts failed launches, it is tried again after its back-off: `launch_errors`).
 
 What an offer is worth beyond its price is in `ranking`.
 """
@@ -76,16 +77,21 @@ def refused(
         )
     match kind:
         case RefusalKind.BAD_REQUEST:
-            return replace(told, misconfigured=message or "the cloud refused the request as wrong")
+            wrong = message or "the cloud refused the request as wrong"
+            return replace(_paused(told, REFUSAL_BACKOFF_S, same_wave, token, now), misconfigured=wrong)
         case RefusalKind.QUOTA_EXCEEDED:
             return replace(told, quota_until=now + timedelta(seconds=QUOTA_STOP_S))
         case RefusalKind.NO_CAPACITY | RefusalKind.TRANSIENT | RefusalKind.THROTTLED:
-            if same_wave and belief.backoff_until is not None:
-                return told
             first_s = THROTTLED_BACKOFF_S if kind is RefusalKind.THROTTLED else REFUSAL_BACKOFF_S
-            delay_s = _doubling(first_s, told.consecutive_refusals, REFUSAL_BACKOFF_CAP_S)
-            delay_s *= 1.0 + JITTER * (2.0 * _fraction(token or belief.offer_id) - 1.0)
-            return replace(told, backoff_until=now + timedelta(seconds=delay_s))
+            return _paused(told, first_s, same_wave, token, now)
+
+
+def _paused(told: OfferBelief, first_s: float, same_wave: bool, token: str, now: datetime) -> OfferBelief:
+    if same_wave and told.backoff_until is not None:
+        return told
+    delay_s = _doubling(first_s, told.consecutive_refusals, REFUSAL_BACKOFF_CAP_S)
+    delay_s *= 1.0 + JITTER * (2.0 * _fraction(token or told.offer_id) - 1.0)
+    return replace(told, backoff_until=now + timedelta(seconds=delay_s))
 
 
 def stranded(belief: OfferBelief, *, now: datetime) -> OfferBelief:
@@ -332,6 +338,8 @@ def _refusal_text(belief: OfferBelief) -> str:
     match belief.last_refusal:
         case RefusalKind.TRANSIENT:
             what = "the cloud did not answer"
+        case RefusalKind.BAD_REQUEST:
+            what = "the cloud calls the request wrong"
         case RefusalKind.THROTTLED:
             what = "the cloud says that it is asked too often"
         case _:

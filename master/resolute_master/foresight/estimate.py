@@ -279,7 +279,8 @@ def stoppage(pool: VirtualPool) -> tuple[str, VirtualPool]:
     found = pool.copy()
     for id_, block in blocks.items():
         belief = found.beliefs.get(id_) or OfferBelief(offer_id=id_)
-        found.beliefs[id_] = replace(belief, misconfigured=belief.misconfigured or block.reason)
+        # Without a back-off of its own, after which a pool that counts failed launches would try.
+        found.beliefs[id_] = replace(belief, misconfigured=belief.misconfigured or block.reason, backoff_until=None)
     return why_blocked(blocks) if len(blocks) == len(scaling.offers) else "", found
 
 

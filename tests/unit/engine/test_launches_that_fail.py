@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from resolute.clock import FixedClock
 from resolute.wire.states import ExperimentState
 from resolute_master.domain.allocation import Allocation
@@ -53,9 +55,9 @@ class Cluster:
         wanted = [i for i in self.engine.state.all(Instance) if i.intent is Intent.RUN and i.launched_at is None]
         return sorted(wanted, key=lambda instance: instance.requested_at)
 
-    async def refuses(self) -> None:
+    async def refuses(self, kind: RefusalKind = RefusalKind.NO_CAPACITY) -> None:
         for instance in self.asked():
-            refusal = RecordRefusal(instance=instance.id, kind=RefusalKind.NO_CAPACITY, message="none of these")
+            refusal = RecordRefusal(instance=instance.id, kind=kind, message="none of these")
             await self.engine.submit(refusal)
 
     async def grants(self) -> None:
@@ -124,6 +126,28 @@ async def test_work_that_the_machines_cannot_hold_ends_with_the_providers_error_
             assert "none of these" in trial.exit_message
         decisions = [each for each in await store.decisions(100) if each.kind == "launch_error"]
         assert len(decisions) == 1 and "launch_error_timeout" in decisions[0].reason
+
+
+@pytest.mark.parametrize("timeout_s", [1.0, 600.0])
+@pytest.mark.parametrize("kind", list(RefusalKind))
+async def test_after_the_retries_it_ends_whatever_the_reason_and_however_long_the_pauses(
+    kind: RefusalKind, timeout_s: float
+) -> None:
+    store = MemoryStore()
+    scaling = replace(SCALING, launch_error_timeout_s=timeout_s, launch_error_retries=3)
+    async with a_cluster(scaling, store) as cluster:
+        waiting, refused = await cluster.submits(), 0
+        for _ in range(4):
+            assert cluster.waits(waiting), f"after {refused} refusals"
+            while not cluster.asked():
+                wake = cluster.engine.memory.next_wake()
+                assert wake is not None, "the pool waits for nothing"
+                await cluster.later(max(1.0, (wake - cluster.clock.now()).total_seconds()))
+            await cluster.refuses(kind)
+            refused += 1
+        experiment, trial = await ended(store, waiting)
+        assert (experiment.state, trial.restarts) == (ExperimentState.ERROR, 0)
+        assert "4 launches in a row have failed" in trial.exit_message and "none of these" in trial.exit_message
 
 
 async def test_every_waiting_experiment_ends_also_those_that_no_decision_has_listed() -> None:

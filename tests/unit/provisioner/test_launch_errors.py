@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+
+import pytest
 
 from resolute_provisioner import launch_errors, risk
 from resolute_provisioner.model import OfferBelief, PoolScaling, RefusalKind
@@ -19,11 +21,17 @@ def counting(retries: int, *names: str) -> PoolScaling:
 
 
 def refuse(
-    pool: PoolScaling, beliefs: Beliefs, name: str, at: datetime, *, asked_at: datetime | None = None
+    pool: PoolScaling,
+    beliefs: Beliefs,
+    name: str,
+    at: datetime,
+    *,
+    asked_at: datetime | None = None,
+    kind: RefusalKind = RefusalKind.NO_CAPACITY,
 ) -> Beliefs:
     asked = asked_at or at
     belief = beliefs.get(name, OfferBelief(offer_id=name))
-    told = risk.refused(belief, RefusalKind.NO_CAPACITY, "none left", asked_at=asked, now=at)
+    told = risk.refused(belief, kind, "none left", asked_at=asked, now=at)
     outcome = launch_errors.after_failure(pool, {**beliefs, name: told}, name, asked_at=asked, now=at)
     return {**beliefs, name: told if outcome is None else replace(told, pool_launch=outcome)}
 
@@ -58,10 +66,41 @@ def test_without_retries_the_first_failure_is_enough() -> None:
     assert given_up(pool, failing(pool, 0), NOW)
 
 
-def test_failures_further_apart_than_the_timeout_begin_a_new_row() -> None:
+def test_asking_later_than_the_timeout_after_the_pause_begins_a_new_row() -> None:
     pool = counting(1)
-    assert not given_up(pool, failing(pool, 0, 61), after(61))
-    assert given_up(pool, failing(pool, 0, 61, 100), after(100))
+    (first_pause,) = [each.backoff_until for each in failing(pool, 0).values()]
+    assert first_pause is not None
+    pause_s = (first_pause - NOW).total_seconds()
+    assert given_up(pool, failing(pool, 0, pause_s + TIMEOUT_S), after(pause_s + TIMEOUT_S))
+    late_s = pause_s + TIMEOUT_S + 1
+    assert not given_up(pool, failing(pool, 0, late_s), after(late_s))
+    assert given_up(pool, failing(pool, 0, late_s, late_s + 40), after(late_s + 40))
+
+
+@pytest.mark.parametrize("timeout_s", [1.0, 60.0, 600.0])
+@pytest.mark.parametrize("kind", list(RefusalKind))
+def test_a_pause_longer_than_the_timeout_does_not_begin_a_new_row(kind: RefusalKind, timeout_s: float) -> None:
+    """The documentation's own example is a quota (asked again after ten minutes) with 10m and 3."""
+    pool = replace(counting(3), launch_error_timeout_s=timeout_s)
+    beliefs: Beliefs = {}
+    moment = NOW
+    for _ in range(4):
+        assert not given_up(pool, beliefs, moment)
+        beliefs = refuse(pool, beliefs, "small", moment, kind=kind)
+        refused_at, block = moment, launch_errors.blocks(pool, beliefs, moment)["small"]
+        assert block.until is not None and not block.misconfigured
+        moment = block.until + timedelta(seconds=0.5)
+    assert given_up(pool, beliefs, refused_at)
+    # And then from the beginning of the count.
+    again = refuse(pool, beliefs, "small", refused_at + timedelta(seconds=700), kind=kind)
+    assert not given_up(pool, again, refused_at + timedelta(seconds=700))
+
+
+def test_a_wrong_request_waits_for_a_person_where_nothing_is_counted() -> None:
+    pool = replace(counting(0), launch_error_timeout_s=0.0)
+    beliefs = refuse(pool, {}, "small", NOW, kind=RefusalKind.BAD_REQUEST)
+    block = launch_errors.blocks(pool, beliefs, after(1e6))["small"]
+    assert block.misconfigured and block.until is None
 
 
 def test_a_machine_that_is_granted_ends_the_row() -> None:
