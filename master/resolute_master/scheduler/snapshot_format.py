@@ -19,7 +19,6 @@ from resolute.config.base import (
     Integer,
     NonEmptyText,
     Number,
-    PositiveInteger,
     Text,
     broken_rule,
 )
@@ -195,8 +194,8 @@ class TaskRow(ConfigModel):
 class OfferRow(ConfigModel):
     """A kind of machine that the pool may launch."""
 
-    slots: PositiveInteger
-    """Slots of such a machine."""
+    slots: Count
+    """Slots of such a machine; 0 is one for work without slots."""
     price_per_hour: Annotated[Number, Field(ge=0)] | None = None
     """The cheapest is launched first; null is not known."""
     expected_s: Annotated[Number, Field(ge=0), AfterValidator(not_too_long)] | None = None
@@ -212,8 +211,8 @@ class OfferRow(ConfigModel):
 class MachineRow(ConfigModel):
     """A machine that was asked for and whose agent has not joined."""
 
-    slots: PositiveInteger
-    """Slots that it will bring."""
+    slots: Count
+    """Slots that it will bring; 0 are none."""
     expected_at: Moment | None = None
     """When its agent is expected; null is not known."""
     tasks: tuple[NonEmptyText, ...] = ()

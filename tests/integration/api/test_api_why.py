@@ -13,6 +13,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.pools.policies import pool_policies
+from resolute_master.scheduler.offline import decide
 from support.api import World, a_config, an_api, master_config, settled
 from support.cluster import T0
 from support.engines import AgentByHand, joined, launched
@@ -176,3 +177,18 @@ async def test_a_list_does_not_wait_for_an_answer_that_takes_long(tmp_path: Path
         assert await starts.of_one(world.engine, store, allocation, clock) == found.starts[id_]
         # The same cycle: it is known already.
         assert await starts.of_all(world.engine, store, pool, clock) is found
+
+
+async def test_a_pool_whose_machines_have_no_slots_has_a_snapshot_that_can_be_decided(tmp_path: Path) -> None:
+    """A pool of machines for auxiliary work: offers and machines on their way without slots."""
+    async with an_api(tmp_path, pools=a_paid_pool(slots=0), config={"launch_error": False}) as world:
+        await world.create(a_config(resources={"slots_per_trial": 0}))
+        await settled(world)
+        (machine,) = world.engine.state.all(Instance)
+        file = await world.get("/api/v1/resource-pools/default/snapshot")
+        assert file["supply"]["offers"]["paid"]["slots"] == 0
+        assert file["supply"]["machines"][machine.id]["slots"] == 0
+        plan = decide(file)
+        assert plan == decide(json.loads(json.dumps(file)))
+        world_of_file = decide({"tasks": {"t": {"slots": 0}}, "supply": {"offers": {"aux": {"slots": 0}}}})
+        assert world_of_file.pool == "default"
