@@ -98,8 +98,7 @@ def reachable_master(pool: ResourcePool, master_url: str, listens_on: str, port:
     Raises `InvalidInput` where that is only this machine's own.
     """
     if master_url:
-        parts = urlsplit(master_url)
-        return master_url if parts.port else f"{parts.scheme}://{parts.netloc}:{443 if parts.scheme == 'https' else 80}"
+        return master_url
     if listens_on in ("0.0.0.0", "::", "localhost") or listens_on.startswith("127.") or listens_on == "::1":
         raise InvalidInput(
             f"resource_pools: provider.master_url of pool '{pool.pool_name}' must be given: the machines of a cloud cannot "

@@ -20,6 +20,7 @@ from resolute.errors import InvalidInput
 from resolute.wire.rest.offers import GetPoolOffersResponse
 from resolute_master.domain.copies import replace
 from resolute_master.pools.bootable import check_pool, left_to_master
+from resolute_master.pools.file_checks import file_problems
 from resolute_master.pools.offer_rows import shown_offers
 from resolute_master.pools.policies import scaling_of
 from resolute_provisioner.model import PoolScaling
@@ -32,12 +33,15 @@ class FilePool:
     pool: ResourcePool
     scaling: PoolScaling | None
     """None for a pool that is not elastic."""
+    listens_on: str = ""
+    """The master's own `host`; empty where the file does not say."""
 
 
 def read_pools(path: Path) -> tuple[FilePool, ...]:
     """Every pool of the file. Raises `InvalidInput`, with all that is wrong in it."""
     raw = read_file(path, what="the configuration")
     pools: list[tuple[ResourcePool, Location]]
+    listens_on = ""
     if "pool_name" in raw or "provider" in raw:
         try:
             pools = [(ResourcePool.model_validate(raw), ())]
@@ -46,7 +50,8 @@ def read_pools(path: Path) -> tuple[FilePool, ...]:
     else:
         config = config_of_pools(path, raw)
         pools = [(pool, ("resource_pools", place)) for place, pool in enumerate(config.resource_pools)]
-    return tuple(FilePool(pool=pool, scaling=scaling_of(pool, at)) for pool, at in pools)
+        listens_on = config.host
+    return tuple(FilePool(pool=pool, scaling=scaling_of(pool, at), listens_on=listens_on) for pool, at in pools)
 
 
 def config_of_pools(path: Path, raw: Mapping[str, Any]) -> MasterConfig:
@@ -66,7 +71,7 @@ def offers_in(path: Path, now: datetime, name: str | None = None) -> tuple[GetPo
     wanted = [each for each in pools if name in (None, each.pool.pool_name)]
     if name is not None and wanted[0].scaling is None:
         raise InvalidInput(f"{path}: pool '{name}' has no provider, and so buys no machines")
-    _check([each.pool for each in wanted])
+    _check(wanted)
     return tuple(
         replace(shown_offers(each.scaling, {}, now), left_to_master=left_to_master(each.pool))
         for each in wanted
@@ -74,12 +79,13 @@ def offers_in(path: Path, now: datetime, name: str | None = None) -> tuple[GetPo
     )
 
 
-def _check(pools: Iterable[ResourcePool]) -> None:
+def _check(pools: Iterable[FilePool]) -> None:
     found = []
-    for pool in pools:
+    for each in pools:
         try:
-            check_pool(pool)
+            check_pool(each.pool)
         except InvalidInput as error:
             found.append(str(error))
+        found += file_problems(each.pool, each.listens_on)
     if found:
         raise InvalidInput("\n".join(found))

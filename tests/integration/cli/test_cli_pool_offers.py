@@ -182,6 +182,58 @@ async def test_what_a_starting_master_would_refuse_is_refused_in_a_file(
     assert complaint in await det("pool", "offers", "--config", file, code=1)
 
 
+def gcp_pool(**provider: Any) -> dict[str, Any]:
+    image = {"boot_disk_source_image": "projects/p/global/images/i", "project": "p"}
+    return {"pool_name": "default", "provider": {"type": "gcp", **image, **provider}}
+
+
+@pytest.mark.parametrize(
+    ("file", "complaint"),
+    [
+        (with_provider(master_url="http://127.0.0.1:8080"), "master_url of pool 'default' names 127.0.0.1, by which each"),
+        (with_provider(master_url="https://localhost"), "names localhost, by which each machine reaches itself"),
+        (with_provider(master_url="http://0.0.0.0:8080"), "names 0.0.0.0"),
+        (with_provider(master_url="http://[::1]:8080"), "names ::1"),
+        (with_provider(master_url="http://169.254.169.254"), "names 169.254.169.254"),
+        (with_provider(master_url="http://internal-ip"), "a word of another cloud (value http://internal-ip:8080)"),
+        (gcp_pool(zone="us-central1-a", master_url="http://local-ipv4"), "use an address, or one of: external-ip"),
+        ({"host": "127.0.0.1", "resource_pools": [with_provider()]}, "the master listens on 127.0.0.1 (host)"),
+        (with_provider(master_url="http://m:99999"), "a port from 1 to 65535"),
+        (with_provider(master_url="http://m:0"), "a port from 1 to 65535"),
+        (with_provider(master_url="http://user@m:80"), "must be scheme://host:port"),
+        (with_provider(image_id="my-image"), 'image_id: must be the id of a machine image'),
+        (with_provider(iam_instance_profile_arn="agents"), "must be the ARN of an instance profile"),
+        (with_provider(iam_instance_profile_arn="arn:aws:iam::1:role/agents"), "must be the ARN of an instance profile"),
+        (with_provider(network_interface={"security_group_id": "default"}), "must be the id of a security group"),
+        (with_provider(network_interface={"security_group_ids": ["sg-1", "x"]}), "security_group_ids[1]"),
+        (with_provider(region=None, network_interface={"subnets": {"here": "s"}}), "subnets.here: is no zone"),
+        (with_provider(region=None, network_interface={"subnets": {"us-esat-1a": "s"}}), "us-esat-1a is in no region of the cloud"),
+        (with_provider(region="us-esat-1", network_interface={}), "us-esat-1 is in no region"),
+        (gcp_pool(zone="us-centrla1-a"), "us-centrla1-a is in no region"),
+        (gcp_pool(zones=["somewhere"]), "provider.zones[0]: is no zone"),
+    ],
+)  # fmt: skip
+async def test_what_no_machine_could_boot_with_or_come_back_by_is_refused_in_a_file(
+    tmp_path: Path, file: dict[str, Any], complaint: str
+) -> None:
+    assert complaint in await Shell(tmp_path)("pool", "validate", written(tmp_path, file), code=1)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        with_provider(master_url="https://master.example.org"),
+        with_provider(master_url="http://public-ipv4"),
+        with_provider(image_id="resolve:ssm:/aws/service/x"),
+        with_provider(iam_instance_profile_arn="arn:aws-us-gov:iam::111122223333:instance-profile/a/b"),
+        {"host": "127.0.0.1", "resource_pools": [with_provider(master_url="http://10.0.0.7")]},
+        gcp_pool(zone="us-central1-a", instance_type={"machine_type": "n1-standard-4", "gpu_num": 1}),
+    ],
+)
+async def test_what_could_be_meant_is_let_through(tmp_path: Path, file: dict[str, Any]) -> None:
+    assert "0 to 5 machines" in await Shell(tmp_path)("pool", "validate", written(tmp_path, file))
+
+
 async def test_what_is_wrong_with_several_pools_is_said_at_once(tmp_path: Path) -> None:
     pools = [with_provider("default", image_id=None), with_provider("b", image_id=None), with_provider("c")]
     said = await Shell(tmp_path)("pool", "validate", written(tmp_path, {"resource_pools": pools}), code=1)

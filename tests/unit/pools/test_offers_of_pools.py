@@ -259,10 +259,10 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     (
         {
             **AWS,
-            "network_interface": {**SUBNETS, "subnet_id": "s", "security_group_id": "g", "security_group_ids": ["h"]},
+            "network_interface": {**SUBNETS, "subnet_id": "s", "security_group_id": "sg-1", "security_group_ids": ["sg-2"]},
         },
         [
-            'network_interface.security_group_id: is given beside security_group_ids (value "g"); put it there and remove it '
+            'network_interface.security_group_id: is given beside security_group_ids (value "sg-1"); put it there and remove it '
             "here",
             'network_interface.subnet_id: is given beside subnets (value "s"); put it there and remove it here',
         ],

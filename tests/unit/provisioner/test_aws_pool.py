@@ -27,6 +27,7 @@ HERE = {
     "/latest/meta-data/public-hostname": "ec2-1-2-3-4.example",
 }
 NOWHERE = Ec2Metadata("http://127.0.0.1:9")
+ROLE = "arn:aws:iam::111122223333:instance-profile/agents"
 
 
 def a_config(**keys: Any) -> MasterConfig:
@@ -89,13 +90,15 @@ def test_elsewhere_the_region_is_in_the_environment_or_missed() -> None:
     ("url", "host", "expected"),
     [
         ("http://10.0.0.1:8080", "0.0.0.0", "http://10.0.0.1:8080"),
-        ("https://master.example", "0.0.0.0", "https://master.example:443"),
+        ("https://master.example", "0.0.0.0", "https://master.example:8080"),
+        ("http://[fd00::1]", "0.0.0.0", "http://[fd00::1]:8080"),
         ("", "10.0.0.5", "http://10.0.0.5:8080"),
         ("", "fd00::5", "http://[fd00::5]:8080"),
     ],
 )
 def test_how_machines_reach_the_master(url: str, host: str, expected: str) -> None:
-    assert reachable_master(a_config().resource_pools[0], url, host, 8080) == expected
+    config = a_config(master_url=url)
+    assert reachable_master(config.resource_pools[0], provider_of(config).master_url, host, 8080) == expected
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "127.0.0.1", "localhost", "::1"])
@@ -106,9 +109,9 @@ def test_an_address_that_only_the_master_knows_is_refused(host: str) -> None:
 
 def test_every_key_reaches_ec2() -> None:
     given = settings(
-        network_interface={"public_ip": False, "subnets": {"us-east-1a": "subnet-a"}, "security_group_ids": ["a", "b"]},
+        network_interface={"public_ip": False, "subnets": {"us-east-1a": "subnet-a"}, "security_group_ids": ["sg-a", "sg-b"]},
         root_volume_size=500,
-        iam_instance_profile_arn="arn",
+        iam_instance_profile_arn=ROLE,
         instance_name="worker",
         tag_key="owner",
         tag_value="me",
@@ -120,8 +123,8 @@ def test_every_key_reaches_ec2() -> None:
         max_agent_starting_period="10m",
         agent_config_file_contents={"container_runtime": "process"},
     )
-    assert (given.root_volume_gb, given.instance_profile_arn, given.name) == (500, "arn", "worker")
-    assert (given.key_name, given.public_ip, given.security_group_ids) == ("key", False, ("a", "b"))
+    assert (given.root_volume_gb, given.instance_profile_arn, given.name) == (500, ROLE, "worker")
+    assert (given.key_name, given.public_ip, given.security_group_ids) == ("key", False, ("sg-a", "sg-b"))
     assert given.subnets == {"us-east-1a": "subnet-a"}
     assert given.tags == {"owner": "me", "team": "vision"}
     host = given.host

@@ -52,7 +52,7 @@ AWS: Mapping[str, tuple[object, Mapping[str, object]]] = {
     "cpu_slots_allowed": (True, {"instance_type": "c5.xlarge"}),
     "root_volume_size": (300, {}),
     "ssh_key_name": ("other", {}),
-    "iam_instance_profile_arn": ("arn", {}),
+    "iam_instance_profile_arn": ("arn:aws:iam::111122223333:instance-profile/agents", {}),
     "network_interface": ({"subnet_id": "subnet-1"}, {}),
     "tag_key": ("owner", {}),
     "tag_value": ("me", {}),

@@ -23,6 +23,28 @@ PRICE_REFRESH_S = 300.0
 """Spot prices change a few times a day; an older word than this is seldom wrong, and each pool asks once."""
 
 
+ZONE = r"[a-z]{2,}(?:-[a-z]+)+-[0-9]+(?:[a-z]|-[a-z0-9-]+)"
+"""A region and a letter, or a local zone of it such as us-east-1-atl-2a."""
+
+
+def _image(text: str | None) -> str | None:
+    if text and not re.fullmatch(r"ami-[0-9a-f]+|resolve:ssm:.+", text):
+        raise broken_rule("must be the id of a machine image, such as ami-0123456789abcdef0, not its name")
+    return text
+
+
+def _profile(text: str | None) -> str | None:
+    if text and not re.fullmatch(r"arn:aws[a-z-]*:iam::[0-9]{12}:instance-profile/\S+", text):
+        raise broken_rule("must be the ARN of an instance profile, such as arn:aws:iam::111122223333:instance-profile/NAME")
+    return text
+
+
+def _security_group(text: str | None) -> str | None:
+    if text and not re.fullmatch(r"sg-[0-9a-f]+", text):
+        raise broken_rule("must be the id of a security group, such as sg-0123456789abcdef0, not its name")
+    return text
+
+
 class AwsTag(ConfigModel):
     """One more tag of the machines."""
 
@@ -39,11 +61,11 @@ class AwsNetworkInterface(ConfigModel):
     """Give each a public address."""
     subnet_id: Text | None = None
     """Subnet, and with it the zone."""
-    security_group_id: Text | None = None
+    security_group_id: Annotated[Text | None, AfterValidator(_security_group)] = None
     """Security group."""
     subnets: dict[str, NonEmptyText] = Field(default_factory=dict)
     """Subnets by zone, for machines in several zones; instead of subnet_id."""
-    security_group_ids: tuple[NonEmptyText, ...] = ()
+    security_group_ids: tuple[Annotated[NonEmptyText, AfterValidator(_security_group)], ...] = ()
     """Several security groups; instead of security_group_id."""
 
     @model_validator(mode="after")
@@ -77,7 +99,7 @@ class AwsProvider(CloudProvider):
     """Tag of the provider."""
     region: Annotated[Text, AfterValidator(_region)] | None = None
     """Region; null takes the master's own, or AWS_DEFAULT_REGION."""
-    image_id: Text | None = None
+    image_id: Annotated[Text | None, AfterValidator(_image)] = None
     """Machine image; it must be given, for no image is released."""
     instance_type: NonEmptyText = "g4dn.metal"
     """Kind of machine."""
@@ -89,7 +111,7 @@ class AwsProvider(CloudProvider):
     """Disk in GB."""
     ssh_key_name: NonEmptyText
     """Key pair for people who must log in."""
-    iam_instance_profile_arn: Text | None = None
+    iam_instance_profile_arn: Annotated[Text | None, AfterValidator(_profile)] = None
     """Role of the machines."""
     network_interface: AwsNetworkInterface = AwsNetworkInterface()
     """Network."""
@@ -129,8 +151,7 @@ class AwsProvider(CloudProvider):
         for index, offer in enumerate(self.offers):
             found += [(("offers", index, *path), text, value) for path, text, value in self._wrong_zones(offer)]
         for zone in (zone for zone in self.network_interface.subnets if not self._is_here(zone)):
-            text = f"is no zone of the region {self.region}; name zones such as {self.region}a"
-            found.append((("network_interface", "subnets", zone), text, zone))
+            found.append((("network_interface", "subnets", zone), self._no_zone(), zone))
         if found:
             raise broken_at(*found)
         return self
@@ -149,15 +170,21 @@ class AwsProvider(CloudProvider):
         return found
 
     def _is_here(self, zone: str) -> bool:
-        return self.region is None or (zone.startswith(self.region) and zone != self.region)
+        if self.region is None:
+            return re.fullmatch(ZONE, zone) is not None
+        return zone.startswith(self.region) and zone != self.region
+
+    def _no_zone(self) -> str:
+        if self.region is None:
+            return "is no zone; name zones such as us-east-1a, each a region and a letter"
+        return f"is no zone of the region {self.region}; name zones such as {self.region}a"
 
     def _wrong_zones(self, offer: CloudOffer) -> Problems:
         network = self.network_interface
         found: Problems = []
         for place, zone in enumerate(offer.zones or ()):
             if not self._is_here(zone):
-                text = f"is no zone of the region {self.region}; name zones such as {self.region}a"
-                found.append((("zones", place), text, zone))
+                found.append((("zones", place), self._no_zone(), zone))
             elif network.subnets and zone not in network.subnets:
                 text = f"has no subnet; add one to network_interface.subnets, which has {', '.join(network.subnets)}"
                 found.append((("zones", place), text, zone))

@@ -32,6 +32,9 @@ from resolute.errors import InvalidInput
 
 MIN_DISK_GB = 100  # the machine image alone needs about half of it
 
+MASTER_PORT = 8080
+"""Of a `master_url` without a port, whatever its scheme: the port on which a master listens unless it is told another."""
+
 NotNegative = Annotated[Number, Field(ge=0)]
 Positive = Annotated[Number, Field(gt=0)]
 Problems = list[tuple[tuple[str | int, ...], str, object]]
@@ -39,11 +42,26 @@ Problems = list[tuple[tuple[str | int, ...], str, object]]
 
 
 def _master_url(text: str) -> str:
-    if text:
+    """With the master's usual port where none is written."""
+    if not text:
+        return text
+    try:
         parts = urlsplit(text)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
-            raise broken_rule("must be scheme://host:port with scheme http or https and without a path")
-    return text
+        port = parts.port
+    except ValueError:
+        raise broken_rule("must be scheme://host:port with a port from 1 to 65535") from None
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.path.strip("/")
+        or parts.query
+        or parts.fragment
+        or "@" in parts.netloc
+    ):
+        raise broken_rule("must be scheme://host:port with scheme http or https and without a path")
+    if port == 0:
+        raise broken_rule("must be scheme://host:port with a port from 1 to 65535")
+    return text if port is not None else f"{parts.scheme}://{parts.netloc.rstrip(':')}:{MASTER_PORT}"
 
 
 def _agent_file(value: object) -> object:
@@ -60,7 +78,7 @@ class ProviderBase(ConfigModel):
     """What every elastic pool has."""
 
     master_url: Annotated[Text, AfterValidator(_master_url)] = ""
-    """How machines reach the master; empty takes the master's own address."""
+    """How machines reach the master, at port 8080 unless another is written; empty takes the master's own address."""
     master_cert_name: Text = ""
     """Refused: use the certificate's name as the host of `master_url`."""
     min_instances: Count = 0

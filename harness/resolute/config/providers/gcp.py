@@ -86,6 +86,8 @@ def _machine_type(text: str) -> str:
 def _zone(name: str) -> str:
     if re.fullmatch(r"[a-z]+(-[a-z]+)+[0-9]+", name):
         raise broken_rule(f"is a region; name a zone of it, such as {name}-a")
+    if name and not re.fullmatch(r"[a-z]+(-[a-z]+)+[0-9]+-[a-z0-9]+", name):
+        raise broken_rule("is no zone; name zones such as us-central1-a, each a region and a letter")
     return name
 
 
