@@ -213,12 +213,12 @@ def ledger_table(ledger: GetLedgerResponse) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for one in ledger.instances:
         seconds = [f"{getattr(one.row, f'{part}_s'):.1f}" for part in PARTS]
-        table.add_row(_name(one.instance_id), *seconds, f"{one.row.paid_s:.1f}", f"{one.row.cost:.4f}")
+        table.add_row(_name(one.instance_id), *seconds, f"{one.row.paid_s:.1f}", f"{one.row.cost or 0.0:.4f}")
     total = ledger.totals
     sums = [f"{getattr(total, f'{part}_s'):.1f}" for part in PARTS]
     table.add_section()
-    table.add_row("all", *sums, f"{total.paid_s:.1f}", f"{total.cost:.4f}", style="bold")
-    table.add_row("price", *(f"{total.costs.get(part, 0.0):.4f}" for part in PARTS), f"{total.cost:.4f}", "")
+    table.add_row("all", *sums, f"{total.paid_s:.1f}", f"{total.cost or 0.0:.4f}", style="bold")
+    table.add_row("price", *(f"{total.costs.get(part, 0.0):.4f}" for part in PARTS), f"{total.cost or 0.0:.4f}", "")
     return table
 
 

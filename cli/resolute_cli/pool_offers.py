@@ -14,7 +14,7 @@ from resolute.wire.rest.offers import GetPoolOffersResponse, PoolOffer
 from resolute_cli.command import Command, UsageError
 from resolute_cli.invocation import Invocation
 from resolute_cli.loading import loading
-from resolute_cli.render import duration_text
+from resolute_cli.render import duration_text, price_text
 
 COLUMNS = ("#", "Offer", "Slots", "Price/h", "Expected/h", "Price From", "Machines", "Now", "Learnt")
 
@@ -59,17 +59,13 @@ def _row(place: int, offer: PoolOffer, now: datetime) -> tuple[object, ...]:
         place,
         offer.id,
         offer.slots,
-        _money(offer.price),
-        _money(offer.expected_price),
+        price_text(offer.price),
+        price_text(offer.expected_price),
         _price_source(offer, now),
         offer.machines,
         _now(offer, now),
         "; ".join(_lessons(offer, now)),
     )
-
-
-def _money(price: float | None) -> str:
-    return "unknown" if price is None else f"{price:.4f}"
 
 
 def _price_source(offer: PoolOffer, now: datetime) -> str:

@@ -32,6 +32,11 @@ def time_text(moment: datetime | None) -> str:
     return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S+0000")
 
 
+def price_text(price: float | None, digits: int = 4) -> str:
+    """Of something that costs; None is a price that nobody knows, which is not 0."""
+    return "unknown" if price is None else f"{price:.{digits}f}"
+
+
 def percent_text(fraction: float | None) -> str:
     return "" if fraction is None else f"{fraction * 100:.1f}%"
 

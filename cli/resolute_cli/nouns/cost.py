@@ -8,7 +8,8 @@ from resolute.wire.rest.costs import CostRow, GetCostQuery, GetCostResponse
 from resolute.wire.rest.extensions import LedgerRow
 from resolute_cli.command import Command, UsageError
 from resolute_cli.invocation import Invocation
-from resolute_cli.render import duration_text, percent_text, time_text
+from resolute_cli.nouns.ledger import unknown_prices
+from resolute_cli.render import duration_text, percent_text, price_text, time_text
 
 GROUPINGS = ("pool", "instance", "user", "workspace", "experiment", "job")
 ACCOUNTS = ("useful", "starting", "checkpointing", "lost", "idle")
@@ -66,10 +67,8 @@ def _for_people(cli: Invocation, found: GetCostResponse) -> None:
     since = f"from {time_text(found.since)}" if found.since else "from the beginning"
     title = f"Slot-time and its price, {since} to {time_text(found.until)}"
     cli.render.table(columns, rows, found, title=title)
-    if found.totals.cost_unknown_s:
-        cli.render.note(
-            f"No price is known for {duration_text(found.totals.cost_unknown_s)} of slot-time; its cost is in no sum."
-        )
+    for text in unknown_prices(found.totals):
+        cli.render.note(text)
     for source in found.price_sources:
         cli.render.note(f"Prices: {source}")
 
@@ -84,14 +83,14 @@ def _cells(row: LedgerRow) -> tuple[str, ...]:
     """Wasted is the share of the price that was not useful."""
     times = (duration_text(seconds) for seconds in _seconds(row))
     wasted = percent_text(1 - row.costs.get("useful", 0.0) / row.cost if row.cost else None)
-    return (*times, f"{row.cost:.4f}", wasted)
+    return (*times, price_text(row.cost), wasted)
 
 
 def _seconds(row: LedgerRow) -> tuple[float, ...]:
     return (row.paid_s, row.useful_s, row.starting_s, row.checkpointing_s, row.lost_s, row.idle_s)
 
 
-def _costs(row: LedgerRow) -> tuple[float, ...]:
+def _costs(row: LedgerRow) -> tuple[float | None, ...]:
     return (row.cost, *(row.costs.get(account, 0.0) for account in ACCOUNTS))
 
 

@@ -6,6 +6,7 @@ import argparse
 
 from resolute_cli.command import Command, Group
 from resolute_cli.invocation import Invocation
+from resolute_cli.render import price_text
 
 
 def list_instances(cli: Invocation, args: argparse.Namespace) -> None:
@@ -21,7 +22,7 @@ def list_instances(cli: Invocation, args: argparse.Namespace) -> None:
             instance.observed,
             instance.agent_id,
             instance.slots,
-            f"{instance.price_per_hour:.4f}",
+            price_text(instance.price_per_hour),
             instance.requested_at,
             instance.paid_from,
             instance.paid_until,

@@ -7,7 +7,7 @@ import argparse
 from resolute.wire.rest.extensions import LedgerRow
 from resolute_cli.command import Command
 from resolute_cli.invocation import Invocation
-from resolute_cli.render import duration_text, percent_text
+from resolute_cli.render import duration_text, percent_text, price_text
 
 
 def show(cli: Invocation, args: argparse.Namespace) -> None:
@@ -21,6 +21,9 @@ def show(cli: Invocation, args: argparse.Namespace) -> None:
         rows.append(("share", None, None, None, *_shares(ledger.totals), None, None))
     title = "Slot-seconds, by what they were spent on" if cli.render.format is None else None
     cli.render.table((*columns, "Cost", "Steps Lost"), rows, ledger, title=title)
+    if cli.render.format is None:
+        for text in unknown_prices(ledger.totals):
+            cli.render.note(text)
     if cli.render.format is None and ledger.interruptions:
         interruptions = [
             (one.at, one.instance_id, one.trial_id, one.noticed, one.steps_done, one.steps_saved, one.steps_lost)
@@ -28,6 +31,14 @@ def show(cli: Invocation, args: argparse.Namespace) -> None:
         ]
         names = ("Time", "Instance", "Trial ID", "With Notice", "Steps Done", "Steps Saved", "Steps Lost")
         cli.render.table(names, interruptions, ledger.interruptions, title="Interruptions")
+
+
+def unknown_prices(totals: LedgerRow) -> tuple[str, ...]:
+    """What the sums leave out, if anything."""
+    if not totals.cost_unknown_s:
+        return ()
+    unknown = duration_text(totals.cost_unknown_s)
+    return (f"No price is known for {unknown} of slot-time; its cost is in no sum.",)
 
 
 def _shares(row: LedgerRow) -> tuple[str, ...]:
@@ -38,7 +49,7 @@ def _shares(row: LedgerRow) -> tuple[str, ...]:
 
 def _cells(row: LedgerRow) -> tuple[object, ...]:
     times = (row.paid_s, row.useful_s, row.starting_s, row.checkpointing_s, row.lost_s, row.idle_s)
-    return (*(duration_text(time) for time in times), f"{row.cost:.6f}", row.steps_lost)
+    return (*(duration_text(time) for time in times), price_text(row.cost, 6), row.steps_lost)
 
 
 NOUN = Command(name="ledger", help="show where the paid time went", run=show, formats=("json", "csv"))

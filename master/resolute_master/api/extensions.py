@@ -51,7 +51,7 @@ def _instance(value: domain.Instance) -> Instance:
         observed=value.observed.value,
         agent_id=value.agent_id or "",
         slots=value.slots,
-        price_per_hour=value.price_per_hour or 0.0,
+        price_per_hour=value.price_per_hour,
         requested_at=value.requested_at,
         joined_at=value.joined_at,
         paid_from=value.paid_from,

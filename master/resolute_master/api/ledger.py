@@ -35,7 +35,7 @@ def _instance_row(instance: Instance, line: Line) -> InstanceLedger:
         instance_id=instance.id,
         pool=instance.pool,
         slots=instance.slots,
-        price_per_hour=instance.price_per_hour or 0.0,
+        price_per_hour=instance.price_per_hour,
         paid_from=instance.paid_from,
         paid_until=instance.paid_until,
         row=shown(line),
@@ -45,6 +45,7 @@ def _instance_row(instance: Instance, line: Line) -> InstanceLedger:
 def shown(line: Line, steps_lost: int = 0) -> LedgerRow:
     """As it goes out: slot-seconds by what they were spent on, and what they cost."""
     booking = line.booking
+    unknown = booking.paid_s > 0 and line.cost_unknown_s >= booking.paid_s
     return LedgerRow(
         paid_s=booking.paid_s,
         useful_s=booking.useful_s,
@@ -52,7 +53,7 @@ def shown(line: Line, steps_lost: int = 0) -> LedgerRow:
         checkpointing_s=booking.checkpointing_s,
         lost_s=booking.lost_s,
         idle_s=booking.idle_s,
-        cost=line.cost,
+        cost=None if unknown else line.cost,
         costs=line.costs,
         steps_lost=steps_lost,
         cost_unknown_s=line.cost_unknown_s,

@@ -23,7 +23,7 @@ from resolute_master.domain.job import Job
 from resolute_master.foresight.decide import Decider
 from resolute_master.foresight.market import Market, Refused
 from resolute_master.foresight.pool import Decision, VirtualPool
-from resolute_provisioner.model import Cause, Termination
+from resolute_provisioner.model import Cause, InstanceView, Termination
 
 LEAST_PAID_S = 60.0
 """Clouds charge a machine's first minute whole."""
@@ -312,9 +312,9 @@ class Course:
         self.pool.joined(id_)
         return True
 
-    def _refused(self, id_: InstanceId, answer: Refused) -> None:
-        self.log(self.now_s, "refused", id_)
-        self.pool.refused(id_, answer.kind, answer.message)
+    def _refused(self, asked: InstanceView, answer: Refused) -> None:
+        self.log(self.now_s, "refused", asked.instance_id)
+        self.pool.refused(asked, answer.kind, answer.message)
 
     def _expect_market(self, after_s: float) -> None:
         at_s = self.market.next_move(after_s)
@@ -423,7 +423,7 @@ class Course:
     def _ask(self, id_: InstanceId, offer_id: str) -> None:
         answer = self.market.ask(offer_id, self.now_s)
         if isinstance(answer, Refused):
-            self._at(self.now_s + answer.after_s, _Kind.REFUSED, (id_, answer))
+            self._at(self.now_s + answer.after_s, _Kind.REFUSED, (self.pool.machines[id_], answer))
             return
         self.launches += 1
         self.pool.launched(id_)

@@ -115,8 +115,9 @@ class VirtualPool:
         self._learn(view.offer_id, lambda belief: risk.launched(belief, now=self.now))
         self.machines[id_] = replace(view, observed=Observed.RUNNING, launched_at=self.now)
 
-    def refused(self, id_: InstanceId, kind: RefusalKind, message: str) -> None:
-        view = self.machines.pop(id_)
+    def refused(self, view: InstanceView, kind: RefusalKind, message: str) -> None:
+        """`view`: as it was asked for. What was withdrawn meanwhile was asked for all the same, and its answer is a lesson."""
+        self.machines.pop(InstanceId(view.instance_id), None)
         self._learn(
             view.offer_id,
             lambda belief: risk.refused(

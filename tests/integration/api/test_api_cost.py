@@ -127,6 +127,22 @@ async def test_a_machine_on_spot_costs_what_the_market_asked_at_each_moment(tmp_
         assert pool["spentToday"] == pytest.approx(3.1)
 
 
+async def test_a_price_that_nobody_knows_is_null_and_not_nothing(tmp_path: Path) -> None:
+    clock = FixedClock(T0)
+    async with a_paid_world(tmp_path, clock, price=None) as world:
+        await world.create(a_config())
+        await machine_joins(world, 100, clock)
+        clock.advance(1000)
+        (machine,) = (await world.get("/api/v1/instances"))["instances"]
+        assert machine["pricePerHour"] is None
+        ledger = await world.get("/api/v1/ledger")
+        (row,) = ledger["instances"]
+        assert (row["pricePerHour"], row["row"]["cost"], ledger["totals"]["cost"]) == (None, None, None)
+        assert row["row"]["costUnknownS"] == row["row"]["paidS"] > 0
+        text = await (await world.send("GET", "/api/v1/cost?groupBy=instance&format=csv")).text()
+        assert [each["cost"] for each in csv.DictReader(io.StringIO(text))] == [""]
+
+
 async def test_the_table_is_also_had_as_csv(tmp_path: Path) -> None:
     clock = FixedClock(T0)
     async with a_paid_world(tmp_path, clock) as world:
@@ -145,7 +161,7 @@ async def test_time_of_unknown_price_is_told_and_in_no_sum(tmp_path: Path) -> No
     async with a_paid_world(tmp_path, clock, price=None) as world:
         await an_hour_of_work(world, clock)
         totals = (await world.get("/api/v1/cost"))["totals"]
-        assert (totals["paidS"], totals["cost"], totals["costUnknownS"]) == (3600, 0, 3600)
+        assert (totals["paidS"], totals["cost"], totals["costUnknownS"]) == (3600, None, 3600)
         assert (await world.get("/api/v1/ledger"))["totals"]["costUnknownS"] == 3600
 
 

@@ -23,6 +23,7 @@ from resolute.wire.rest.why import GetPoolStartsResponse, JobStart, PoolStart
 from resolute_cli.invocation import Invocation
 from resolute_cli.main import main
 from resolute_cli.render import Renderer
+from support import cli_master, cli_messages
 from support.cli_master import FakeMaster, decoded_files
 from support.cli_messages import (
     CHECKPOINT_FILES,
@@ -275,6 +276,19 @@ def test_the_ledger_shows_shares_and_interruptions(det: Shell) -> None:
     out = det.ok("ledger")
     assert "60.0%" in out
     assert "Steps Saved" in out
+
+
+def test_a_price_that_nobody_knows_is_unknown(det: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = cli_messages.a_ledger()
+    row = replace(ledger.totals, cost=None, cost_unknown_s=100.0)
+    (machine,) = ledger.instances
+    unknown = replace(ledger, instances=(replace(machine, price_per_hour=None, row=row),), totals=row)
+    monkeypatch.setattr(cli_master, "a_ledger", lambda: unknown)
+    monkeypatch.setattr(cli_master, "an_instance", lambda: replace(cli_messages.an_instance(), price_per_hour=None))
+    listed, books = det.ok("instance", "list"), det.ok("ledger")
+    assert "unknown" in listed and "0.0000" not in listed
+    assert "unknown" in books and "0.000000" not in books and "No price is known for" in books
+    assert [each["pricePerHour"] for each in json.loads(det.ok("instance", "list", "--json"))] == [None]
 
 
 # ------------------------------------------------------------------------------------------------------------- creating

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from dataclasses import replace
 from datetime import timedelta
+from itertools import accumulate
+from random import Random
 
 import pytest
 
@@ -236,3 +238,16 @@ def test_the_same_seed_gives_the_same_digest_in_another_process() -> None:
     assert {run.stdout.strip() for run in runs} == {here.figures.digest}
     other = _played(Setting(pool=_pool(consolidation=Consolidation()), jobs=synthetic_jobs(6, jobs=150, days=1.0)))
     assert other.figures.digest != here.figures.digest
+
+
+def test_a_gang_on_capacity_that_comes_and_goes_is_played_to_its_end() -> None:
+    """A launch may be withdrawn before the cloud has refused it."""
+    random = Random(8)
+    rows = [(float(random.choice([0, 1, 2, 3, 3, 4, 4])), random.randint(1, 12)) for _ in range(40)]
+    offer = replace(_offer(1, Market.SPOT), instance_type="p3.2xlarge")
+    ends = tuple(accumulate(61.0 * repeat for _, repeat in rows))
+    values = tuple(value for value, _ in rows)
+    trace = CapacityTrace(name="t", kind="availability", values=values, ends=ends, offer_id=offer.offer_id)
+    job = _job("gang", 0.0, 4000.0, 4)
+    report = _played(Setting(pool=_pool(offer, max_instances=8, idle_timeout_s=1200.0), jobs=(job,), capacity=(trace,)))
+    assert report.figures.jobs_completed == 1

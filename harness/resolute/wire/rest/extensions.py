@@ -98,7 +98,7 @@ class LedgerRow:
 
     `paid_s` is the sum of the five parts; `cost` is the price of all of them and `costs` of each part by its name.
     `steps_lost` counts steps that were done again later. `cost_unknown_s` is the part of `paid_s` whose price is not known;
-    no cost has it in it.
+    no cost has it in it, and where it is all of it, `cost` is None.
     """
 
     paid_s: float = 0.0
@@ -107,7 +107,7 @@ class LedgerRow:
     checkpointing_s: float = 0.0
     lost_s: float = 0.0
     idle_s: float = 0.0
-    cost: float = 0.0
+    cost: float | None = None
     costs: Mapping[str, float] = field(default_factory=dict)
     steps_lost: int = 0
     cost_unknown_s: float = 0.0
@@ -116,12 +116,12 @@ class LedgerRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceLedger:
     """The ledger of one machine; `paid_until` None means that it is still being paid for. `price_per_hour` is its last price:
-    where the market has moved, the costs of `row` are of several."""
+    where the market has moved, the costs of `row` are of several. None: nobody knows it."""
 
     instance_id: str
     pool: str
     slots: int
-    price_per_hour: float
+    price_per_hour: float | None = None
     paid_from: datetime | None = None
     paid_until: datetime | None = None
     row: LedgerRow = field(default_factory=LedgerRow)
@@ -166,7 +166,8 @@ class Instance:
     observed: str = ""
     agent_id: str = ""
     slots: int = 0
-    price_per_hour: float = 0.0
+    price_per_hour: float | None = None
+    """None: nobody knows it."""
     requested_at: datetime | None = None
     joined_at: datetime | None = None
     paid_from: datetime | None = None
