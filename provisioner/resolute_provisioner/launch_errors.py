@@ -3,11 +3,11 @@
 A launch counts as failed when it was refused, at once or later, and no other offer of the pool with as many slots could be asked in
 its place. The pool gives up on the last of `launch_error_retries` failures and one more, each of a launch that was decided within
 `launch_error_timeout` of the moment from which the pool could ask again; a machine that is granted ends the row. So a pause that is
-longer than the timeout (a used-up quota, a back-off) does not. After that nothing is asked for during `launch_error_timeout`, and work
-that the pool's machines cannot hold fails. Then the row begins anew. A timeout of 0 counts nothing.
+longer than the timeout (a used-up quota, a back-off) does not. After that nothing is asked for during `launch_error_timeout`, and
+work that the pool's machines cannot hold fails. Then the row begins anew. A timeout of 0 counts nothing.
 
-A request that the cloud calls wrong is asked again after a back-off where failures are counted: it fails, and the row goes on. Without a
-timeout it waits for a person.
+Where failures are counted, a request that the cloud calls wrong is asked again after a back-off: it fails, and the row goes on.
+Without a timeout it waits for a person.
 
 The outcome of each launch is kept in the belief about its offer, and the newest of a pool's is the pool's own.
 """
@@ -42,7 +42,12 @@ def after_failure(
     again_at = _again_at(pool, beliefs, offer_id, now)
     if last is not None and last.failures and asked_at <= last.at:
         return None
-    if last is None or not last.failures or last.failures > pool.launch_error_retries or _forgotten(pool, last, asked_at):
+    if (
+        last is None
+        or not last.failures
+        or last.failures > pool.launch_error_retries
+        or _forgotten(pool, last, asked_at)
+    ):
         return PoolLaunch(at=now, failures=1, again_at=again_at)
     return PoolLaunch(at=now, failures=last.failures + 1, again_at=again_at)
 
@@ -100,9 +105,7 @@ def _another(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], offer_id: st
     return any(id_ != offer_id and id_ not in blocked for id_ in _alternatives(pool, offer_id))
 
 
-def _again_at(
-    pool: PoolScaling, beliefs: Mapping[str, OfferBelief], offer_id: str, now: datetime
-) -> datetime | None:
+def _again_at(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], offer_id: str, now: datetime) -> datetime | None:
     """When one of those that could take the place may be asked again; None for at once, or for never by itself."""
     blocked = _obstacles(pool, beliefs, now)
     found = [blocked[id_].until for id_ in _alternatives(pool, offer_id) if id_ in blocked]

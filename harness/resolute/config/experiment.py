@@ -189,12 +189,29 @@ def _with_advice(problem: Problem) -> Problem:
     return Problem(path=problem.path, message=f"{problem.message}, as the cluster has none; {advice}")
 
 
-def parse_template(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Part of a configuration, as JSON values, to be merged under what a user submits.
+_EVERY_KIND = frozenset(
+    {
+        ("description",),
+        ("debug",),
+        ("bind_mounts",),
+        ("environment",),
+        *(
+            ("resources", key)
+            for key in ("priority", "resource_pool", "shm_size", "max_slots", "devices", "native_parallel")
+        ),
+    }
+)
+"""What means the same in the configuration of an experiment and in that of every other kind of task."""
 
-    Anything may be missing from it. Raises InvalidConfig with every problem of what is there.
+
+def parse_template(raw: Mapping[str, Any], *, name: str = "", experiment: bool = False) -> dict[str, Any]:
+    """Part of a configuration, as JSON values, to be merged under what a user submits: an experiment, or another kind of task,
+    whose configuration has other keys.
+
+    Anything may be missing from it. Raises InvalidConfig with every problem of what is there: with `experiment` all that an
+    experiment could not have, else what no kind of task could.
     """
-    subject = "the template"
+    subject = f"the template '{name}'" if name else "the template"
     given = as_json(raw, what=subject)
     if not isinstance(given, dict):
         raise InvalidInput(f"{subject} must be a mapping of keys to values")
@@ -203,9 +220,17 @@ def parse_template(raw: Mapping[str, Any]) -> dict[str, Any]:
         ExperimentConfig.model_validate(given)
     except ValidationError as error:
         problems = problems_of(error, missing=False)
+        if not experiment:
+            problems = [each for each in problems if _of_every_kind(each)]
         if problems:
             raise InvalidConfig(subject, problems) from None
     return given
+
+
+def _of_every_kind(problem: Problem) -> bool:
+    if problem.message.startswith("is not a known key"):  # other kinds of task know others, and pass over the rest
+        return False
+    return problem.path in ((), ("resources",)) or any(problem.path[: len(part)] == part for part in _EVERY_KIND)
 
 
 def _cross_checks(config: ExperimentConfig, *, managed: bool) -> list[Problem]:

@@ -138,13 +138,12 @@ def _lengths(higher: Json, lower: Json) -> Json:
 
 
 def _hyperparameters(higher: Json, lower: Json) -> Json:
-    """Groups merge; anything else is replaced whole."""
+    """Groups merge; anything else is replaced whole, by a null too, which is a value of a hyperparameter like any other."""
     if not _is_group(higher) or not _is_group(lower):
         return higher
-    merged = {**lower, **{key: value for key, value in higher.items() if key not in lower or value is not None}}
+    merged = {**lower, **higher}
     for key in sorted(set(higher) & set(lower)):
-        if higher[key] is not None and lower[key] is not None:
-            merged[key] = _hyperparameters(higher[key], lower[key])
+        merged[key] = _hyperparameters(higher[key], lower[key])
     return merged
 
 

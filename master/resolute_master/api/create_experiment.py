@@ -16,6 +16,7 @@ from resolute.config import (
     load_yaml,
     merge,
     parse_experiment,
+    parse_template,
     runtime_warnings,
 )
 from resolute.config.deadlines import deadline_notes, resolved_deadline
@@ -151,7 +152,7 @@ def _template(call: Call, name: str) -> Mapping[str, Any]:
     found = call.api.engine.state.get(Template, name)
     if found is None:
         raise InvalidInput(f"template: there is no template '{name}'; `det template list` shows those that there are")
-    return found.config
+    return parse_template(found.config, name=name, experiment=True)
 
 
 def _project(call: Call, request: CreateExperimentRequest, raw: Mapping[str, Any]) -> Project:

@@ -191,10 +191,9 @@ class _StatsQuery:
 
 
 async def stats(call: Call, _: None) -> GetJobQueueStatsResponse:
+    """Of a pool that there is not, there is nothing to tell."""
     asked = call.query(_StatsQuery).resource_pools
-    names = [call.api.config.pool(name, key="resourcePools").pool_name for name in asked] or sorted(
-        call.api.engine.pools
-    )
+    names = [name for name in asked or sorted(call.api.engine.pools) if PoolName(name) in call.api.engine.pools]
     snapshots = [(name, call.api.engine.snapshot(PoolName(name))) for name in names]
 
     def count() -> tuple[RPQueueStat, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +14,6 @@ from typing import Protocol, TypeVar
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import JobId
 from resolute_master.domain.job import Job
-from resolute_master.scheduler.order import Standing
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 
 
@@ -24,7 +24,7 @@ class JobState(StrEnum):
     """Nothing of it waits or runs."""
     QUEUED = "QUEUED"
     SCHEDULED_BACKFILLED = "SCHEDULED_BACKFILLED"
-    """It runs beside something more important that waits."""
+    """It began to run while something more important waited, which waits still."""
     SCHEDULED = "SCHEDULED"
 
 
@@ -51,7 +51,7 @@ class Walk(Protocol):
 
 def job_states(snapshot: PoolSnapshot, *, walk: Walk = iter) -> dict[JobId, JobStanding]:
     """Every job of which something waits or runs, in the pool's order (fair share: what holds least for its weight first)."""
-    head = first_waiting(snapshot) if snapshot.shares is None else None
+    line = _WaitingLine(snapshot)
     order = _in_order([_rank(snapshot, job) for job in walk(_present(snapshot))])
     of_job: dict[JobId, list[Allocation]] = {id_: [] for _, _, id_ in order}
     for allocation in walk(snapshot.allocations.values()):
@@ -59,7 +59,7 @@ def job_states(snapshot: PoolSnapshot, *, walk: Walk = iter) -> dict[JobId, JobS
             mine.append(allocation)
     held = dict(snapshot.job_slots.items())
     return {
-        id_: _standing(snapshot, id_, of_job[id_], held.get(id_, 0), ahead, head)
+        id_: _standing(snapshot, id_, of_job[id_], held.get(id_, 0), ahead, line)
         for ahead, (_, _, id_) in walk(enumerate(order))
     }
 
@@ -91,8 +91,7 @@ def job_standing(snapshot: PoolSnapshot, id_: JobId, *, walk: Walk = iter) -> Jo
     mine = _rank(snapshot, job)
     ahead = sum(_rank(snapshot, other) < mine for other in walk(_present(snapshot)))
     allocations = [snapshot.allocations[a] for a in snapshot.job_allocations[id_]]
-    head = first_waiting(snapshot) if snapshot.shares is None else None
-    return _standing(snapshot, id_, allocations, snapshot.job_slots.get(id_) or 0, ahead, head)
+    return _standing(snapshot, id_, allocations, snapshot.job_slots.get(id_) or 0, ahead, _WaitingLine(snapshot))
 
 
 def jobs_before(snapshot: PoolSnapshot, id_: JobId, limit: int) -> tuple[JobId, ...]:
@@ -121,34 +120,51 @@ def _rank(snapshot: PoolSnapshot, job: Job) -> _Rank:
     return (*charges, shares.charge(member)), (0.0, job.submitted_at), job.id
 
 
-def first_waiting(snapshot: PoolSnapshot) -> Standing | None:
-    """The most important allocation that waits for slots, among those that the agents present could hold."""
-    largest = sum(size * count for size, count in snapshot.sizes.items())
-    fitting = (a for a in snapshot.pending() if 0 < a.slots_needed <= largest and not snapshot.over_cap(a))
-    first = next(fitting, None)
-    return None if first is None else snapshot.standing(first)
+class _WaitingLine:
+    """What waits for slots, the most important first, among that what the agents present could hold; and since when. Where shares
+    decide nobody is ahead of another."""
+
+    def __init__(self, snapshot: PoolSnapshot) -> None:
+        self._snapshot = snapshot
+        self._places: list[tuple[object, ...]] = []
+        self._since: list[datetime] = []
+        """The earliest request up to each place."""
+        if snapshot.shares is not None:
+            return
+        largest = sum(size * count for size, count in snapshot.sizes.items())
+        for allocation in snapshot.pending():
+            if 0 < allocation.slots_needed <= largest and not snapshot.over_cap(allocation):
+                earliest = min(self._since[-1], allocation.requested_at) if self._since else allocation.requested_at
+                self._places.append(snapshot.standing(allocation)[:2])
+                self._since.append(earliest)
+
+    def overtaken_by(self, allocation: Allocation) -> bool:
+        """Whether some of it is more important, and waited already when the allocation was given its slots."""
+        if not allocation.slots_needed or allocation.assigned_at is None:
+            return False
+        ahead = bisect_left(self._places, self._snapshot.standing(allocation)[:2])  # type: ignore[type-var]
+        return ahead > 0 and self._since[ahead - 1] < allocation.assigned_at
 
 
 _FURTHER = {state: number for number, state in enumerate(JobState)}
 
 
 def _standing(
-    snapshot: PoolSnapshot, id_: JobId, allocations: Sequence[Allocation], held: int, ahead: int, head: Standing | None
+    snapshot: PoolSnapshot, id_: JobId, allocations: Sequence[Allocation], held: int, ahead: int, line: _WaitingLine
 ) -> JobStanding:
     """`allocations` are all of the job's, which hold `held` slots."""
     return JobStanding(
         job=id_,
-        state=max((_state(snapshot, a, head) for a in allocations), key=_FURTHER.__getitem__),
+        state=max((_state(a, line) for a in allocations), key=_FURTHER.__getitem__),
         jobs_ahead=ahead,
         requested_slots=sum(a.slots_needed for a in allocations),
         allocated_slots=held,
     )
 
 
-def _state(snapshot: PoolSnapshot, allocation: Allocation, head: Standing | None) -> JobState:
+def _state(allocation: Allocation, line: _WaitingLine) -> JobState:
     if waits(allocation):
         return JobState.QUEUED
     if not allocation.containers:
         return JobState.IDLE
-    overtakes = head is not None and allocation.slots_needed > 0 and head[:2] < snapshot.standing(allocation)[:2]
-    return JobState.SCHEDULED_BACKFILLED if overtakes else JobState.SCHEDULED
+    return JobState.SCHEDULED_BACKFILLED if line.overtaken_by(allocation) else JobState.SCHEDULED

@@ -93,8 +93,12 @@ async def test_a_changed_policy_removes_at_once_what_it_does_not_keep(world: Wor
         changed = (await world.call("PATCH", path, {"checkpointStorage": counts}))["experiment"]
         assert changed["config"]["checkpoint_storage"]["save_trial_latest"] == 2
         await settled(world)
-    listed = (await world.get(f"{path}/checkpoints"))["checkpoints"]
-    assert sorted(c["uuid"] for c in listed) == [UUIDS[3], UUIDS[4]]
+    for listing in (f"{path}/checkpoints", f"/api/v1/trials/{trial.id}/checkpoints"):
+        states = {c["uuid"]: c["state"] for c in (await world.get(listing))["checkpoints"]}
+        assert [states[UUIDS[n]] for n in (1, 2)] == ["STATE_DELETED"] * 2
+        assert [states[UUIDS[n]] for n in (3, 4)] == ["STATE_COMPLETED"] * 2
+        kept = (await world.get(f"{listing}?states=STATE_COMPLETED"))["checkpoints"]
+        assert sorted(c["uuid"] for c in kept) == [UUIDS[3], UUIDS[4]]
     assert [n for n in (1, 2, 3, 4) if (tmp_path / UUIDS[n]).exists()] == [3, 4]
     refused = {"checkpointStorage": {"saveTrialBest": -1}}
     assert "save_trial_best: -1" in await world.error("PATCH", path, refused, status=400)

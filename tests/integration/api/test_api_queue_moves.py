@@ -216,7 +216,8 @@ async def test_a_refusal_names_what_was_sent_and_a_job_that_has_ended(tmp_path: 
         for ended in (over, "3"):
             assert f"job '{over}' has ended" in await refused(world, jobId=ended, priority=7)
         assert "resourcePool: there is no pool 'nope'; use" in await refused(world, jobId=first, resourcePool="nope")
-        for path in ("job-queues?resourcePool", "job-queues-v2?resourcePool", "job-queues/stats?resourcePools"):
+        assert await world.get("/api/v1/job-queues/stats?resourcePools=nope") == {"results": []}
+        for path in ("job-queues?resourcePool", "job-queues-v2?resourcePool"):
             text = await world.error("GET", f"/api/v1/{path}=nope", status=400)
             assert text.startswith(f"{path.partition('?')[2]}: there is no pool 'nope'")
 

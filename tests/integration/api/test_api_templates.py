@@ -33,17 +33,41 @@ async def test_a_template_lives_and_dies(world: World) -> None:
 @pytest.mark.parametrize(
     ("config", "named"),
     [
-        ({"nmae": "x"}, "nmae"),
-        ({"max_restarts": -1}, "max_restarts"),
-        ({"resources": {"slots_per_trial": "two"}}, "resources.slots_per_trial"),
-        ({"searcher": {"name": "singel"}}, "searcher"),
+        ({"environment": 5}, "environment"),
+        ({"bind_mounts": {"a": 1}}, "bind_mounts"),
+        ({"resources": [1]}, "resources"),
+        ({"resources": {"priority": 0}}, "resources.priority"),
         ([1], "JSON object"),
     ],
 )
-async def test_what_could_never_be_used_is_not_kept(world: World, config: Any, named: str) -> None:
+async def test_what_no_kind_of_task_could_use_is_not_kept(world: World, config: Any, named: str) -> None:
     text = await world.error("PUT", "/api/v1/templates/t", {"config": config, "workspaceId": 1}, status=400)
     assert named in text or "config" in text
     assert (await world.get("/api/v1/templates"))["templates"] == []
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        ({"nmae": "x"}, "<config>.nmae"),
+        ({"max_restarts": -1}, "<config>.max_restarts"),
+        ({"resources": {"slots_per_trial": "two"}}, "<config>.resources.slots_per_trial"),
+        ({"resources": {"slots": 0}}, "<config>.resources.slots"),
+        ({"resources": {"weight": 0}}, "<config>.resources.weight"),
+        ({"searcher": {"name": "singel"}}, "<config>.searcher"),
+        ({"idle_timeout": "2h", "work_dir": "/run"}, "<config>.idle_timeout"),
+    ],
+)
+async def test_what_an_experiment_cannot_have_is_kept_for_other_tasks_and_refused_where_it_is_used(
+    world: World, config: dict[str, Any], named: str
+) -> None:
+    await world.agent()
+    kept = await world.call("PUT", "/api/v1/templates/t", {"config": config, "workspaceId": 1})
+    assert kept["template"]["config"] == config
+    body = {"config": str(a_config()), "template": "t"}
+    text = await world.error("POST", "/api/v1/experiments", body, status=400)
+    assert "the template 't' has" in text and named in text
+    assert (await world.get("/api/v1/experiments"))["experiments"] == []
 
 
 async def test_a_template_goes_under_what_is_submitted_and_over_the_defaults(world: World) -> None:

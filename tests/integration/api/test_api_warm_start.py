@@ -27,7 +27,7 @@ async def checkpoint_of_first_run(world: World, experiment: dict[str, Any]) -> s
 
 
 async def test_a_source_trial_means_its_newest_checkpoint_and_beats_a_uuid(world: World, tmp_path: Path) -> None:
-    agent, source, _ = await with_checkpoints(world, tmp_path, 3)
+    _, source, _ = await with_checkpoints(world, tmp_path, 3)
     from_trial = await world.create(starting_from(source_trial_id=source.id, source_checkpoint_uuid=UUIDS[1]))
     assert await checkpoint_of_first_run(world, from_trial) == UUIDS[3]
     assert from_trial["config"]["searcher"]["source_trial_id"] == source.id

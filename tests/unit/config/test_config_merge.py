@@ -153,6 +153,12 @@ def mounts(*pairs: tuple[str, str]) -> list[dict[str, str]]:
             {"hyperparameters": {"g": {"a": 1, "b": 3}, "x": {"type": "int", "minval": 1, "maxval": 2}, "y": 1}},
         ),
         ({"hyperparameters": {"g": 1}}, {"hyperparameters": {"g": {"a": 2}}}, {"hyperparameters": {"g": 1}}),
+        (
+            {"hyperparameters": {"a": None, "g": {"b": None}}},
+            {"hyperparameters": {"a": 1, "g": {"b": {"type": "const", "val": 2}, "c": None}}},
+            {"hyperparameters": {"a": None, "g": {"b": None, "c": None}}},
+        ),
+        ({"hyperparameters": None}, {"hyperparameters": {"a": 1}}, {"hyperparameters": {"a": 1}}),
         # pod specs
         (
             {"environment": {"pod_spec": {"spec": {"containers": [{"name": "a", "x": 1}], "args": [1]}}}},

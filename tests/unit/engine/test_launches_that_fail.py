@@ -136,15 +136,14 @@ async def test_after_the_retries_it_ends_whatever_the_reason_and_however_long_th
     store = MemoryStore()
     scaling = replace(SCALING, launch_error_timeout_s=timeout_s, launch_error_retries=3)
     async with a_cluster(scaling, store) as cluster:
-        waiting, refused = await cluster.submits(), 0
-        for _ in range(4):
+        waiting = await cluster.submits()
+        for refused in range(4):
             assert cluster.waits(waiting), f"after {refused} refusals"
             while not cluster.asked():
                 wake = cluster.engine.memory.next_wake()
                 assert wake is not None, "the pool waits for nothing"
                 await cluster.later(max(1.0, (wake - cluster.clock.now()).total_seconds()))
             await cluster.refuses(kind)
-            refused += 1
         experiment, trial = await ended(store, waiting)
         assert (experiment.state, trial.restarts) == (ExperimentState.ERROR, 0)
         assert "4 launches in a row have failed" in trial.exit_message and "none of these" in trial.exit_message

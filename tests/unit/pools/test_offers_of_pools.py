@@ -43,6 +43,8 @@ def complaints(**provider: Any) -> list[str]:
 def test_a_block_of_the_original_is_one_offer() -> None:
     (offer,) = offers(**AWS)
     assert (offer.offer_id, offer.slots, offer.slot_type) == ("aws/us-east-1/g4dn.metal/on_demand", 8, "cuda")
+    (usual,) = offers(**AWS, instance_type="p3.8xlarge", spot=True)
+    assert offers(**AWS, instance_type="p3.8xlarge", spot=True, spot_max_price="OnDemand") == (usual,)
     (spot,) = offers(**AWS, instance_type="p3.8xlarge", spot=True, spot_max_price="4.5")
     assert (spot.market, spot.slots, spot.max_price_per_hour) == (Market.SPOT, 4, 4.5)
     (subnet,) = offers(**AWS, instance_type="g5.xlarge", network_interface={"subnet_id": "subnet-1"})
@@ -259,7 +261,12 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     (
         {
             **AWS,
-            "network_interface": {**SUBNETS, "subnet_id": "s", "security_group_id": "sg-1", "security_group_ids": ["sg-2"]},
+            "network_interface": {
+                **SUBNETS,
+                "subnet_id": "s",
+                "security_group_id": "sg-1",
+                "security_group_ids": ["sg-2"],
+            },
         },
         [
             'network_interface.security_group_id: is given beside security_group_ids (value "sg-1"); put it there and remove it '

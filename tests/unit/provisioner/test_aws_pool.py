@@ -109,7 +109,11 @@ def test_an_address_that_only_the_master_knows_is_refused(host: str) -> None:
 
 def test_every_key_reaches_ec2() -> None:
     given = settings(
-        network_interface={"public_ip": False, "subnets": {"us-east-1a": "subnet-a"}, "security_group_ids": ["sg-a", "sg-b"]},
+        network_interface={
+            "public_ip": False,
+            "subnets": {"us-east-1a": "subnet-a"},
+            "security_group_ids": ["sg-a", "sg-b"],
+        },
         root_volume_size=500,
         iam_instance_profile_arn=ROLE,
         instance_name="worker",

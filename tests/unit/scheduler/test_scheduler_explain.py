@@ -16,7 +16,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.pool import SchedulerKind
 from resolute_master.scheduler.blockers import Blockers
 from resolute_master.scheduler.explain import Explanation, explain, reasons_of
-from resolute_master.scheduler.job_states import JobState, job_states
+from resolute_master.scheduler.job_states import JobState, job_standing, job_states
 from resolute_master.scheduler.plan import Plan
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
@@ -57,10 +57,10 @@ def test_states_positions_and_slots_of_a_queue() -> None:
     found = job_states(
         pool(
             [an_agent("a", 4)],
-            on(waiting("r", "low", 2), {"a": (0, 1)}),
+            on(waiting("r", "low", 2), {"a": (0, 1)}, second=1),
             waiting("w1", "high", 4),
             waiting("w2", "mine", 1),
-            on(waiting("r2", "mine", 1), {"a": (2,)}),
+            on(waiting("r2", "mine", 1), {"a": (2,)}, second=1),
         )
     )
     assert [(s.job, s.jobs_ahead, s.requested_slots, s.allocated_slots) for s in found.values()] == [
@@ -76,12 +76,24 @@ def test_states_positions_and_slots_of_a_queue() -> None:
 
 
 def test_running_beside_what_can_never_start_or_may_not_is_no_backfill() -> None:
-    running = on(waiting("r", "low", 2), {"a": (0, 1)})
+    running = on(waiting("r", "low", 2), {"a": (0, 1)}, second=1)
     too_large = pool([an_agent("a", 4)], running, waiting("w", "high", 64))
     assert job_states(too_large)[JobId("low")].state is JobState.SCHEDULED
     jobs = [replace(JOBS[0], max_slots=1), *JOBS[1:]]
     capped = pool([an_agent("a", 4)], running, waiting("w", "high", 2), jobs=jobs)
     assert job_states(capped)[JobId("low")].state is JobState.SCHEDULED
+
+
+def test_who_ran_before_the_more_important_came_has_overtaken_nobody() -> None:
+    before = on(waiting("r1", "low", 1), {"a": (0,)}, second=1)
+    later = on(waiting("r2", "mine", 1, second=2), {"a": (1,)}, second=3)
+    # The first in line came last, and another in line was there before.
+    found = job_states(pool([an_agent("a", 4)], before, later, waiting("w", "high", 4, second=2)))
+    assert found[JobId("low")].state is JobState.SCHEDULED
+    assert found[JobId("mine")].state is JobState.SCHEDULED_BACKFILLED
+    assert job_standing(pool([an_agent("a", 4)], before, waiting("w", "high", 4, second=2)), JobId("low")) is not None
+    both = pool([an_agent("a", 4)], before, waiting("w", "high", 4, second=2), waiting("x", "mine", 4, second=0))
+    assert job_states(both)[JobId("low")].state is JobState.SCHEDULED_BACKFILLED
 
 
 def test_what_waits_is_listed_by_importance_whatever_its_shape() -> None:

@@ -35,7 +35,9 @@ def _image(text: str | None) -> str | None:
 
 def _profile(text: str | None) -> str | None:
     if text and not re.fullmatch(r"arn:aws[a-z-]*:iam::[0-9]{12}:instance-profile/\S+", text):
-        raise broken_rule("must be the ARN of an instance profile, such as arn:aws:iam::111122223333:instance-profile/NAME")
+        raise broken_rule(
+            "must be the ARN of an instance profile, such as arn:aws:iam::111122223333:instance-profile/NAME"
+        )
     return text
 
 

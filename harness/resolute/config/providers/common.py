@@ -229,8 +229,13 @@ def _shown(value: Any) -> Any:
     return value.model_dump(mode="json") if isinstance(value, ConfigModel) else value
 
 
+ON_DEMAND_PRICE = "OnDemand"
+
+
 def price_text(value: object) -> object:
-    """A price as the original writes it: a text of digits, or a number."""
+    """A price as the original writes it: a text of digits, or a number; `OnDemand` is its word for no limit of one's own."""
+    if value == ON_DEMAND_PRICE:
+        return None
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         value = str(value)
     if isinstance(value, str) and not re.fullmatch(r"\d+(\.\d*)?|\.\d+", value):

@@ -44,7 +44,7 @@ def trial(value: Trial, around: TrialSurroundings) -> WireTrial:
         experiment_id=value.experiment_id,
         state=trial_state(value.state, around.allocations, unmanaged=around.experiment.unmanaged),
         hparams=value.hparams,
-        restarts=value.restarts,
+        restarts=min(value.restarts, around.experiment.max_restarts),
         start_time=value.started_at,
         end_time=value.ended_at,
         total_batches_processed=value.steps_completed,
