@@ -14,7 +14,7 @@ def list_agents(cli: Invocation, args: argparse.Namespace) -> None:
     rows = [
         (
             agent.id,
-            agent.version,
+            agent.resolute_version or agent.version,
             agent.registered_time,
             len(agent.slots),
             len(agent.containers),

@@ -48,13 +48,13 @@ EXPERIMENT_KEYS: tuple[NotActedOn, ...] = (
     NotActedOn(path="environment.proxy_ports", accepted=([],), reason="the proxy is not available yet; remove the key"),
     NotActedOn(path="integrations", accepted=(None,), reason="webhooks are not available yet; remove the key"),
     NotActedOn(path="tensorboard_storage", accepted=(None,), reason="TensorBoard is not available yet; remove the key"),
-    NotActedOn(path="profiling.enabled", accepted=(False,), reason="profiling is not available yet; remove the key"),
     *_optimization_rows(),
 )
 
 WARNED_KEYS: tuple[NotActedOn, ...] = (
     NotActedOn(path="environment.pod_spec", accepted=(None,), reason="this cluster does not use Kubernetes"),
     NotActedOn(path="resources.native_parallel", accepted=(False,), reason="it is kept for old configurations only"),
+    NotActedOn(path="profiling.enabled", accepted=(False,), reason="profiling is not available yet"),
     NotActedOn(path="slurm", accepted=(None,), reason="this cluster does not use it"),
     NotActedOn(path="pbs", accepted=(None,), reason="this cluster does not use it"),
     NotActedOn(path="security", accepted=(None, {"kerberos": None}), reason="it is kept for old configurations only"),
@@ -73,6 +73,7 @@ MASTER_KEYS: tuple[NotActedOn, ...] = (
         accepted=("",),
         reason="certificates of agents are not available yet; remove the key",
     ),
+    NotActedOn(path="feature_switches", accepted=([],), reason="no feature is switched by name here; remove the key"),
     NotActedOn(path="logging.type", accepted=("default",), reason="logs are kept in the database; remove the key"),
     NotActedOn(path="__internal.external_sessions", accepted=({},), reason="it is not available yet; remove the key"),
     NotActedOn(path="__internal.proxied_servers", accepted=([],), reason="it is not available yet; remove the key"),

@@ -23,13 +23,10 @@ from resolute.wire.rest.master import (
 )
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, nothing
+from resolute_master.api.contract import CONTRACT_VERSION
 from resolute_master.api.log_ring import LogLine
 from resolute_master.api.render.states import level_of
 from resolute_master.api.streaming import stream
-
-CONTRACT_VERSION = "0.38.1"
-"""What clients of the contract compare their own version with. With ours instead, they would advise on every command to
-upgrade a master that understands all they say."""
 
 ROOT_LOGGERS = ("resolute_master", "resolute_provisioner")
 _LEVELS = {

@@ -30,6 +30,22 @@ async def _pool(call: Call) -> PoolName:
     return name
 
 
+async def _bindable(call: Call) -> PoolName:
+    """That it is a default pool is the same for everybody, and said before rights are looked at."""
+    pool = await _pool(call)
+    request: Request = await call.body(
+        BindRPToWorkspaceRequest if call.request.method == "POST" else OverwriteRPWorkspaceBindingsRequest
+    )
+    manager = call.api.config.resource_manager
+    defaults = (manager.default_compute_resource_pool, manager.default_aux_resource_pool)
+    if pool in defaults and (request.workspace_ids or request.workspace_names):
+        raise FailedPrecondition(
+            f"pool '{pool}' is a default pool, which every workspace must be able to use: it cannot be bound; "
+            "make another pool the default first (resource_manager.default_compute_resource_pool, default_aux_resource_pool)"
+        )
+    return pool
+
+
 async def list_bound(call: Call, pool: PoolName) -> ListWorkspacesBoundToRPResponse:
     query = call.query(ListWorkspacesBoundToRPQuery)
     binding = call.api.engine.state.get(PoolBinding, pool)
@@ -51,13 +67,6 @@ async def replace(call: Call, pool: PoolName) -> Empty:
 
 async def _change(call: Call, pool: PoolName, request: Request, change: BindingChange) -> Empty:
     wanted = (*request.workspace_ids, *_named(call, request.workspace_names))
-    manager = call.api.config.resource_manager
-    defaults = (manager.default_compute_resource_pool, manager.default_aux_resource_pool)
-    if wanted and change is not BindingChange.REMOVE and pool in defaults:
-        raise FailedPrecondition(
-            f"pool '{pool}' is a default pool, which every workspace must be able to use: it cannot be bound; "
-            "make another pool the default first (resource_manager.default_compute_resource_pool, default_aux_resource_pool)"
-        )
     await call.api.engine.submit(BindPool(pool=pool, workspaces=wanted, change=change))
     return Empty()
 
@@ -75,7 +84,7 @@ _PATH = "/api/v1/resource-pools/{resourcePoolName}/workspace-bindings"
 
 ROUTES = (
     Route("GET", _PATH, Action.VIEW, _pool, list_bound),
-    Route("POST", _PATH, Action.BIND_POOLS, _pool, add),
-    Route("PUT", _PATH, Action.BIND_POOLS, _pool, replace),
+    Route("POST", _PATH, Action.BIND_POOLS, _bindable, add),
+    Route("PUT", _PATH, Action.BIND_POOLS, _bindable, replace),
     Route("DELETE", _PATH, Action.BIND_POOLS, _pool, remove),
 )

@@ -33,6 +33,7 @@ def move(step: Step, id_: AllocationId, event: machine.AllocationEvent) -> Alloc
     if after is not before and after != before:  # after a restart every agent tells again of all that it runs
         step.put(after)
     step.emit(effects)
+    _tell(step, before, after)
     for container in after.containers:
         if container.ended:
             step.done(f"start:{container.id}")
@@ -40,6 +41,26 @@ def move(step: Step, id_: AllocationId, event: machine.AllocationEvent) -> Alloc
     if after.ended and not before.ended:
         _ended(step, after)
     return after
+
+
+def _tell(step: Step, before: Allocation, after: Allocation) -> None:
+    """The start of a run and failed containers, in the words of the original, which people's scripts look for in logs."""
+    if before.started_at is None and after.started_at is not None and after.trial_id is not None:
+        experiment = after.task_id.partition(".")[0]
+        text = f"Resources for Trial {after.trial_id} (Experiment {experiment}) have started: run {after.run_id}"
+        step.log(after.task_id, after.id, text)
+    was = {container.id: container for container in before.containers}
+    for container in after.containers:
+        known = was.get(container.id)
+        if (
+            container.ended
+            and container.exit is not None
+            and container.exit.code
+            and known is not None
+            and not known.ended
+        ):
+            text = f"container failed with non-zero exit code: {container.exit.code} (rank {container.rank} on {container.agent})"
+            step.log(after.task_id, after.id, text, level="ERROR")
 
 
 def _ended(step: Step, allocation: Allocation) -> None:

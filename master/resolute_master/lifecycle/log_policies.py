@@ -72,7 +72,7 @@ def _exclude(step: Step, trial: Trial, match: MatchedLine) -> None:
         trial.task_id,
         match.allocation,
         f"No later run of trial {trial.id} will be placed on agent {match.agent}: a line of its log matches the log policy "
-        f"{described(match)}",
+        f"{described(match)} (therefore will not schedule on {match.agent})",
         level="WARNING",
     )
     for allocation in step.find(Allocation, "allocations_of_task", trial.task_id):

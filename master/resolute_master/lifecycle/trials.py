@@ -150,7 +150,10 @@ def _failed(step: Step, trial: Trial, failure: FailureKind, reason: str) -> None
         return
     if trial.retries_canceled_by:
         for match in trial.retries_canceled_by:
-            text = f"No retry of trial {trial.id}: a line of its log matches the log policy '{match.pattern}': {match.line}"
+            text = (
+                f"No retry of trial {trial.id}: a line of its log matches the log policy '{match.pattern}': {match.line} "
+                "(trial failed and matched logs to a don't retry policy)"
+            )
             step.log(trial.task_id, None, text, level="ERROR")
         _end(step, trial, S.ERROR, f"{reason}; a log policy forbids a retry")
         return

@@ -13,6 +13,7 @@ from resolute_master.lifecycle.step import Step
 def create(step: Step, command: CreateUser) -> UserId:
     if step.find(User, "user_by_name", command.username):
         raise AlreadyExists(f"user '{command.username}' exists already")
+    _check_display_name(step, command.display_name, None)
     id_ = UserId(step.next_number("user"))
     step.put(
         User(
@@ -37,6 +38,8 @@ def change(step: Step, command: ChangeUser) -> None:
     wanted = user.username if command.username is None else command.username
     if wanted != user.username and step.find(User, "user_by_name", wanted):
         raise AlreadyExists(f"user '{wanted}' exists already")
+    if command.display_name is not None and command.display_name != user.display_name:
+        _check_display_name(step, command.display_name, user.id)
     changed = replace(
         user,
         username=wanted,
@@ -52,6 +55,18 @@ def change(step: Step, command: ChangeUser) -> None:
     if not changed.active or command.password_hash is not None:
         for session in step.find(Session, "sessions_of_user", user.id):
             step.delete(session)
+
+
+def _check_display_name(step: Step, name: str, of: UserId | None) -> None:
+    """People are told apart by what is shown of them. Raises `AlreadyExists`."""
+    wanted = name.strip().casefold()
+    if not wanted:
+        return
+    for other in step.all(User):
+        if other.id != of and wanted in (other.username.casefold(), other.display_name.strip().casefold()):
+            raise AlreadyExists(
+                f"displayName: '{name}' is the name or the display name of user '{other.username}'; choose another"
+            )
 
 
 def _keep_an_administrator(step: Step, user: User, changed: User) -> None:

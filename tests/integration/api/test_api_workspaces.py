@@ -245,6 +245,8 @@ async def test_who_may_bind_what(tmp_path: Path) -> None:
         text = await bind(world, "vision", "one", status=403, token=world.token)
         assert "may not bind resource pools" in text
         assert "a default pool" in await bind(world, "default", "one", status=400)
+        # Whoever asks.
+        assert "a default pool" in await bind(world, "default", "one", status=400, token=world.token)
         assert "there is no workspace 'none'; choose from 'Uncategorized', 'one'" in await bind(
             world, "vision", "none", status=400
         )

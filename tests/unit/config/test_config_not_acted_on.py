@@ -18,7 +18,6 @@ OTHER_VALUES: dict[str, dict[str, Any]] = {
     "environment.proxy_ports": {"environment": {"proxy_ports": [{"proxy_port": 80}]}},
     "integrations": {"integrations": {"webhooks": {"webhook_id": [1]}}},
     "tensorboard_storage": {"tensorboard_storage": {"type": "gcs", "bucket": "b"}},
-    "profiling.enabled": {"profiling": {"enabled": True}},
     "optimizations.aggregation_frequency": {"optimizations": {"aggregation_frequency": 2}},
     "optimizations.average_aggregated_gradients": {"optimizations": {"average_aggregated_gradients": False}},
     "optimizations.average_training_metrics": {"optimizations": {"average_training_metrics": False}},

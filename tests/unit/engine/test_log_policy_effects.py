@@ -105,7 +105,8 @@ async def test_the_next_runs_of_the_trial_keep_off_the_agent() -> None:
         assert now(engine, trial).blocked_agents == (first.id,)
         said = [text for text in await words_of_the_master(store, now(engine, trial)) if "No later run" in text]
         assert said == [
-            f"No later run of trial 1 will be placed on agent {first.id}: a line of its log matches the log policy 'bad gpu'\n"
+            f"No later run of trial 1 will be placed on agent {first.id}: a line of its log matches the log policy 'bad gpu' "
+            f"(therefore will not schedule on {first.id})\n"
         ]
 
 
@@ -190,7 +191,8 @@ async def test_canceled_retries_end_the_trial_with_the_lines_that_forbid_one() -
         assert "a log policy forbids a retry" in ended.exit_message
         said = [text for text in await words_of_the_master(store, ended) if "No retry" in text]
         assert said == [
-            "No retry of trial 1: a line of its log matches the log policy 'no such file': data.csv: no such file\n"
+            "No retry of trial 1: a line of its log matches the log policy 'no such file': data.csv: no such file "
+            "(trial failed and matched logs to a don't retry policy)\n"
         ]
 
 

@@ -57,6 +57,7 @@ ADDED_FIELDS = {
     "AllocationPreemptionSignalResponse": {"reason", "notice"},
     "GetMasterResponse": {"resoluteVersion"},
     "Experiment": {"warning"},
+    "Agent": {"resoluteVersion"},
     "Job": {"reason"},
     "LogEntry": {"logger", "fields"},
     "Trial": {"failure"},

@@ -74,6 +74,8 @@ class Agent:
     resource_pools: tuple[str, ...] = ()
     slots: Mapping[str, Slot] = field(default_factory=dict)
     version: str | None = None
+    resolute_version: str = ""
+    """The agent's own; `version` is the contract's, as the master's is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

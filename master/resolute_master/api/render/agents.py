@@ -10,6 +10,7 @@ from resolute.wire.rest.agents import Container as WireContainer
 from resolute.wire.rest.agents import DeviceStats, SlotStats
 from resolute.wire.rest.agents import Slot as WireSlot
 from resolute.wire.rest.enums import WireContainerState
+from resolute_master.api.contract import CONTRACT_VERSION
 from resolute_master.api.render.allocations import device
 from resolute_master.domain.agent import Agent, Slot
 from resolute_master.domain.allocation import Allocation, Container
@@ -24,7 +25,8 @@ def agent(value: Agent, allocations: Iterable[Allocation]) -> WireAgent:
         addresses=(value.address,) if value.address else (),
         registered_time=value.registered_at,
         resource_pools=(value.pool,),
-        version=value.version,
+        version=CONTRACT_VERSION,
+        resolute_version=value.version,
         # What is being drained takes nothing new: people are shown that it is off.
         enabled=value.enabled and not value.draining,
         draining=value.draining,
