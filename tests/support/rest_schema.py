@@ -36,6 +36,8 @@ class Contract:
     types: Mapping[str, Mapping[str, Mapping[str, Any]]]
     enums: Mapping[str, tuple[str, ...]]
     endpoints: tuple[Endpoint, ...]
+    uncalled: tuple[tuple[str, str], ...]
+    """Method and path of the calls that no released command makes, but bindings and scripts do."""
 
 
 @cache
@@ -59,4 +61,5 @@ def contract() -> Contract:
             )
             for entry in data["endpoints"]
         ),
+        uncalled=tuple((entry["method"], entry["path"]) for entry in data["defined_but_uncalled"]),
     )

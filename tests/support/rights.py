@@ -67,6 +67,7 @@ class Scene:
             "workspaceId": self.workspace,
             "workspace": self.workspace,
             "project": self.project,
+            "projectId": self.project,
             "slotId": 0,
         }
         return {key: str(value) for key, value in numbers.items()} | {

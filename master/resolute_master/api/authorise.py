@@ -35,6 +35,7 @@ class Action(StrEnum):
     ARCHIVE = "archive or unarchive"
     DELETE_EXPERIMENT = "delete"
     MOVE_EXPERIMENT = "move"
+    BULK = "send actions on several experiments or runs"
     USE_SECRETS = "use the stored secrets of"
     REPORT = "report for"
     USE_QUEUE = "send changes of the job queue"
@@ -52,6 +53,7 @@ class Action(StrEnum):
     CLEAN_UP = "remove old logs"
     VIEW_MASTER_CONFIG = "see the master's configuration"
     CHANGE_MASTER_CONFIG = "change the master's configuration"
+    KEEP_SETTINGS = "keep settings of a web interface"
     CREATE_USER = "create users"
     EDIT_USER = "change the name or password of"
     GRANT = "rename users, activate them or make them administrators"
@@ -85,6 +87,8 @@ RULES: Mapping[Action, Rule] = MappingProxyType(
         _A.CREATE_WORKSPACE: _R.PERSON,
         _A.CREATE_PROJECT: _R.PERSON,
         _A.USE_QUEUE: _R.PERSON,
+        _A.BULK: _R.PERSON,
+        _A.KEEP_SETTINGS: _R.PERSON,
         _A.CONTROL_EXPERIMENT: _R.WORK,
         _A.ACTIVATE: _R.WORK,
         _A.PAUSE: _R.WORK,

@@ -33,9 +33,11 @@ async def _pool(call: Call) -> PoolName:
 async def _bindable(call: Call) -> PoolName:
     """That it is a default pool is the same for everybody, and said before rights are looked at."""
     pool = await _pool(call)
-    request: Request = await call.body(
-        BindRPToWorkspaceRequest if call.request.method == "POST" else OverwriteRPWorkspaceBindingsRequest
-    )
+    shape = BindRPToWorkspaceRequest if call.request.method == "POST" else OverwriteRPWorkspaceBindingsRequest
+    try:
+        request: Request = await call.body(shape)
+    except InvalidInput:
+        return pool  # whoever may bind pools is told what is wrong with it
     manager = call.api.config.resource_manager
     defaults = (manager.default_compute_resource_pool, manager.default_aux_resource_pool)
     if pool in defaults and (request.workspace_ids or request.workspace_names):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 
+import msgspec
 from aiohttp import web
 
 from resolute.errors import NotFound
@@ -53,6 +56,18 @@ def _tasks(
     return GetTasksResponse(allocation_id_to_summary=summaries)
 
 
+async def legacy_tasks(call: Call, _: None) -> web.Response:
+    """The same by the original's older path, which scripts ask: a map by allocation, in the names of its own records."""
+    state, pools = call.api.engine.state, call.api.engine.pools
+    allocations, agents, jobs = state.listed(Allocation), state.listed(Agent), state.listed(Job)
+
+    def encoded() -> bytes:
+        found = _tasks(allocations, agents, jobs, pools).allocation_id_to_summary
+        return msgspec.json.encode({id_: asdict(summary) for id_, summary in giving_way(sorted(found.items()))})
+
+    return web.Response(body=await asyncio.to_thread(encoded), content_type="application/json")
+
+
 async def find_task(api: ApiContext, task: TaskId) -> Trial:
     """Raises `NotFound` for what is no task of this cluster."""
     trial = await find_trial_of(api, task)
@@ -80,6 +95,7 @@ _one = task_at("taskId")
 
 ROUTES = (
     Route("GET", "/api/v1/tasks", Action.VIEW, nothing, list_tasks),
+    Route("GET", "/tasks", Action.VIEW, nothing, legacy_tasks),
     Route("GET", "/api/v1/tasks/{taskId}", Action.VIEW, _one, get_task),
     Route("GET", "/api/v1/tasks/{taskId}/context_directory", Action.VIEW, _one, context_directory),
 )

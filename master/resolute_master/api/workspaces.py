@@ -79,7 +79,7 @@ async def _count(call: Call, project: Project) -> int:
     return (await call.api.store.page_experiments(ExperimentQuery(limit=0, project_id=project.id))).total
 
 
-async def _show_project(call: Call, project: Project) -> WireProject:
+async def show_project(call: Call, project: Project) -> WireProject:
     state = call.api.engine.state
     owner = owner_of(call.api, project)
     every = await call.api.store.page_experiments(
@@ -144,7 +144,7 @@ async def list_projects(call: Call, workspace: Workspace) -> GetWorkspaceProject
         found.sort(key=lambda one: (one.name, one.id))
     rows, pages = page_of(_directed(found, query.order_by), offset=query.offset, limit=query.limit)
     return GetWorkspaceProjectsResponse(
-        projects=tuple([await _show_project(call, one) for one in rows]), pagination=pages
+        projects=tuple([await show_project(call, one) for one in rows]), pagination=pages
     )
 
 
@@ -153,7 +153,7 @@ def _directed(found: Sequence[Any], order: OrderBy) -> Sequence[Any]:
 
 
 async def get_project(call: Call, project: Project) -> GetProjectResponse:
-    return GetProjectResponse(project=await _show_project(call, project))
+    return GetProjectResponse(project=await show_project(call, project))
 
 
 async def list_pools(call: Call, workspace: Workspace) -> ListRPsBoundToWorkspaceResponse:
@@ -253,7 +253,7 @@ async def create_project(call: Call, workspace: Workspace) -> PostProjectRespons
     )
     id_ = await call.api.engine.submit(command)
     created = workspaces.need_project(call.api.engine.state, id_)
-    return PostProjectResponse(project=await _show_project(call, created))
+    return PostProjectResponse(project=await show_project(call, created))
 
 
 _LIST = "/api/v1/workspaces"

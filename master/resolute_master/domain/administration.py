@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from resolute_master.domain.ids import ExperimentId, PoolName, UserId
 from resolute_master.domain.user import AgentUser
+from resolute_master.domain.user import Setting
 
 # ------------------------------------------------------------------------------------------------------- templates
 
@@ -26,6 +27,22 @@ class PutTemplate(Struct, frozen=True, kw_only=True, gc=False):
     replace: bool | None = None
     owner: UserId = UserId(0)
     """Of a new one."""
+
+
+class SetUserSettings(Struct, frozen=True, kw_only=True, gc=False):
+    """Other keys stay as they are."""
+
+    user: UserId
+    settings: tuple[Setting, ...]
+
+
+class ResetUserSettings(Struct, frozen=True, kw_only=True, gc=False):
+    user: UserId
+
+
+class VisitProject(Struct, frozen=True, kw_only=True, gc=False):
+    user: UserId
+    project_id: int
 
 
 class RenameTemplate(Struct, frozen=True, kw_only=True, gc=False):

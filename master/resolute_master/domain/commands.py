@@ -22,8 +22,11 @@ from resolute_master.domain.administration import (
     PatchWorkspace,
     PutTemplate,
     RenameTemplate,
+    ResetUserSettings,
     SetBudget,
     SetMaxCost,
+    SetUserSettings,
+    VisitProject,
 )
 from resolute_master.domain.checkpoint import CheckpointPurpose
 from resolute_master.domain.ids import (
@@ -529,6 +532,9 @@ Command = (
     | UpdateJob
     | PutTemplate
     | RenameTemplate
+    | SetUserSettings
+    | ResetUserSettings
+    | VisitProject
     | DeleteTemplate
     | CreateWorkspace
     | PatchWorkspace

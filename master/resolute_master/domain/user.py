@@ -16,6 +16,23 @@ class AgentUser(Struct, frozen=True, kw_only=True, gc=False):
     gid: int
     user: str
     group: str
+class Setting(Struct, frozen=True, kw_only=True, gc=False):
+    """A text that a web interface keeps for its user."""
+
+    storage_path: str
+    key: str
+    value: str
+
+    @property
+    def id(self) -> tuple[str, str]:
+        return self.storage_path, self.key
+
+
+class Visit(Struct, frozen=True, kw_only=True, gc=False):
+    """When its user last looked at a project."""
+
+    project_id: int
+    at: datetime
 
 
 class User(Struct, frozen=True, kw_only=True, gc=False):
@@ -31,6 +48,10 @@ class User(Struct, frozen=True, kw_only=True, gc=False):
     last_login_at: datetime | None = None
     agent_user: AgentUser | None = None
     """None: tasks run as the account of the workspace, of the cluster, or one derived from the id."""
+    settings: tuple[Setting, ...] = ()
+    """By their ids."""
+    visits: tuple[Visit, ...] = ()
+    """One a project, the newest first."""
 
 
 class Session(Struct, frozen=True, kw_only=True, gc=False):

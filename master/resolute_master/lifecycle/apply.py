@@ -27,6 +27,7 @@ from resolute_master.lifecycle import (
     templates,
     trials,
     unmanaged,
+    user_settings,
     users,
     workspaces,
 )
@@ -128,6 +129,9 @@ RULES: Mapping[type[c.Command], Callable[[Step, Any], Any]] = {
     c.UpdateJob: jobs.update,
     a.PutTemplate: templates.put,
     a.RenameTemplate: templates.rename,
+    a.SetUserSettings: user_settings.put,
+    a.ResetUserSettings: user_settings.reset,
+    a.VisitProject: user_settings.visit,
     a.DeleteTemplate: lambda step, command: templates.delete(step, command.name),
     a.SetBudget: spending.set_budget,
     a.SetMaxCost: spending.set_max_cost,

@@ -51,7 +51,8 @@ async def test_each_call_is_made_by_those_whom_the_table_names(tmp_path: Path, r
 
 async def test_calls_that_are_not_served_yet_say_so_to_those_with_a_token_alone(tmp_path: Path) -> None:
     unknown = {"notebookId", "shellId", "commandId", "tensorboardId", "modelName", "modelVersionNum", "projectId"}
-    unknown |= {"tokenId", "groupId", "workloadType", "labels_trialId"}
+    unknown |= {"tokenId", "groupId", "workloadType", "labels_trialId", "key"}
+    unknown |= {"trainingMetrics_trialId", "validationMetrics_trialId"}
     async with a_scene(tmp_path) as scene:
         for row in table(not_yet.ROUTES):
             path = row.path

@@ -318,6 +318,20 @@ class ExperimentSortBy(StrEnum):
     SEARCHER_METRIC_VAL = "SORT_BY_SEARCHER_METRIC_VAL"
 
 
+class ActivityType(StrEnum):
+    """What a person did."""
+
+    UNSPECIFIED = "ACTIVITY_TYPE_UNSPECIFIED"
+    GET = "ACTIVITY_TYPE_GET"
+
+
+class EntityType(StrEnum):
+    """With what."""
+
+    UNSPECIFIED = "ENTITY_TYPE_UNSPECIFIED"
+    PROJECT = "ENTITY_TYPE_PROJECT"
+
+
 class UserSortBy(StrEnum):
     """Sort keys of the user list."""
 

@@ -1,0 +1,57 @@
+"""What a web interface keeps for a person. Nothing here looks into it."""
+
+from __future__ import annotations
+
+from resolute.errors import InvalidInput, NotFound
+from resolute_master.domain.administration import ResetUserSettings, SetUserSettings, VisitProject
+from resolute_master.domain.copies import replace
+from resolute_master.domain.ids import UserId
+from resolute_master.domain.user import User, Visit
+from resolute_master.lifecycle.step import Step
+from resolute_master.lifecycle.workspaces import need_project
+
+MAX_SETTINGS = 1000
+MAX_SETTING_CHARACTERS = 65_536
+"""Of one value; a person's settings are read with the person, by every master that starts."""
+MAX_SETTINGS_CHARACTERS = 262_144
+"""Of all keys and values of a person together."""
+MAX_VISITS = 20
+"""Projects that are remembered, the newest."""
+
+
+def _need(step: Step, id_: UserId) -> User:
+    user = step.get(User, id_)
+    if user is None:
+        raise NotFound("user", id_)
+    return user
+
+
+def put(step: Step, command: SetUserSettings) -> None:
+    """Other keys stay. Raises `InvalidInput` for more than is kept."""
+    user = _need(step, command.user)
+    new = {each.id: each for each in command.settings}
+    settings = tuple(sorted(({each.id: each for each in user.settings} | new).values(), key=lambda each: each.id))
+    for each in command.settings:
+        if len(each.value) > MAX_SETTING_CHARACTERS:
+            raise InvalidInput(
+                f"settings: the value of '{each.key[:80]}' has {len(each.value)} characters, over the limit of "
+                f"{MAX_SETTING_CHARACTERS}; shorten it"
+            )
+    size = sum(len(each.storage_path) + len(each.key) + len(each.value) for each in settings)
+    if len(settings) > MAX_SETTINGS or size > MAX_SETTINGS_CHARACTERS:
+        raise InvalidInput(
+            f"settings: would be {len(settings)} of {size} characters, over the limit of {MAX_SETTINGS} of "
+            f"{MAX_SETTINGS_CHARACTERS} characters; reset them first"
+        )
+    step.put(replace(user, settings=settings))
+
+
+def reset(step: Step, command: ResetUserSettings) -> None:
+    step.put(replace(_need(step, command.user), settings=()))
+
+
+def visit(step: Step, command: VisitProject) -> None:
+    user, project = _need(step, command.user), need_project(step, command.project_id)
+    others = (each for each in user.visits if each.project_id != project.id)
+    visits = (Visit(project_id=project.id, at=step.now), *others)[:MAX_VISITS]
+    step.put(replace(user, visits=visits))
