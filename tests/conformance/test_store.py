@@ -285,7 +285,7 @@ async def test_odd_characters_do_not_fail_a_commit(store: Store) -> None:
     experiment = await store.experiment(ExperimentId(1))
     assert experiment is not None and experiment.name == "half ? nul \x00 whole \U0001f600 ä"
     (line,) = await store.logs(LogQuery(task_ids=(TaskId("task"),)))
-    assert (line.log, line.source) == (stored, stored)
+    assert (line.log, line.source) == ("half ? nul \x00 whole \U0001f600 ä", stored)
     assert (await store.decisions(1))[0].reason == stored
 
 

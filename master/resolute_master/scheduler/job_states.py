@@ -126,7 +126,7 @@ class _WaitingLine:
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self._snapshot = snapshot
-        self._places: list[tuple[object, ...]] = []
+        self._places: list[tuple[int, float]] = []
         self._since: list[datetime] = []
         """The earliest request up to each place."""
         if snapshot.shares is not None:
@@ -142,7 +142,7 @@ class _WaitingLine:
         """Whether some of it is more important, and waited already when the allocation was given its slots."""
         if not allocation.slots_needed or allocation.assigned_at is None:
             return False
-        ahead = bisect_left(self._places, self._snapshot.standing(allocation)[:2])  # type: ignore[type-var]
+        ahead = bisect_left(self._places, self._snapshot.standing(allocation)[:2])
         return ahead > 0 and self._since[ahead - 1] < allocation.assigned_at
 
 

@@ -136,3 +136,25 @@ def attempt_number(allocation: str) -> int:
     """Which attempt at its task an allocation is: the number after the last dot of its id, 0 when there is none."""
     suffix = allocation.rpartition(".")[2]
     return int(suffix) if suffix.isdecimal() else 0
+
+
+NUL_KEPT = "\U0010ffff"
+"""What stands for NUL in stored lines of logs: a code point that Unicode has given to no character and never will."""
+
+
+def with_nul_kept(line: str) -> str:
+    """A line of a log as it is stored: databases refuse NUL, and programs write it."""
+    return line.replace("\x00", NUL_KEPT) if "\x00" in line else line
+
+
+def with_nul_again(line: str) -> str:
+    """The line that was stored so."""
+    return line.replace(NUL_KEPT, "\x00") if NUL_KEPT in line else line
+
+
+def storable_lines(records: Sequence[LogRecord]) -> Sequence[LogRecord]:
+    """As `storable`, but for NULs in the lines themselves."""
+    if not any("\x00" in record.log for record in records):
+        return storable(records)
+    kept = storable([structs.replace(record, log=with_nul_kept(record.log)) for record in records])
+    return [structs.replace(record, log=with_nul_again(record.log)) for record in kept]

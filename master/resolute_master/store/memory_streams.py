@@ -14,7 +14,7 @@ from resolute_master.domain.metrics import LogRecord, MetricReport, StepReport
 from resolute_master.store import metric_rows
 from resolute_master.store.base import LogQuery, MetricOutcome, keeping_values
 from resolute_master.store.encoding import decode, encode
-from resolute_master.store.listing import searcher, storable
+from resolute_master.store.listing import searcher, storable_lines
 
 
 @dataclass(slots=True)
@@ -134,7 +134,7 @@ class LogTable:
         self._by_task: dict[TaskId, list[int]] = defaultdict(list)
 
     def append(self, records: Sequence[LogRecord]) -> None:
-        for record in storable(records):
+        for record in storable_lines(records):
             if record.key in self._keys:
                 continue
             self._keys.add(record.key)

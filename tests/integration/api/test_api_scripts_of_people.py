@@ -45,6 +45,18 @@ async def test_restarts_are_shown_up_to_their_limit_and_failures_in_the_words_of
     assert sum(started in line for line in log) == 2
 
 
+async def test_a_nul_in_a_line_comes_back_as_it_was(world: World) -> None:
+    trial, allocation, task = await world.started(await world.agent())
+    line = {
+        "taskId": trial.task_id,
+        "allocationId": allocation.id,
+        "log": "bar \x00 50 %\n",
+        "timestamp": "2026-01-01T00:00:00Z",
+    }
+    await world.post("/task-logs", [line], task=task)
+    assert "bar \x00 50 %" in await log_of(world, trial)
+
+
 async def test_profiling_is_accepted_and_the_log_says_that_it_has_no_effect(world: World) -> None:
     await world.agent()
     experiment = await world.create(a_config(profiling={"enabled": True}))
@@ -79,3 +91,18 @@ async def test_nobody_is_shown_by_the_name_of_another(tmp_path: Path, name: str)
         text = await world.error("PATCH", path.format(ids["root"]), change, status=409, token=root)
         assert text.startswith("displayName: ")
         assert {user.username for user in world.users()} == {"root", "ada", "bob"}
+
+
+async def test_work_for_one_machine_that_none_could_hold_is_refused_or_warned_of(tmp_path: Path) -> None:
+    resources = {"slots_per_trial": 4, "is_single_node": True}
+    for launch_error in (True, False):
+        async with an_api(tmp_path / str(launch_error), config={"launch_error": launch_error}) as world:
+            for number in range(4):
+                await AgentByHand(world.engine, f"agent-{number}", slots=2).register()
+            body = {"config": str(a_config(resources=resources))}
+            if launch_error:
+                text = await world.error("POST", "/api/v1/experiments", body, status=400)
+                assert "4 slots on one machine (is_single_node)" in text
+            else:
+                answer = await world.post("/api/v1/experiments", body)
+                assert answer["warnings"] == ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"]

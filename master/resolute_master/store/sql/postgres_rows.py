@@ -12,7 +12,7 @@ from sqlalchemy.engine.default import DefaultDialect
 
 from resolute_master.domain.metrics import LogRecord, MetricReport
 from resolute_master.store.encoding import encode, encode_free
-from resolute_master.store.listing import all_storable, storable_text
+from resolute_master.store.listing import all_storable, storable_text, with_nul_kept
 from resolute_master.store.sql import tables
 
 _DIALECT = DefaultDialect()
@@ -21,6 +21,7 @@ _ARRAYS: Mapping[type[Any], str] = {
     tables.Moment: "bigint[]",
     tables.StoredText: "text[]",
     tables.NameText: "text[]",
+    tables.LogText: "text[]",
     BigInteger: "bigint[]",
     Integer: "integer[]",
     Boolean: "boolean[]",
@@ -89,7 +90,7 @@ def log_arrays(records: Sequence[LogRecord]) -> list[list[Any]]:
             [record.level for record in records],
             [record.stdtype for record in records],
             [record.source for record in records],
-            [record.log for record in records],
+            [with_nul_kept(record.log) for record in records],
         ]
     )
     allocations = [

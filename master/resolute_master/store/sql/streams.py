@@ -37,6 +37,7 @@ from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark, St
 from resolute_master.store import metric_rows
 from resolute_master.store.base import LogQuery, MetricOutcome
 from resolute_master.store.encoding import decode_plain
+from resolute_master.store.listing import with_nul_again
 from resolute_master.store.sql import dialect, tables
 from resolute_master.store.sql.searching import searching
 
@@ -343,7 +344,7 @@ def _log_record(row: Row[Any]) -> LogRecord:
         level=row.level,
         stdtype=row.stdtype,
         source=row.source,
-        log=row.log,
+        log=with_nul_again(row.log),
     )
 
 

@@ -32,7 +32,7 @@ from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial, Validation
 from resolute_master.store.encoding import kind_of
-from resolute_master.store.listing import attempt_number, storable_text
+from resolute_master.store.listing import attempt_number, storable_text, with_nul_kept
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -74,6 +74,15 @@ class NameText(StoredText):
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         return dialect.type_descriptor(Text(collation="C") if dialect.name == "postgresql" else Text())
+
+
+class LogText(StoredText):
+    """A line of a log, which comes back with the NULs that it had."""
+
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else super().process_bind_param(with_nul_kept(value), dialect)
 
 
 RowNumber = BigInteger().with_variant(Integer(), "sqlite")
@@ -354,7 +363,7 @@ logs = Table(
     Column("level", StoredText, nullable=False),
     Column("stdtype", StoredText, nullable=False),
     Column("source", StoredText, nullable=False),
-    Column("log", StoredText, nullable=False),
+    Column("log", LogText, nullable=False),
     Index("ix_logs_task_id_id", "task_id", "id"),
     sqlite_autoincrement=True,
 )
