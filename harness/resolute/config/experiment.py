@@ -221,7 +221,7 @@ def parse_template(raw: Mapping[str, Any], *, name: str = "", experiment: bool =
     except ValidationError as error:
         problems = problems_of(error, missing=False)
         if not experiment:
-            problems = [each for each in problems if _of_every_kind(each)]
+            problems = tuple(each for each in problems if _of_every_kind(each))
         if problems:
             raise InvalidConfig(subject, problems) from None
     return given

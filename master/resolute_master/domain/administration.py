@@ -12,8 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from resolute_master.domain.ids import ExperimentId, PoolName, UserId
-from resolute_master.domain.user import AgentUser
-from resolute_master.domain.user import Setting
+from resolute_master.domain.user import AgentUser, Setting
 
 # ------------------------------------------------------------------------------------------------------- templates
 

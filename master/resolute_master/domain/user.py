@@ -16,6 +16,8 @@ class AgentUser(Struct, frozen=True, kw_only=True, gc=False):
     gid: int
     user: str
     group: str
+
+
 class Setting(Struct, frozen=True, kw_only=True, gc=False):
     """A text that a web interface keeps for its user."""
 
