@@ -137,7 +137,7 @@ async def _meant(
 ) -> list[int]:
     """By id. With filters the ids do not count. Raises `InvalidInput` for more than a page of them."""
     if filters is None:
-        found = sorted(set(ids))
+        found = [int(id_) for id_ in sorted(set(ids))]
     else:
         query = ExperimentQuery(
             limit=MAX_PAGE_ROWS + 1,
@@ -150,7 +150,7 @@ async def _meant(
             project_id=project,
             exclude_ids=filters.excluded_experiment_ids,
         )
-        found = [row.id for row in (await call.api.store.page_experiments(query)).rows]
+        found = [int(row.id) for row in (await call.api.store.page_experiments(query)).rows]
     if len(found) > MAX_PAGE_ROWS:
         raise InvalidInput(f"experimentIds: more than {MAX_PAGE_ROWS} experiments are meant at once; name fewer")
     return found

@@ -83,7 +83,7 @@ def test_a_pause_longer_than_the_timeout_does_not_begin_a_new_row(kind: RefusalK
     """The documentation's own example is a quota (asked again after ten minutes) with 10m and 3."""
     pool = replace(counting(3), launch_error_timeout_s=timeout_s)
     beliefs: Beliefs = {}
-    moment = NOW
+    moment = refused_at = NOW
     for _ in range(4):
         assert not given_up(pool, beliefs, moment)
         beliefs = refuse(pool, beliefs, "small", moment, kind=kind)
