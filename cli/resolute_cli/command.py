@@ -49,7 +49,19 @@ class Group:
     default: str | None = None
 
 
-class LateParser(argparse.ArgumentParser):
+class WordParser(argparse.ArgumentParser):
+    """A parser that tells a word which is not there yet from one that never was."""
+
+    def error(self, message: str) -> NoReturn:
+        from resolute_cli.not_yet import explained
+
+        told = explained(self.prog, message)
+        if told is not None:
+            self.exit(2, f"{told}\n")
+        super().error(printable.lines(message))
+
+
+class LateParser(WordParser):
     """A parser that is made when it is first looked into, and then filled by `fill`.
 
     There are more than a hundred words below `det` and a call uses two of them; to make the parsers of the others takes
@@ -67,9 +79,6 @@ class LateParser(argparse.ArgumentParser):
         super().__init__(**settings)
         fill(self)
         return getattr(self, name)
-
-    def error(self, message: str) -> NoReturn:
-        super().error(printable.lines(message))
 
 
 def add_words(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[LateParser]:

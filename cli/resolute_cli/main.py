@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from resolute.errors import PermissionDenied, ResoluteError, Unauthenticated, Unavailable
-from resolute_cli.command import UsageError, add_words, fill_parser, sentence
+from resolute_cli.command import UsageError, WordParser, add_words, fill_parser, sentence
 from resolute_cli.invocation import Invocation, system_invocation
 
 
@@ -112,10 +112,36 @@ def _run(given: Sequence[str], running: Invocation) -> int:
             render.error(traceback.format_exc())
         render.error(f"Failed to {task}: {_advice(error, running)}")
         return 1
+    except ImportError as error:
+        if _wants_details(running.environ) or (told := _missing_part(error)) is None:
+            render.error(traceback.format_exc())
+            render.error(f"Failed to {task}")
+        else:
+            render.error(f"Failed to {task}: {told}")
+        return 1
     except Exception:
         render.error(traceback.format_exc())
         render.error(f"Failed to {task}")
         return 1
+
+
+_EXTRAS = {
+    "cli": ("httpx", "msgspec", "pathspec", "pydantic", "rich", "yaml"),
+    "cli,master": ("aiohttp", "alembic", "cryptography", "jwt", "prometheus_client", "psutil", "re2", "sqlalchemy"),
+    "cli,aws": ("boto3", "botocore"),
+    "cli,gcp": ("google",),
+    "cli,docker": ("docker",),
+}
+"""Which extras bring what."""
+
+
+def _missing_part(error: ImportError) -> str | None:
+    """One sentence that names the extra; None where the package is none of an extra."""
+    name = (error.name or "").partition(".")[0]
+    extras = next((extras for extras, names in _EXTRAS.items() if name in names), None)
+    if extras is None:
+        return None
+    return f"it needs the package '{name}', which is not installed; run pip install 'resolute-ml[{extras}]'."
 
 
 def _advice(error: ResoluteError, running: Invocation) -> str:
@@ -145,7 +171,7 @@ def _wants_details(environ: Mapping[str, str]) -> bool:
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all nouns."""
-    parser = argparse.ArgumentParser(prog="det", description="Train models on a cluster that grows and shrinks.")
+    parser = WordParser(prog="det", description="Train models on a cluster that grows and shrinks.")
     parser.add_argument("-u", "--user", metavar="USERNAME", help="act as this user")
     parser.add_argument(
         "-m", "--master", metavar="ADDRESS", help="address of the master (default: DET_MASTER, else localhost:8080)"

@@ -49,6 +49,7 @@ def create(cli: Invocation, args: argparse.Namespace) -> int:
         return 0
     cli.api()  # who may not submit need not wait for the packing
     context = pack_context(cli, args.model_def, args.include)
+    _warn_of_missing_files(cli, config, context)
     if args.test_mode:
         run_test(cli, args, config, context)
         return 0
@@ -60,6 +61,15 @@ def create(cli: Invocation, args: argparse.Namespace) -> int:
     for warning in answer.warnings:
         cli.render.warning(f"Warning: {_WARNINGS.get(warning, warning.name)}")
     return follow(cli, experiment.id) if args.follow else 0
+
+
+def _warn_of_missing_files(cli: Invocation, config: str, context: Context) -> None:
+    from resolute.config.yaml_text import load_yaml
+    from resolute_cli.named_files import missing_files
+
+    text = missing_files(load_yaml(config), {file.path.removeprefix("./") for file in context.files})
+    if text is not None:
+        cli.render.warning(f"Warning: {text}")
 
 
 def follow(cli: Invocation, experiment_id: int) -> int:

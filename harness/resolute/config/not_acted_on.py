@@ -81,7 +81,7 @@ MASTER_KEYS: tuple[NotActedOn, ...] = (
     NotActedOn(
         path="retention_policy.schedule",
         accepted=(None,),
-        reason="old logs are removed when an administrator asks for it (det task cleanup-logs); remove the key",
+        reason="old logs are removed when an administrator asks for it (POST /api/v1/cleanup_logs); remove the key",
     ),
     *(
         NotActedOn(path=name, accepted=_OFF, reason="it belongs to the original's enterprise edition; remove it")
