@@ -52,7 +52,9 @@ def perform(what: str, cluster: LiveCluster, backup: Path) -> None:
     script = commands(f"{what}: {'postgres' if db else 'sqlite'}")
     places = {"STATE": cluster.directory / "state", "BACKUP": backup}
     if db:
-        places["DATABASE"] = f"postgresql://{db['user']}:{quote(db['password'], safe='')}@{db['host']}:{db['port']}/{db['name']}"
+        places["DATABASE"] = (
+            f"postgresql://{db['user']}:{quote(db['password'], safe='')}@{db['host']}:{db['port']}/{db['name']}"
+        )
     for name, place in places.items():
         script, count = re.subn(rf"\b{name}=\S+", f"{name}='{place}'", script)
         assert count == 1, f"the block sets {name}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,8 @@ from resolute.errors import NotFound
 from support.det import Det
 from support.live import PASSWORD, LiveCluster, live_cluster
 from support.new_db import NewDb
+
+GUIDE = Path(__file__).parents[2] / "docs" / "your-own-model.md"
 
 CRASH = """
 def fit(shape):
@@ -134,3 +139,34 @@ def test_a_metric_that_is_never_reported_is_a_warning(det: Det, cluster: LiveClu
     assert told in det("experiment", "describe", str(number))
     with pytest.raises(NotFound, match="'val_acc', 'val_loss'"):
         cluster.client.get_experiment(number).best_trial()
+
+
+def block(language: str, number: int) -> str:
+    """The `number`-th block of the guide in that language."""
+    found = re.findall(rf"```{language}\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    return str(found[number])
+
+
+def test_the_guide_to_a_model_of_ones_own_does_what_it_says(det: Det, cluster: LiveCluster) -> None:
+    code = det.home / "my_model"
+    code.mkdir()
+    (code / "train.py").write_text(block("python", 0))
+    (code / "config.yaml").write_text(block("yaml", 0))
+    ran = det.run("experiment", "create", "my_model/config.yaml", "my_model", "-f")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "weight 2.9999" in ran.stdout and "Warning" not in ran.stdout + ran.stderr
+    number = int(ran.stdout.split("Created experiment ")[1].split()[0])
+    assert "Best val_error" in det("trial", "list", str(number))
+    det("experiment", "download", str(number))
+    (found,) = (det.home / "checkpoints").iterdir()
+    assert (found / "state.txt").read_text().endswith(" 100")
+    environ = {**det.environ, "DET_MASTER": cluster.url}
+    done = subprocess.run(
+        [sys.executable, "-c", block("python", 1)], cwd=code, env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert " 100 best" in done.stdout and (code / "best" / "state.txt").exists()
+    script = block("sh", 4).replace('"..."', f'"{PASSWORD}"').replace("/1", f"/{number}")
+    asked = subprocess.run(["sh", "-euc", script], env=environ, capture_output=True, text=True, check=False)
+    assert asked.returncode == 0, asked.stderr
+    assert '"state":"STATE_COMPLETED"' in asked.stdout and '"searcherMetric"' in asked.stdout
