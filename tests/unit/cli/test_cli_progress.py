@@ -19,6 +19,12 @@ from resolute_cli.training_progress import Sample, length_in_steps, progress_tex
         ([Sample(0, 20, 0.1), Sample(10, 120, 0.5)], None, "step 120, loss 0.5, 10 steps/s, 12.5s left"),
         ([Sample(0, 20, 0.0), Sample(10, 120, 0.0)], None, "step 120, loss 0.5, 10 steps/s"),
         ([Sample(0, 120, 0), Sample(10, 120, 0)], 200, "step 120 of 200, loss 0.5"),
+        # Waiting and starting is no training.
+        (
+            [Sample(0, 0, 0), Sample(50, 20, 0), Sample(60, 120, 0)],
+            200,
+            "step 120 of 200, loss 0.5, 10 steps/s, 8.0s left",
+        ),
     ],
 )
 def test_step_metric_rate_and_what_is_left(samples: list[Sample], length: int | None, told: str) -> None:

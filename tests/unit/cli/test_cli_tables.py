@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from resolute.clock import SystemClock
+from resolute_cli.experiment_tables import experiment_columns
 from resolute_cli.render import Renderer, shown_cell
 from resolute_cli.terminal_table import draw
 
@@ -108,3 +112,33 @@ def test_dates_and_numbers_are_short_on_a_terminal(value: object, shown: str) ->
 def test_any_table_fits(rows: list[list[str]], width: int) -> None:
     text = draw(("Some Title", "Second", "H-Params"), rows, width, bold=False)
     assert all(cell_len(line) <= max(width, 48) for line in text.splitlines())
+
+
+README = Path(__file__).parents[3] / "README.md"
+
+
+def sample(command: str) -> list[str]:
+    """What the README shows below a command, up to the next one."""
+    after = README.read_text(encoding="utf-8").split(f"$ {command}\n", 1)[1]
+    return after.split("```", 1)[0].split("$ det", 1)[0].rstrip("\n").split("\n")
+
+
+def test_the_readme_shows_what_a_terminal_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The samples are drawn again from their values by the code that draws them on a terminal."""
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(SystemClock, "now", lambda _: datetime(2026, 11, 24, 12, tzinfo=UTC))
+
+    def drawn(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> list[str]:
+        out = Terminal()
+        Renderer(out, out, color=False).table(columns, rows, rows, title=title)
+        return out.getvalue().rstrip("\n").split("\n")
+
+    began, ended = (datetime(2026, 11, 24, 9, minute, second, tzinfo=UTC) for minute, second in ((52, 31), (53, 4)))
+    row = (1, "determined", "digits", None, "COMPLETED", "100.0%", began, ended, "default")
+    assert sample("det experiment list") == drawn(experiment_columns(show_project=False, show_archived=False), [row])
+    spent = ("42.6s", "18.3s", "13.7s", "0.2s", "0.0s", "10.3s", "0.014186", 0)
+    shares = (None, "43.1%", "32.3%", "0.5%", "0.0%", "24.2%", None, None)
+    rows = [("default-1-286b40e5", "default", 1, *spent), ("total", None, None, *spent), ("share", None, None, *shares)]
+    titles = ("Instance", "Resource Pool", "Slots", "Paid", "Useful", "Starting", "Checkpointing", "Lost", "Idle")
+    text = "Slot-seconds, by what they were spent on"
+    assert sample("det ledger") == drawn((*titles, "Cost", "Steps Lost"), rows, text)
