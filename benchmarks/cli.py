@@ -22,7 +22,7 @@ CREATE = "det experiment create (1 MB)"
 
 
 def main() -> list[Row]:
-    with cluster(slots=0) as running:
+    with cluster(slots=1) as running:
         environ = {
             **{name: value for name, value in os.environ.items() if not name.startswith("DET_") and name != KEPT_FROM},
             "PYTHONPYCACHEPREFIX": str(running.directory / "bytecode"),
