@@ -32,6 +32,12 @@ def instances_for(processors: int, slots_per_instance: int) -> int:
     return max(1, min(MOST_MACHINES, processors // slots_per_instance))
 
 
+def _shown(directory: Path, cli: Invocation) -> str:
+    """As a shell reads it, with `~` for the home of who asks."""
+    home = cli.environ.get("HOME", "")
+    return f"~/{directory.relative_to(home)}" if home and directory.is_relative_to(home) else str(directory)
+
+
 def up(cli: Invocation, args: argparse.Namespace) -> None:
     directory = _directory(cli, args)
     if args.gpu:
@@ -71,7 +77,7 @@ def up(cli: Invocation, args: argparse.Namespace) -> None:
         image=args.image or DEFAULT_CPU_IMAGE,
         own_config=Path(args.master_config_path) if args.master_config_path else None,
     )
-    cli.render.note(f"Starting cluster '{plan.name}' in {directory} ...")
+    cli.render.note(f"Starting cluster '{plan.name}' in {_shown(directory, cli)} ...")
     running = cluster_up(plan, warn=cli.render.warning)
     _say_how_to_use(cli, running, f"Cluster '{running.name}' is up.")
 
