@@ -6,7 +6,10 @@ have come over the network.
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +51,14 @@ class Story:
         return [each for each in self.diary if (each["trial_run_id"], each["event"]) == (run, event)]
 
 
+@contextmanager
+def a_diary() -> Iterator[Path]:
+    """Outside of `/tmp`, of which each task has its own, and open to the account that tasks run as."""
+    with tempfile.TemporaryDirectory(prefix="resolute-diary-", dir="/var/tmp") as directory:
+        os.chmod(directory, 0o1777)
+        yield Path(directory)
+
+
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator[Story]:
     provider = {
@@ -59,24 +70,24 @@ def story(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator[S
     }
     pool = {"provider": provider, "agent_reconnect_wait": "2s"}
     directory = tmp_path_factory.mktemp("bucket")
-    with moto_store() as store, pytest.MonkeyPatch.context() as patch:
+    with moto_store() as store, pytest.MonkeyPatch.context() as patch, a_diary() as diary:
         for name, value in store.environ.items():
             patch.setenv(name, value)
-        with live_cluster(directory, pool=pool, checkpoint_storage=dict(store.config), **new_db()) as cluster:
+        settings: dict[str, Any] = {"checkpoint_storage": dict(store.config), **new_db()}
+        with live_cluster(directory, pool=pool, **settings) as cluster:
             script = [f"report {STEPS} every 0.05s", f"checkpoint every {CHECKPOINT_EVERY}"]
-            mount = {"host_path": str(cluster.diary), "container_path": str(cluster.diary)}
             variables = [f"{name}={value}" for name, value in store.environ.items()]
             experiment = cluster.submit(
-                {"script": script, "diary": f"{cluster.diary}/"},
-                bind_mounts=[mount],
+                {"script": script, "diary": f"{diary}/"},
                 environment={"environment_variables": variables},
                 checkpoint_storage={"save_trial_latest": 1000},
             )
-            assert experiment.wait(interval_s=0.2, timeout_s=180) == "COMPLETED", cluster.master_log()[-3000:]
+            state = experiment.wait(interval_s=0.2, timeout_s=180)
             (trial,) = experiment.list_trials()
+            assert state == "COMPLETED", "".join(trial.iter_logs())
             yield Story(
                 cluster=cluster,
-                diary=read_diary(cluster.diary),
+                diary=read_diary(diary),
                 record=record_of(experiment, steps=STEPS, lost=cluster.lost_machines()),
                 storage=storage_from_config(store.config, shared_fs_mount=None),
                 trial_id=trial.id,
