@@ -8,11 +8,12 @@ PACKAGES := resolute resolute_agent resolute_provisioner resolute_master resolut
 WORKERS ?= 2
 SEEDS ?= 2000
 SEED ?=
+STORAGE ?=
 
 .PHONY: demo quick test search lint format sim bench campaign hostile lock audit sbom clean
 
-demo: $(VENV)/demo.ready
-	$(BIN)/python -m demo $(if $(KEEP),--keep)
+demo: $(VENV)/$(if $(filter s3,$(STORAGE)),dev,demo).ready # STORAGE=s3 needs an S3 on this machine: moto, of the tests
+	$(BIN)/python -m demo $(if $(KEEP),--keep) $(if $(STORAGE),--storage $(STORAGE))
 
 quick: $(VENV)/dev.ready
 	RESOLUTE_SIM_SEEDS=20 $(BIN)/python -m pytest -q tests/unit tests/properties tests/conformance/test_store* tests/simulation/test_worlds.py

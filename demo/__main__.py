@@ -23,8 +23,13 @@ def main(arguments: Sequence[str]) -> int:
     """0 when every claim was proven, 1 when one was not or something failed, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m demo", description="An elastic cluster trains a real model here.")
     parser.add_argument("--keep", action="store_true", help="leave the cluster running at the end")
+    parser.add_argument(
+        "--storage", choices=("directory", "s3"), default="directory", help="where checkpoints are kept"
+    )
     parser.add_argument("--stop", type=Path, metavar="FOLDER", help="end a cluster that was kept")
     given = parser.parse_args(arguments)
+    if given.keep and given.storage == "s3":
+        parser.error("--keep: the S3 of --storage s3 ends with the demonstration; leave one of the two out")
     console = Console(width=None if sys.stdout.isatty() else 120)
     # A polite end (a closed terminal, a supervisor) is treated like Ctrl-C: everything is ended first.
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -34,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     folder = Folder(Path(tempfile.mkdtemp(prefix="resolute-demo-")).resolve())
     kept = False
     try:
-        proven = run.run(folder, console, keep=given.keep)
+        proven = run.run(folder, console, keep=given.keep, in_bucket=given.storage == "s3")
         kept = given.keep
         return 0 if proven else FAILED
     except KeyboardInterrupt:

@@ -33,11 +33,13 @@ def free_port() -> int:
         return port
 
 
-def start(folder: Folder) -> tuple[RunningCluster, str]:
-    """The running cluster and the password of its first users. The master's log is in the folder."""
-    folder.create()
+def start(folder: Folder, bucket: Mapping[str, object] | None = None) -> tuple[RunningCluster, str]:
+    """The running cluster and the password of its first users. The master's log is in the folder.
+
+    `bucket` is where checkpoints go in place of a directory.
+    """
     port, password = free_port(), secrets.token_urlsafe(12)
-    story.write_master_configuration(folder, port=port, password=password)
+    story.write_master_configuration(folder, port=port, password=password, bucket=bucket)
     plan = ClusterPlan(name="demo", directory=folder.root, port=port, own_config=folder.master_config)
     return cluster_up(plan), password
 

@@ -25,6 +25,11 @@ class Folder:
         return self.root / "checkpoints"
 
     @property
+    def bucket(self) -> Path:
+        """Where the checkpoints are, when they go to a bucket."""
+        return self.root / "bucket.json"
+
+    @property
     def login(self) -> Path:
         """Where `det` keeps its login in this run, instead of in the user's own directory."""
         return self.root / "login"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from demo import cluster, director, story
+from demo import bucket, cluster, director, story
 from demo.cluster import Companion
 from demo.folder import Folder
 from demo.pictures import Picture, Watcher
@@ -28,9 +28,12 @@ LOSSES_EVERY = 4  # looks
 COMPANION_S = 90.0
 
 
-def run(folder: Folder, console: Console, *, keep: bool) -> bool:
-    """Whether the judge believed every claim. Raises `ResoluteError` when the demonstration itself fails."""
-    return _Run(folder, console, SystemClock()).run(keep=keep)
+def run(folder: Folder, console: Console, *, keep: bool, in_bucket: bool = False) -> bool:
+    """Whether the judge believed every claim. Raises `ResoluteError` when the demonstration itself fails.
+
+    `in_bucket` keeps the checkpoints in an S3 of this machine.
+    """
+    return _Run(folder, console, SystemClock()).run(keep=keep, in_bucket=in_bucket)
 
 
 class _Run:
@@ -47,9 +50,13 @@ class _Run:
     def _elapsed_s(self) -> float:
         return self._clock.monotonic() - self._started
 
-    def run(self, *, keep: bool) -> bool:
+    def run(self, *, keep: bool, in_bucket: bool) -> bool:
         try:
-            running, password = cluster.start(self._folder)
+            self._folder.create()
+            if in_bucket:
+                self._companions.append(bucket.start(self._folder))
+                self._say("an S3 on this machine keeps the checkpoints")
+            running, password = cluster.start(self._folder, bucket.configured(self._folder))
             self._say(f"a master serves {running.url}; its folder is {self._folder.root}")
             cluster.log_in(self._folder, running.url, password)
             self._say(f"$ det {shlex.join(story.submission())}")
@@ -64,6 +71,10 @@ class _Run:
             self._wait_for(observer)
             if self._reference is not None:
                 self._wait_for(self._reference)
+            if in_bucket:
+                bucket.fetch(self._folder)
+                self._say("what is in the bucket was fetched for the judge")
+                self._companions[0].end()
             if not keep:
                 cluster.end(self._folder)
                 self._say("the master has ended")
@@ -118,6 +129,8 @@ class _Run:
 
     def _start_reference_when_possible(self, picture: Picture) -> None:
         """The trial's seed was drawn by the master; it is written in every checkpoint."""
+        if self._reference is None:
+            bucket.fetch(self._folder)
         saved = sorted(self._folder.checkpoints.glob("*/trainer.json"))
         saved = [path for path in saved if not path.parent.name.endswith(".partial")]
         if self._reference is not None or picture.trial is None or not saved:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +43,11 @@ class Cut:
 CUTS = (Cut(after_steps=100, notice_s=10.0), Cut(after_steps=210, notice_s=None))
 
 
-def master_configuration(folder: Folder, *, port: int, password: str) -> dict[str, Any]:
+def master_configuration(
+    folder: Folder, *, port: int, password: str, bucket: Mapping[str, object] | None
+) -> dict[str, Any]:
     """The contents of `master.yaml`."""
+    directory = {"type": "shared_fs", "host_path": str(folder.checkpoints)}
     provider = {
         "type": "local",
         "slots_per_instance": 1,
@@ -61,14 +65,21 @@ def master_configuration(folder: Folder, *, port: int, password: str) -> dict[st
         "cluster_state_dir": str(folder.root),
         "db": {"type": "sqlite", "path": str(folder.database)},
         "security": {"initial_user_password": password},
-        "checkpoint_storage": {"type": "shared_fs", "host_path": str(folder.checkpoints), "save_trial_latest": 1000},
+        "checkpoint_storage": {**(bucket or directory), "save_trial_latest": 1000},  # all, for the judge
         "heartbeat_interval": "1s",
         "resource_pools": [{"pool_name": POOL, "agent_reconnect_wait": "15s", "provider": provider}],
     }
 
 
-def write_master_configuration(folder: Folder, *, port: int, password: str) -> None:
-    text = yaml.safe_dump(master_configuration(folder, port=port, password=password), sort_keys=False)
+def write_master_configuration(
+    folder: Folder, *, port: int, password: str, bucket: Mapping[str, object] | None
+) -> None:
+    """`bucket` is where checkpoints go in place of a directory; the tasks get this process's identity there."""
+    config = master_configuration(folder, port=port, password=password, bucket=bucket)
+    if bucket is not None:
+        identity = [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith("AWS_")]
+        config["task_container_defaults"] = {"environment_variables": identity}
+    text = yaml.safe_dump(config, sort_keys=False)
     folder.master_config.touch(mode=0o600)
     folder.master_config.write_text(text, encoding="utf-8")
 
