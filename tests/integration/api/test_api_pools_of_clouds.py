@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from resolute_master.pools.policies import pool_policies
-from support.api import an_api, master_config
+from support.api import a_config, an_api, master_config
 
 POOLS: dict[str, Any] = {
     "resource_pools": [
@@ -58,3 +59,22 @@ async def test_what_their_provider_says_is_in_the_list_of_pools(tmp_path: Path) 
     assert google["details"]["gcp"]["gpuType"] == "nvidia-tesla-t4"
     assert (own["slotType"], own["slotsPerAgent"], own["instanceType"]) == ("TYPE_UNSPECIFIED", -1, "")
     assert "secret" not in str(listed)
+
+
+async def test_an_experiment_does_not_keep_its_checkpoints_on_machines_that_are_rented(tmp_path: Path) -> None:
+    rented = {**POOLS["resource_pools"][0], "shared_file_system": False}
+    config: dict[str, Any] = {
+        "resource_pools": [rented, {"pool_name": "own"}],
+        "checkpoint_storage": {"type": "s3", "bucket": "b"},
+    }
+    pools = pool_policies(master_config(tmp_path, **config))
+    on_disk = {"type": "directory", "container_path": str(tmp_path)}
+    async with an_api(tmp_path, pools=pools, config=config) as world:
+        body = {"config": json.dumps(a_config(checkpoint_storage=on_disk))}
+        said = await world.error("POST", "/api/v1/experiments", body, status=400)
+        assert "checkpoint_storage.type: pool 'default' rents its machines" in said and "shared_file_system" in said
+        assert (await world.get("/api/v1/experiments"))["experiments"] == []
+        await world.create(
+            a_config(checkpoint_storage=on_disk, resources={"resource_pool": "own", "slots_per_trial": 0})
+        )
+        await world.create(a_config())
