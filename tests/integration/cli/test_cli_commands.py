@@ -117,21 +117,6 @@ def test_json_is_json_and_nothing_else(det: Shell, words: tuple[str, ...]) -> No
     assert json.dumps(json.loads(text), indent=2, sort_keys=True, ensure_ascii=False) + "\n" == text
 
 
-def test_a_search_is_explained_and_previewed(det: Shell, tmp_path: Path) -> None:
-    out = det.ok("experiment", "explain-search", "1")
-    assert "Search single: 1 trials, 50.0% done; a smaller loss is better" in out
-    assert "it trains" in out
-    assert json.loads(det.ok("experiment", "explain-search", "1", "--json"))["trials"][0]["reason"] == "it trains"
-    assert det("experiment", "explain-search", "1", "--trial-id", "77") == 1
-    assert "has no trial 77" in det.err
-    config = tmp_path / "search.yaml"
-    config.write_text("name: x\nsearcher: {name: adaptive_asha}\n")
-    for words in (("preview-search", str(config)), ("experiment", "create", str(config), "--preview")):
-        out = det.ok(*words)
-        assert "Search adaptive_asha: 4 trial(s)" in out
-        assert [cell.strip() for cell in out.splitlines()[-1].split("|")] == ["4", "9 batches"]
-
-
 def test_workloads_stand_together_by_step(det: Shell) -> None:
     out = det.ok("experiment", "describe", "1", "--metrics")
     line = next(line for line in out.splitlines() if "Training Metric: loss" in line)
