@@ -202,7 +202,8 @@ def quoted(value: object, path: Location) -> str:
     if isinstance(value, Mapping):
         return ""
     misplaced = bool(path) and path[-1] in HOLD_SECRETS and isinstance(value, (str, list, tuple))
-    hidden = misplaced or any(isinstance(part, str) and is_secret_key(part) for part in path)
+    of_a_tag = path[-3:-2] == ("custom_tags",) and path[-1] == "key"  # a name, whereas keys elsewhere are secrets
+    hidden = misplaced or (not of_a_tag and any(isinstance(part, str) and is_secret_key(part) for part in path))
     return " (value hidden)" if hidden and not isinstance(value, bool) else f" (value {show_value(value)})"
 
 

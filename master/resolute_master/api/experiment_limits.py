@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from resolute import DISTRIBUTION
 from resolute.errors import InvalidInput
 from resolute_master.api.limits import (
     MAX_CONFIG_BYTES,
@@ -88,7 +89,7 @@ def check_search(searcher: Mapping[str, Any], space: Space) -> None:
     if method.requires and importlib.util.find_spec(method.requires) is None:
         raise InvalidInput(
             f"searcher.name: {searcher['name']} needs {method.requires}, which the master does not have; ask its administrator to "
-            f"run pip install 'resolute[{method.requires}]' there"
+            f"run pip install '{DISTRIBUTION}[{method.requires}]' there"
         )
     if method.max_trials > MAX_TRIALS:
         raise InvalidInput(

@@ -66,7 +66,7 @@ async def test_machines_of_a_retired_offer_work_on_and_are_not_bought_again() ->
         ledger = PoolLedger(engine, engine.pools[DEFAULT], cluster="c", boot=a_boot)
         (intent,) = await ledger.intents()
         assert intent.request.offer == OLD
-        agent = await AgentByHand(engine, machine.id, slots=1).returns_to(engine)
+        agent = await AgentByHand(engine, machine.id, slots=1, instance=machine.id).returns_to(engine)
         await booted(engine, machine)
         assert await agent.run_all() == 1
         await engine.submit(Reconsider())
