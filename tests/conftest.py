@@ -59,6 +59,7 @@ PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "promtool": (lambda: shutil.which("promtool") is not None, "apt-get install prometheus"),
     "postgres": (lambda: find_programs() is not None, "apt-get install postgresql"),
     "azurite": (lambda: azurite() is not None, "npm install --no-save --prefix . azurite@3 (needs node)"),
+    "chromium": (lambda: shutil.which("chromium") is not None, "apt-get install chromium"),
     "determined": (COMPAT_PYTHON.exists, "make .venv-compat (installs the released client determined==0.38.1)"),
 }
 

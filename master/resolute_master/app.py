@@ -36,7 +36,7 @@ from resolute_master.api.context import ApiContext
 from resolute_master.api.doors import add_routes, build_doors
 from resolute_master.api.host_paths import configured_paths, rules_of
 from resolute_master.api.http_protocol import prove
-from resolute_master.api.loading import loaded_routes
+from resolute_master.api.loading import load, loaded_routes
 from resolute_master.api.log_ring import LogRing
 from resolute_master.api.opening import Opening
 from resolute_master.api.requests import PROBES, Surroundings
@@ -368,7 +368,7 @@ async def _serving(
         stack.push_async_callback(hub.close)
         services += doors.open_to_agents(hub)
         doors.opening.doing = "the API is being loaded"
-        doors.open(context, await loaded_routes())
+        doors.open(context, await _routes(context, stack))
         sweeps.append(asyncio.create_task(_sweep(context), name="sweep of uploads"))
         services.append(asyncio.create_task(Proposals(engine, OptunaSampler()).run(), name="proposals"))
         services += [asyncio.create_task(watch.run(), name=f"prices of {watch.pool}") for watch in watches]
@@ -521,6 +521,17 @@ def _context(
         addresses=Addresses(settings.config.security.trusted_proxies),
         join_token=join_token,
     )
+
+
+async def _routes(context: ApiContext, stack: AsyncExitStack) -> tuple[Route, ...]:
+    """The API and the web interface, both imported when the agents have their links; `stack` ends the streams of open pages."""
+    routes = await loaded_routes()
+    await load(("resolute_web", "resolute_web.views"))
+    from resolute_web.interface import Interface
+
+    pages = Interface(context)
+    stack.callback(pages.close)
+    return (*routes, *pages.routes)
 
 
 def _own_files(settings: MasterSettings) -> tuple[str, ...]:

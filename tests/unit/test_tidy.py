@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
     "master/resolute_master",
     "master/resolute_sim",
+    "master/resolute_web",
     "provisioner/resolute_provisioner",
     "agent_image/resolute_agent",
     "harness/resolute",

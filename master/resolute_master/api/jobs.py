@@ -65,12 +65,12 @@ class _Seen:
     """The budget that nothing of the pool may start for, or empty."""
 
 
-async def _queue(call: Call) -> tuple[tuple[WireJob, ...], Pagination]:
+async def page_of_queue(api: ApiContext, query: GetJobsQuery) -> tuple[tuple[WireJob, ...], Pagination]:
     """By jobs ahead, then id."""
-    query, engine = call.query(GetJobsQuery), call.api.engine
+    engine = api.engine
     if query.limit < 0:
         raise InvalidInput(f"limit: {query.limit} must not be negative; 0 is {DEFAULT_PAGE}")
-    pools = _pool_names(call.api, query.resource_pool)
+    pools = _pool_names(api, query.resource_pool)
     seen = _Seen(
         snapshots={pool: engine.snapshot(pool) for pool in pools},
         all_pools={pool: engine.snapshot(pool) for pool in engine.pools},
@@ -176,12 +176,12 @@ def _show(
 
 
 async def list_jobs(call: Call, _: None) -> GetJobsResponse:
-    rows, pages = await _queue(call)
+    rows, pages = await page_of_queue(call.api, call.query(GetJobsQuery))
     return GetJobsResponse(jobs=rows, pagination=pages)
 
 
 async def list_jobs_v2(call: Call, _: None) -> GetJobsV2Response:
-    rows, pages = await _queue(call)
+    rows, pages = await page_of_queue(call.api, call.query(GetJobsQuery))
     return GetJobsV2Response(jobs=tuple(RBACJob(full=job) for job in rows), pagination=pages)
 
 

@@ -11,7 +11,7 @@ import asyncio
 import importlib
 import pkgutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from resolute_master.api.call import Route
 
@@ -55,6 +55,14 @@ async def loaded_routes(*, gives_way_s: float = GIVES_WAY_S) -> tuple[Route, ...
     from resolute_master.api.app import ALL_ROUTES
 
     return ALL_ROUTES
+
+
+async def load(packages: Sequence[str]) -> None:
+    """Import all modules of these packages, one in a turn."""
+    for package in packages:
+        for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
+            importlib.import_module(module.name)
+            await asyncio.sleep(0)
 
 
 def _modules() -> Iterator[str]:

@@ -1,0 +1,90 @@
+"""The first page: what runs, what waits and why, the pools, what was refused and lost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from aiohttp import web
+
+from resolute.wire.rest.enums import JobState
+from resolute.wire.rest.jobs import GetJobsQuery
+from resolute.wire.states import ExperimentState
+from resolute_master.api.authorise import Action
+from resolute_master.api.call import Call, nothing
+from resolute_master.api.context import ApiContext
+from resolute_master.api.jobs import page_of_queue
+from resolute_master.api.showing import show_experiments
+from resolute_master.domain.change import Decision
+from resolute_master.store.base import ExperimentQuery
+from resolute_web.page import Page, page
+from resolute_web.pools import glances
+
+FEW = 8
+DECISIONS_LOOKED_AT = 400
+MISFORTUNES = {
+    "refused": "Refused",
+    "notice": "Notice",
+    "lost": "Lost",
+    "launch_error": "Not launched",
+    "budget": "Budget",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Misfortune:
+    """Something that a cloud or a machine did to us, and where to read more."""
+
+    at: datetime
+    kind: str
+    word: str
+    pool: str
+    subject: str
+    reason: str
+
+
+async def home(call: Call, _: None) -> web.Response:
+    api = call.api
+    running = await _experiments(api, (ExperimentState.ACTIVE,))
+    waiting, _pages = await page_of_queue(api, GetJobsQuery(limit=FEW, states=(JobState.QUEUED,), reasons=True))
+    recent = await _experiments(api, ())
+    return await page(
+        call,
+        "home.html",
+        title="Home",
+        section="Home",
+        topics=("experiments", "queue", "cluster"),
+        pools=await glances(api),
+        running=running,
+        waiting=waiting,
+        waiting_more=max(0, _pages.total - len(waiting)),
+        recent=recent,
+        misfortunes=misfortunes(await api.store.decisions(DECISIONS_LOOKED_AT))[:FEW],
+    )
+
+
+async def _experiments(api: ApiContext, states: tuple[ExperimentState, ...]) -> Sequence[object]:
+    query = ExperimentQuery(limit=FEW, states=states, archived=False, sort_by="start_time", descending=True)
+    return await show_experiments(api, (await api.store.page_experiments(query)).rows)
+
+
+def misfortunes(decisions: Sequence[Decision]) -> list[Misfortune]:
+    """The newest first."""
+    return [
+        Misfortune(each.at, each.kind, MISFORTUNES[each.kind], each.pool, each.subject, shortened(each.reason))
+        for each in reversed(decisions)
+        if each.kind in MISFORTUNES
+    ]
+
+
+def shortened(text: str, most: int = 200) -> str:
+    text = re.sub(r"\s+", " ", text)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+PAGES = (
+    Page("GET", "/det", Action.VIEW, nothing, home),
+    Page("GET", "/det/dashboard", Action.VIEW, nothing, home),
+)

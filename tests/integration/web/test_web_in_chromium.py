@@ -1,0 +1,79 @@
+"""The pages in a real browser: scripts run, the content security policy forbids nothing that the pages need."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Page, async_playwright
+
+from resolute_master.domain.experiment import Experiment
+from support.api import PASSWORD
+from support.web import Browser, a_web
+
+pytestmark = pytest.mark.needs("chromium")
+
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Browser]:
+    async with a_web(tmp_path, config={"launch_error": False}) as made:
+        yield made
+
+
+@pytest.fixture
+async def tab() -> AsyncIterator[Page]:
+    """A tab of a new profile; fails the test at its end for what the console complained of."""
+    complaints: list[str] = []
+    async with async_playwright() as playwright:
+        chromium = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=list(ARGUMENTS))
+        page = await chromium.new_page()
+        page.on("console", lambda told: complaints.append(told.text) if told.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        yield page
+        await chromium.close()
+    assert complaints == []
+
+
+async def log_in(tab: Page, served: Browser) -> None:
+    await tab.goto(str(served.world.server.make_url("/")))
+    await tab.get_by_label("Name").fill("ada")
+    await tab.get_by_label("Password").fill(PASSWORD)
+    await tab.get_by_role("button", name="Log in").click()
+    await tab.wait_for_url("**/det/")
+
+
+async def test_a_person_logs_in_finds_an_experiment_and_pauses_it(served: Browser, tab: Page) -> None:
+    agent = await served.world.agent()
+    trial, _, task = await served.world.started(agent, name="digits")
+    for step, loss in ((10, 0.5), (20, 0.25)):
+        metrics = {"trialId": trial.id, "trialRunId": trial.run_id, "stepsCompleted": step}
+        body = {"group": "validation", "metrics": {**metrics, "metrics": {"avgMetrics": {"loss": loss}}}}
+        await served.world.post(f"/api/v1/trials/{trial.id}/metrics", body, token="", task=task)
+    await log_in(tab, served)
+    await tab.get_by_role("link", name="Experiments", exact=True).click()
+    await tab.get_by_role("link", name="digits").click()
+    await tab.wait_for_selector("[data-source][data-points='2'] canvas")
+    await tab.get_by_role("button", name="Pause").click()
+    await tab.get_by_role("button", name="Activate").wait_for()
+    stored = served.world.engine.state.get(Experiment, trial.experiment_id)
+    assert stored is not None and stored.state == "PAUSED"
+
+
+async def test_an_open_page_shows_a_change_without_being_loaded_again(served: Browser, tab: Page) -> None:
+    experiment = await served.world.create()
+    await log_in(tab, served)
+    async with tab.expect_response(lambda response: "/det/events" in response.url):
+        await tab.goto(str(served.world.server.make_url(f"/det/experiments/{experiment['id']}")))
+    await served.world.post(f"/api/v1/experiments/{experiment['id']}/pause")
+    await tab.get_by_text("Paused", exact=True).first.wait_for()
