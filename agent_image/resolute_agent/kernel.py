@@ -162,7 +162,7 @@ def _separate(launch: dict[str, Any], account: Account) -> set[int]:
     own = set()
     # From the outermost in: what was lent may hold something covered, and what is covered something lent.
     for path in sorted({*covers, *launch["lent"]}, key=lambda each: (each.count("/"), each)):
-        if path in covers:
+        if path in covers and os.path.isdir(root + path):  # else a cover above it hides it
             _mount("tmpfs", root + path, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755,size=1m")
             own.add(os.stat(root + path).st_dev)
         if path in launch["lent"] and any(strictly_contains(cover, path) for cover in covers):

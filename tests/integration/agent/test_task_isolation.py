@@ -34,7 +34,9 @@ OTHER = TaskUser(uid=2_100_000_008, gid=2_100_000_008, user="bob", group="bob", 
 
 @pytest.fixture
 async def runtime(tmp_path: Path) -> AsyncIterator[ProcessRuntime]:
-    rules = HostPathRules(state={str(tmp_path / "state"): "the state of the agent"}, remedy=REMEDY)
+    state = tmp_path / "state"
+    nested = {str(state): "the state of the machine", str(state / "containers"): "the state of the agent"}
+    rules = HostPathRules(state=nested, remedy=REMEDY)
     runtime = await ProcessRuntime.open(tmp_path / "state" / "containers", reach=Reach(rules=rules))
     assert runtime.private_roots.mode == kernel.ISOLATED, runtime.private_roots.reason
     yield runtime
