@@ -10,7 +10,7 @@ from resolute_master.api.context import ApiContext
 from resolute_web import assets
 from resolute_web.live import Live
 from resolute_web.page import Page, error_page, see
-from resolute_web.views import experiment, experiments, home, login
+from resolute_web.views import experiment, experiments, home, login, trial
 
 FOREVER = "public, max-age=31536000, immutable"
 
@@ -34,6 +34,7 @@ class Interface:
             *home.PAGES,
             *experiments.PAGES,
             *experiment.PAGES,
+            *trial.PAGES,
             Page("GET", "/det/{rest:.+}", Action.PUBLIC, nothing, _nowhere),
         )
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from resolute_master.domain.metrics import MetricReport
 
@@ -63,6 +64,18 @@ def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> Sequence[Point]
         kept.add(min(stretch, key=lambda index: points[index].value))
         kept.add(max(stretch, key=lambda index: points[index].value))
     return [points[index] for index in sorted(kept)]
+
+
+def column_of(label: str, points: Sequence[Point], *, begun: datetime, best: bool = False) -> dict[str, Any]:
+    """As charts.js reads it: columns of one length; times in seconds since `begun`."""
+    return {
+        "label": label,
+        "best": best,
+        "step": [point.step for point in points],
+        "time": [round((point.at - begun).total_seconds(), 3) for point in points],
+        "epoch": [point.epoch for point in points],
+        "value": [point.value for point in points],
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from resolute.wire.rest.enums import WireTrialState
+from resolute_master.api.booked_runs import runs_of
 from resolute_master.api.context import ApiContext
 from resolute_master.api.render.states import trial_state
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.trial import Trial
-from resolute_master.store.base import Page, TrialQuery
+from resolute_master.store.base import CheckpointQuery, Page, TrialQuery
+from resolute_web.life import Life, life_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,13 @@ def row_of(api: ApiContext, experiment: Experiment, trial: Trial) -> TrialRow:
         best=trial.best_validation.metric if trial.best_validation else None,
         latest=trial.latest_validation.metric if trial.latest_validation else None,
     )
+
+
+async def lived(api: ApiContext, trial: Trial) -> Life | None:
+    """Where the trial's time went; None before anything was asked for."""
+    runs = await runs_of(api.store, [trial.task_id])
+    checkpoints = await api.store.checkpoints(CheckpointQuery(trial_id=trial.id))
+    return life_of(runs, checkpoints, api.clock.now())
 
 
 def best_first(rows: Sequence[TrialRow], experiment: Experiment) -> Sequence[TrialRow]:

@@ -41,12 +41,17 @@ Item = Callable[[LogRecord], object]
 
 async def trial_logs(call: Call, trial: Trial) -> web.StreamResponse:
     query = _query(call, trial.task_id)
-    return await stream(call, _lines(call, query, trial, lambda record: trial_line(record, trial.id)))
+    lines = lines_of(call, query, trial, lambda record: trial_line(record, trial.id), follow=_follows(call))
+    return await stream(call, lines)
 
 
 async def task_logs(call: Call, task: TaskRef) -> web.StreamResponse:
     trial = await find_task(call.api, task.id)
-    return await stream(call, _lines(call, _query(call, task.id), trial, task_line))
+    return await stream(call, lines_of(call, _query(call, task.id), trial, task_line, follow=_follows(call)))
+
+
+def _follows(call: Call) -> bool:
+    return call.query(LogsQuery).follow
 
 
 def _query(call: Call, task: TaskId) -> LogQuery:
@@ -83,14 +88,16 @@ def _query(call: Call, task: TaskId) -> LogQuery:
     )
 
 
-async def _lines(call: Call, query: LogQuery, trial: Trial, item: Item) -> AsyncGenerator[object, None]:
-    follow = call.query(LogsQuery).follow
+async def lines_of(
+    call: Call, query: LogQuery, trial: Trial, item: Item, *, follow: bool
+) -> AsyncGenerator[object, None]:
+    """Each line as `item` shows it. With `follow`, those that are still to come too, until the trial is over or nobody listens."""
     if query.descending:
         for record in await call.api.store.logs(query):
             yield item(record)
         return
     with call.api.reporting.watch_logs(query.task_ids) as news, call.api.engine.watch("trial", trial.id) as moves:
-        last, left, over = 0, query.limit, False
+        last, left, over = query.after_id, query.limit, False
         # What is there now: a task may write faster than it is read.
         end = None if follow else await _newest(call, query)
         while True:

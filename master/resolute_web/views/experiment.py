@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -14,20 +13,18 @@ from resolute.errors import NotFound
 from resolute.wire.rest.why import ExplainJobResponse
 from resolute.wire.states import ExperimentState
 from resolute_master.api.authorise import Action
-from resolute_master.api.booked_runs import runs_of
 from resolute_master.api.call import Call, Finder
 from resolute_master.api.cost import experiment_cost
 from resolute_master.api.finders import experiment_at, find_job
 from resolute_master.api.showing import show_experiment
 from resolute_master.api.why import explain_job
 from resolute_master.domain.experiment import Experiment
-from resolute_master.store.base import CheckpointQuery, TrialQuery
+from resolute_master.store.base import TrialQuery
 from resolute_web import actions, configuration, search_pictures
 from resolute_web.forms import read_form
-from resolute_web.life import life_of
 from resolute_web.page import Page, data, page, see
-from resolute_web.series import Point, lines_of, thinned
-from resolute_web.trials import TrialRow, best_first, flat, rows_of, searched
+from resolute_web.series import column_of, lines_of, thinned
+from resolute_web.trials import TrialRow, best_first, flat, lived, rows_of, searched
 
 MOST_TRIALS = 1000
 """Rows of one page of trials, and points of a picture of a search."""
@@ -112,9 +109,7 @@ async def _lives(call: Call, rows: Sequence[TrialRow]) -> Sequence[object]:
     """Of the trials, each with where its time went."""
     found = []
     for row in rows:
-        runs = await runs_of(call.api.store, [row.trial.task_id])
-        checkpoints = await call.api.store.checkpoints(CheckpointQuery(trial_id=row.trial.id))
-        life = life_of(runs, checkpoints, call.api.clock.now())
+        life = await lived(call.api, row.trial)
         if life is not None:
             found.append((row, life))
     return found
@@ -130,20 +125,10 @@ async def curves(call: Call, experiment: Experiment) -> web.Response:
         points = lines_of(reports).get((group, name), ())
         if points:
             label = f"trial {row.trial.id}"
-            lines.append(line(label, thinned(points, POINTS_OF_A_CURVE), best=number == 0, begun=row.trial.started_at))
+            lines.append(
+                column_of(label, thinned(points, POINTS_OF_A_CURVE), best=number == 0, begun=row.trial.started_at)
+            )
     return data(msgspec.json.encode({"title": f"{group} {name}", "lines": lines}))
-
-
-def line(label: str, points: Sequence[Point], *, begun: datetime, best: bool = False) -> dict[str, Any]:
-    """As charts.js reads it: columns of one length; times in seconds since `begun`."""
-    return {
-        "label": label,
-        "best": best,
-        "step": [point.step for point in points],
-        "time": [round((point.at - begun).total_seconds(), 3) for point in points],
-        "epoch": [point.epoch for point in points],
-        "value": [point.value for point in points],
-    }
 
 
 # --------------------------------------------------------------------------------------------------- trials and search

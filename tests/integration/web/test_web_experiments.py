@@ -177,4 +177,4 @@ async def test_a_search_is_drawn(browser: Browser) -> None:
     assert page.text.count("<polyline") == 3 and page.text.count("<circle class=") == 3
     assert page.words.index("Trial State") > 0
     rows = await browser.open(f"{path}/trials")
-    assert rows.text.index(f'"number">{trials[2].id}</th>') < rows.text.index(f'"number">{trials[0].id}</th>')
+    assert rows.text.index(f"/trials/{trials[2].id}") < rows.text.index(f"/trials/{trials[0].id}")

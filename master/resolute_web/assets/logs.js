@@ -1,0 +1,42 @@
+/* A log that is followed: lines are appended as they come, and the end stays in view unless the reader has gone back. */
+(() => {
+  "use strict";
+
+  const MOST_LINES = 5000;
+  const log = document.getElementById("log");
+  const status = document.getElementById("following");
+  if (!log) return;
+
+  function part(tag, text, kind) {
+    const made = document.createElement(tag);
+    made.textContent = text;
+    if (kind) made.className = kind;
+    return made;
+  }
+
+  function append(line) {
+    const row = document.createElement("p");
+    row.className = `level-${line.level || "none"}`;
+    const time = part("time", line.at.slice(11, 19));
+    time.dateTime = line.at;
+    row.append(time);
+    if (line.rank !== null) row.append(part("span", String(line.rank), "rank"));
+    row.append(part("span", line.text));
+    log.append(row);
+    while (log.childElementCount > MOST_LINES) log.firstElementChild.remove();
+  }
+
+  function toTheEnd() { log.scrollTop = log.scrollHeight; }
+
+  const source = new EventSource(log.dataset.follow);
+  source.addEventListener("open", () => { status.textContent = "following"; });
+  source.addEventListener("error", () => { status.textContent = "reconnecting"; });
+  source.addEventListener("end", () => { source.close(); status.textContent = "complete: the trial is over"; });
+  source.addEventListener("line", (event) => {
+    const follows = log.scrollTop + log.clientHeight >= log.scrollHeight - 40;
+    log.parentElement.querySelector(".empty")?.remove();
+    append(JSON.parse(event.data));
+    if (follows) toTheEnd();
+  });
+  toTheEnd();
+})();
