@@ -27,6 +27,9 @@ class Place:
 PLACES: Sequence[Place] = (
     Place("Home", "/det/", "house"),
     Place("Experiments", "/det/experiments", "flask-conical"),
+    Place("Queue", "/det/queue", "list-ordered"),
+    Place("Cluster", "/det/clusters", "server"),
+    Place("Money", "/det/money", "circle-dollar-sign"),
 )
 
 

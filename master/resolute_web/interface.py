@@ -10,7 +10,7 @@ from resolute_master.api.context import ApiContext
 from resolute_web import assets
 from resolute_web.live import Live
 from resolute_web.page import Page, error_page, see
-from resolute_web.views import experiment, experiments, home, login, trial
+from resolute_web.views import cluster, experiment, experiments, home, login, money, queue, trial
 
 FOREVER = "public, max-age=31536000, immutable"
 
@@ -35,6 +35,9 @@ class Interface:
             *experiments.PAGES,
             *experiment.PAGES,
             *trial.PAGES,
+            *queue.PAGES,
+            *cluster.PAGES,
+            *money.PAGES,
             Page("GET", "/det/{rest:.+}", Action.PUBLIC, nothing, _nowhere),
         )
 

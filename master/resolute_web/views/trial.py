@@ -27,8 +27,8 @@ MOST_CHARTS = 8
 TAIL = 1000
 """Lines of a log that a page begins with."""
 
-EPOCHS = ("epoch", "epochs")
-"""Reported beside metrics as a place on the axis, not as a curve."""
+PLACES = ("epoch", "epochs", "batches")
+"""Reported beside metrics: where on the axis a report is, which makes no curve."""
 
 
 async def _find(call: Call) -> Trial:
@@ -81,7 +81,7 @@ async def _lines(call: Call, trial: Trial) -> Lines:
 
 def _charted(lines: Lines, experiment: Experiment) -> list[str]:
     """Names of metrics, that of the searcher first."""
-    names = {name for _, name in lines if name not in EPOCHS}
+    names = {name for _, name in lines if name not in PLACES}
     return sorted(names, key=lambda name: (name != experiment.metric, name))
 
 

@@ -8,7 +8,7 @@ from support.web import Browser
 
 async def _with_reports(browser: Browser) -> tuple[Trial, str]:
     agent = await browser.world.agent()
-    trial, allocation, task = await browser.world.started(agent, hyperparameters={"lr": 0.125})
+    trial, _, task = await browser.world.started(agent, hyperparameters={"lr": 0.125})
     for group, step, loss in (("training", 10, 0.75), ("validation", 10, 0.5), ("validation", 20, 0.25)):
         metrics = {"trialId": trial.id, "trialRunId": trial.run_id, "stepsCompleted": step}
         body = {"group": group, "metrics": {**metrics, "metrics": {"avgMetrics": {"loss": loss}}}}

@@ -1,0 +1,45 @@
+"""The queue, the cluster and the money: what they show is what the API says."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.api import a_config, settled
+from support.web import Browser
+
+
+async def test_the_queue_says_of_each_job_why_it_waits(browser: Browser) -> None:
+    assert "The queue is empty." in (await browser.open("/det/queue")).words
+    agent = await browser.world.agent(slots=1)
+    await browser.world.started(agent, name="first")
+    waiting = await browser.world.create(a_config(name="second"))
+    await settled(browser.world)
+    explained = await browser.world.get(f"/api/v1/jobs/{waiting['id']}/explain")
+    page = await browser.open("/det/queue")
+    assert page.words.index("first") < page.words.index("second") and explained["reason"] in page.words
+    assert "1 of 1" in page.words and "0 of 1" in page.words
+    assert (await browser.open("/det/queue?page=9")).path == "/det/queue"
+    assert "page: 'x' is not a number" in (await browser.open("/det/queue?page=x", status=400)).words
+
+
+async def test_the_cluster_shows_agents_and_their_slots(browser: Browser) -> None:
+    assert "No agent is connected." in (await browser.open("/det/clusters")).words
+    agent = await browser.world.agent("agent-7", slots=2)
+    await browser.world.started(agent)
+    page = await browser.open("/det/clusters")
+    assert "agent-7 Connected" in page.words and "1 of 2" in page.words
+    root = await browser.world.login("root")
+    await browser.world.post("/api/v1/agents/agent-7/disable", {"drain": True}, token=root)
+    assert "agent-7 Draining" in (await browser.open("/det/clusters")).words
+
+
+async def test_the_money_page_takes_what_the_api_takes(browser: Browser) -> None:
+    page = await browser.open("/det/money?groupBy=user&since=7d")
+    assert "Nothing was paid for." in page.words and "By user" in page.words
+    table = await browser.open("/det/money?groupBy=user&format=csv")
+    assert table.headers["Content-Type"].startswith("text/csv") and table.text.startswith("user,name,paid_s")
+
+
+@pytest.mark.parametrize("query", ["groupBy=colour", "since=yesterday"])
+async def test_a_cost_that_there_is_not_is_refused_with_the_key(browser: Browser, query: str) -> None:
+    assert f"{query.split('=')[0]}: '" in (await browser.open(f"/det/money?{query}", status=400)).words
