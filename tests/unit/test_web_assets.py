@@ -52,3 +52,14 @@ def test_the_first_page_is_light() -> None:
     served = assets.served()
     sizes = [len(found.packed or found.content) for name in first if (found := served[assets.url(name).split("/")[-1]])]
     assert sum(sizes) < 120_000
+
+
+def test_every_icon_that_is_brought_along_is_used_and_every_one_used_is_there() -> None:
+    package = ROOT / "master" / "resolute_web"
+    texts = [path.read_text() for path in (*package.rglob("*.py"), *package.rglob("*.html"))]
+    brought = {path.stem for path in (package / "vendor" / "lucide").glob("*.svg")}
+    quoted = {name for text in texts for name in re.findall(r"[\"']([a-z0-9-]+)[\"']", text)}
+    assert brought <= quoted
+    asked = {name for text in texts for name in re.findall(r"icon\([\"']([a-z0-9-]+)[\"']", text)}
+    looks = {name for text in texts for name in re.findall(r"Look\(\"[^\"]*\", \"([a-z0-9-]+)\"", text)}
+    assert asked and looks and asked | looks <= brought

@@ -77,3 +77,27 @@ async def test_an_open_page_shows_a_change_without_being_loaded_again(served: Br
         await tab.goto(str(served.world.server.make_url(f"/det/experiments/{experiment['id']}")))
     await served.world.post(f"/api/v1/experiments/{experiment['id']}/pause")
     await tab.get_by_text("Paused", exact=True).first.wait_for()
+
+
+async def test_every_page_keeps_its_own_policy_and_a_log_grows_while_it_is_looked_at(
+    served: Browser, tab: Page
+) -> None:
+    agent = await served.world.agent()
+    trial, _, task = await served.world.started(agent, name="digits")
+    await log_in(tab, served)
+    experiment = f"/det/experiments/{trial.experiment_id}"
+    places = (
+        "/det/queue",
+        "/det/clusters",
+        "/det/money",
+        f"{experiment}/configuration",
+        f"{experiment}/trials/{trial.id}",
+    )
+    for place in places:
+        found = await tab.goto(str(served.world.server.make_url(place)))
+        assert found is not None and found.status == 200, place
+    await tab.get_by_role("link", name="Logs").click()
+    await tab.get_by_text("following").wait_for()
+    line = {"taskId": trial.task_id, "log": "a new line\n"}
+    await served.world.post("/api/v1/task/logs", {"logs": [line]}, token="", task=task)
+    await tab.get_by_text("a new line").wait_for()
