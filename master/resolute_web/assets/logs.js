@@ -28,15 +28,31 @@
 
   function toTheEnd() { log.scrollTop = log.scrollHeight; }
 
-  const source = new EventSource(log.dataset.follow);
-  source.addEventListener("open", () => { status.textContent = "following"; });
-  source.addEventListener("error", () => { status.textContent = "reconnecting"; });
-  source.addEventListener("end", () => { source.close(); status.textContent = "complete: the trial is over"; });
-  source.addEventListener("line", (event) => {
-    const follows = log.scrollTop + log.clientHeight >= log.scrollHeight - 40;
-    log.parentElement.querySelector(".empty")?.remove();
-    append(JSON.parse(event.data));
-    if (follows) toTheEnd();
+  // A browser opens few connections to one host: a tab that nobody looks at leaves its own to the others, and goes on later.
+  const address = new URL(log.dataset.follow, window.location.href);
+  let source = null;
+  let over = false;
+
+  function follow() {
+    source = new EventSource(address);
+    source.addEventListener("open", () => { status.textContent = "following"; });
+    source.addEventListener("error", () => { status.textContent = "reconnecting"; });
+    source.addEventListener("end", () => { over = true; source.close(); status.textContent = "complete: the trial is over"; });
+    source.addEventListener("line", (event) => {
+      const follows = log.scrollTop + log.clientHeight >= log.scrollHeight - 40;
+      log.parentElement.querySelector(".empty")?.remove();
+      append(JSON.parse(event.data));
+      address.searchParams.set("after", event.lastEventId);
+      if (follows) toTheEnd();
+    });
+  }
+
+  document.addEventListener("visibilitychange", () => {
+    if (over) return;
+    source.close();
+    if (document.hidden) status.textContent = "paused while the tab is hidden";
+    else follow();
   });
+  follow();
   toTheEnd();
 })();

@@ -60,7 +60,7 @@ async def cluster(call: Call, _: None) -> web.Response:
         topics=("cluster", "queue"),
         pools=await glances(api),
         agents=[_agent(api, each) for each in sorted(api.engine.state.all(Agent), key=lambda each: each.id)],
-        machines=[_machine(each, now) for each in newest[:MOST_MACHINES]],
+        machines=[machine_row(each, now) for each in newest[:MOST_MACHINES]],
         more=max(0, len(newest) - MOST_MACHINES),
     )
 
@@ -84,7 +84,7 @@ def _state_of_agent(agent: Agent) -> str:
     return "connected" if agent.enabled else "disabled"
 
 
-def _machine(instance: Instance, now: datetime) -> Machine:
+def machine_row(instance: Instance, now: datetime) -> Machine:
     begin, end = instance.paid_from, instance.paid_until or now
     seconds = 0.0 if begin is None else max(0.0, (end - begin).total_seconds())
     known = any(price is not None for *_, price in instance.prices(begin, end)) if begin is not None else False
