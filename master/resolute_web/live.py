@@ -115,18 +115,18 @@ class Live:
         return PROGRESS if before == state else CHANGED
 
     async def stream(self, call: Call, _: None) -> web.StreamResponse:
-        """Until the tab goes, its session ends, or the master stops. The first signal comes at once to who comes back."""
+        """Until the tab goes, its session ends, or the master stops. The first signal comes at once."""
         topics = [topic for topic in call.request.query.get("topics", "").split(",") if topic]
         if len(topics) > MOST_TOPICS:
             raise InvalidInput(f"topics: are {len(topics)}, over the limit of {MOST_TOPICS} of one page")
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         )
-        await response.prepare(call.request)
         tab = Tab()
         for topic in topics:
             self._listening.setdefault(topic, set()).add(tab)
         try:
+            await response.prepare(call.request)
             await self._tell(call, tab, response)
         except (ConnectionResetError, ResoluteError):
             pass  # the tab is gone, or its session: it asks again, and is told then
@@ -136,8 +136,7 @@ class Live:
         return response
 
     async def _tell(self, call: Call, tab: Tab, response: web.StreamResponse) -> None:
-        if "Last-Event-ID" in call.request.headers:
-            tab.tell(CHANGED)
+        tab.tell(CHANGED)  # what has changed since the page was made, before anybody listened, would never be shown
         await response.write(_event("ready", call.api.master_id))
         clock, progressed = call.api.clock, 0.0
         while not self._closed and not tab.over and not call.gone:
