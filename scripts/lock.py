@@ -38,7 +38,21 @@ class Lock:
 
 BUILD = ("requirements/build.in", "requirements/uv.in")
 DEVELOPMENT = "requirements/dev.lock"
-EVERYTHING = ("agent", "audit", "aws", "azure", "bench", "cli", "docker", "gcp", "master", "otel", "test", "torch")
+EVERYTHING = (
+    "agent",
+    "audit",
+    "aws",
+    "azure",
+    "bench",
+    "cli",
+    "docker",
+    "gcp",
+    "master",
+    "optuna",
+    "otel",
+    "test",
+    "torch",
+)
 LOCKS = (
     Lock(file=DEVELOPMENT, inputs=("pyproject.toml", *BUILD), extras=EVERYTHING),
     Lock(

@@ -192,6 +192,8 @@ def _with_advice(problem: Problem) -> Problem:
 _EVERY_KIND = frozenset(
     {
         ("description",),
+        ("checkpoint_storage",),
+        ("data",),
         ("debug",),
         ("bind_mounts",),
         ("environment",),
@@ -229,7 +231,8 @@ def parse_template(raw: Mapping[str, Any], *, name: str = "", experiment: bool =
 
 def _of_every_kind(problem: Problem) -> bool:
     if problem.message.startswith("is not a known key"):  # other kinds of task know others, and pass over the rest
-        return False
+        # But a key beside credentials may be a password's name misspelt, which would be shown.
+        return problem.path[:2] == ("environment", "registry_auth")
     return problem.path in ((), ("resources",)) or any(problem.path[: len(part)] == part for part in _EVERY_KIND)
 
 

@@ -36,6 +36,7 @@ SHOWING: dict[str, tuple[str, ...]] = {
     "experiment list-trials": ("1",),
     "experiment list-checkpoints": ("1",),
     "experiment config": ("1",),
+    "experiment explain-search": ("1",),
     "instance list": (),
     "job list": (),
     "job explain": ("1",),
@@ -50,6 +51,9 @@ SHOWING: dict[str, tuple[str, ...]] = {
     "resource-pool offers": ("default",),
     "slot list": (),
     "task list": (),
+    "task logs": ("1",),
+    "template describe": ("t",),
+    "template list": (),
     "trial describe": ("1",),
     "trial list": ("1",),
     "trial logs": ("1",),
@@ -63,12 +67,15 @@ SHOWING: dict[str, tuple[str, ...]] = {
 
 CHANGING = {
     *(f"agent {verb}" for verb in ("enable", "disable", "forget", "join-token")),
-    *(f"checkpoint {verb}" for verb in ("download", "delete")),
+    *(f"checkpoint {verb}" for verb in ("download", "delete", "rm", "verify")),
     *(f"deploy local {verb}" for verb in ("cluster-up", "cluster-down", "logs")),
     *(f"experiment {verb}" for verb in ("create", "activate", "pause", "cancel", "kill", "archive", "unarchive")),
     *(f"experiment {verb}" for verb in ("wait", "delete", "download-model-def", "download")),
     *(f"experiment set {field}" for field in ("name", "description", "priority", "weight", "max-slots", "max-cost")),
     *(f"experiment label {verb}" for verb in ("add", "remove")),
+    *(f"experiment {verb}" for verb in ("delete-tb-files", "move", "set gc-policy", "set log-retention")),
+    *(f"template {verb}" for verb in ("create", "remove", "set", "set-value config")),
+    *("master config set", "preview-search", "task cleanup-logs", "trial set log-retention"),
     *(f"job {verb}" for verb in ("update", "update-batch", "snapshot", "schedule")),
     *(f"resource-pool bindings {verb}" for verb in ("add", "remove", "replace")),
     *(f"user {verb}" for verb in ("login", "logout", "whoami", "change-password", "create", "activate", "deactivate")),
@@ -181,7 +188,7 @@ def test_no_hostile_name_reaches_a_terminal_raw(home: Path, name: str, form: str
         text = text.replace("\r\n", "\n")  # how a line of CSV ends
     if form is None and name.endswith("logs"):
         text = text.replace("\t", "")
-    if form is None and name in ("trial logs", "experiment logs"):
+    if form is None and name in ("trial logs", "experiment logs", "task logs"):
         text = text.replace("\x1b[35;7m", "")  # programs may colour their output
     assert not raw_characters(text), text
     assert "[bold]loud[/bold]" in text  # and it was not read as markup

@@ -31,7 +31,6 @@ WORK = Experiment(
     context_hash="",
     state=ExperimentState.ACTIVE,
     started_at=T0,
-    searcher={},
 )
 OF_USER = AgentUser(uid=1001, gid=1002, user="ada", group="research")
 OF_PLACE = AgentUser(uid=1003, gid=1004, user="vision", group="vision")
