@@ -63,7 +63,7 @@ hyperparameters: {learning_rate: 0.001, layers: 12, width: 768, dropout: 0.1, op
 searcher: {name: single, metric: loss, max_length: {batches: 100000}}
 resources: {slots_per_trial: 1}
 max_restarts: 5
-checkpoint_storage: {type: shared_fs, host_path: /tmp}
+checkpoint_storage: {type: shared_fs, host_path: /var/tmp/resolute-load}
 """
 
 

@@ -142,13 +142,13 @@ walk(parser, [], found)
 print(json.dumps(found))
 """
 
-_AGENT_USER = ("--agent-uid", "--agent-user", "--agent-gid", "--agent-group")
 _STORAGE = ("--checkpoint-storage-config", "--checkpoint-storage-config-file")
 _KUBERNETES = ("--cluster-name", "--namespace", "-n", "--auto-create-namespace", "--auto-create-namespace-all-clusters")
 
 LATER = {
-    *(("workspace create", flag) for flag in (*_AGENT_USER, *_STORAGE, *_KUBERNETES, "--resource-quota")),
-    *(("workspace edit", flag) for flag in (*_AGENT_USER, *_STORAGE)),
+    *(("workspace create", flag) for flag in (*_STORAGE, *_KUBERNETES, "--resource-quota")),
+    *(("workspace edit", flag) for flag in _STORAGE),
+    ("task logs", "--allocation-id"),
     ("experiment create", "--local"),
     ("experiment create", "-p"),
     ("experiment create", "--publish"),
