@@ -14,7 +14,8 @@ from support.harness_master import FakeMaster, packed, task_variables
 from support.harness_tasks import Tasks
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
-CONFIGURATIONS = sorted(EXAMPLES.glob("*/*.yaml"))
+CONFIGURATIONS = sorted(path for path in EXAMPLES.glob("*/*.yaml") if path.parent.name != "distributed")
+"""Two ranks train the distributed one: `tests/e2e/test_distributed.py`."""
 
 
 def reports(directory: Path) -> list[dict[str, Any]]:

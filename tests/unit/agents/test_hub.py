@@ -50,7 +50,7 @@ from support.hubs import JOIN_TOKEN, a_hello, a_hub, credential_of
 from support.wires import Wire
 
 SECRET = "a-token-that-nobody-may-keep"
-FOREIGN = (TaskId("1.x"), TaskId("another"), TaskId("\ud800"))
+FOREIGN = (TaskId("1.x"), TaskId("another"), TaskId("\ufdd0"))
 
 
 @dataclass
@@ -371,7 +371,7 @@ async def test_an_agent_writes_only_into_logs_of_tasks_that_it_runs() -> None:
             a_batch(1, 0, of=spec),
             a_batch(2, 0, of=spec, container_id="c1"),
             a_batch(3, 0),
-            a_batch(4, 0, allocation_id="\x00", task_id="\ud800"),
+            a_batch(4, 0, allocation_id="\x00", task_id="\ufdd0"),
         ]
         for batch in forged:
             other.say(batch)
