@@ -20,6 +20,7 @@ BEFORE_THEIR_USERS = (
     "resolute.wire.rest.extensions",
     "resolute.wire.rest.metrics",
     "resolute.wire.rest.experiments",
+    "resolute.wire.rest.auth",
     "resolute.wire.rest.workspaces",
     "resolute_master.scheduler.blockers",
     "resolute_master.scheduler.snapshot_format",
