@@ -18,21 +18,21 @@ from resolute.wire.rest.bulk import (
     PutExperimentsRetainLogsRequest,
     RunActionResult,
 )
+from resolute.wire.rest.empty import Empty
 from resolute.wire.states import ExperimentState
+from resolute_master.api import experiments
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, allow, nothing
 from resolute_master.api.finders import find_experiment, find_trial
 from resolute_master.api.limits import MAX_PAGE_ROWS
 from resolute_master.api.render.states import stored_states
+from resolute_master.api.retention import ENDED
 from resolute_master.domain import commands as c
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import ExperimentId
 from resolute_master.domain.trial import Trial
-from resolute_master.lifecycle import workspaces
 from resolute_master.store.base import ExperimentQuery, TrialQuery
 
 S = ExperimentState
-_ENDED = tuple(state for state in S if state.terminal)
 _GOING_ON = tuple(state for state in S if not state.gone)
 
 
@@ -42,25 +42,17 @@ class _Bulk:
 
     action: Action
     states: tuple[ExperimentState, ...]
-    command: Callable[[ExperimentId], c.Command]
+    do: Callable[[Call, Experiment], Awaitable[Empty]]
 
 
 _ACTIONS = {
-    "activate": _Bulk(
-        action=Action.ACTIVATE, states=(S.PAUSED,), command=lambda id_: c.ActivateExperiment(experiment=id_)
-    ),
-    "pause": _Bulk(action=Action.PAUSE, states=(S.ACTIVE,), command=lambda id_: c.PauseExperiment(experiment=id_)),
-    "cancel": _Bulk(action=Action.CANCEL, states=_GOING_ON, command=lambda id_: c.CancelExperiment(experiment=id_)),
-    "kill": _Bulk(action=Action.KILL, states=_GOING_ON, command=lambda id_: c.KillExperiment(experiment=id_)),
-    "archive": _Bulk(
-        action=Action.ARCHIVE, states=_ENDED, command=lambda id_: c.ArchiveExperiment(experiment=id_, archived=True)
-    ),
-    "unarchive": _Bulk(
-        action=Action.ARCHIVE, states=_ENDED, command=lambda id_: c.ArchiveExperiment(experiment=id_, archived=False)
-    ),
-    "delete": _Bulk(
-        action=Action.DELETE_EXPERIMENT, states=_ENDED, command=lambda id_: c.DeleteExperiment(experiment=id_)
-    ),
+    "activate": _Bulk(action=Action.ACTIVATE, states=(S.PAUSED,), do=experiments.activate),
+    "pause": _Bulk(action=Action.PAUSE, states=(S.ACTIVE,), do=experiments.pause),
+    "cancel": _Bulk(action=Action.CANCEL, states=_GOING_ON, do=experiments.cancel),
+    "kill": _Bulk(action=Action.KILL, states=_GOING_ON, do=experiments.kill),
+    "archive": _Bulk(action=Action.ARCHIVE, states=ENDED, do=experiments.archive),
+    "unarchive": _Bulk(action=Action.ARCHIVE, states=ENDED, do=experiments.unarchive),
+    "delete": _Bulk(action=Action.DELETE_EXPERIMENT, states=ENDED, do=experiments.delete),
 }
 
 
@@ -77,19 +69,13 @@ def _handler(bulk: _Bulk) -> Callable[[Call, None], Awaitable[KillExperimentsRes
 
 async def _do(call: Call, bulk: _Bulk, experiment: Experiment) -> None:
     await allow(call, bulk.action, experiment)
-    await call.api.engine.submit(bulk.command(experiment.id))
+    await bulk.do(call, experiment)
 
 
 async def move(call: Call, _: None) -> KillExperimentsResponse:
     request = await call.body(MoveExperimentsRequest)
-    await _allow_arrival(call, request.destination_project_id)
+    await experiments.allow_arrival(call, request.destination_project_id)
     return await _each(call, request, (), lambda each: _move(call, each, request.destination_project_id))
-
-
-async def _allow_arrival(call: Call, project_id: int) -> None:
-    project = workspaces.need_project(call.api.engine.state, project_id)
-    place = workspaces.need_workspace(call.api.engine.state, project.workspace_id)
-    await allow(call, Action.CREATE_EXPERIMENT, place)
 
 
 async def _move(call: Call, experiment: Experiment, project_id: int) -> None:
@@ -104,7 +90,7 @@ async def retain_logs(call: Call, _: None) -> KillExperimentsResponse:
         await allow(call, Action.CONTROL_EXPERIMENT, experiment)
         await call.api.engine.submit(c.SetExperimentLogRetention(experiment=experiment.id, days=request.num_days))
 
-    return await _each(call, request, _ENDED, keep)
+    return await _each(call, request, ENDED, keep)
 
 
 async def _each(
@@ -186,7 +172,7 @@ async def kill_runs(call: Call, _: None) -> KillRunsResponse:
 
 async def move_runs(call: Call, _: None) -> KillRunsResponse:
     request = await call.body(MoveRunsRequest)
-    await _allow_arrival(call, request.destination_project_id)
+    await experiments.allow_arrival(call, request.destination_project_id)
 
     async def move_one(trial: Trial) -> None:
         try:

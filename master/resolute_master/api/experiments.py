@@ -227,11 +227,16 @@ async def remove_label(call: Call, experiment: Experiment) -> DeleteExperimentLa
     return DeleteExperimentLabelResponse(labels=(await find_experiment(call.api, experiment.id)).labels)
 
 
-async def move(call: Call, experiment: Experiment) -> Empty:
-    wanted = await call.body(MoveExperimentRequest)
-    project = workspaces.need_project(call.api.engine.state, wanted.destination_project_id)
+async def allow_arrival(call: Call, project_id: int) -> None:
+    """Of moved experiments. Raises `NotFound` for the project, and `PermissionDenied`."""
+    project = workspaces.need_project(call.api.engine.state, project_id)
     place = workspaces.need_workspace(call.api.engine.state, project.workspace_id)
     await allow(call, Action.CREATE_EXPERIMENT, place)
+
+
+async def move(call: Call, experiment: Experiment) -> Empty:
+    wanted = await call.body(MoveExperimentRequest)
+    await allow_arrival(call, wanted.destination_project_id)
     await call.api.engine.submit(c.MoveExperiment(experiment=experiment.id, project_id=wanted.destination_project_id))
     return Empty()
 

@@ -26,6 +26,7 @@ BEFORE_THEIR_USERS = (
     "resolute_master.scheduler.snapshot_format",
     "resolute_master.scheduler.what_if",
     "resolute_master.scheduler.explain",
+    "resolute_master.lifecycle.overtaking",
 )
 """Imported first, in this order: who uses them comes earlier in the alphabet, or takes long itself, and its step would be theirs
 as well."""
