@@ -6,23 +6,15 @@ made of its session. Callers that show a token themselves (`Authorization`, a ta
 
 from __future__ import annotations
 
-import asyncio
-from email.parser import BytesParser
-from email.policy import HTTP
-from urllib.parse import parse_qsl
-
 from aiohttp import web
 
-from resolute.errors import PermissionDenied
+from resolute.errors import InvalidInput, PermissionDenied
 from resolute_master.api.auth import Caller, Tokens, comes_by_cookie
+from resolute_master.api.form_fields import FORM, FORM_WITH_FILES, form_fields
 
 HEADER = "X-CSRF-Token"
 FIELD = "csrf_token"
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
-
-_FORM = "application/x-www-form-urlencoded"
-_FORM_WITH_FILES = "multipart/form-data"
-_MOST_FIELDS = 2000
 
 
 def is_asked(request: web.Request) -> bool:
@@ -41,23 +33,10 @@ def check(request: web.Request, caller: Caller, tokens: Tokens, sent: str) -> No
 
 async def field_of(kind: str, body: bytes) -> str:
     """The token in a form's body, of content type `kind`; empty when there is none, or the body is no form."""
-    if kind.startswith(_FORM_WITH_FILES):
-        return await asyncio.to_thread(_of_parts, kind, body)
-    if not kind.startswith(_FORM):
+    if not kind.startswith((FORM, FORM_WITH_FILES)):
         return ""
     try:
-        pairs = parse_qsl(body.decode(), max_num_fields=_MOST_FIELDS)
-    except ValueError:
+        fields = await form_fields(kind, body)
+    except InvalidInput:
         return ""
-    return next((value for name, value in pairs if name == FIELD), "")
-
-
-def _of_parts(kind: str, body: bytes) -> str:
-    head = b"Content-Type: " + kind.encode("latin-1", errors="replace") + b"\r\n\r\n"
-    message = BytesParser(policy=HTTP).parsebytes(head + body)
-    parts = message.iter_parts() if message.is_multipart() else ()
-    for part in parts:
-        if part.get_param("name", header="content-disposition") == FIELD:
-            content = part.get_payload(decode=True)
-            return content.decode(errors="replace") if isinstance(content, bytes) else ""
-    return ""
+    return next((value for value in fields.get(FIELD, ()) if value), "")
