@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from resolute_master.domain.metrics import MetricReport
+from resolute_master.lifecycle.reports import number
 
 MOST_POINTS = 1000
 """Of one line: about what a screen has columns."""
@@ -34,19 +35,18 @@ def lines_of(reports: Iterable[MetricReport]) -> Lines:
     for report in reports:
         if report.archived or report.steps_completed is None:
             continue
-        epoch = _number(report.metrics.get("epoch", report.metrics.get("epochs")))
+        epoch = _finite(report.metrics.get("epoch", report.metrics.get("epochs")))
         for name, value in report.metrics.items():
-            number = _number(value)
-            if number is not None:
-                point = Point(step=report.steps_completed, at=report.reported_at, value=number, epoch=epoch)
+            drawn = _finite(value)
+            if drawn is not None:
+                point = Point(step=report.steps_completed, at=report.reported_at, value=drawn, epoch=epoch)
                 found.setdefault((report.group, name), []).append(point)
     return {key: sorted(points, key=lambda point: point.step) for key, points in sorted(found.items())}
 
 
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) else None
+def _finite(value: object) -> float | None:
+    found = number(value)
+    return found if found is not None and math.isfinite(found) else None
 
 
 def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> Sequence[Point]:
@@ -58,8 +58,8 @@ def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> Sequence[Point]
         return points
     stretches = max(1, (most - 2) // 2)
     kept = {0, len(points) - 1}
-    for number in range(stretches):
-        begin, end = number * len(points) // stretches, (number + 1) * len(points) // stretches
+    for place in range(stretches):
+        begin, end = place * len(points) // stretches, (place + 1) * len(points) // stretches
         stretch = range(begin, end)
         kept.add(min(stretch, key=lambda index: points[index].value))
         kept.add(max(stretch, key=lambda index: points[index].value))
