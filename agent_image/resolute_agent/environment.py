@@ -121,7 +121,7 @@ def _threads(devices: Sequence[Device], machine: Mapping[str, str]) -> dict[str,
 
 
 def slot_threads(cpus: int, slots: int) -> int:
-    """A slot's share of so many processors; at least one."""
+    """The processors that one slot may use out of all of the machine; at least one."""
     return max(1, cpus // max(1, slots))
 
 

@@ -70,7 +70,7 @@ def enter_namespaces(mode: str) -> None:
 def begin_pid_namespace(account: Account) -> None:
     """The next children of this process live in a PID namespace of their own, which ends with this process.
 
-    Its first process does nothing but keep it: it collects what nobody else does, and the kernel ends everything in the
+    Its first process does nothing but keep it: it reaps orphaned processes, and the kernel ends everything in the
     namespace with it. It runs as the task's user and has nothing open.
     """
     _call("unshare", _libc().unshare(_CLONE_NEWPID))
@@ -210,7 +210,7 @@ def _bind_asked(launch: dict[str, Any], source: str, target: str, account: Accou
 
 
 def shared_problem(path: str, error: OSError) -> str:
-    """What a person is told of a storage that cannot be had."""
+    """The error message for a storage directory that cannot be made."""
     return (
         f"shared directory {path} cannot be made on this machine: {error.strerror}; name one that tasks can write to "
         "(checkpoint_storage.host_path)"

@@ -146,7 +146,7 @@ class _Source:
     read_all: bool = False
     drained: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    """Its container has ended, and somebody waits for its last lines."""
+    """The container has ended, and its last lines are to be sent at once."""
     room: asyncio.Event = field(default_factory=asyncio.Event)
     reader: asyncio.Task[None] | None = None
     tracebacks: dict[tuple[str, int | None], Traceback] = field(default_factory=dict)

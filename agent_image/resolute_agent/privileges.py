@@ -33,7 +33,7 @@ def _libc() -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Whom a task runs as. `groups` are the supplementary groups."""
+    """The user and group that a task runs as. `groups` are the supplementary groups."""
 
     uid: int
     gid: int

@@ -33,7 +33,7 @@ def time_text(moment: datetime | None) -> str:
 
 
 def price_text(price: float | None, digits: int = 4) -> str:
-    """Of something that costs; None is a price that nobody knows, which is not 0."""
+    """Of something that costs; None is an unknown price, which is not 0."""
     return "unknown" if price is None else f"{price:.{digits}f}"
 
 
@@ -278,7 +278,7 @@ class Renderer:
         self.out.write(draw(names, cells, self.width(), bold=self._has_color(self.out)))
 
     def width(self) -> int:
-        """Columns of the terminal; `COLUMNS` says otherwise, and 80 where nobody knows."""
+        """Columns of the terminal; `COLUMNS` overrides it, and the fallback is 80."""
         given = os.environ.get("COLUMNS", "")
         if given.isdecimal() and int(given):
             return int(given)

@@ -55,7 +55,7 @@ FIRST_POLL_S, SLOWEST_POLL_S = 0.05, 0.4
 """How often a quiet output file is looked at."""
 
 NOBODY = 65534
-"""Whom the probe's task runs as: the number that stands for no account."""
+"""The user of the probe's task: the number that stands for no account."""
 
 NOTHING_ASKED: Mapping[str, Any] = {"keep": [], "binds": [], "rules": {"remedy": ""}, "shm_bytes": 0}
 """What the probe's task asks of its root."""

@@ -1,4 +1,4 @@
-"""The account that a task of processes runs as, where the agent is root: whom, with which groups, and what it is given."""
+"""The account that a task of processes runs as, where the agent is root: user, groups, and the files that it may use."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ class CheckpointContext:
                 raise _told(storage_id, problems[0])
             yield Path(self._distributed.broadcast_local(here))
             if not self.storage.direct:
-                self._distributed.allgather_local(None)  # somebody else may still read the copy
+                self._distributed.allgather_local(None)  # another rank may still read the copy
 
     def download(
         self,
@@ -347,7 +347,7 @@ class CheckpointContext:
             self._registry.report(manifest, metadata, resources(manifest, data))
             self.storage.reported(uuid)
         except StaleRun:
-            self._delete_if_possible(uuid)  # refused for good: nobody will ever resume from it
+            self._delete_if_possible(uuid)  # refused for good: no run will ever resume from it
             raise
 
     def _check_nobody_or_all(self, ckpt_dir: str | Path | None, shard: bool) -> None:
@@ -469,7 +469,7 @@ class StorageRegistry:
         return body
 
     def files(self, uuid: str) -> Mapping[str, int] | None:
-        return None  # what has no manifest is known to nobody here
+        return None  # without a manifest there is nothing to list
 
     def forget(self, uuid: str) -> None:
         """The storage has already forgotten it."""

@@ -178,7 +178,7 @@ class SearcherContext:
             if self._chief and not operation.completed:
                 raise FailedPrecondition("the chief must call report_completed() before it asks for the next operation")
             if not self._chief and alone:
-                return  # nobody tells this rank of more
+                return  # no other rank reports more to this one
         if auto_ack:
             self.acknowledge_out_of_ops()
 

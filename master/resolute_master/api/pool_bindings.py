@@ -37,7 +37,7 @@ async def _bindable(call: Call) -> PoolName:
     try:
         request: Request = await call.body(shape)
     except InvalidInput:
-        return pool  # whoever may bind pools is told what is wrong with it
+        return pool  # a caller that may bind pools gets the error that names the problem
     manager = call.api.config.resource_manager
     defaults = (manager.default_compute_resource_pool, manager.default_aux_resource_pool)
     if pool in defaults and (request.workspace_ids or request.workspace_names):

@@ -1,4 +1,4 @@
-"""Asks a sampler for the points that searches wait for, and tells the engine: beside the rules, which wait for nobody."""
+"""Asks a sampler for the points that searches wait for, and tells the engine: beside the rules, which never wait."""
 
 from __future__ import annotations
 

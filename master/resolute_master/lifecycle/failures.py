@@ -1,4 +1,4 @@
-"""What is kept of a trial's failures, and what people are told of them."""
+"""What is kept of a trial's failures, and the sentences that describe them."""
 
 from __future__ import annotations
 

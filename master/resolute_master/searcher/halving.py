@@ -48,7 +48,7 @@ class Bracket(Struct, frozen=True, kw_only=True):
         return len(self.units) - 1
 
     def kept(self, results: int) -> int:
-        """How many of so many go on."""
+        """How many of `results` trials go on."""
         return max(math.floor(results / self.divisor), 1)
 
 

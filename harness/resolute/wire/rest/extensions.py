@@ -116,7 +116,7 @@ class LedgerRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceLedger:
     """The ledger of one machine; `paid_until` None means that it is still being paid for. `price_per_hour` is its last price:
-    where the market has moved, the costs of `row` are of several. None: nobody knows it."""
+    where the market has moved, the costs of `row` are of several. None: unknown."""
 
     instance_id: str
     pool: str
@@ -167,7 +167,7 @@ class Instance:
     agent_id: str = ""
     slots: int = 0
     price_per_hour: float | None = None
-    """None: nobody knows it."""
+    """None: unknown."""
     requested_at: datetime | None = None
     joined_at: datetime | None = None
     paid_from: datetime | None = None
