@@ -91,7 +91,7 @@ def _query(call: Call, task: TaskId) -> LogQuery:
 async def lines_of(
     call: Call, query: LogQuery, trial: Trial, item: Item, *, follow: bool
 ) -> AsyncGenerator[object, None]:
-    """Each line as `item` shows it. With `follow`, those that are still to come too, until the trial is over or the reader disconnects."""
+    """Each line as `item` shows it. With `follow`, those that are still to come too, until the trial or the reader ends."""
     if query.descending:
         for record in await call.api.store.logs(query):
             yield item(record)
