@@ -87,8 +87,9 @@ async def probe_private_roots(directory: Path, starter: Forkserver, *, isolated:
     scratch = directory / "probe"
     reasons: list[str] = []
     try:
-        for name in ("root", "run", "tmp"):
+        for name in ("root", "run"):
             (scratch / name).mkdir(parents=True, exist_ok=True)
+        _make_temporary(scratch / "tmp")
         paths = {name: str(scratch / name) for name in ("root", "run", "tmp")}
         for mode in modes:
             asked = {**paths, **NOTHING_ASKED, "mode": mode}
@@ -406,8 +407,13 @@ def _make_folders(home: Path, spec: ContainerSpec, context: TaskContext) -> None
     make_run_directory(home / "run", spec, context)
     home.chmod(0o700)  # `parents` ignores the mode
     (home / "root").mkdir(mode=0o700)
-    (home / "tmp").mkdir()
-    (home / "tmp").chmod(0o1777)
+    _make_temporary(home / "tmp")
+
+
+def _make_temporary(directory: Path) -> None:
+    """What a task sees as `/tmp`: open to every user, whatever the agent's umask."""
+    directory.mkdir(exist_ok=True)
+    directory.chmod(0o1777)
 
 
 def make_run_directory(run: Path, spec: ContainerSpec, context: TaskContext) -> None:

@@ -7,6 +7,10 @@ import json
 import os
 import pwd
 import signal
+import subprocess
+import sys
+import tempfile
+import venv
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -108,6 +112,30 @@ async def test_what_only_root_may_enter_is_empty_but_for_what_the_task_was_lent(
     shown = await told(runtime, f'python3 -c "{code}"; touch {home}/x 2>&1; true')
     assert "resolute/__init__.py" in shown and "False" in shown
     assert "Permission denied" in shown or "Read-only" in shown, shown
+
+
+PROBE = """
+import asyncio, sys
+from pathlib import Path
+from resolute_agent.runtimes.process import ProcessRuntime
+async def main():
+    runtime = await ProcessRuntime.open(Path(sys.argv[1]))
+    print(runtime.private_roots)
+    await runtime.close()
+asyncio.run(main())
+"""
+
+
+def test_tasks_are_isolated_where_the_agents_python_is_below_tmp_whatever_its_umask() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as home:
+        Path(home).chmod(0o755)
+        venv.create(home, symlinks=True)
+        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [f"{home}/bin/python", "-c", PROBE, f"{home}/containers"]
+        done = subprocess.run(
+            command, env=environ, umask=0o077, capture_output=True, text=True, check=False, timeout=120
+        )
+        assert f"mode='{kernel.ISOLATED}'" in done.stdout, done.stdout + done.stderr
 
 
 async def test_memory_and_temporary_files_are_the_tasks_own(runtime: ProcessRuntime) -> None:
