@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Protocol
 
 from resolute.config.providers import Interruption
+from resolute.errors import NotFound
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Change
 from resolute_master.domain.ids import PoolName
@@ -14,6 +16,8 @@ from resolute_master.domain.trial import Trial
 from resolute_master.engine.engine import Engine
 from resolute_master.store.base import Store
 from resolute_provisioner.model import Intent
+
+log = logging.getLogger(__name__)
 
 
 class Interrupts(Protocol):
@@ -76,4 +80,8 @@ class InterruptionsBySteps:
             await self._begin()
         while True:
             instance, notice_s = await self._due.get()
-            await self._cloud.interrupt(instance, notice_s=notice_s, reason="scripted interruption")
+            try:
+                await self._cloud.interrupt(instance, notice_s=notice_s, reason="scripted interruption")
+            except NotFound:
+                # It ended before the order reached it: a master that was killed may not have recorded its notice.
+                log.info("scripted interruption of machine %s: it is gone already", instance)

@@ -16,7 +16,7 @@ from aiohttp import ClientConnectionError, ClientSession, ClientWebSocketRespons
 from resolute.clock import SystemClock
 from resolute.config import MasterConfig, load_master_config
 from resolute.config.providers import Interruption
-from resolute.errors import InvalidInput, Unavailable
+from resolute.errors import InvalidInput, NotFound, Unavailable
 from resolute.ids import SystemIds
 from resolute.wire.agent_link import Welcome
 from resolute.wire.states import ContainerState
@@ -193,6 +193,15 @@ class CloudByHand:
         self.asked.set()
 
 
+class CloudWithoutFirst(CloudByHand):
+    """Its first machine is gone before it is interrupted."""
+
+    async def interrupt(self, provider_id: str, *, notice_s: float | None, reason: str = "") -> None:
+        if notice_s is not None:
+            raise NotFound("running instance", provider_id)
+        await super().interrupt(provider_id, notice_s=notice_s, reason=reason)
+
+
 OFFER = Offer(offer_id="local", instance_type="local", zone="z", market=Market.ON_DEMAND, slots=1, price_per_hour=1.0)
 ELASTIC = {DEFAULT: PoolPolicy(name=DEFAULT, scaling=PoolScaling(pool="default", offers=(OFFER,), max_instances=4))}
 SCRIPT = (
@@ -252,6 +261,18 @@ async def test_machines_are_numbered_by_their_launch_also_over_a_restart_of_the_
     async with running(an_engine(store, seed=2, pools=ELASTIC)) as engine:
         # The first machine's row has no notice yet: asking again is harmless. The second keeps its number.
         assert await watched(engine, store, CloudByHand(), (20,)) == [(first, 5), (second, None)]
+
+
+async def test_a_machine_that_is_gone_before_its_interruption_ends_nothing() -> None:
+    store = MemoryStore()
+    async with running(an_engine(store, pools=ELASTIC)) as engine:
+        owner = await a_user(engine)
+        for _ in range(2):
+            await an_experiment(engine, owner)
+        await machines_join(engine)
+        await everything_runs(engine)
+        _, second = sorted((i.launched_at, i.id) for i in engine.state.all(Instance) if i.launched_at)
+        assert await watched(engine, store, CloudWithoutFirst(), (20,)) == [(second[1], None)]
 
 
 async def test_a_machine_whose_pool_has_left_the_configuration_is_not_forgotten() -> None:
