@@ -38,6 +38,7 @@ from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
 from resolute_master.domain.pool import PoolPolicy
+from resolute_master.domain.search import SearchTrial
 from resolute_master.domain.template import Template
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
@@ -57,12 +58,25 @@ from support.stores import STORES, StoreHome, store_home
 
 ELASTIC, STATIC, BOUND = PoolName("elastic"), PoolName("default"), PoolName("bound")
 _OFFER = Offer(offer_id="local", instance_type="t", zone="z", market=Market.ON_DEMAND, slots=2, price_per_hour=1.0)
+
+
+def elastic_for(kind: type) -> PoolName:
+    """A pool for each kind of command: what one says of a launch holds back the next launches of that pool."""
+    return PoolName(f"{ELASTIC}-{kind.__name__}") if kind in c.COMMANDS.values() else ELASTIC
+
+
+def an_elastic_pool(name: PoolName) -> PoolPolicy:
+    return PoolPolicy(name=name, scaling=PoolScaling(pool=name, offers=(_OFFER,), max_instances=2))
+
+
 POOLS = {
     STATIC: PoolPolicy(name=STATIC),
     BOUND: PoolPolicy(name=BOUND),
-    ELASTIC: PoolPolicy(name=ELASTIC, scaling=PoolScaling(pool="elastic", offers=(_OFFER,), max_instances=2)),
+    **{name: an_elastic_pool(name) for name in (ELASTIC, *map(elastic_for, c.COMMANDS.values()))},
 }
 CONFIG = parse_experiment(a_written_experiment()).to_json()
+_BY_LENGTH = {"name": "async_halving", "metric": "loss", "num_rungs": 2, "max_trials": 2, "max_length": {"batches": 8}}
+BY_LENGTH = parse_experiment(a_written_experiment(searcher=_BY_LENGTH)).to_json()
 
 TOGETHER = 25
 """Commands of one batch: where one of them is refused by the store, the others are not."""
@@ -88,7 +102,7 @@ class Scene:
         self._known = {"sequence": 100, "run_id": 1, "index": 0, "days": 7, "config": CONFIG, "resource_pool": STATIC}
         self._known["pool"] = BOUND if kind is c.BindPool else STATIC
         await self._people(name)
-        await self._work(name)
+        await self._work(name, elastic_for(kind))
         await self._for(kind, name)
         return self
 
@@ -102,14 +116,14 @@ class Scene:
         self._known |= {"user": owner, "owner": owner, "session": SessionId(name), "project_id": project}
         self._known |= {"workspace": workspace, "workspace_id": workspace, "workspaces": (workspace,)}
 
-    async def _work(self, name: str) -> None:
+    async def _work(self, name: str, elastic: PoolName) -> None:
         """A trial that runs on an agent and has saved, and a machine that was bought for another."""
         engine, owner = self._engine, self._known["owner"]
         agent = AgentByHand(engine, f"agent-{name}", slots=1)
         await agent.register()
         experiment = await an_experiment(engine, owner, CONFIG)
         other = await an_experiment(engine, owner, CONFIG)
-        await an_experiment(engine, owner, CONFIG, pool=ELASTIC)
+        await an_experiment(engine, owner, CONFIG, pool=elastic)
         await engine.submit(c.Reconsider())
         (container,) = agent.containers()
         await agent.report(container, ContainerState.RUNNING)
@@ -117,7 +131,7 @@ class Scene:
         (at,) = engine.state.find(Allocation, "allocations_of_task", trial.task_id)
         saved = c.ReportCheckpoint(uuid=name, allocation=at.id, steps_completed=1, resources={"a": 1}, metadata={})
         await engine.submit(saved)
-        machine = next(each for each in engine.state.all(Instance) if not each.over)
+        machine = next(each for each in engine.state.all(Instance) if each.pool == elastic and not each.over)
         if machine.provider_id is None:
             await launched(engine, machine, SystemClock().now())
         self._known |= {"agent": agent.id, "agent_id": agent.id, "incarnation": agent.incarnation}
@@ -139,13 +153,23 @@ class Scene:
             self._known["experiment"] = self._known["parent"]
         if kind in (c.RenameTemplate, c.DeleteTemplate):
             self._known["name"] = name
+        if kind is c.CompleteOperation:
+            search = await an_experiment(engine, self._known["owner"], BY_LENGTH)
+            trial = engine.state.find(Trial, "trials_of_experiment", search)[0]
+            row = engine.state.get(SearchTrial, trial.task_id)
+            assert row is not None and row.length is not None
+            self._known |= {"experiment": search, "trial": trial.id, "length": row.length}
         if kind is c.SetBudget:
-            self._known |= {"owner": "pool", "name": ELASTIC}
+            self._known |= {"owner": "pool", "name": elastic_for(kind)}
 
     def plausible(self, name: str, hint: Any) -> Any:
         if name in ("name", "new_name", "username") and name not in self._known and hint is str:
             return f"n{next(self._numbers)}"
-        if (name == "job" and hint is not JobId) or (name == "username" and hint is not str):
+        if (
+            (name, hint) == ("user", str)
+            or (name == "job" and hint is not JobId)
+            or (name == "username" and hint is not str)
+        ):
             return NotImplemented
         if name == "state" and hint is ContainerState:
             return ContainerState.RUNNING
