@@ -22,7 +22,14 @@ import msgspec
 
 import resolute
 from resolute.errors import FailedPrecondition
-from resolute.wire.agent_link import LONG_VARIABLES_FILE, ContainerSpec, Exit, HandedFile, NoticeFile
+from resolute.wire.agent_link import (
+    LONG_VARIABLES_FILE,
+    STARTUP_HOOK_FILE,
+    ContainerSpec,
+    Exit,
+    HandedFile,
+    NoticeFile,
+)
 from resolute.wire.states import FailureKind
 from resolute_agent import forkserver, kernel, processes, supervisor
 from resolute_agent.environment import MASTER_CERT, RUN_DIR, Place, long_variables, task_environment
@@ -435,6 +442,10 @@ def make_run_directory(run: Path, spec: ContainerSpec, context: TaskContext) -> 
     supervisor.write_whole(str(run / HANDED), msgspec.json.encode(handed), durable=False)
     if long := long_variables(spec):
         supervisor.write_whole(str(run / LONG_VARIABLES_FILE), msgspec.json.encode(long), durable=False)
+    if spec.startup_hook:
+        hook = run / STARTUP_HOOK_FILE
+        supervisor.write_whole(str(hook), spec.startup_hook.encode(), durable=False)
+        hook.chmod(0o744)
 
 
 def _made(directory: Path) -> Path:

@@ -87,10 +87,6 @@ MASTER_KEYS: tuple[NotActedOn, ...] = (
         NotActedOn(path=name, accepted=_OFF, reason="it belongs to the original's enterprise edition; remove it")
         for name in ("scim", "saml", "oidc", "det_cloud")
     ),
-    *(
-        NotActedOn(path=f"{block}.startup_hook", accepted=(None,), reason="it is not available yet; remove the key")
-        for block in ("task_container_defaults", "resource_pools[].task_container_defaults")
-    ),
 )
 
 AGENT_KEYS: tuple[NotActedOn, ...] = (

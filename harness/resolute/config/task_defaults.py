@@ -82,7 +82,7 @@ class TaskContainerDefaults(ConfigModel):
     work_dir: Text | None = None
     """Working directory of commands, notebooks and shells."""
     startup_hook: Secret | None = None
-    """Script that every task runs first."""
+    """Shell script that every task sources before `startup-hook.sh` of its context."""
     log_policies: LogPolicies = ()
     """What follows when a line of a log matches."""
     cpu_pod_spec: PodSpec | None = None

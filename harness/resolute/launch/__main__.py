@@ -1,7 +1,7 @@
 """`python -m resolute.launch`: the command of every container.
 
-First stage: unpack the context, write the info files. Then `startup-hook.sh`, if the context has one, is sourced by a
-shell that turns into the second stage, so that what it exports is there afterwards. Second stage: meet the other
+First stage: unpack the context, write the info files. Then the startup hooks, if there are any, are sourced by a
+shell that turns into the second stage (`hooks`), so that what they export is there afterwards. Second stage: meet the other
 containers and report the accelerators beside it, prove that checkpoints can be stored, and become the entrypoint; as the
 first process of a container, run it and end with its exit code.
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import shutil
 import sys
 import threading
 from typing import Any
@@ -21,7 +20,7 @@ from typing import Any
 from resolute.core.context import task_storage
 from resolute.core.session import Session, TimedOut
 from resolute.errors import InvalidInput, ResoluteError
-from resolute.launch import child, context_dir, handed, info_files
+from resolute.launch import child, context_dir, handed, hooks, info_files
 from resolute.launch.entrypoint import command_of, uses_released_harness
 from resolute.launch.gang_variables import gang_variables
 from resolute.launch.task_info import LOG_FORMAT, RendezvousInfo, TaskInfo, environment
@@ -35,7 +34,6 @@ EXIT_REFUSED = 78
 RENDEZVOUS_WAIT_S = 120.0
 TELLING_S = 5.0
 """What is told to the master beside the rendezvous is waited for so long."""
-HOOK_NAME = "startup-hook.sh"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise InvalidInput("this is no task environment: DET_ALLOCATION_ID and DET_MASTER are not set")
         if not options.after_hook:
             prepare(info)
-            become_hook(info, options.command)
+            become_hooks(info, options.command)
         return start(info, options.command)
     except Refused as error:
         logger.error("%s", error)
@@ -60,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m resolute.launch", description="Start the task of this container.")
-    parser.add_argument("--after-hook", action="store_true", help="continue after the startup hook")
+    parser.add_argument("--after-hook", action="store_true", help="continue after the startup hooks")
     parser.add_argument("command", nargs="*", help="what to run; default: the entrypoint of the configuration")
     return parser.parse_args(arguments)
 
@@ -119,18 +117,18 @@ def fetch_code(info: TaskInfo) -> str:
         session.close()
 
 
-def become_hook(info: TaskInfo, command: list[str]) -> None:
-    """Source `startup-hook.sh` in a shell that then runs our second stage. Returns only when there is no hook."""
-    if not (info.workdir / HOOK_NAME).is_file():
+def become_hooks(info: TaskInfo, command: list[str]) -> None:
+    """Source the hooks in a shell that then runs our second stage. Returns only when there is no hook."""
+    found = hooks.hooks_of(info)
+    if not found:
         return
-    shell = shutil.which("bash") or "/bin/sh"
-    script = f'set -e; . ./{HOOK_NAME}; set +e; exec "$@"'
     # -P: the working directory holds the user's code by now, whose modules must not shadow ours.
     again = [sys.executable, "-P", "-m", "resolute.launch", "--after-hook", *(["--", *command] if command else [])]
-    logger.info("sourcing %s", HOOK_NAME)
+    logger.info("running %s", ", then ".join(hook.name for hook in found))
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(shell, [shell, "-c", script, shell, *again], environment())
+    shell = hooks.shell_of()
+    os.execve(shell, [shell, "-c", hooks.script(found, again)], environment())
 
 
 def start(info: TaskInfo, given: list[str]) -> int:

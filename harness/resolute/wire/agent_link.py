@@ -108,7 +108,8 @@ class ContainerSpec:
 
     `run_as` is the user of a plain process, where the agent is root; None is a master that does not know of it.
     `code` is the model code as the launcher would fetch it (base64 of a gzip tar, empty for none), sent along where it is small;
-    None leaves the launcher to ask. `alone` says that the container has nobody to meet.
+    None leaves the launcher to ask. `alone` says that the container has nobody to meet. `startup_hook` is a shell script that the
+    launcher sources before anything of the user's; empty for none.
     """
 
     container_id: str
@@ -127,6 +128,7 @@ class ContainerSpec:
     run_as: TaskUser | None = None
     code: str | None = None
     alone: bool = False
+    startup_hook: str = field(default="", repr=False)
 
 
 # ------------------------------------------------------------------------------------------------ agent -> master
@@ -337,6 +339,10 @@ LONG_VARIABLE_BYTES = 120 * 1024
 
 LONG_VARIABLES_FILE = "environment.json"
 """In the run directory: an object of the variables that are too long for the environment; it is there only if there are any."""
+
+
+STARTUP_HOOK_FILE = "dynamic-tcd-startup-hook.sh"
+"""In the run directory: `ContainerSpec.startup_hook`, under the name of the contract; it is there only if there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,8 @@ class ContainerDefaults:
     network_mode: str = "bridge"
     shm_bytes: int = 0
     """0 leaves it to the runtime."""
+    startup_hook: str = field(default="", repr=False)
+    """A shell script that tasks run before their own; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,7 @@ class SpecRenderer:
             run_as=self.task_users.of_process(state, experiment, owner),
             code=self.code_of(experiment.context_hash),
             alone=len(allocation.containers) == 1,
+            startup_hook=defaults.startup_hook,
         )
 
     def _environment(
@@ -192,6 +195,7 @@ def container_defaults(config: MasterConfig) -> dict[PoolName, ContainerDefaults
         PoolName(pool.pool_name): ContainerDefaults(
             network_mode=defaults.network_mode,
             shm_bytes=defaults.shm_size_bytes if defaults.shm_size_bytes != DEFAULT_SHM_BYTES else 0,
+            startup_hook=defaults.startup_hook or "",
         )
         for pool in config.resource_pools
         for defaults in (config.task_defaults_of(pool),)

@@ -31,7 +31,7 @@ from support.cluster import T0, a_container, a_running_allocation, an_agent
 RENDERER = SpecRenderer(
     task_token=lambda a, u: f"task:{a}:{u}",
     user_token=lambda a, u: f"user:{a}:{u}",
-    defaults={PoolName("default"): ContainerDefaults(network_mode="none")},
+    defaults={PoolName("default"): ContainerDefaults(network_mode="none", startup_hook="hunter2")},
     task_users=TaskUsers(default=AgentUser(uid=7, gid=8, user="seven", group="eight")),
 )
 
@@ -189,6 +189,12 @@ def test_what_only_an_engine_honours_is_told() -> None:
     )
 
 
+def test_the_hook_of_the_pool_goes_along_and_is_not_shown() -> None:
+    spec = rendered()
+    assert spec.startup_hook == "hunter2"
+    assert "hunter2" not in repr(spec)
+
+
 def test_a_gang_of_several_machines_meets_on_their_own_network() -> None:
     assert rendered({}).options.network_mode == "host"
 
@@ -197,17 +203,23 @@ def test_a_pools_defaults_are_those_of_its_block_over_the_clusters() -> None:
     master = parse_master_config(
         {
             "security": {"default_task": {"uid": 7, "gid": 8}},
-            "task_container_defaults": {"network_mode": "cluster-net"},
+            "task_container_defaults": {"network_mode": "cluster-net", "startup_hook": "hunter2"},
             "resource_pools": [
                 {"pool_name": "default"},
+                {"pool_name": "own hook", "task_container_defaults": {"startup_hook": "true"}},
+                {"pool_name": "no hook", "task_container_defaults": {"startup_hook": ""}},
                 {"pool_name": "big", "task_container_defaults": {"shm_size_bytes": 64, "network_mode": "own"}},
             ],
         }
     )
-    assert container_defaults(master) == {
-        "default": ContainerDefaults(network_mode="cluster-net", shm_bytes=0),
-        "big": ContainerDefaults(network_mode="own", shm_bytes=64),
+    defaults = container_defaults(master)
+    assert defaults == {
+        "default": ContainerDefaults(network_mode="cluster-net", shm_bytes=0, startup_hook="hunter2"),
+        "own hook": ContainerDefaults(network_mode="cluster-net", startup_hook="true"),
+        "no hook": ContainerDefaults(network_mode="cluster-net"),
+        "big": ContainerDefaults(network_mode="own", shm_bytes=64, startup_hook="hunter2"),
     }
+    assert "hunter2" not in repr(defaults)
     assert task_users(master).default == AgentUser(uid=7, gid=8, user="root", group="root")
 
 

@@ -123,9 +123,10 @@ def test_one_mistake_is_one_line(case: dict[str, Any]) -> None:
     ("raw", "path"),
     [
         (
-            one_pool(task_container_defaults={"startup_hook": "x"}),
-            "resource_pools[0].task_container_defaults.startup_hook",
+            {"__internal": {"proxied_servers": [{"destination": "http://x:1", "path_prefix": "/x"}]}},
+            "__internal.proxied_servers",
         ),
+        ({"feature_switches": ["streaming_updates"]}, "feature_switches"),
         ({"saml": {"enabled": True, "idp_cert_path": "x"}}, "saml"),
     ],
 )
