@@ -1,7 +1,7 @@
 """Take the browser libraries, fonts and icons of the web interface from their npm packages, and write what was taken.
 
 `python scripts/vendor_web_assets.py` downloads each package at the version below with `npm pack`, copies the files that are used
-and the licence, and writes `manifest.json` with the SHA-256 of each. A test compares the files with it. Nothing is built.
+and the licence, and writes a `manifest.json` with the SHA-256 of each. A test compares the files with it. Nothing is built.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SERVED = ROOT / "master" / "resolute_web" / "vendor"
+TESTED_WITH = ROOT / "tests" / "web" / "vendor"
+"""What no cluster serves: the checker of accessibility, which tests put into pages."""
 
 ICONS = [
     "archive",
@@ -38,10 +40,15 @@ ICONS = [
     "cloud",
     "columns-3",
     "download",
+    "file",
+    "file-code",
     "flask-conical",
+    "folder",
+    "git-fork",
     "hourglass",
     "house",
     "info",
+    "layers",
     "list-ordered",
     "loader-circle",
     "log-out",
@@ -52,6 +59,7 @@ ICONS = [
     "pause",
     "play",
     "plug",
+    "plus",
     "power-off",
     "search",
     "server",
@@ -61,6 +69,7 @@ ICONS = [
     "trash-2",
     "triangle-alert",
     "unplug",
+    "upload",
     "user",
     "x",
 ]
@@ -76,6 +85,7 @@ class Package:
     folder: str
     files: dict[str, str]
     licence_file: str = "LICENSE"
+    root: Path = SERVED
 
 
 PACKAGES = (
@@ -114,17 +124,26 @@ PACKAGES = (
         folder="lucide",
         files={f"icons/{icon}.svg": f"{icon}.svg" for icon in ICONS},
     ),
+    Package(
+        name="axe-core",
+        version="4.14.1",
+        licence="MPL-2.0",
+        folder="axe",
+        files={"axe.min.js": "axe.min.js"},
+        root=TESTED_WITH,
+    ),
 )
 
 
 def main() -> None:
-    rows = [row for package in PACKAGES for row in _take(package)]
-    text = json.dumps({"files": rows}, indent=1) + "\n"
-    (SERVED / "manifest.json").write_text(text, encoding="utf-8")
+    for root in (SERVED, TESTED_WITH):
+        rows = [row for package in PACKAGES if package.root == root for row in _take(package)]
+        text = json.dumps({"files": rows}, indent=1) + "\n"
+        (root / "manifest.json").write_text(text, encoding="utf-8")
 
 
 def _take(package: Package) -> list[dict[str, str]]:
-    target = SERVED / package.folder
+    target = package.root / package.folder
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -142,7 +161,7 @@ def _copy(packed: tarfile.TarFile, package: Package, source: str, target: Path) 
     content = member.read()
     target.write_bytes(content)
     return {
-        "file": target.relative_to(SERVED).as_posix(),
+        "file": target.relative_to(package.root).as_posix(),
         "package": f"{package.name}@{package.version}",
         "path": source,
         "licence": package.licence,

@@ -22,6 +22,7 @@ SOURCES: Mapping[str, str] = {
     "pages.css": "assets/pages.css",
     "app.js": "assets/app.js",
     "charts.js": "assets/charts.js",
+    "editor.js": "assets/editor.js",
     "logs.js": "assets/logs.js",
     "favicon.svg": "assets/favicon.svg",
     "htmx.js": "vendor/htmx/htmx.min.js",

@@ -10,7 +10,7 @@ from resolute_master.api.context import ApiContext
 from resolute_web import assets
 from resolute_web.live import Live
 from resolute_web.page import Page, error_page, see
-from resolute_web.views import cluster, experiment, experiments, home, login, money, queue, trial
+from resolute_web.views import cluster, code, experiment, experiments, home, login, money, queue, submit, trial
 
 FOREVER = "public, max-age=31536000, immutable"
 
@@ -33,7 +33,9 @@ class Interface:
             *login.PAGES,
             *home.PAGES,
             *experiments.PAGES,
+            *submit.PAGES,
             *experiment.PAGES,
+            *code.PAGES,
             *trial.PAGES,
             *queue.PAGES,
             *cluster.PAGES,

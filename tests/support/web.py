@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from aiohttp import ClientSession, CookieJar, web
+from aiohttp import ClientSession, CookieJar, FormData, web
 
 from resolute_master.api.app import build_api
 from resolute_master.api.context import ApiContext
@@ -48,7 +48,12 @@ class Browser:
             return Html(text, response.url.path_qs, dict(response.headers))
 
     async def send(
-        self, path: str, fields: Mapping[str, Any], *, status: int = 200, headers: Mapping[str, str] | None = None
+        self,
+        path: str,
+        fields: Mapping[str, Any] | FormData,
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
     ) -> Html:
         url = self.world.server.make_url(path)
         async with self.http.post(url, data=fields, headers={**HTML, **(headers or {})}) as response:

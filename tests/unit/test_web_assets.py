@@ -12,7 +12,7 @@ import pytest
 from resolute_web import assets
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = (ROOT / "master" / "resolute_web" / "vendor",)
+FOLDERS = (ROOT / "master" / "resolute_web" / "vendor", ROOT / "tests" / "web" / "vendor")
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.parent.name)

@@ -14,28 +14,11 @@ from pathlib import Path
 import pathspec
 
 from resolute.errors import InvalidInput, LimitExceeded
+from resolute.ignored_files import BUILT_IN_RULES, IGNORE_FILE
 from resolute.wire.rest.experiment_changes import File
 
 MAX_BYTES = 95 * 1024 * 1024
 """Limit on the bytes of all files of an upload: in base64 they must fit a request of 128 MiB."""
-
-IGNORE_FILE = ".detignore"
-
-BUILT_IN_RULES = (
-    "__pycache__/",
-    "*.py[co]",
-    "*$py.class",
-    "terraform",
-    "terraform_data",
-    "terraform.tfstate*",
-    "terraform.tfvars*",
-    ".terraform*",
-    ".git/",
-    ".vscode/",
-    ".idea/",
-    ".mypy_cache/",
-    "/shared_fs",
-)
 
 _FILE_TYPE, _DIRECTORY_TYPE = ord("0"), ord("5")  # type flags of tar
 

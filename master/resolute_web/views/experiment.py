@@ -43,7 +43,7 @@ class Tab:
     title: str
 
 
-async def _tabbed(call: Call, experiment: Experiment, tab: str, template: str, **values: Any) -> web.Response:
+async def tabbed(call: Call, experiment: Experiment, tab: str, template: str, **values: Any) -> web.Response:
     """A tab with the experiment's head above it."""
     shown = await show_experiment(call.api, experiment)
     return await page(
@@ -66,7 +66,7 @@ def _tabs(trials: int) -> Sequence[Tab]:
     found = [Tab("", "Overview")]
     if trials > 1:
         found += [Tab("trials", "Trials"), Tab("search", "Search")]
-    return [*found, Tab("configuration", "Configuration")]
+    return [*found, Tab("configuration", "Configuration"), Tab("code", "Code")]
 
 
 def _said(call: Call) -> str:
@@ -81,7 +81,7 @@ def _said(call: Call) -> str:
 async def overview(call: Call, experiment: Experiment) -> web.Response:
     found = await rows_of(call.api, experiment, TrialQuery(experiment_id=experiment.id, limit=MOST_TRIALS))
     best = best_first(found.rows, experiment)
-    return await _tabbed(
+    return await tabbed(
         call,
         experiment,
         "",
@@ -140,7 +140,7 @@ async def trials(call: Call, experiment: Experiment) -> web.Response:
     query = TrialQuery(experiment_id=experiment.id, limit=MOST_TRIALS, sort_by=sort or "id", descending=descending)
     found = await rows_of(call.api, experiment, query)
     rows = found.rows if sort else best_first(found.rows, experiment)
-    return await _tabbed(
+    return await tabbed(
         call,
         experiment,
         "trials",
@@ -157,7 +157,7 @@ async def trials(call: Call, experiment: Experiment) -> web.Response:
 async def search(call: Call, experiment: Experiment) -> web.Response:
     found = await rows_of(call.api, experiment, TrialQuery(experiment_id=experiment.id, limit=MOST_TRIALS))
     names = searched(found.rows)
-    return await _tabbed(
+    return await tabbed(
         call,
         experiment,
         "search",
@@ -176,7 +176,7 @@ async def search(call: Call, experiment: Experiment) -> web.Response:
 
 async def show_configuration(call: Call, experiment: Experiment) -> web.Response:
     shown = await show_experiment(call.api, experiment)
-    return await _tabbed(
+    return await tabbed(
         call,
         experiment,
         "configuration",
