@@ -26,6 +26,7 @@ ICONS = [
     "arrow-down",
     "arrow-up",
     "ban",
+    "chart-line",
     "chevron-left",
     "chevron-right",
     "circle",

@@ -10,7 +10,20 @@ from resolute_master.api.context import ApiContext
 from resolute_web import assets
 from resolute_web.live import Live
 from resolute_web.page import Page, error_page, see
-from resolute_web.views import cluster, code, experiment, experiments, home, login, money, queue, submit, trial
+from resolute_web.views import (
+    bulk,
+    cluster,
+    code,
+    compare,
+    experiment,
+    experiments,
+    home,
+    login,
+    money,
+    queue,
+    submit,
+    trial,
+)
 
 FOREVER = "public, max-age=31536000, immutable"
 
@@ -34,8 +47,10 @@ class Interface:
             *home.PAGES,
             *experiments.PAGES,
             *submit.PAGES,
+            *bulk.PAGES,
             *experiment.PAGES,
             *code.PAGES,
+            *compare.PAGES,
             *trial.PAGES,
             *queue.PAGES,
             *cluster.PAGES,

@@ -66,11 +66,14 @@ def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> Sequence[Point]
     return [points[index] for index in sorted(kept)]
 
 
-def column_of(label: str, points: Sequence[Point], *, begun: datetime, best: bool = False) -> dict[str, Any]:
-    """As charts.js reads it: columns of one length; times in seconds since `begun`."""
+def column_of(
+    label: str, points: Sequence[Point], *, begun: datetime, best: bool = False, place: int | None = None
+) -> dict[str, Any]:
+    """As charts.js reads it: columns of one length; times in seconds since `begun`. `place` chooses the colour."""
     return {
         "label": label,
         "best": best,
+        "place": place,
         "step": [point.step for point in points],
         "time": [round((point.at - begun).total_seconds(), 3) for point in points],
         "epoch": [point.epoch for point in points],

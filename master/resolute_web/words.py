@@ -62,9 +62,9 @@ def number(value: Any, digits: int = 4) -> str:
     if isinstance(value, float):
         return _float(value, digits)
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}={number(each)}" for name, each in value.items())
+        return ", ".join(f"{name}={number(each)}" for name, each in value.items()) or UNKNOWN
     if isinstance(value, list | tuple):
-        return ", ".join(number(each) for each in value)
+        return ", ".join(number(each) for each in value) or UNKNOWN
     return str(value)
 
 

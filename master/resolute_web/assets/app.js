@@ -106,19 +106,22 @@
 
   // ------------------------------------------------------------------------------------------------------- selection
 
+  // Boxes of one name make a selection; what is counted of it says how many there are.
   function selectionChanged() {
-    const bar = document.getElementById("selected");
-    if (!bar) return;
-    const chosen = document.querySelectorAll("input[name='chosen']:checked").length;
-    bar.hidden = chosen === 0;
-    bar.querySelector("[data-count]").textContent = `${chosen} selected`;
+    for (const counted of document.querySelectorAll("[data-count]")) {
+      const boxes = [...document.querySelectorAll(`input[type='checkbox'][name='${counted.dataset.count}']`)];
+      const chosen = boxes.filter((box) => box.checked).length;
+      counted.textContent = `${chosen} selected`;
+      counted.closest("[data-needs-selection]")?.classList.toggle("nothing", chosen === 0);
+    }
   }
 
   document.addEventListener("change", (event) => {
-    if (event.target.matches("[data-every]")) {
-      for (const box of document.querySelectorAll("input[name='chosen']")) box.checked = event.target.checked;
+    const name = event.target.dataset.every;
+    if (name) {
+      for (const box of document.querySelectorAll(`input[type='checkbox'][name='${name}']`)) box.checked = event.target.checked;
     }
-    if (event.target.matches("[data-every], input[name='chosen']")) selectionChanged();
+    if (event.target.matches("input[type='checkbox']")) selectionChanged();
   });
 
   // ------------------------------------------------------------------------------------------------------------ start
@@ -126,4 +129,5 @@
   document.addEventListener("htmx:after:swap", () => { refreshTimes(document); selectionChanged(); });
   setInterval(() => refreshTimes(document), 5000);
   refreshTimes(document);
+  selectionChanged();
 })();

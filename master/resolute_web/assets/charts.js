@@ -2,11 +2,16 @@
 (() => {
   "use strict";
 
-  const COLOURS = ["#4f6bed", "#2f9e6b", "#d17b0f", "#c2417c", "#7a5bd0", "#1c95b0", "#b3553a", "#6b7a2c", "#a13fb0", "#5a6f8c"];
+  const SERIES = 10;
   const drawn = new Map();
 
+  // A variable's own text is not resolved (light-dark() stands in it); a colour that is used is.
+  const probe = document.createElement("span");
+  probe.hidden = true;
+  document.body.append(probe);
   function colour(name) {
-    return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+    probe.style.color = `var(${name})`;
+    return getComputedStyle(probe).color;
   }
 
   function smoothed(values, weight) {
@@ -55,7 +60,7 @@
     const grid = { stroke: colour("--line"), width: 1 };
     const font = "11px Inter, system-ui, sans-serif";
     const axis = { stroke: text, font, grid, ticks: { show: false } };
-    const several = lines.length > 4;
+    const several = lines.length > 4 && element.dataset.each === undefined;
     return {
       width: Math.max(280, element.clientWidth),
       height: Number(element.dataset.height || 260),
@@ -71,10 +76,10 @@
         { label: chosen.across, value: (_, value) => written(value) },
         ...lines.map((line, at) => ({
           label: line.label,
-          stroke: several ? (line.best ? colour("--accent") : colour("--shade-3")) : COLOURS[at % COLOURS.length],
+          stroke: several ? (line.best ? colour("--accent") : colour("--shade-3")) : colour(`--series-${(line.place ?? at) % SERIES}`),
           width: line.best && several ? 2.5 : 1.5,
           spanGaps: true,
-          points: { show: line.value.length < 40, size: 5 },
+          points: { show: line.value.length < 20, size: 5 },
           value: (_, value) => written(value),
         })),
       ],
@@ -87,7 +92,7 @@
     const lines = [...told.lines].sort((a, b) => Number(a.best) - Number(b.best));
     const data = joined(lines, chosen.across, chosen.weight);
     const before = drawn.get(element);
-    const shape = JSON.stringify([chosen, lines.map((line) => line.label), document.documentElement.dataset.theme]);
+    const shape = JSON.stringify([chosen, lines.map((line) => line.label), colour("--text")]);
     element.dataset.points = String(lines.reduce((sum, line) => sum + line.value.length, 0));
     if (before?.plot && before.shape === shape && element.contains(before.plot.root)) {
       before.told = told;
@@ -107,13 +112,22 @@
     drawn.set(element, { told, plot: new uPlot(options(element, lines, chosen), data, element), shape });
   }
 
-  async function load(element) {
+  async function load(source, elements) {
     try {
-      const response = await fetch(element.dataset.source, { headers: { Accept: "application/json" } });
-      if (response.ok) draw(element, await response.json());
+      const response = await fetch(source, { headers: { Accept: "application/json" } });
+      if (!response.ok) return;
+      const told = await response.json();
+      for (const element of elements) draw(element, told.charts?.[element.dataset.name] ?? told);
     } catch {
       // The stream says that the master is away; the next signal loads again.
     }
+  }
+
+  // Charts of one source are told by one answer.
+  function loadAll() {
+    const sources = new Map();
+    every((element) => sources.set(element.dataset.source, [...(sources.get(element.dataset.source) ?? []), element]));
+    for (const [source, elements] of sources) load(source, elements);
   }
 
   function every(then) {
@@ -123,7 +137,7 @@
   let waiting = null;
   function again() {
     if (waiting !== null || document.hidden) return;
-    waiting = setTimeout(() => { waiting = null; every(load); }, 150);
+    waiting = setTimeout(() => { waiting = null; loadAll(); }, 150);
   }
 
   const live = document.getElementById("live");
@@ -136,6 +150,11 @@
       if (known) draw(element, known.told);
     }
   });
+  // The picture has its colours in it: it is drawn anew when the machine turns dark or light.
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => every((element) => {
+    const known = drawn.get(element);
+    if (known) draw(element, known.told);
+  }));
   let resizing = null;
   window.addEventListener("resize", () => {
     clearTimeout(resizing);
@@ -144,5 +163,5 @@
       known?.plot?.setSize({ width: Math.max(280, element.clientWidth), height: known.plot.height });
     }), 100);
   });
-  every(load);
+  loadAll();
 })();

@@ -15,12 +15,13 @@ from resolute.wire.states import ExperimentState
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Finder
 from resolute_master.api.cost import experiment_cost
+from resolute_master.api.experiment_search import show_search
 from resolute_master.api.finders import experiment_at, find_job
 from resolute_master.api.showing import show_experiment
 from resolute_master.api.why import explain_job
 from resolute_master.domain.experiment import Experiment
 from resolute_master.store.base import TrialQuery
-from resolute_web import actions, configuration, search_pictures
+from resolute_web import actions, configuration, rungs, search_pictures
 from resolute_web.forms import read_form
 from resolute_web.page import Page, data, page, see
 from resolute_web.series import column_of, lines_of, thinned
@@ -168,6 +169,7 @@ async def search(call: Call, experiment: Experiment) -> web.Response:
         flat=flat,
         parallel=search_pictures.parallel(found.rows, names, experiment),
         scatters=search_pictures.scatters(found.rows, names, experiment),
+        brackets=() if experiment.unmanaged else rungs.brackets_of(await show_search(call, experiment)),
     )
 
 

@@ -19,6 +19,7 @@ from resolute_master.api.showing import show_experiments
 from resolute_master.domain.user import User
 from resolute_master.lifecycle import workspaces
 from resolute_master.store.base import ExperimentQuery
+from resolute_web import actions
 from resolute_web.page import Page, page
 
 PER_PAGE = 50
@@ -154,6 +155,7 @@ async def listed(call: Call, _: None) -> web.Response:
         every_column=COLUMNS,
         hyperparameters=_hyperparameters(rows),
         value_of=value_of,
+        verbs=actions.VERBS,
         states=STATES,
         owners=[user.username for user in call.api.engine.state.all(User)],
         projects=[(one.id, one.name) for one in workspaces.projects(call.api.engine.state)],

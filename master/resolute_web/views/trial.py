@@ -86,15 +86,27 @@ def _charted(lines: Lines, experiment: Experiment) -> list[str]:
 
 
 async def curves(call: Call, trial: Trial) -> web.Response:
-    """One metric of all groups, for a chart."""
-    wanted = call.request.query.get("metric", "")
+    """The charts of the page, by the metric's name, or of the one that is asked for; each has the lines of all groups."""
+    experiment = await find_experiment(call.api, trial.experiment_id)
     lines = await _lines(call, trial)
-    found = [
-        column_of(group, thinned(points), begun=trial.started_at)
-        for (group, name), points in lines.items()
-        if name == wanted
-    ]
-    return data(msgspec.json.encode({"title": wanted, "lines": found}))
+    wanted = call.request.query.get("metric", "")
+    names = [wanted] if wanted else _charted(lines, experiment)[:MOST_CHARTS]
+    return data(await asyncio.to_thread(_drawn, lines, names, trial))
+
+
+def _drawn(lines: Lines, names: Sequence[str], trial: Trial) -> bytes:
+    charts = {
+        name: {
+            "title": name,
+            "lines": [
+                column_of(group, thinned(points), begun=trial.started_at)
+                for (group, each), points in lines.items()
+                if each == name
+            ],
+        }
+        for name in names
+    }
+    return msgspec.json.encode({"charts": charts})
 
 
 async def elsewhere(call: Call, trial: Trial) -> web.Response:

@@ -32,7 +32,9 @@ async def test_a_trial_is_found_under_its_experiment_and_by_its_id(browser: Brow
 
 async def test_a_chart_gets_one_metric_of_every_group(browser: Browser) -> None:
     trial, _ = await _with_reports(browser)
-    found = await browser.open(f"{path_of(trial)}/curves?metric=loss")
+    for query in ("?metric=loss", ""):
+        found = await browser.open(f"{path_of(trial)}/curves{query}")
+        assert found.text.startswith('{"charts":{"loss":{"title":"loss"')
     assert '"label":"training"' in found.text and '"step":[10,20]' in found.text and '"value":[0.5,0.25]' in found.text
     assert '"lines":[]' in (await browser.open(f"{path_of(trial)}/curves?metric=other")).text
 
