@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -71,13 +72,13 @@ class DirectoryStorage:
             return named.directory(self._below)
 
     def check_writable(self) -> None:
-        probe = self.root / f".writable-{os.getpid()}"
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            probe.write_bytes(b"resolute")
-            if probe.read_bytes() != b"resolute":
-                raise OSError("a file that was just written reads back differently")
-            probe.unlink()
+            # A name of its own: ranks of a gang try at the same moment, and in PID namespaces all of them have the same number.
+            with tempfile.NamedTemporaryFile(prefix=".writable-", dir=self.root, buffering=0) as probe:
+                probe.write(b"resolute")
+                if Path(probe.name).read_bytes() != b"resolute":
+                    raise OSError("a file that was just written reads back differently")
         except OSError as error:
             raise StorageUnavailable(
                 f"checkpoints cannot be stored in {self.root}: {error}. Make the directory writable for the user that "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -172,3 +174,20 @@ def test_an_unwritable_directory_is_named_with_advice(tmp_path: Path) -> None:
     with pytest.raises(StorageUnavailable, match="checkpoint_storage") as error:
         DirectoryStorage(tmp_path / "file").check_writable()
     assert str(tmp_path / "file") in str(error.value)
+
+
+def test_ranks_that_try_the_directory_at_the_same_moment_do_not_disturb_each_other(tmp_path: Path) -> None:
+    """In their PID namespaces they have the same process number, as these threads have."""
+    ranks = 8
+    together = Barrier(ranks)
+
+    def tries(rank: int) -> None:
+        storage = DirectoryStorage(tmp_path / "checkpoints")
+        together.wait()
+        for _ in range(100):
+            storage.check_writable()
+
+    with ThreadPoolExecutor(ranks) as threads:
+        for tried in [threads.submit(tries, rank) for rank in range(ranks)]:
+            tried.result()
+    assert list((tmp_path / "checkpoints").iterdir()) == []
