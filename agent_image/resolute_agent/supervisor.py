@@ -407,6 +407,7 @@ class Supervisor:
         self.message = ""
         self.hard_at: float | None = None  # when the task is ended for good, once it was asked to end
         self.machine_died = False
+        self.status: int | None = None  # of the task's first process, once it has ended
         self.woken, wake = os.pipe()
         os.set_blocking(self.woken, False)
         os.set_blocking(wake, False)
@@ -446,7 +447,7 @@ class Supervisor:
         _say(report, OK)
         os.close(report)
         status = self.follow(pid)
-        self.end_all()
+        self.end_all(pid)
         self.last_output()
         if self.machine_died:
             os._exit(0)  # a machine that is gone leaves no word
@@ -472,7 +473,7 @@ class Supervisor:
             if status is not None:
                 return status
             if self.machine_died or (self.hard_at is not None and boot_time() >= self.hard_at):
-                self.end_all()
+                self.end_all(pid)
 
     def timeout_s(self) -> float:
         if self.hard_at is not None:
@@ -505,16 +506,13 @@ class Supervisor:
 
     def reap(self, pid: int) -> int | None:
         """Collect ended processes, adopted ones too; the task's own status when it is among them."""
-        found = None
-        while True:
-            try:
-                ended, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return found
-            if ended == 0:
-                return found
-            if ended == pid:
-                found = status
+        try:
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == pid:
+                    self.status = ended[1]
+        except ChildProcessError:
+            pass
+        return self.status
 
     def lease(self) -> tuple[float, float]:
         with open(self.path(LEASE)) as file:
@@ -542,22 +540,23 @@ class Supervisor:
         if self.hard_at is None or hard_at < self.hard_at:
             self.hard_at = hard_at
 
-    def end_all(self) -> None:
+    def end_all(self, pid: int) -> None:
         """SIGKILL to every process of the task, again until none is left: also those that left its session."""
         insist_until = boot_time() + _STUCK_S
         while True:
             living = descendants(os.getpid())
             if not living:
                 return
-            for pid in living:
+            for each in living:
                 try:
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(each, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
             if boot_time() > insist_until:
                 self.message += f" (processes {living} do not end)"
                 return
             time.sleep(0.002)
+            self.reap(pid)  # the first process of a PID namespace does not end before all others in it were collected
 
     def last_output(self) -> None:
         """Everything the pipes still hold; a full disk is waited for."""

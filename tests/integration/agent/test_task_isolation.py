@@ -89,6 +89,15 @@ async def test_a_task_sees_no_process_but_its_own(runtime: ProcessRuntime) -> No
     assert not (await runtime.adopt())[0].exit, "and it lives"
 
 
+async def test_a_kill_without_grace_ends_the_namespace_of_the_task(runtime: ProcessRuntime) -> None:
+    for number in range(5):
+        await runtime.start(a_container("run 600s", f"c{number}"), a_context())
+        await runtime.kill(f"c{number}", 0.0)
+        async with asyncio.timeout(60):
+            end = await runtime.wait(f"c{number}")
+        assert (end.code, end.message) == (137, "killed"), "no word of processes that do not end"
+
+
 async def test_a_task_reads_no_file_of_agent_or_master_and_writes_none(runtime: ProcessRuntime, place: Path) -> None:
     state = place / "state"
     (state / "agent-state.json").write_text("secret")
