@@ -15,9 +15,11 @@ from typing import Any, NoReturn
 from resolute.storage import FileEntry, Manifest, s3, storage_from_config
 from resolute.storage.manifest import describe_file
 
-LONGEST_S = {"s3": 1.2}
-"""By the type of storage; else `USUAL_S`. Several saves take so long on a store of this machine."""
-USUAL_S = 0.35
+MOST_SAVES = 2
+"""A writer is killed after it has said that so many checkpoints are committed, or fewer, at a moment of the next one."""
+
+FIRST_SAVE_S = 0.1
+"""How long a save takes, before one was seen; afterwards what the slowest yet has taken on this machine as it is."""
 
 PART_BYTES = 5 * 1024**2
 """The least that S3 allows, so that a file of moderate size goes in parts."""
@@ -27,7 +29,7 @@ def main() -> None:
     config, kills, seed = json.loads(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     s3.PART_BYTES = PART_BYTES
     storage_from_config(config, shared_fs_mount=None).check_writable()
-    draw = random.Random(seed)
+    draw, save_s = random.Random(seed), FIRST_SAVE_S
     for attempt in range(kills):
         reader, writer = os.pipe()
         child = os.fork()
@@ -37,12 +39,17 @@ def main() -> None:
         os.close(writer)
         with open(reader, "rb") as said:
             assert said.readline() == b"begun\n"
-            time.sleep(draw.uniform(0, LONGEST_S.get(config["type"], USUAL_S)))
+            lines: list[bytes] = []
+            for _ in range(draw.randint(0, MOST_SAVES)):
+                began = time.monotonic()
+                lines.append(said.readline())
+                save_s = max(save_s, time.monotonic() - began)
+            time.sleep(draw.uniform(0, save_s))
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            for line in said.read().decode().splitlines(keepends=True):
-                if line.endswith("\n"):
-                    print(line, end="", flush=True)
+            for line in [*lines, *said.read().splitlines(keepends=True)]:
+                if line.endswith(b"\n"):
+                    print(line.decode(), end="", flush=True)
 
 
 def _save_all_the_time(config: dict[str, Any], attempt: int, said: int) -> NoReturn:
