@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from resolute.errors import InvalidInput
-from resolute.wire.agent_link import LONG_VARIABLE_BYTES, LONG_VARIABLES, ContainerSpec, Device
+from resolute.wire.agent_link import LONG_VARIABLE_BYTES, LONG_VARIABLES, ContainerSpec, Device, named_python
 from resolute.wire.states import SlotKind
 from resolute_agent.devices.rocm import runtime_name
 
@@ -98,7 +98,7 @@ def task_environment(
         "DET_RUN_DIR": place.run_dir,
         "DET_WORKDIR": work_dir,
         "DET_PRIVATE_ROOT": "1" if place.private_root else "0",
-        "PATH": f"{place.python_bin}:{given.get('PATH') or SYSTEM_PATH}",
+        "PATH": _search_path(given, place.python_bin),
         "PYTHONPATH": ":".join([*place.package_roots, *filter(None, [given.get("PYTHONPATH")])]),
     }
     for name in long_variables(spec):
@@ -110,6 +110,13 @@ def task_environment(
         environment["PYTHONUSERBASE"] = f"{place.run_dir}/pythonuserbase"
         environment.setdefault("TMPDIR", place.tmp_dir)
     return environment
+
+
+def _search_path(given: Mapping[str, str], python_bin: str) -> str:
+    """The agent's programs first, for a task that names no Python of its own; else last."""
+    path = given.get("PATH") or SYSTEM_PATH
+    parts = (path, python_bin) if named_python(given) else (python_bin, path)
+    return ":".join(filter(None, parts))
 
 
 def _threads(devices: Sequence[Device], machine: Mapping[str, str]) -> dict[str, str]:

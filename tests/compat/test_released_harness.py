@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from resolute.wire.rest.checkpoints import GetCheckpointsQuery
-from support.api_released import COMPAT, PYTHON, RECORDER, ReleasedDet, created
+from support.api_released import COMPAT, ENVIRONMENT, RECORDER, ReleasedDet, created
 from support.live import LiveCluster, until
 
 pytestmark = [pytest.mark.needs("determined"), pytest.mark.needs("namespaces"), pytest.mark.needs("postgres")]
@@ -23,7 +23,7 @@ STEP_S = 0.05
 
 def recorded(evidence: Path) -> str:
     """The beginning of a command line under which the released client notes what it could read."""
-    return f"RECORD_ACCEPTED={evidence} PYTHONPATH={evidence.parent / RECORDER.name}:$PYTHONPATH {PYTHON}"
+    return f"RECORD_ACCEPTED={evidence} PYTHONPATH={evidence.parent / RECORDER.name}:$PYTHONPATH python3"
 
 
 @pytest.fixture
@@ -38,8 +38,7 @@ def context(tmp_path: Path, evidence: Path) -> Path:
         "searcher": {"name": "single", "metric": "loss", "max_length": {"batches": STEPS}},
         "max_restarts": 0,
         "checkpoint_storage": {"save_trial_latest": 10},  # all of them
-        # Tasks see the environments on their PATH, also where those lie under /tmp.
-        "environment": {"environment_variables": [f"PATH={PYTHON.parent}:/usr/local/bin:/usr/bin:/bin"]},
+        "environment": {"python": str(ENVIRONMENT)},
     }
     (directory / "config.json").write_text(json.dumps(config))
     return directory

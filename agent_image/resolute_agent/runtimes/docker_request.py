@@ -107,7 +107,6 @@ def container_environment(spec: ContainerSpec, context: TaskContext, around: Sur
     for name in ("PATH", "LANG"):
         if name in own and name not in spec.environment:
             environment[name] = own[name]
-    environment["PATH"] = environment["PATH"].removeprefix(":")
     if own.get("PYTHONPATH") and "PYTHONPATH" not in spec.environment:
         environment["PYTHONPATH"] = f"{environment['PYTHONPATH']}:{own['PYTHONPATH']}"
     return environment

@@ -20,7 +20,6 @@ from typing import Any
 
 import msgspec
 
-import resolute
 from resolute.errors import FailedPrecondition
 from resolute.wire.agent_link import (
     LONG_VARIABLES_FILE,
@@ -29,12 +28,13 @@ from resolute.wire.agent_link import (
     Exit,
     HandedFile,
     NoticeFile,
+    named_python,
 )
 from resolute.wire.states import FailureKind
-from resolute_agent import forkserver, kernel, processes, supervisor
+from resolute_agent import kernel, processes, supervisor
 from resolute_agent.environment import MASTER_CERT, RUN_DIR, Place, long_variables, task_environment
 from resolute_agent.reach import Reach, refused_path, rules_for
-from resolute_agent.runtimes import left_out
+from resolute_agent.runtimes import left_out, task_python
 from resolute_agent.runtimes.base import STREAMS, LaunchAborted, LaunchFailed, LaunchRefused, TaskContext
 from resolute_agent.runtimes.container_files import ContainerFiles
 from resolute_agent.runtimes.disk_space import FREED_AT_ONCE_BYTES, free_stored
@@ -235,19 +235,24 @@ class ProcessRuntime(ContainerFiles):
         """What the supervisor is told: see `launch.json` there."""
         private = self.private_roots.private
         hosts = [host for host, _ in spec.shared_directories]
+        run_dir = RUN_DIR if private else str(home / "run")
         place = Place(
-            run_dir=RUN_DIR if private else str(home / "run"),
+            run_dir=run_dir,
             tmp_dir=str(home / "tmp"),
             private_root=private,
             python_bin=str(Path(sys.executable).parent),
-            package_roots=(_package_root(),),
+            package_roots=(
+                f"{run_dir}/{task_python.PACKAGES}" if named_python(spec.environment) else task_python.package_root(),
+            ),
             user=account.user if account is not None else "",
         )
         environment = task_environment(spec, context.environment, context.devices, place)
-        asked = [spec.working_directory, *hosts, *_homes_of_programs(environment["PATH"])]
+        programs = (*_homes_of_programs(environment["PATH"]), *task_python.homes(environment))
+        asked = [spec.working_directory, *hosts, *programs]
+        argv, module = task_python.launched(spec.command, environment)
         launch = {
-            "argv": list(spec.command),
-            "module": _loaded_module(spec.command, environment["PATH"]),
+            "argv": argv,
+            "module": module,
             "environment": environment,
             "workdir": environment["DET_WORKDIR"],
             "mode": self.private_roots.mode,
@@ -401,17 +406,11 @@ class ProcessRuntime(ContainerFiles):
         return None if written is None else (int(written["pid"]), written["start_time"])
 
 
-def _loaded_module(command: tuple[str, ...], search_path: str) -> str | None:
-    """Our launcher when the command is `python3 -m` of it and its `python3` is the interpreter of this agent."""
-    if tuple(command[:3]) != ("python3", "-m", forkserver.LAUNCHER):
-        return None
-    found = shutil.which("python3", path=search_path)
-    return forkserver.LAUNCHER if found and os.path.dirname(found) == os.path.dirname(sys.executable) else None
-
-
 def _make_folders(home: Path, spec: ContainerSpec, context: TaskContext) -> None:
     """A run directory, a temporary folder, and a place to mount a root on."""
     make_run_directory(home / "run", spec, context)
+    if named_python(spec.environment):
+        task_python.lend_package(home / "run")
     home.chmod(0o700)  # `parents` ignores the mode
     (home / "root").mkdir(mode=0o700)
     _make_temporary(home / "tmp")
@@ -473,14 +472,17 @@ def exit_of(end: Mapping[str, Any]) -> Exit:
     return Exit(code=code, failure=plain.failure, message=message or plain.message)
 
 
-def _package_root() -> str:
-    return str(Path(resolute.__file__).resolve().parent.parent)
-
-
 def _programs() -> list[str]:
     """The directories of this agent's Python, and of what it imports."""
     executable = os.path.dirname(os.path.realpath(sys.executable))
-    own = {sys.prefix, sys.base_prefix, os.path.dirname(sys.executable), executable, _package_root(), *sys.path}
+    own = {
+        sys.prefix,
+        sys.base_prefix,
+        os.path.dirname(sys.executable),
+        executable,
+        task_python.package_root(),
+        *sys.path,
+    }
     return sorted(path for path in own if path.startswith("/") and os.path.isdir(path))
 
 

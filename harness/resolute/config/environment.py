@@ -170,13 +170,26 @@ def _pod_spec(value: FreeMap) -> FreeMap:
 PodSpec = Annotated[FreeMap, AfterValidator(_pod_spec), SecretMark.FREE]
 
 
+def _python(text: str) -> str:
+    if "/" not in text or set(text) & set(":\n\0"):
+        raise broken_rule(
+            "must be the path of a virtual environment or of a Python interpreter, with a slash and without a colon; "
+            "write ./NAME for one in the model code"
+        )
+    return text
+
+
 class Environment(ConfigModel):
     """The surroundings of every task of the experiment."""
+
+    omitted_when_null: ClassVar[frozenset[str]] = frozenset({"python"})
 
     image: Images = Images()
     """The container image."""
     environment_variables: Annotated[EnvironmentVariables, SecretMark.VARIABLES] = EnvironmentVariables()
     """Variables as NAME=VALUE."""
+    python: Annotated[Text, AfterValidator(_python)] | None = None
+    """Virtual environment or interpreter that runs the entrypoint; a relative path starts at the model code."""
     proxy_ports: tuple[ProxyPort, ...] = ()
     """Ports that the master forwards to."""
     ports: dict[str, Integer] = Field(default_factory=dict)

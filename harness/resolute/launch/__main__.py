@@ -1,9 +1,9 @@
 """`python -m resolute.launch`: the command of every container.
 
 First stage: unpack the context, write the info files. Then the startup hooks, if there are any, are sourced by a
-shell that turns into the second stage (`hooks`), so that what they export is there afterwards. Second stage: meet the other
-containers and report the accelerators beside it, prove that checkpoints can be stored, and become the entrypoint; as the
-first process of a container, run it and end with its exit code.
+shell that turns into the second stage (`hooks`), so that what they export is there afterwards. Second stage: find the Python
+that was asked for, meet the other containers and report the accelerators beside it, prove that checkpoints can be stored,
+and become the entrypoint; as the first process of a container, run it and end with its exit code.
 
 The context and, for a container that is alone, the meeting come with the order where they can (`handed`); then nothing is asked.
 """
@@ -20,7 +20,7 @@ from typing import Any
 from resolute.core.context import task_storage
 from resolute.core.session import Session, TimedOut
 from resolute.errors import InvalidInput, ResoluteError
-from resolute.launch import child, context_dir, handed, hooks, info_files
+from resolute.launch import child, chosen_python, context_dir, handed, hooks, info_files
 from resolute.launch.entrypoint import command_of, uses_released_harness
 from resolute.launch.gang_variables import gang_variables
 from resolute.launch.task_info import LOG_FORMAT, RendezvousInfo, TaskInfo, environment
@@ -128,22 +128,21 @@ def become_hooks(info: TaskInfo, command: list[str]) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     shell = hooks.shell_of()
-    os.execve(shell, [shell, "-c", hooks.script(found, again)], environment())
+    os.execve(shell, [shell, "-c", hooks.script(found, again)], chosen_python.for_hooks(environment(), info))
 
 
 def start(info: TaskInfo, given: list[str]) -> int:
     """Meet the gang, check the storage, run the program."""
     telling = threading.Thread(target=tell_accelerators, args=(info, visible_gpus(environment())), daemon=True)
     telling.start()
+    variables, python = chosen_python.for_entrypoint(task_environment(info), info)
+    processes = 1
     if info.task_type is TaskType.TRIAL:
         gang = handed.gang_of_one(handed.read(info)) or meet(info)
         info_files.write_rendezvous(info, gang)
         processes = sum(gang.container_slot_counts)
-        variables = task_environment(info)
         variables |= gang_variables(gang, variables)
-    else:
-        processes, variables = 1, task_environment(info)
-    command = given or command_of(_entrypoint(info), processes=processes)
+    command = given or command_of(_entrypoint(info), processes=processes, python=python)
     refuse_released_harness(info, command)
     if info.trial is not None:
         task_storage(info, info.trial.config.get("checkpoint_storage") or {}).check_writable()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,16 +15,16 @@ _NAMES_RELEASED = re.compile(r"\bdetermined\b")
 _IMPORTS_RELEASED = re.compile(r"^[ \t]*(?:import[ \t]+(?:[\w., \t]+,[ \t]*)?|from[ \t]+)determined\b", re.MULTILINE)
 
 
-def command_of(entrypoint: Any, *, processes: int) -> list[str]:
+def command_of(entrypoint: Any, *, processes: int, python: str) -> list[str]:
     """The argument vector of an entrypoint: a list as it is, a text through the shell, `module:Class` by our runner.
 
     `processes` is how many the whole job has when each slot gets one: a trial class of more than one runs under
-    `process_per_slot`. Raises `InvalidInput` for anything else.
+    `process_per_slot`. `python` is the interpreter of our runners. Raises `InvalidInput` for anything else.
     """
     if isinstance(entrypoint, str) and entrypoint.strip():
         if _TRIAL_CLASS.fullmatch(entrypoint.strip()):
-            runner = [sys.executable, "-m", "resolute.pytorch.run", entrypoint.strip()]
-            wrapper = [sys.executable, "-m", "resolute.launch.process_per_slot", "--"] if processes > 1 else []
+            runner = [python, "-m", "resolute.pytorch.run", entrypoint.strip()]
+            wrapper = [python, "-m", "resolute.launch.process_per_slot", "--"] if processes > 1 else []
             return wrapper + runner
         return ["/bin/sh", "-c", entrypoint]
     if isinstance(entrypoint, (list, tuple)) and entrypoint and all(isinstance(word, str) for word in entrypoint):

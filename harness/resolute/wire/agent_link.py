@@ -341,6 +341,19 @@ LONG_VARIABLES_FILE = "environment.json"
 """In the run directory: an object of the variables that are too long for the environment; it is there only if there are any."""
 
 
+PYTHON_VARIABLE = "DET_PYTHON_EXECUTABLE"
+"""Among the variables of a task, as the contract names it: the Python that runs its entrypoint."""
+
+
+def named_python(variables: Mapping[str, str]) -> str:
+    """The virtual environment or interpreter that a task names; empty where it takes what is there.
+
+    A name without a slash is what `PATH` has under it anyway.
+    """
+    value = variables.get(PYTHON_VARIABLE, "")
+    return value if "/" in value else ""
+
+
 STARTUP_HOOK_FILE = "dynamic-tcd-startup-hook.sh"
 """In the run directory: `ContainerSpec.startup_hook`, under the name of the contract; it is there only if there is one."""
 

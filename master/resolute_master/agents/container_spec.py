@@ -9,7 +9,7 @@ from typing import Any
 
 from resolute.config import MasterConfig
 from resolute.config.task_defaults import DEFAULT_SHM_BYTES
-from resolute.wire.agent_link import BindMount, ContainerOptions, ContainerSpec, HostDevice
+from resolute.wire.agent_link import PYTHON_VARIABLE, BindMount, ContainerOptions, ContainerSpec, HostDevice
 from resolute.wire.states import SlotKind
 from resolute_master.agents.task_users import TaskUsers
 from resolute_master.domain.agent import Agent
@@ -127,7 +127,7 @@ class SpecRenderer:
         trace = self.trace_of(member.id)
         if trace:
             variables["TRACEPARENT"] = trace  # the name that OpenTelemetry gives it
-        return {**variables, **user_variables(config, kind)}
+        return {**variables, **user_variables(config, kind), **_chosen_python(config)}
 
     def _options(
         self, config: Mapping[str, Any], allocation: Allocation, defaults: ContainerDefaults, user: str
@@ -172,6 +172,12 @@ def user_variables(config: Mapping[str, Any], device: str) -> dict[str, str]:
     if isinstance(variables, Mapping):
         variables = variables.get(device) or []
     return {name: value for name, _, value in (str(entry).partition("=") for entry in variables)}
+
+
+def _chosen_python(config: Mapping[str, Any]) -> dict[str, str]:
+    """`environment.python`, for the launcher. It wins over a variable, which may come from the cluster's defaults."""
+    python = (config.get("environment") or {}).get("python")
+    return {PYTHON_VARIABLE: str(python)} if python else {}
 
 
 def _image(config: Mapping[str, Any], kind: str) -> str:

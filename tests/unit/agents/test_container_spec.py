@@ -195,6 +195,16 @@ def test_the_hook_of_the_pool_goes_along_and_is_not_shown() -> None:
     assert "hunter2" not in repr(spec)
 
 
+def test_the_chosen_python_is_a_variable_and_wins_over_the_clusters() -> None:
+    variables = ["DET_PYTHON_EXECUTABLE=/opt/cluster/bin/python3"]
+    assert rendered({"environment": {"environment_variables": variables}}).environment["DET_PYTHON_EXECUTABLE"] == (
+        "/opt/cluster/bin/python3"
+    )
+    chosen = {"python": "/opt/mine", "environment_variables": variables}
+    assert rendered({"environment": chosen}).environment["DET_PYTHON_EXECUTABLE"] == "/opt/mine"
+    assert "DET_PYTHON_EXECUTABLE" not in rendered({"environment": {"python": None}}).environment
+
+
 def test_a_gang_of_several_machines_meets_on_their_own_network() -> None:
     assert rendered({}).options.network_mode == "host"
 

@@ -107,12 +107,14 @@ def test_layouts_of_uneven_gangs() -> None:
     ],
 )
 def test_commands_of_entrypoints(entrypoint: Any, processes: int, expected: list[str]) -> None:
-    assert command_of(entrypoint, processes=processes) == expected
+    assert command_of(entrypoint, processes=processes, python="/p/python3") == expected
 
 
 def test_trial_classes_run_by_our_runner_one_process_a_slot() -> None:
-    assert command_of("model_def:Trial", processes=1)[1:] == ["-m", "resolute.pytorch.run", "model_def:Trial"]
-    several = command_of("package.model_def:Outer.Trial", processes=2)
+    assert command_of("model_def:Trial", processes=1, python="/p/python3") == [
+        *("/p/python3", "-m", "resolute.pytorch.run", "model_def:Trial")
+    ]
+    several = command_of("package.model_def:Outer.Trial", processes=2, python="/p/python3")
     assert several[1:4] == ["-m", "resolute.launch.process_per_slot", "--"]
     assert several[-1] == "package.model_def:Outer.Trial"
 
@@ -120,7 +122,7 @@ def test_trial_classes_run_by_our_runner_one_process_a_slot() -> None:
 @pytest.mark.parametrize("entrypoint", [None, "", "  ", [], [1], {"a": 1}])
 def test_entrypoints_that_are_none(entrypoint: Any) -> None:
     with pytest.raises(InvalidInput, match="entrypoint"):
-        command_of(entrypoint, processes=1)
+        command_of(entrypoint, processes=1, python="/p/python3")
 
 
 @pytest.mark.parametrize(
