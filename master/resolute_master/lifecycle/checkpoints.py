@@ -111,6 +111,7 @@ def _check_not_needed(step: Step, checkpoint: Checkpoint) -> None:
         raise FailedPrecondition(
             f"checkpoint '{checkpoint.uuid}' is where trial {checkpoint.trial_id} would resume; end the trial first"
         )
+    experiments.check_nothing_starts_from(step, checkpoint)
 
 
 def _resume_points(trial: Trial | None) -> set[str]:
@@ -204,7 +205,7 @@ def superfluous(
     of_running = [each for each in found if each.trial_id in running and each.uuid in metrics]
     fallback = kept(of_running, Policy(0, 0, FALLBACKS, metrics), smaller_is_better=experiment.smaller_is_better)
     gone = removable(found, trials, policy, smaller_is_better=experiment.smaller_is_better)
-    return tuple(each for each in gone if each.uuid not in fallback and not each.continued)
+    return tuple(each for each in gone if each.uuid not in fallback)
 
 
 def metric_at(validations: Iterable[MetricReport], checkpoint: Checkpoint, name: str) -> float | None:
@@ -242,7 +243,7 @@ def removable(
         needed |= _resume_points(trial)
         if trial.warm_start_checkpoint is not None:
             needed.add(trial.warm_start_checkpoint)
-    return tuple(c for c in known if c.uuid not in needed and not c.used_by)
+    return tuple(c for c in known if c.uuid not in needed and not c.used_by and not c.continued)
 
 
 def kept(checkpoints: Iterable[Checkpoint], policy: Policy, *, smaller_is_better: bool) -> set[str]:

@@ -202,10 +202,29 @@ def delete(step: Step, id_: ExperimentId) -> None:
         check_experiment_move(experiment.id, experiment.state, S.DELETING)
     step.put(replace(experiment, state=S.DELETING))
     remove_tensorboards(step, experiment)
-    for checkpoint in step.find(Checkpoint, "checkpoints_of_experiment", id_):
+    found = step.find(Checkpoint, "checkpoints_of_experiment", id_)
+    for checkpoint in found:
+        check_nothing_starts_from(step, checkpoint)
+    for checkpoint in found:
         if checkpoint.state is not CheckpointState.DELETED:
             step.emit([RemoveCheckpoint(uuid=checkpoint.uuid, experiment=id_)])
     deleted_if_done(step, id_)
+
+
+def check_nothing_starts_from(step: Step, checkpoint: Checkpoint) -> None:
+    """Raises `FailedPrecondition` while trials of another experiment may still begin with the checkpoint."""
+    if not checkpoint.continued:
+        return
+    for other in step.all(Experiment):
+        if not other.state.gone and other.id != checkpoint.experiment_id and _starts_from(other, checkpoint):
+            raise FailedPrecondition(
+                f"checkpoint '{checkpoint.uuid}' is where trials of experiment {other.id} start; end that experiment first "
+                f"(det experiment kill {other.id})"
+            )
+
+
+def _starts_from(experiment: Experiment, checkpoint: Checkpoint) -> bool:
+    return experiment.settings.warm_start_checkpoint == checkpoint.uuid
 
 
 def deleted_if_done(step: Step, id_: ExperimentId) -> None:

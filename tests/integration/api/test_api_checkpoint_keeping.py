@@ -82,3 +82,29 @@ async def test_what_another_experiment_started_from_stays(world: World, tmp_path
         await agent.run_all()
         await settled(world)
     assert kept(tmp_path) == [1, 3]
+
+
+async def test_what_another_experiment_starts_from_is_not_removed_by_hand_either(world: World, tmp_path: Path) -> None:
+    agent, trial, _ = await with_checkpoints(world, tmp_path, 3, counts={})
+    searcher = {"name": "single", "metric": "loss", "source_trial_id": trial.id}
+    await agent.run_all()
+    other = await world.create(a_config(searcher=searcher), activate=False)
+    source = trial.experiment_id
+    said = f"checkpoint '{UUIDS[3]}' is where trials of experiment {other['id']} start; end that experiment first"
+    async with removing(world):
+        asked = {"checkpointUuids": [UUIDS[3]]}
+        assert said in await world.error("DELETE", "/api/v1/checkpoints", asked, status=400)
+        assert said in await world.error(
+            "POST", "/api/v1/checkpoints/rm", {**asked, "checkpointGlobs": ["**/*"]}, status=400
+        )
+        assert said in await world.error("DELETE", f"/api/v1/experiments/{source}", status=400)
+        await settled(world)
+        assert 3 in kept(tmp_path)
+        await world.post(f"/api/v1/experiments/{other['id']}/kill")
+        counts = {"saveExperimentBest": 0, "saveTrialBest": 0, "saveTrialLatest": 0}
+        await world.call("PATCH", f"/api/v1/experiments/{source}", {"checkpointStorage": counts})
+        await settled(world)
+        assert kept(tmp_path) == [3], "other counts do not remove it; only who names it does"
+        await world.call("DELETE", "/api/v1/checkpoints", asked)
+        await settled(world)
+    assert kept(tmp_path) == []
