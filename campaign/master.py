@@ -15,12 +15,13 @@ from resolute.clock import Clock
 from resolute.config import MasterConfig, PostgresDatabase
 from resolute.config.pools import ResourcePool
 from resolute_master.main import main as master_main
-from resolute_master.pools.clouds import CloudPlace, cloud_of
+from resolute_master.pools.clouds import cloud_of
 from resolute_master.store.base import Store
 from resolute_master.store.sql.postgres_address import PostgresAddress
 from resolute_provisioner.clouds.base import Cloud, Launched, LaunchRequest
-from resolute_provisioner.clouds.local import LocalCloud, LocalCloudSettings
-from resolute_provisioner.clouds.local_files import MachineFiles, Record
+from resolute_provisioner.clouds.driver import CloudPlace
+from resolute_provisioner.clouds.local.cloud import LocalCloud, LocalCloudSettings
+from resolute_provisioner.clouds.local.files import MachineFiles, Record
 
 
 class PointedCloud(LocalCloud):

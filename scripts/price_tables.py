@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-TARGET = Path(__file__).resolve().parent.parent / "provisioner" / "resolute_provisioner" / "catalogue"
+TARGET = Path(__file__).resolve().parent.parent / "provisioner" / "resolute_provisioner" / "clouds"
 
 Row = tuple[str, ...]
 
@@ -121,12 +121,12 @@ def main(arguments: Sequence[str]) -> int:
         _rows(sources / name) for name in ("prices-aws.csv", "prices-gcp.csv", "prices-gcp-accelerators.csv")
     )
     shape = ("instance_type", "vcpus", "memory_gib", "accelerator", "accelerators")
-    _write("aws-shapes.csv", shape, _aws_shapes(aws))
-    _write("aws-prices.csv", ("instance_type", "region", "usd_per_hour"), _prices(aws))
-    _write("gcp-shapes.csv", shape, _gcp_shapes(hosts))
-    _write("gcp-prices.csv", ("instance_type", "region", "usd_per_hour"), _prices(hosts))
+    _write("aws/shapes.csv", shape, _aws_shapes(aws))
+    _write("aws/prices.csv", ("instance_type", "region", "usd_per_hour"), _prices(aws))
+    _write("gcp/shapes.csv", shape, _gcp_shapes(hosts))
+    _write("gcp/prices.csv", ("instance_type", "region", "usd_per_hour"), _prices(hosts))
     columns = ("accelerator", "accelerators", "region", "usd_per_hour")
-    _write("gcp-accelerator-prices.csv", columns, _accelerator_prices(accelerators))
+    _write("gcp/accelerator-prices.csv", columns, _accelerator_prices(accelerators))
     return 0
 
 

@@ -19,6 +19,7 @@ from resolute import logs, printable, private_files
 from resolute.clock import Clock, SystemClock
 from resolute.errors import InvalidInput, ResoluteError
 from resolute.ids import SystemIds
+from resolute.providers import NOTICE_SOURCES, part
 from resolute.wire.agent_link import Device
 from resolute_agent.agent import Agent, AgentRefused, AgentSetup
 from resolute_agent.devices.detection import detect
@@ -27,8 +28,6 @@ from resolute_agent.environment import SLOT_THREADS, machine_environment, slot_t
 from resolute_agent.machine import DOCKER
 from resolute_agent.memory import FileMemory, Memory
 from resolute_agent.notices import FileNotices, HttpNotices, NoticeSource
-from resolute_agent.notices_ec2 import Ec2Notices
-from resolute_agent.notices_gce import GceNotices
 from resolute_agent.reach import reach_of
 from resolute_agent.runtimes.base import Closing, Runtime
 from resolute_agent.runtimes.process import ProcessRuntime
@@ -113,10 +112,9 @@ def _notices(settings: AgentSettings, clock: Clock) -> NoticeSource | None:
         return FileNotices(Path(settings.notice_file), clock=clock)
     if settings.notice_url:
         return HttpNotices(settings.notice_url, clock=clock)
-    if settings.notice_metadata == "ec2":
-        return Ec2Notices(clock=clock)
-    if settings.notice_metadata == "gce":
-        return GceNotices(clock=clock)
+    if settings.notice_metadata:
+        opened: NoticeSource = part(NOTICE_SOURCES[settings.notice_metadata], "notices", "open_notices")(clock)
+        return opened
     return None
 
 

@@ -12,11 +12,12 @@ from typing import Any
 import msgspec
 
 from resolute.errors import InvalidInput
+from resolute.providers import NOTICE_SOURCES
 
 SLOT_TYPES = ("auto", "cpu", "cuda", "gpu", "rocm", "none")
 
-METADATA = ("ec2", "gce")
-"""Clouds whose metadata service announces a machine's end."""
+METADATA = tuple(NOTICE_SOURCES)
+"""Metadata services that announce a machine's end."""
 
 RUNTIMES = ("process", "docker", "scripted")
 

@@ -56,8 +56,7 @@ from resolute_master.engine.proposals import Proposals
 from resolute_master.engine.reporting import Reporting
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.observability.observation import Observation
-from resolute_master.pools import aws, gcp
-from resolute_master.pools.clouds import OpenCloud, check, cloud_of
+from resolute_master.pools.clouds import OpenCloud, check, cloud_of, completed
 from resolute_master.pools.instance_types import OpenTypes, learnt, type_source_of
 from resolute_master.pools.policies import found_again, pool_policies
 from resolute_master.pools.price_sources import OpenPrices, price_source_of, price_watches
@@ -70,9 +69,6 @@ from resolute_master.store.recent_code import RecentCode
 from resolute_master.store.sql import SqlStore, sqlite_url
 from resolute_master.tls import Tls
 from resolute_master.trust import Trust
-from resolute_provisioner.clouds import aws_metadata, gcp_metadata
-from resolute_provisioner.clouds.aws_metadata import Ec2Metadata
-from resolute_provisioner.clouds.gcp_metadata import GceMetadata
 
 log = logging.getLogger(__name__)
 
@@ -108,17 +104,9 @@ class MasterSettings:
     open_types: OpenTypes = type_source_of
 
 
-def _completed(config: MasterConfig, environ: Mapping[str, str]) -> MasterConfig:
-    """With what the pools leave to the machine of the cloud on which the master runs. Blocking. Raises `InvalidInput`."""
-    ec2 = Ec2Metadata(environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or aws_metadata.ENDPOINT)
-    host = environ.get("GCE_METADATA_HOST")
-    gce = GceMetadata(f"http://{host}" if host else gcp_metadata.ENDPOINT)
-    return gcp.completed(aws.completed(config, environ, ec2), gce)
-
-
 async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set, or until a part that the others need has failed."""
-    settings = replace(settings, config=await asyncio.to_thread(_completed, settings.config, settings.environ))
+    settings = replace(settings, config=await asyncio.to_thread(completed, settings.config, settings.environ))
     check(settings.config)
     types = await learnt(settings.config, settings.open_types, settings.clock)
     pools = pool_policies(settings.config, types)  # what can be known to be wrong is known before anything is stored

@@ -16,15 +16,9 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import resources
-from typing import Literal
 from urllib.parse import urlsplit
 
 from resolute.errors import InvalidInput
-
-EC2_USER_DATA_BYTES = 16 * 1024
-"""Most bytes of user data on EC2, before base64."""
-GCE_METADATA_BYTES = 256 * 1024
-"""Most bytes of one metadata value on Google Compute Engine."""
 
 DIRECTORY = "/var/lib/resolute"
 """All that the script keeps on a machine; only root may look into it."""
@@ -74,11 +68,23 @@ class AgentWheel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """What the boot script needs to know of a cloud."""
+
+    notice_source: str = ""
+    """As in the agent's configuration: what announces a machine's end. Empty where nothing does."""
+    machine_name: str
+    """Lines of a bash function that prints the machine's name at its cloud."""
+    most_bytes: int
+    """Of the script, as the cloud takes it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostSetup:
     """What an operator decides about all machines of a pool on a real cloud, and what of their master they need."""
 
-    metadata: Literal["ec2", "gce"]
-    """Whose metadata service tells the machine its name and its end."""
+    metadata: Metadata
+    """Of the machines' cloud."""
     wheel: AgentWheel
     startup_script: str = ""
     """Run by root before anything else; when it fails so does the boot."""
@@ -126,7 +132,7 @@ def agent_file(boot: MachineBoot, host: HostSetup) -> dict[str, object]:
         "slot_type": boot.slot_type,
         "artificial_slots": boot.artificial_slots,
         "master_timeout": boot.master_timeout_s,
-        "notice_source": host.metadata,
+        "notice_source": host.metadata.notice_source,
         "state_dir": f"{DIRECTORY}/agent",
     }
 
@@ -144,7 +150,6 @@ def render_boot_script(boot: MachineBoot, host: HostSetup) -> str:
         "container-startup": host.container_startup_script,
     }
     variables = {
-        "METADATA": host.metadata,
         "MASTER": boot.master_url.rstrip("/"),
         "INSTANCE": boot.instance_id,
         "WHEEL": host.wheel.name,
@@ -161,6 +166,7 @@ def render_boot_script(boot: MachineBoot, host: HostSetup) -> str:
             "write_files() {",
             *(f"put {name} <<'END'\n{_packed(content)}\nEND" for name, content in files.items() if content),
             "}",
+            f"machine_name() {{\n{host.metadata.machine_name}\n}}",
             f"run_agent() {{ {_agent_command(host, boot)}; }}",
             _BODY,
         ]
@@ -194,7 +200,7 @@ def _packed(content: str) -> str:
 
 
 def _check_size(text: str, host: HostSetup) -> None:
-    limit = EC2_USER_DATA_BYTES if host.metadata == "ec2" else GCE_METADATA_BYTES
+    limit = host.metadata.most_bytes
     size = len(text.encode())
     if size > limit:
         parts = {

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from resolute_provisioner.catalogue import aws, gcp
+from resolute_provisioner.catalogue.accelerators import slot_type
+from resolute_provisioner.catalogue.rules import TypeRules
 from resolute_provisioner.catalogue.shapes import Catalogue, Shape
 from resolute_provisioner.model import Market, Offer, OfferBelief
 
@@ -26,8 +27,6 @@ OPERATOR = "set by the operator"
 class Purchase:
     """One machine type that a pool may have, in each of these zones and on each of these markets."""
 
-    cloud: str
-    """`aws` or `gcp`."""
     shape: Shape
     """With the accelerators that are attached to it."""
     attached: bool = False
@@ -50,25 +49,26 @@ class Purchase:
 def slots_of(shape: Shape, *, cpu_slots_allowed: bool) -> tuple[int, str]:
     """How many slots a machine of the type has, and of which type they are (as in `Offer.slot_type`)."""
     if shape.accelerators:
-        return shape.accelerators, aws.slot_type(shape.accelerator, shape.manufacturer)
+        return shape.accelerators, slot_type(shape.accelerator, shape.manufacturer)
     return (1, "cpu") if cpu_slots_allowed else (0, "none")
 
 
-def expanded(purchases: Iterable[Purchase], catalogue: Catalogue) -> tuple[Offer, ...]:
-    """Every offer that the purchases come to, by id. The same offer may be in it twice: whoever reads the configuration
-    refuses that."""
-    found = (offer for purchase in purchases for offer in _offers(purchase, catalogue))
+def expanded(purchases: Iterable[Purchase], catalogue: Catalogue, rules: TypeRules) -> tuple[Offer, ...]:
+    """Every offer that the purchases at one cloud come to, by id. The same offer may be in it twice: whoever reads
+    the configuration refuses that."""
+    found = (offer for purchase in purchases for offer in _offers(purchase, catalogue, rules))
     return tuple(sorted(found, key=lambda offer: offer.offer_id))
 
 
-def _offers(purchase: Purchase, catalogue: Catalogue) -> Iterator[Offer]:
+def _offers(purchase: Purchase, catalogue: Catalogue, rules: TypeRules) -> Iterator[Offer]:
     shape = purchase.shape
     for zone in purchase.zones:
-        region = _region(purchase, zone)
+        region = rules.region_of(zone) or purchase.region
         for market in purchase.markets:
-            price, source, fixed = _configured_price(purchase, catalogue, zone, region, market)
+            listed = catalogue if rules.has_list_price(zone) else None
+            price, source, fixed = _configured_price(purchase, listed, region, market)
             yield Offer(
-                offer_id=_id(purchase, zone, region, market),
+                offer_id=f"{rules.cloud}/{_name(purchase, zone, region, market)}",
                 instance_type=shape.instance_type,
                 zone=zone,
                 market=market,
@@ -78,7 +78,7 @@ def _offers(purchase: Purchase, catalogue: Catalogue) -> Iterator[Offer]:
                 price_is_fixed=fixed,
                 max_price_per_hour=purchase.max_price,
                 region=region,
-                family=_family(purchase, region, market),
+                family=_family(purchase, rules, region, market),
                 reservation=purchase.reservation,
                 slot_type=purchase.slot_type,
                 accelerator=shape.accelerator,
@@ -88,20 +88,15 @@ def _offers(purchase: Purchase, catalogue: Catalogue) -> Iterator[Offer]:
             )
 
 
-def _region(purchase: Purchase, zone: str) -> str:
-    told = (aws if purchase.cloud == "aws" else gcp).region_of(zone)
-    return told or purchase.region
-
-
-def _id(purchase: Purchase, zone: str, region: str, market: Market) -> str:
+def _name(purchase: Purchase, zone: str, region: str, market: Market) -> str:
     shape = purchase.shape
     extra = f"+{shape.accelerators}x-{shape.accelerator}" if purchase.attached else ""
     how = f"reserved/{purchase.reservation}" if purchase.reservation else market.value
-    return f"{purchase.cloud}/{zone or region or 'default'}/{shape.instance_type}{extra}/{how}"
+    return f"{zone or region or 'default'}/{shape.instance_type}{extra}/{how}"
 
 
 def _configured_price(
-    purchase: Purchase, catalogue: Catalogue, zone: str, region: str, market: Market
+    purchase: Purchase, listed: Catalogue | None, region: str, market: Market
 ) -> tuple[float | None, str, bool]:
     """(price, whose word it is, whether it goes before the cloud's price of the moment)."""
     own = purchase.spot_price if market is Market.SPOT else purchase.price
@@ -111,20 +106,14 @@ def _configured_price(
         return 0.0, f"paid for already, as reservation {purchase.reservation}", True
     if market is Market.SPOT:  # it moves by the hour: no table can know it
         return None, "", False
-    if purchase.cloud == "aws" and aws.is_local_zone(zone):
-        return None, "", False
-    price = catalogue.price(purchase.shape, region)
-    return price, "" if price is None else catalogue.source, False
+    price = None if listed is None else listed.price(purchase.shape, region)
+    return price, "" if price is None or listed is None else listed.source, False
 
 
-def _family(purchase: Purchase, region: str, market: Market) -> str:
+def _family(purchase: Purchase, rules: TypeRules, region: str, market: Market) -> str:
     """Offers that use up one quota of the account."""
-    shape, spot = purchase.shape, market is Market.SPOT
-    if purchase.cloud == "aws":
-        counted = aws.quota(shape.instance_type, spot=spot)
-    else:
-        counted = shape.accelerator or f"{gcp.machine_family(shape.instance_type)} CPUs"
-    return f"{purchase.cloud}/{region or 'default'}/{market.value}/{counted}"
+    counted = rules.quota_of(purchase.shape, spot=market is Market.SPOT)
+    return f"{rules.cloud}/{region or 'default'}/{market.value}/{counted}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import pytest
 from resolute.client.sdk import Experiment
 from resolute.testing.diary import read_diary
 from resolute.wire.rest.extensions import Instance, TrialAllocation
-from resolute_provisioner.clouds.local import order_interruption
+from resolute_provisioner.clouds.local.cloud import order_interruption
 from support.diary_checker import check
 from support.live import LiveCluster, live_cluster, record_of, until
 from support.new_db import NewDb

@@ -11,9 +11,12 @@ from resolute.config import InvalidConfig, parse_master_config
 from resolute_master.domain.ids import PoolName
 from resolute_master.pools.offer_rows import shown_offers
 from resolute_master.pools.policies import pool_policies
+from resolute_provisioner.clouds.driver import driver_named
 from resolute_provisioner.model import Market, OfferBelief
 from resolute_provisioner.offers import priced
 from support.cluster import T0
+
+driver_named("aws")  # its import is no part of what the first example may take
 
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
 TYPES = ("g5.xlarge", "g5.12xlarge", "p5e.48xlarge", "m5.large", "trn1.32xlarge", "p2.xlarge")

@@ -6,14 +6,15 @@ import asyncio
 from typing import Any
 
 from resolute_provisioner.bootstrap import AgentWheel, HostSetup
-from resolute_provisioner.clouds.aws import AwsCloud
-from resolute_provisioner.clouds.aws_calls import Ec2
-from resolute_provisioner.clouds.aws_request import AwsSettings
+from resolute_provisioner.clouds.aws.boot import METADATA
+from resolute_provisioner.clouds.aws.calls import Ec2
+from resolute_provisioner.clouds.aws.cloud import AwsCloud
+from resolute_provisioner.clouds.aws.request import AwsSettings
 from resolute_provisioner.clouds.base import Cloud
 from resolute_provisioner.model import RefusalKind
 from support.moto_ec2 import IMAGE, REGION, Ec2Front, Refuse
 
-HOST = HostSetup(metadata="ec2", wheel=AgentWheel(name="resolute_ml-1.0-py3-none-any.whl", sha256="0f" * 32))
+HOST = HostSetup(metadata=METADATA, wheel=AgentWheel(name="resolute_ml-1.0-py3-none-any.whl", sha256="0f" * 32))
 
 REFUSALS = {
     RefusalKind.NO_CAPACITY: Refuse("InsufficientInstanceCapacity", 500),

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from google.auth.credentials import AnonymousCredentials
 
 from resolute.config.pools import ResourcePool
-from resolute.config.providers import GcpProvider
 from resolute_master.main import main as master_main
-from resolute_master.pools.clouds import CloudPlace, cloud_of
-from resolute_master.pools.gcp import gcp_cloud
+from resolute_master.pools.clouds import cloud_of
 from resolute_provisioner.clouds.base import Cloud
+from resolute_provisioner.clouds.driver import CloudPlace
+from resolute_provisioner.clouds.gcp.configuration import GcpProvider
+from resolute_provisioner.clouds.gcp.driver import gcp_cloud
 
 
 def main(arguments: Sequence[str]) -> int:

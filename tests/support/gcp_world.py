@@ -8,8 +8,8 @@ from google.auth.credentials import AnonymousCredentials
 
 from resolute.clock import SystemClock
 from resolute_provisioner.clouds.base import Cloud
-from resolute_provisioner.clouds.gcp import GcpCloud
-from resolute_provisioner.clouds.gcp_request import GcpSettings
+from resolute_provisioner.clouds.gcp.cloud import GcpCloud
+from resolute_provisioner.clouds.gcp.request import GcpSettings
 from resolute_provisioner.model import RefusalKind
 from support.compute_engine import PROJECT, FailedOperation, FakeComputeEngine, HttpError
 

@@ -16,7 +16,7 @@ import psutil
 from resolute.clock import Clock, LoopClock, SystemClock
 from resolute_provisioner.clouds.base import Cloud
 from resolute_provisioner.clouds.fake import FakeBehaviour, FakeCloud
-from resolute_provisioner.clouds.local import (
+from resolute_provisioner.clouds.local.cloud import (
     LocalCloud,
     LocalCloudSettings,
     ScriptedInterruption,

@@ -36,7 +36,7 @@ SERVED_LATER = {
 FOR_TOKENS = {"jwt", "cryptography"}
 """Of tasks, which are started when they are placed."""
 
-OF_LOCAL_POOLS = {"psutil", "resolute_provisioner.clouds.local"}
+OF_LOCAL_POOLS = {"psutil", "resolute_provisioner.clouds.local.cloud"}
 
 PROGRAM = """
 import asyncio
@@ -45,7 +45,8 @@ from pathlib import Path
 from resolute.clock import SystemClock
 from resolute.config import load_master_config
 from resolute_master import main
-from resolute_master.pools.clouds import CloudPlace, check, cloud_of
+from resolute_master.pools.clouds import check, cloud_of
+from resolute_provisioner.clouds.driver import CloudPlace
 config = load_master_config(sys.argv[1], {}, {})
 check(config)
 place = CloudPlace(directory=Path(sys.argv[2]), environ={}, clock=SystemClock(), wheel=lambda: None)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from resolute.config.merging import merge
     from resolute.config.not_acted_on import runtime_warnings
     from resolute.config.pools import ResourceManager, ResourcePool, Scheduler
-    from resolute.config.providers import AwsProvider, GcpProvider, Interruption, LaunchRefusal, LocalProvider
     from resolute.config.secret_names import SecretNames
     from resolute.config.shown_experiment import mask_experiment, mask_experiment_text, with_stored_secrets
     from resolute.config.yaml_text import load_yaml
@@ -41,15 +40,10 @@ __all__ = [
     "DEFAULT_AGENT_CONFIG_PATH",
     "DEFAULT_MASTER_CONFIG_PATH",
     "AgentConfig",
-    "AwsProvider",
     "DirectoryStorage",
     "ExperimentConfig",
-    "GcpProvider",
-    "Interruption",
     "InvalidConfig",
-    "LaunchRefusal",
     "Length",
-    "LocalProvider",
     "MasterConfig",
     "PostgresDatabase",
     "Problem",
@@ -122,13 +116,6 @@ _MODULES = {
         "ResourceManager",
         "ResourcePool",
         "Scheduler",
-    ),
-    "providers": (
-        "AwsProvider",
-        "GcpProvider",
-        "Interruption",
-        "LaunchRefusal",
-        "LocalProvider",
     ),
     "secret_names": ("SecretNames",),
     "shown_experiment": (

@@ -17,6 +17,7 @@ from pydantic import BaseModel, RootModel
 
 from resolute.config.base import MASK, ConfigModel, SecretMark
 from resolute.config.errors import InvalidConfig, Location, Problem, is_secret_key
+from resolute.config.providers import RegisteredModels
 from resolute.config.secret_names import BUILT_IN_NAMES, SecretNames
 
 _URL_PASSWORD = re.compile(r"(://[^\s:/@]{0,200}:|https?://(?=[^\s:/@]{1,1000}@))[^\s/@]{1,1000}(?=@)")
@@ -60,6 +61,8 @@ def _places(annotation: Any) -> Iterator[Place]:
     for mark in getattr(annotation, "__metadata__", ()):
         if isinstance(mark, SecretMark):
             yield Place(mark)
+        if isinstance(mark, RegisteredModels):
+            yield from (place for model in mark.members() for place in _places(model))
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         inner = secrets_of(annotation)
         if inner.keys:

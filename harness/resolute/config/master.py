@@ -252,7 +252,7 @@ class MasterConfig(ConfigModel):
     @model_validator(mode="after")
     def _checkpoints_outlive_their_machines(self) -> Self:
         found: list[tuple[tuple[str | int, ...], str, object]] = [
-            (("resource_pools", place, "provider", "type"), why, pool.provider.type)
+            (("resource_pools", place, "provider", "type"), why, pool.provider.name)
             for place, pool in enumerate(self.resource_pools)
             if pool.provider is not None and (why := pool.loses_files_of(self.checkpoint_storage))
         ]

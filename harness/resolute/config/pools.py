@@ -100,7 +100,7 @@ class ResourcePool(ConfigModel):
 
     def loses_files_of(self, storage: CheckpointStorage | None) -> str:
         """Why checkpoints in that storage would end with a machine of this pool, and what to do; empty where they would not."""
-        rented = self.provider is not None and self.provider.type in ("aws", "gcp")
+        rented = self.provider is not None and not self.provider.on_masters_machine
         if storage is None or storage.type not in ("shared_fs", "directory") or not rented or self.shared_file_system:
             return ""
         return (

@@ -29,6 +29,7 @@ from resolute.config.hyperparameters import HyperparameterGroup
 from resolute.config.lengths import Length
 from resolute.config.master import MasterConfig
 from resolute.config.not_acted_on import AGENT_KEYS, EXPERIMENT_KEYS, MASTER_KEYS, WARNED_KEYS, NotActedOn
+from resolute.config.providers import RegisteredModels
 
 _MARKED = re.compile(r"(<!-- begin (?P<name>[a-z-]+) -->\n).*?(<!-- end (?P=name) -->)", re.DOTALL)
 _SIGNS = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
@@ -122,7 +123,8 @@ def _models_in(annotation: Any) -> tuple[list[type[BaseModel]], str]:
     """The models that a value may hold, and how their keys are reached: directly, in a list, by name."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
-        return _models_in(arguments[0])
+        registered = next((mark for mark in arguments[1:] if isinstance(mark, RegisteredModels)), None)
+        return _models_in(arguments[0]) if registered is None else (list(registered.members()), "")
     if origin in (typing.Union, types.UnionType):
         found = [_models_in(one) for one in arguments]
         models = [model for inner, _ in found for model in inner]

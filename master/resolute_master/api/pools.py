@@ -19,7 +19,7 @@ from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, nothing
 from resolute_master.api.paging import page_of
 from resolute_master.api.queue import queue_stats
-from resolute_master.api.render.providers import aws_detail, gcp_detail, provider_fields, slot_type
+from resolute_master.api.render.providers import provider_details, provider_fields, slot_type
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Container
 from resolute_master.domain.pool import Fitting, SchedulerKind
@@ -74,9 +74,8 @@ def show_pool(snapshot: PoolSnapshot, config: MasterConfig) -> ResourcePool:
         scheduler_type=_SCHEDULERS[policy.scheduler],
         scheduler_fitting_policy=_FITTINGS[policy.fitting],
         details=ResourcePoolDetail(
-            aws=aws_detail(provider, offers),
-            gcp=gcp_detail(provider, offers),
             priority_scheduler=detail if is_priority else None,
+            **provider_details(provider, offers),
         ),
         cluster_name=manager.cluster_name,
         resource_manager_metadata={str(k): str(v) for k, v in manager.metadata.items()},

@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
-from resolute.clock import Clock
 from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
-from resolute.config.providers import AwsProvider, GcpProvider, LocalProvider
-from resolute_master.pools.aws import aws_cloud
-from resolute_master.pools.bootable import check_pool
-from resolute_master.pools.gcp import gcp_cloud
-from resolute_master.pools.machine_host import reachable_master
 from resolute_master.trust import NO_TRUST, Trust
-from resolute_provisioner.bootstrap import AgentWheel
 from resolute_provisioner.clouds.base import Cloud
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CloudPlace:
-    """What a pool's cloud is given of its master."""
-
-    directory: Path
-    """The pool's own, for the local cloud."""
-    environ: Mapping[str, str]
-    clock: Clock
-    wheel: Callable[[], AgentWheel]
-    """What machines of a real cloud fetch their agent from."""
-    trust: Trust = NO_TRUST
-    """What machines check the master's certificate with."""
-
+from resolute_provisioner.clouds.driver import CloudPlace, MasterPlace, driver_of
 
 OpenCloud = Callable[[ResourcePool, CloudPlace], Cloud | None]
 """`cloud_of`, or what is composed in its place."""
@@ -39,24 +17,58 @@ OpenCloud = Callable[[ResourcePool, CloudPlace], Cloud | None]
 
 def cloud_of(pool: ResourcePool, place: CloudPlace) -> Cloud | None:
     """The cloud that the pool's machines come from; None for a pool without a provider. Raises `InvalidInput`."""
-    match pool.provider:
-        case LocalProvider():
-            # Imported where it is used: a master without such a pool starts no processes and looks at none.
-            from resolute_master.pools.local import local_cloud
+    provider = pool.provider
+    return None if provider is None else driver_of(provider).open(pool, provider, place)
 
-            return local_cloud(pool.provider, place.directory, place.environ, place.clock)
-        case AwsProvider():
-            return aws_cloud(pool, pool.provider, place.wheel(), place.trust.pem)
-        case GcpProvider():
-            return gcp_cloud(pool, pool.provider, place.wheel(), place.clock, place.trust.pem)
-        case None:
-            return None
+
+def master_place(config: MasterConfig, environ: Mapping[str, str], trust: Trust = NO_TRUST) -> MasterPlace:
+    """What the machines of a pool need to know of this master."""
+    state = [config.cluster_state_dir, *([str(config.sqlite_path)] if config.sqlite_path is not None else [])]
+    return MasterPlace(
+        host=config.host,
+        port=config.port,
+        tls=config.security.tls.on,
+        certificate=trust.pem,
+        certificate_file=trust.file,
+        private_paths=tuple(os.path.abspath(path) for path in state),
+        environ=environ,
+    )
+
+
+def completed(config: MasterConfig, environ: Mapping[str, str]) -> MasterConfig:
+    """With what the pools leave to the machine that the master runs on: regions, addresses, names. Blocking.
+
+    Raises `InvalidInput` when that cannot tell what a pool cannot do without.
+    """
+    master = master_place(config, environ)
+    pools = tuple(_completed(pool, master) for pool in config.resource_pools)
+    return config.model_copy(update={"resource_pools": pools})
+
+
+def _completed(pool: ResourcePool, master: MasterPlace) -> ResourcePool:
+    provider = pool.provider
+    if provider is None:
+        return pool
+    found = driver_of(provider).completed(pool, provider, master)
+    return pool if found is provider else pool.model_copy(update={"provider": found})
 
 
 def check(config: MasterConfig) -> None:
-    """That machines of the pools could be asked for and could boot, as far as it can be known without asking anybody. Raises
-    `InvalidInput`. `config` is complete: see `aws.completed` and `gcp.completed`."""
+    """That machines of the pools could be asked for and could boot, as far as it can be known without asking a cloud. Raises
+    `InvalidInput`. `config` is complete: see `completed`."""
+    master = master_place(config, {})
     for pool in config.resource_pools:
         check_pool(pool)
-        if isinstance(pool.provider, AwsProvider | GcpProvider):
-            reachable_master(pool, pool.provider.master_url, config.host, config.port, tls=config.security.tls.on)
+        if pool.provider is not None:
+            driver_of(pool.provider).link(pool, pool.provider, master)
+
+
+def check_pool(pool: ResourcePool) -> None:
+    """Asks no cloud. Raises `InvalidInput` for what the cloud would refuse or no machine could boot with."""
+    if pool.provider is not None:
+        driver_of(pool.provider).check(pool, pool.provider)
+
+
+def left_to_master(pool: ResourcePool) -> tuple[str, ...]:
+    """What the pool does not say because a master in the same cloud knows it of its own machine: names of keys."""
+    return () if pool.provider is None else driver_of(pool.provider).left_to_master(pool.provider)

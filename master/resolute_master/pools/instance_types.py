@@ -1,4 +1,4 @@
-"""What AWS says of the machine types that the pools name: asked at each start, and remembered for a start without an answer.
+"""What the clouds say of the machine types that the pools name: asked at each start, and remembered for a start without an answer.
 
 The shipped table is what is left where there is neither. What was told is kept in a file beside the state, because the
 journal can only be run again with the slots that were known then.
@@ -11,21 +11,21 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from resolute.clock import Clock
 from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
-from resolute.config.providers import AwsProvider
 from resolute.errors import InvalidInput
-from resolute_master.pools.aws import aws_types
+from resolute_master.pools.policies import Types
 from resolute_master.pools.remembered import read_remembered, remember
-from resolute_provisioner.catalogue import Catalogue, Shape, shipped
+from resolute_provisioner.catalogue import Catalogue, Shape
 from resolute_provisioner.catalogue.source import TypeSource
 from resolute_provisioner.clouds.base import CloudError
+from resolute_provisioner.clouds.driver import Driver, driver_of
 
 log = logging.getLogger(__name__)
 
-FILE = "instance-types.json"
 PATIENCE_S = 20.0
 """A start does not wait longer for the answer: the last one, or the table, will do."""
 
@@ -35,48 +35,60 @@ OpenTypes = Callable[[ResourcePool, Clock], TypeSource | None]
 
 def type_source_of(pool: ResourcePool, clock: Clock) -> TypeSource | None:
     """None for a pool whose cloud is not asked."""
-    return aws_types(pool, pool.provider, clock) if isinstance(pool.provider, AwsProvider) else None
+    provider = pool.provider
+    return None if provider is None else driver_of(provider).type_source(pool, provider, clock)
 
 
-def remembered(config: MasterConfig) -> Catalogue:
-    """The types of AWS as the last start knew them. Raises `InvalidInput` for a file that is damaged."""
-    return _known(_read(_path(config)))
+def remembered(config: MasterConfig) -> Types:
+    """The types of the clouds as the last start knew them. Raises `InvalidInput` for a file that is damaged."""
+    return {driver.name: _known(driver, _read(_path(config, driver), driver)) for driver in _asked(config)}
 
 
-async def learnt(config: MasterConfig, open_types: OpenTypes, clock: Clock) -> Catalogue:
-    """The types of AWS as it tells them now. The answer is on the disk before it is used."""
-    if not any(isinstance(pool.provider, AwsProvider) for pool in config.resource_pools):
-        return Catalogue()
-    told = await asyncio.gather(*(_ask(pool, open_types, clock) for pool in config.resource_pools))
+async def learnt(config: MasterConfig, open_types: OpenTypes, clock: Clock) -> Types:
+    """The types of the clouds as they tell them now. An answer is on the disk before it is used."""
+    return {driver.name: await _learnt(config, driver, open_types, clock) for driver in _asked(config)}
+
+
+async def _learnt(config: MasterConfig, driver: Driver[Any], open_types: OpenTypes, clock: Clock) -> Catalogue:
+    pools = [pool for pool in config.resource_pools if pool.provider is not None and pool.provider.name == driver.name]
+    told = await asyncio.gather(*(_ask(pool, driver, open_types, clock) for pool in pools))
     shapes = {shape.instance_type: shape for each in told for shape in each}
-    if not shapes:
-        return remembered(config)
-    path = _path(config)
-    before = {shape.instance_type: shape for shape in await asyncio.to_thread(_read, path)}
+    path = _path(config, driver)
+    before = {shape.instance_type: shape for shape in await asyncio.to_thread(_read, path, driver)}
     after = {**before, **shapes}
     if after != before:
         await asyncio.to_thread(_write, path, after.values())
-    return _known(after.values())
+    return _known(driver, after.values())
 
 
-async def _ask(pool: ResourcePool, open_types: OpenTypes, clock: Clock) -> tuple[Shape, ...]:
-    if not isinstance(pool.provider, AwsProvider):
-        return ()
-    named = {type_ for offer in pool.provider.offers for type_ in offer.instance_types} or {pool.provider.instance_type}
+async def _ask(pool: ResourcePool, driver: Driver[Any], open_types: OpenTypes, clock: Clock) -> tuple[Shape, ...]:
     source = await asyncio.to_thread(open_types, pool, clock)
     if source is None:
         return ()
     try:
         async with asyncio.timeout(PATIENCE_S):
-            return await source.shapes(named)
+            return await source.shapes(driver.types_named(pool.provider))
     except (CloudError, TimeoutError) as error:
-        log.warning("machine types of pool %s: AWS did not tell them, the last answer holds: %s", pool.pool_name, error)
+        log.warning(
+            "machine types of pool %s: %s did not tell them, the last answer holds: %s",
+            pool.pool_name,
+            driver.title,
+            error,
+        )
         return ()
 
 
-def _known(told: Iterable[Shape]) -> Catalogue:
+def _asked(config: MasterConfig) -> list[Driver[Any]]:
+    """The drivers of the pools whose clouds tell of their types."""
+    found = {
+        pool.provider.name: driver_of(pool.provider) for pool in config.resource_pools if pool.provider is not None
+    }
+    return [driver for _, driver in sorted(found.items()) if driver.types_file]
+
+
+def _known(driver: Driver[Any], told: Iterable[Shape]) -> Catalogue:
     """An answer that knows of no accelerators says nothing against a table that does: it may be too old for their kind."""
-    table = shipped("aws")
+    table = driver.catalogue()
     return table.with_shapes(
         shape
         for shape in told
@@ -84,16 +96,16 @@ def _known(told: Iterable[Shape]) -> Catalogue:
     )
 
 
-def _path(config: MasterConfig) -> Path:
-    return Path(config.cluster_state_dir) / FILE
+def _path(config: MasterConfig, driver: Driver[Any]) -> Path:
+    return Path(config.cluster_state_dir) / driver.types_file
 
 
-def _read(path: Path) -> list[Shape]:
+def _read(path: Path, driver: Driver[Any]) -> list[Shape]:
     try:
         return [Shape(**row) for row in read_remembered(path) or ()]
     except TypeError as error:
         raise InvalidInput(
-            f"{path}: what AWS has told of machine types cannot be read ({error}); remove it to ask again"
+            f"{path}: what {driver.title} has told of machine types cannot be read ({error}); remove it to ask again"
         ) from error
 
 

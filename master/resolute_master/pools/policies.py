@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from resolute.config import MasterConfig
 from resolute.config.consolidation import ConsolidationPolicy
 from resolute.config.disruption import WEEKDAYS, DisruptionPolicy, seconds_after_midnight
 from resolute.config.errors import Location
 from resolute.config.pools import ResourcePool
-from resolute.config.providers import AwsProvider
+from resolute.providers import PROVIDERS
 from resolute_master.domain.account import Limits
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName
@@ -18,14 +18,19 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.pools.offers import offers_of
 from resolute_master.scheduler.policy import policy_of
 from resolute_provisioner.catalogue import Catalogue
+from resolute_provisioner.clouds.driver import driver_named
 from resolute_provisioner.model import Consolidation, Disruption, Offer, PoolScaling, SpotFallback, Window
 
+Types = Mapping[str, Catalogue]
+"""Of machine types, by the provider that told of them."""
+NO_TYPES: Types = {}
 
-def pool_policies(config: MasterConfig, aws_types: Catalogue | None = None) -> dict[PoolName, PoolPolicy]:
-    """`aws_types` is what AWS has told beside the shipped table. Raises `InvalidConfig` for machines that nobody can know,
+
+def pool_policies(config: MasterConfig, types: Types = NO_TYPES) -> dict[PoolName, PoolPolicy]:
+    """`types` is what the clouds have told beside the shipped tables. Raises `InvalidConfig` for machines that nobody can know,
     before anything is stored or started."""
     return {
-        PoolName(pool.pool_name): _policy(config, pool, place, aws_types)
+        PoolName(pool.pool_name): _policy(config, pool, place, types)
         for place, pool in enumerate(config.resource_pools)
     }
 
@@ -41,10 +46,10 @@ def found_again(instance: Instance, offers: Sequence[Offer]) -> bool:
 def _place(offer: Offer) -> tuple[str, str]:
     """The cloud, and the region where it is asked for one region at a time."""
     cloud = offer.offer_id.partition("/")[0]
-    return cloud, offer.region if cloud == "aws" else ""
+    return cloud, offer.region if cloud in PROVIDERS and driver_named(cloud).asked_in_one_region else ""
 
 
-def _policy(config: MasterConfig, pool: ResourcePool, place: int, aws_types: Catalogue | None) -> PoolPolicy:
+def _policy(config: MasterConfig, pool: ResourcePool, place: int, types: Types) -> PoolPolicy:
     scheduler = config.scheduler_of(pool)
     return replace(
         policy_of(pool.pool_name, scheduler, max_aux_containers_per_agent=pool.max_aux_containers_per_agent),
@@ -52,7 +57,7 @@ def _policy(config: MasterConfig, pool: ResourcePool, place: int, aws_types: Cat
         description=pool.description,
         launch_error=config.launch_error,
         budget=Limits(per_day=pool.budget.per_day, per_month=pool.budget.per_month),
-        scaling=scaling_of(pool, ("resource_pools", place), aws_types),
+        scaling=scaling_of(pool, ("resource_pools", place), types),
     )
 
 
@@ -72,14 +77,14 @@ def _disruption(given: DisruptionPolicy) -> Disruption:
     return Disruption(max_per_hour=given.max_per_hour, windows=windows)
 
 
-def scaling_of(pool: ResourcePool, at: Location = (), aws_types: Catalogue | None = None) -> PoolScaling | None:
+def scaling_of(pool: ResourcePool, at: Location = (), types: Types = NO_TYPES) -> PoolScaling | None:
     """The elastic part of a pool; None for one that has none. `at` is where the pool stands in its file."""
     provider = pool.provider
     if provider is None:
         return None
     return PoolScaling(
         pool=pool.pool_name,
-        offers=offers_of(pool, at, aws_types if isinstance(provider, AwsProvider) else None),
+        offers=offers_of(pool, at, types.get(provider.name)),
         min_instances=provider.min_instances,
         max_instances=provider.max_instances,
         idle_timeout_s=provider.max_idle_agent_period,

@@ -19,7 +19,7 @@ from resolute.config.layers import read_file
 from resolute.errors import InvalidInput
 from resolute.wire.rest.offers import GetPoolOffersResponse
 from resolute_master.domain.copies import replace
-from resolute_master.pools.bootable import check_pool, left_to_master
+from resolute_master.pools.clouds import check_pool, left_to_master
 from resolute_master.pools.file_checks import file_problems
 from resolute_master.pools.offer_rows import shown_offers
 from resolute_master.pools.policies import scaling_of

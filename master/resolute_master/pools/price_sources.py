@@ -8,12 +8,11 @@ from collections.abc import Callable
 from resolute.clock import Clock
 from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
-from resolute.config.providers import AwsProvider
 from resolute.ids import IdSource
 from resolute_master.domain.ids import PoolName
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.price_watch import PriceWatch
-from resolute_master.pools.aws import aws_prices
+from resolute_provisioner.clouds.driver import driver_of
 from resolute_provisioner.prices import PriceSource
 
 OpenPrices = Callable[[ResourcePool, Clock], PriceSource | None]
@@ -22,7 +21,8 @@ OpenPrices = Callable[[ResourcePool, Clock], PriceSource | None]
 
 def price_source_of(pool: ResourcePool, clock: Clock) -> PriceSource | None:
     """None for a pool whose cloud tells no prices of the moment."""
-    return aws_prices(pool, pool.provider, clock) if isinstance(pool.provider, AwsProvider) else None
+    provider = pool.provider
+    return None if provider is None else driver_of(provider).price_source(pool, provider, clock)
 
 
 def price_watches(
@@ -32,8 +32,9 @@ def price_watches(
     watches: list[PriceWatch] = []
     for pool in config.resource_pools:
         provider, scaling = pool.provider, engine.pools[PoolName(pool.pool_name)].scaling
-        source = open_prices(pool, clock) if isinstance(provider, AwsProvider) and provider.price_refresh else None
-        if source is None or scaling is None or not isinstance(provider, AwsProvider):
+        period_s = 0.0 if provider is None else driver_of(provider).price_period_s(provider)
+        source = open_prices(pool, clock) if period_s else None
+        if source is None or scaling is None:
             continue
         watches.append(
             PriceWatch(
@@ -41,7 +42,7 @@ def price_watches(
                 PoolName(pool.pool_name),
                 source,
                 offers=scaling.offers,
-                period_s=provider.price_refresh,
+                period_s=period_s,
                 clock=clock,
                 rng=random.Random(ids.bits(64)),
             )

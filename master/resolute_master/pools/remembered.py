@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from resolute.config import MasterConfig
-from resolute.config.providers import AwsProvider, GcpProvider
 from resolute.errors import InvalidInput
+from resolute_provisioner.clouds.driver import driver_of
 
 PLACES = "places.json"
-LEFT_TO_THE_MASTERS_MACHINE = ("region", "zone")
-"""Keys of a provider that offers are made of, and that the machine of the master answers where the configuration does not."""
 
 
 def read_remembered(path: Path) -> Any:
@@ -51,10 +49,8 @@ def remember_places(config: MasterConfig) -> None:
     places = {
         pool.pool_name: found
         for pool in config.resource_pools
-        if isinstance(pool.provider, AwsProvider | GcpProvider)
-        if (
-            found := {key: value for key in LEFT_TO_THE_MASTERS_MACHINE if (value := getattr(pool.provider, key, None))}
-        )
+        if (provider := pool.provider) is not None
+        if (found := {key: value for key in driver_of(provider).remembered_keys if (value := getattr(provider, key))})
     }
     if places and read_remembered(path) != places:
         remember(path, places)
@@ -66,10 +62,9 @@ def recalled(config: MasterConfig) -> MasterConfig:
     pools = []
     for pool in config.resource_pools:
         provider, found = pool.provider, places.get(pool.pool_name, {})
-        if isinstance(provider, AwsProvider | GcpProvider):
-            missing = {
-                key: value for key, value in found.items() if hasattr(provider, key) and not getattr(provider, key)
-            }
+        keys = () if provider is None else driver_of(provider).remembered_keys
+        if provider is not None and keys:
+            missing = {key: found[key] for key in keys if key in found and not getattr(provider, key)}
             pool = pool.model_copy(update={"provider": provider.model_copy(update=missing)})
         pools.append(pool)
     return config.model_copy(update={"resource_pools": tuple(pools)})

@@ -1,12 +1,10 @@
-"""Interruptions of the local cloud that are scripted by training steps: watched here, carried out by the cloud."""
+"""Interruptions that are scripted by training steps: watched here, carried out by the cloud."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol
 
-from resolute.config.providers import Interruption
 from resolute.errors import NotFound
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Change
@@ -15,15 +13,10 @@ from resolute_master.domain.instance import Instance
 from resolute_master.domain.trial import Trial
 from resolute_master.engine.engine import Engine
 from resolute_master.store.base import Store
+from resolute_provisioner.clouds.driver import Interrupts, StepInterruption
 from resolute_provisioner.model import Intent
 
 log = logging.getLogger(__name__)
-
-
-class Interrupts(Protocol):
-    """The part of the local cloud that takes machines away."""
-
-    async def interrupt(self, provider_id: str, *, notice_s: float | None, reason: str = "") -> None: ...
 
 
 class InterruptionsBySteps:
@@ -34,13 +27,13 @@ class InterruptionsBySteps:
     """
 
     def __init__(
-        self, engine: Engine, store: Store, cloud: Interrupts, pool: PoolName, script: tuple[Interruption, ...]
+        self, engine: Engine, store: Store, cloud: Interrupts, pool: PoolName, script: tuple[StepInterruption, ...]
     ) -> None:
         self._engine = engine
         self._store = store
         self._cloud = cloud
         self._pool = pool
-        self._script = [i for i in script if i.after_steps is not None]
+        self._script = script
         self._launched: list[str] = []
         self._due: asyncio.Queue[tuple[str, float | None]] = asyncio.Queue()
         self._ordered: set[str] = set()
@@ -57,13 +50,13 @@ class InterruptionsBySteps:
         for allocation in self._engine.state.find(Allocation, "allocations_of_task", trial.task_id):
             agents = {c.agent for c in allocation.containers}
             for entry in self._script:
-                if entry.instance > len(self._launched) or trial.steps_completed < (entry.after_steps or 0):
+                if entry.instance > len(self._launched) or trial.steps_completed < entry.after_steps:
                     continue
                 id_ = self._launched[entry.instance - 1]
                 instance = self._engine.state.get(Instance, id_)
                 if instance is not None and instance.agent_id in agents and id_ not in self._ordered:
                     self._ordered.add(id_)
-                    self._due.put_nowait((id_, entry.notice))
+                    self._due.put_nowait((id_, entry.notice_s))
 
     async def _begin(self) -> None:
         stored = await self._store.instances()

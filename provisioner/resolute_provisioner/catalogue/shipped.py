@@ -1,4 +1,9 @@
-"""The catalogues that come with the distribution, read from its own files."""
+"""The catalogues that come with the distribution, each read from the files of its provider's package.
+
+shapes.csv               machine types: instance_type, vcpus, memory_gib, accelerator, accelerators
+prices.csv               on demand: instance_type, region, usd_per_hour
+accelerator-prices.csv   of accelerators that are priced apart: accelerator, accelerators, region, usd_per_hour
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import csv
 from functools import cache
 from importlib import resources
 
+from resolute.providers import PROVIDERS
 from resolute_provisioner.catalogue.shapes import Catalogue, Shape
 
 SOURCE = "shipped table, date unknown"
@@ -13,16 +19,15 @@ SOURCE = "shipped table, date unknown"
 
 
 @cache
-def shipped(cloud: str) -> Catalogue:
-    """The types of `aws` or `gcp`; of another cloud nothing is known."""
-    if cloud not in ("aws", "gcp"):
+def shipped(provider: str) -> Catalogue:
+    """The types of a registered provider; nothing is known of one without tables."""
+    shapes = _rows(provider, "shapes.csv")
+    if not shapes:
         return Catalogue()
-    apart = _rows("gcp-accelerator-prices.csv") if cloud == "gcp" else []
+    prices, apart = _rows(provider, "prices.csv"), _rows(provider, "accelerator-prices.csv")
     return Catalogue(
-        shapes={row["instance_type"]: _shape(row) for row in _rows(f"{cloud}-shapes.csv")},
-        prices={
-            (row["instance_type"], row["region"]): float(row["usd_per_hour"]) for row in _rows(f"{cloud}-prices.csv")
-        },
+        shapes={row["instance_type"]: _shape(row) for row in shapes},
+        prices={(row["instance_type"], row["region"]): float(row["usd_per_hour"]) for row in prices},
         accelerator_prices={
             (row["accelerator"], int(row["accelerators"]), row["region"]): float(row["usd_per_hour"]) for row in apart
         },
@@ -30,9 +35,12 @@ def shipped(cloud: str) -> Catalogue:
     )
 
 
-def _rows(name: str) -> list[dict[str, str]]:
-    with resources.files("resolute_provisioner.catalogue").joinpath(name).open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+def _rows(provider: str, name: str) -> list[dict[str, str]]:
+    try:
+        with resources.files(PROVIDERS[provider].package).joinpath(name).open(encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+    except (FileNotFoundError, KeyError):
+        return []
 
 
 def _shape(row: dict[str, str]) -> Shape:

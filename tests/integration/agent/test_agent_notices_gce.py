@@ -12,7 +12,7 @@ import pytest
 from resolute.clock import SystemClock
 from resolute.wire.agent_link import Notice
 from resolute.wire.states import NoticeKind
-from resolute_agent.notices_gce import GceNotices
+from resolute_provisioner.clouds.gcp.notices import GceNotices
 from support.gce_metadata import FakeMetadata
 from support.provisioner_worlds import until
 

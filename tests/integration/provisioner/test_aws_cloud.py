@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from resolute.clock import SystemClock
-from resolute_provisioner.clouds.aws import AwsCloud
-from resolute_provisioner.clouds.aws_calls import Ec2
-from resolute_provisioner.clouds.aws_prices import AwsPrices
+from resolute_provisioner.clouds.aws.calls import Ec2
+from resolute_provisioner.clouds.aws.cloud import AwsCloud
+from resolute_provisioner.clouds.aws.prices import AwsPrices
 from resolute_provisioner.clouds.base import (
     BadRequest,
     CloudError,

@@ -13,6 +13,7 @@ import pytest
 
 from resolute_master.agents.wheel import Wheel, agent_wheel
 from resolute_provisioner.bootstrap import HostSetup, MachineBoot, render_boot_script
+from resolute_provisioner.clouds.aws.boot import METADATA
 from support.booted_machines import BootedMachine, Network
 from support.live import until
 
@@ -97,7 +98,7 @@ def booted(directory: Path, network: Network, boot: MachineBoot, host: HostSetup
 def test_a_startup_script_that_fails_is_reported_and_ends_the_machine(tmp_path: Path, network: Network) -> None:
     with a_master(network) as master:
         host = HostSetup(
-            metadata="ec2",
+            metadata=METADATA,
             wheel=master.wheel.reference,
             startup_script="#!/bin/sh\necho the disk is missing\nexit 3\n",
         )
@@ -110,7 +111,7 @@ def test_a_startup_script_that_fails_is_reported_and_ends_the_machine(tmp_path: 
 
 def test_a_wheel_that_is_not_the_masters_is_not_run(tmp_path: Path, network: Network) -> None:
     with a_master(network) as master:
-        host = HostSetup(metadata="ec2", wheel=replace(master.wheel.reference, sha256="0" * 64))
+        host = HostSetup(metadata=METADATA, wheel=replace(master.wheel.reference, sha256="0" * 64))
         with booted(tmp_path / "m", network, a_boot(network, master.port), host) as machine:
             until("it is off", lambda: machine.powered_itself_off)
             assert not (machine.directory / "lib" / "resolute" / "package").exists()
@@ -121,7 +122,7 @@ def test_a_wheel_that_is_not_the_masters_is_not_run(tmp_path: Path, network: Net
 def test_an_agent_that_cannot_run_is_reported(tmp_path: Path, network: Network) -> None:
     with a_master(network) as master:
         told = {"container_runtime": "process", "slot_tipe": "cpu"}
-        host = HostSetup(metadata="ec2", wheel=master.wheel.reference, agent_config=told)
+        host = HostSetup(metadata=METADATA, wheel=master.wheel.reference, agent_config=told)
         with booted(tmp_path / "m", network, a_boot(network, master.port), host) as machine:
             until("it is off", lambda: machine.powered_itself_off)
         ((path, _, text),) = master.reports
@@ -133,7 +134,7 @@ def test_a_machine_without_its_master_ends_itself(tmp_path: Path, network: Netwo
     """The agent runs and finds no master, or was never even fetched: the watchdog needs neither."""
     with a_master(network) as master:
         host = HostSetup(
-            metadata="ec2",
+            metadata=METADATA,
             wheel=master.wheel.reference,
             agent_config={"container_runtime": "process"},
             boot_timeout_s=15.0 if serves else 2.0,

@@ -13,7 +13,7 @@ from google.auth.credentials import AnonymousCredentials
 from resolute.clock import SystemClock
 from resolute.errors import InvalidInput
 from resolute_provisioner.clouds.base import BadRequest, CloudInstance, NoCapacity, QuotaExceeded, Transient
-from resolute_provisioner.clouds.gcp import GcpCloud
+from resolute_provisioner.clouds.gcp.cloud import GcpCloud
 from resolute_provisioner.model import Observed, RefusalKind
 from support.compute_engine import LOST, FailedOperation, FakeComputeEngine, HttpError, Times, compute_engine
 from support.gcp_world import gcp_cloud, gcp_settings

@@ -11,7 +11,7 @@ import pytest
 
 from resolute.clock import SystemClock
 from resolute_provisioner.clouds.base import CloudError
-from resolute_provisioner.clouds.gcp import GcpCloud
+from resolute_provisioner.clouds.gcp.cloud import GcpCloud
 from resolute_provisioner.reconcile import Reconciler, ReconcileSettings
 from support.compute_engine import LOST, FailedOperation, FakeComputeEngine, HttpError, Times, compute_engine
 from support.gcp_world import gcp_cloud

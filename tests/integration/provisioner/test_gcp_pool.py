@@ -12,19 +12,20 @@ from google.auth.credentials import AnonymousCredentials
 from resolute.clock import SystemClock
 from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
-from resolute.config.providers import GcpProvider
 from resolute.errors import InvalidInput
-from resolute_master.pools.gcp import completed, gcp_cloud, gcp_settings, zones_of
+from resolute_master.pools.clouds import completed
 from resolute_provisioner.bootstrap import AgentWheel
-from resolute_provisioner.clouds.gcp_metadata import GceMetadata
-from resolute_provisioner.clouds.gcp_request import render_launch_request
+from resolute_provisioner.clouds.gcp.configuration import GcpProvider
+from resolute_provisioner.clouds.gcp.driver import gcp_cloud, gcp_settings, zones_of
+from resolute_provisioner.clouds.gcp.request import render_launch_request
 from support.api import master_config
 from support.gce_metadata import FakeMetadata
 from support.provisioner import a_request
 
 WHEEL = AgentWheel(name="resolute_ml-1-py3-none-any.whl", sha256="0" * 64)
 IMAGE = "projects/p/global/images/family/f"
-NOWHERE = GceMetadata("http://127.0.0.1:9")
+Environment = Mapping[str, str]
+NOWHERE: Environment = {"GCE_METADATA_HOST": "127.0.0.1:9"}
 """Nobody listens on the port for discarding."""
 ON_GOOGLE = {
     "project/project-id": "lab-7",
@@ -36,9 +37,9 @@ ON_GOOGLE = {
 
 
 @pytest.fixture
-def metadata() -> Iterator[GceMetadata]:
+def metadata() -> Iterator[Environment]:
     server = FakeMetadata(ON_GOOGLE)
-    yield GceMetadata(server.url.removesuffix("/computeMetadata/v1"))
+    yield {"GCE_METADATA_HOST": server.url.removesuffix("/computeMetadata/v1").removeprefix("http://")}
     server.close()
 
 
@@ -55,7 +56,7 @@ def provider_of(config: MasterConfig) -> tuple[ResourcePool, GcpProvider]:
     return pool, pool.provider
 
 
-def test_a_master_on_google_cloud_fills_in_what_is_left_out(tmp_path: Path, metadata: GceMetadata) -> None:
+def test_a_master_on_google_cloud_fills_in_what_is_left_out(tmp_path: Path, metadata: Environment) -> None:
     _, provider = provider_of(completed(config_of(tmp_path, {}), metadata))
     assert (provider.project, provider.zone) == ("lab-7", "us-central1-b")
     assert provider.label_value == "the-master-of-the-laboratory-of-vision"
@@ -71,7 +72,7 @@ def test_a_master_on_google_cloud_fills_in_what_is_left_out(tmp_path: Path, meta
         ("http://master.example.org:80", "http://master.example.org:80"),
     ],
 )
-def test_the_address_may_be_asked_for_by_name(tmp_path: Path, metadata: GceMetadata, asked: str, url: str) -> None:
+def test_the_address_may_be_asked_for_by_name(tmp_path: Path, metadata: Environment, asked: str, url: str) -> None:
     _, provider = provider_of(completed(config_of(tmp_path, {"master_url": asked}), metadata))
     assert provider.master_url == url
 
@@ -141,7 +142,7 @@ def test_every_key_finds_its_place(tmp_path: Path) -> None:
         {"email": "agent@p", "scopes": ["https://www.googleapis.com/auth/cloud-platform"]}
     ]
     script = body["metadata"]["items"][0]["value"]
-    assert script.startswith("#!/bin/bash") and "METADATA=gce" in script and "INSTANCE=i-1" in script
+    assert script.startswith("#!/bin/bash") and "Metadata-Flavor: Google" in script and "INSTANCE=i-1" in script
     assert "secret" not in script
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from resolute.clock import SystemClock
 from resolute_provisioner.clouds.base import CloudInstance
-from resolute_provisioner.clouds.local_files import MachineFiles, process_lives, read_json
+from resolute_provisioner.clouds.local.files import MachineFiles, process_lives, read_json
 from resolute_provisioner.model import Observed
 from support.provisioner import a_request
 from support.provisioner_worlds import STAND_IN_MACHINE, LocalWorld, processes_of, run_now, wait_until
@@ -121,7 +121,7 @@ def _hosts_below(process: psutil.Process, root: Path) -> bool:
     except psutil.NoSuchProcess:
         return False
     living = process.status() != psutil.STATUS_ZOMBIE
-    return living and "resolute_provisioner.clouds.local_host" in words and words[-1].startswith(str(root))
+    return living and "resolute_provisioner.clouds.local.host" in words and words[-1].startswith(str(root))
 
 
 def test_a_launch_killed_at_each_of_its_steps_leaves_nothing_or_one_machine(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_scripted_interruption_needs_nobody(tmp_path: Path) -> None:
 
 
 def test_secrets_and_environment_stay_where_they_belong(tmp_path: Path) -> None:
-    from resolute_provisioner.clouds.local import machine_environment
+    from resolute_provisioner.clouds.local.cloud import machine_environment
 
     kept = machine_environment(
         {"PATH": "/bin", "PYTHONPATH": "/p", "DET_DB_PASSWORD": "s", "AWS_SECRET_ACCESS_KEY": "s"}
@@ -279,7 +279,7 @@ def test_a_machine_long_gone_is_forgotten(tmp_path: Path) -> None:
     from datetime import timedelta
 
     from resolute.clock import FixedClock
-    from resolute_provisioner.clouds.local import LocalCloud, LocalCloudSettings
+    from resolute_provisioner.clouds.local.cloud import LocalCloud, LocalCloudSettings
 
     world = LocalWorld(tmp_path / "cloud")
     run_now(world.cloud.launch(a_request()))
@@ -302,7 +302,7 @@ def test_a_folder_that_cannot_be_used_is_a_transient_error(tmp_path: Path) -> No
 
 def test_a_script_that_cannot_be_meant_is_refused() -> None:
     from resolute.errors import InvalidInput
-    from resolute_provisioner.clouds.local import ScriptedInterruption, ScriptedRefusal
+    from resolute_provisioner.clouds.local.cloud import ScriptedInterruption, ScriptedRefusal
 
     with pytest.raises(InvalidInput, match="counted from 1"):
         ScriptedRefusal(launch=0)

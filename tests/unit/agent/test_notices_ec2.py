@@ -11,7 +11,7 @@ import pytest
 from resolute.clock import FixedClock
 from resolute.wire.agent_link import Notice
 from resolute.wire.states import NoticeKind
-from resolute_agent.notices_ec2 import ACTION_PATH, EVENTS_PATH, REBALANCE_PATH, Ec2Notices, meaning
+from resolute_provisioner.clouds.aws.notices import ACTION_PATH, EVENTS_PATH, REBALANCE_PATH, Ec2Notices, meaning
 from support.imds import Imds, imds
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -9,17 +9,15 @@ from typing import Any
 import pytest
 
 from resolute.config import (
-    AwsProvider,
-    GcpProvider,
-    Interruption,
     InvalidConfig,
-    LaunchRefusal,
-    LocalProvider,
     PostgresDatabase,
     load_master_config,
     parse_master_config,
 )
 from resolute.errors import InvalidInput
+from resolute_provisioner.clouds.aws.configuration import AwsProvider
+from resolute_provisioner.clouds.gcp.configuration import GcpProvider
+from resolute_provisioner.clouds.local.configuration import Interruption, LaunchRefusal, LocalProvider
 from support.config import case_id, cases_in, problems_in
 
 AWS = {"type": "aws", "ssh_key_name": "k"}

@@ -15,7 +15,6 @@ from aiohttp import ClientConnectionError, ClientSession, ClientWebSocketRespons
 
 from resolute.clock import SystemClock
 from resolute.config import MasterConfig, load_master_config
-from resolute.config.providers import Interruption
 from resolute.errors import InvalidInput, NotFound, Unavailable
 from resolute.ids import SystemIds
 from resolute.wire.agent_link import Welcome
@@ -36,6 +35,7 @@ from resolute_master.domain.user import User
 from resolute_master.engine.engine import Engine
 from resolute_master.pools.scripted_interruptions import InterruptionsBySteps
 from resolute_master.store.memory import MemoryStore
+from resolute_provisioner.clouds.driver import StepInterruption
 from resolute_provisioner.model import Market, Offer, PoolScaling
 from support.cluster import T0, an_instance
 from support.engines import DEFAULT, POOLS, AgentByHand, a_user, an_engine, an_experiment, joined, launched, running
@@ -205,8 +205,8 @@ class CloudWithoutFirst(CloudByHand):
 OFFER = Offer(offer_id="local", instance_type="local", zone="z", market=Market.ON_DEMAND, slots=1, price_per_hour=1.0)
 ELASTIC = {DEFAULT: PoolPolicy(name=DEFAULT, scaling=PoolScaling(pool="default", offers=(OFFER,), max_instances=4))}
 SCRIPT = (
-    Interruption(instance=1, after_steps=10, notice=5),
-    Interruption(instance=2, after_steps=20, notice=None),
+    StepInterruption(instance=1, after_steps=10, notice_s=5),
+    StepInterruption(instance=2, after_steps=20, notice_s=None),
 )
 
 

@@ -14,12 +14,13 @@ from resolute.config import MasterConfig, ResourcePool, parse_master_config
 from resolute.config.errors import InvalidConfig
 from resolute.errors import InvalidInput
 from resolute_master.domain.ids import PoolName
-from resolute_master.pools.instance_types import FILE, learnt, remembered
-from resolute_master.pools.policies import pool_policies
-from resolute_provisioner.catalogue import Catalogue, Shape, shipped
+from resolute_master.pools.instance_types import learnt, remembered
+from resolute_master.pools.policies import Types, pool_policies
+from resolute_provisioner.catalogue import Shape, shipped
 from resolute_provisioner.clouds.base import Transient
 from support.cluster import T0
 
+FILE = "instance-types.json"
 NEW = Shape(instance_type="q1.huge", vcpus=8, memory_gib=64.0, accelerator="Q1", accelerators=4)
 
 
@@ -45,14 +46,14 @@ def a_master(tmp_path: Path, **provider: Any) -> MasterConfig:
     )
 
 
-async def asked(config: MasterConfig, source: ToldTypes) -> Catalogue:
+async def asked(config: MasterConfig, source: ToldTypes) -> Types:
     def of(_: ResourcePool, __: Clock) -> ToldTypes:
         return source
 
     return await learnt(config, of, FixedClock(T0))
 
 
-def slots(config: MasterConfig, types: Catalogue) -> list[int]:
+def slots(config: MasterConfig, types: Types) -> list[int]:
     scaling = pool_policies(config, types)[PoolName("default")].scaling
     assert scaling is not None
     return [offer.slots for offer in scaling.offers]
@@ -94,13 +95,13 @@ async def test_answers_add_up_over_starts(tmp_path: Path) -> None:
     later = a_master(tmp_path, instance_type="g5.xlarge")
     await asked(later, ToldTypes(shipped("aws").shapes["g5.xlarge"]))
     assert {row["instance_type"] for row in json.loads((tmp_path / FILE).read_text())} == {"q1.huge", "g5.xlarge"}
-    assert remembered(later).shapes["q1.huge"] == NEW
+    assert remembered(later)["aws"].shapes["q1.huge"] == NEW
 
 
 async def test_nobody_is_asked_for_pools_elsewhere(tmp_path: Path) -> None:
     config = parse_master_config({"cluster_state_dir": str(tmp_path)})
     source = ToldTypes(NEW)
-    assert await asked(config, source) == Catalogue()
+    assert await asked(config, source) == {}
     assert source.asked == []
 
 

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from resolute.config import MasterConfig, parse_master_config
-from resolute.config.providers import AwsProvider
 from resolute.errors import InvalidInput
-from resolute_master.pools.aws import aws_settings, completed
-from resolute_master.pools.clouds import check
-from resolute_master.pools.machine_host import reachable_master
+from resolute_master.pools.clouds import check, completed
 from resolute_provisioner.bootstrap import AgentWheel
-from resolute_provisioner.clouds.aws_metadata import Ec2Metadata
-from resolute_provisioner.clouds.aws_request import AwsSettings
+from resolute_provisioner.clouds.aws.configuration import AwsProvider
+from resolute_provisioner.clouds.aws.driver import aws_settings
+from resolute_provisioner.clouds.aws.request import AwsSettings
+from resolute_provisioner.clouds.machine_host import reachable_master
 from support.imds import imds
 
 WHEEL = AgentWheel(name="resolute_ml-1.0-py3-none-any.whl", sha256="0f" * 32)
@@ -26,8 +25,15 @@ HERE = {
     "/latest/meta-data/local-ipv4": "10.0.0.7",
     "/latest/meta-data/public-hostname": "ec2-1-2-3-4.example",
 }
-NOWHERE = Ec2Metadata("http://127.0.0.1:9")
 ROLE = "arn:aws:iam::111122223333:instance-profile/agents"
+
+
+def metadata_at(url: str) -> dict[str, str]:
+    """The environment of a master whose metadata service is there."""
+    return {"AWS_EC2_METADATA_SERVICE_ENDPOINT": url}
+
+
+NOWHERE = metadata_at("http://127.0.0.1:9")
 
 
 def a_config(**keys: Any) -> MasterConfig:
@@ -60,7 +66,7 @@ def settings(**keys: Any) -> AwsSettings:
 def test_a_master_on_ec2_knows_region_address_and_owner() -> None:
     with imds() as service:
         service.values |= HERE
-        provider = provider_of(completed(a_config(), {}, Ec2Metadata(service.url)))
+        provider = provider_of(completed(a_config(), metadata_at(service.url)))
     assert (provider.region, provider.tag_value) == ("eu-west-1", "i-master")
     assert provider.master_url == f"http://10.0.0.7:{a_config().port}"
 
@@ -68,22 +74,20 @@ def test_a_master_on_ec2_knows_region_address_and_owner() -> None:
 def test_what_is_written_is_kept_and_a_named_address_is_looked_up() -> None:
     with imds() as service:
         service.values |= HERE
-        metadata = Ec2Metadata(service.url)
-        kept = provider_of(
-            completed(a_config(region="us-east-1", tag_value="me", master_url="http://m:1"), {}, metadata)
-        )
-        named = provider_of(completed(a_config(master_url="https://public-hostname:8443"), {}, metadata))
+        metadata = metadata_at(service.url)
+        kept = provider_of(completed(a_config(region="us-east-1", tag_value="me", master_url="http://m:1"), metadata))
+        named = provider_of(completed(a_config(master_url="https://public-hostname:8443"), metadata))
         with pytest.raises(InvalidInput, match="public-ipv4"):
-            completed(a_config(master_url="http://public-ipv4:8080"), {}, metadata)
+            completed(a_config(master_url="http://public-ipv4:8080"), metadata)
     assert (kept.region, kept.tag_value, kept.master_url) == ("us-east-1", "me", "http://m:1")
     assert named.master_url == "https://ec2-1-2-3-4.example:8443"
 
 
 def test_elsewhere_the_region_is_in_the_environment_or_missed() -> None:
-    provider = provider_of(completed(a_config(), {"AWS_DEFAULT_REGION": "us-west-2"}, NOWHERE))
+    provider = provider_of(completed(a_config(), {"AWS_DEFAULT_REGION": "us-west-2", **NOWHERE}))
     assert (provider.region, provider.tag_value, provider.master_url) == ("us-west-2", "determined-ai-determined", "")
     with pytest.raises(InvalidInput, match=r"provider\.region of pool 'gpus'"):
-        completed(a_config(), {}, NOWHERE)
+        completed(a_config(), NOWHERE)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from resolute_provisioner.catalogue.shipped import shipped
-from resolute_provisioner.clouds.aws_prices import Newest, live_price, shape_of
+from resolute_provisioner.clouds.aws.prices import Newest, live_price, shape_of
 from resolute_provisioner.model import Market, Offer, OfferBelief
 from resolute_provisioner.offers import slots_of
 from resolute_provisioner.risk import repriced

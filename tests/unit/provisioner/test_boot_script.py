@@ -14,13 +14,16 @@ import pytest
 
 from resolute.errors import InvalidInput
 from resolute_provisioner.bootstrap import (
-    EC2_USER_DATA_BYTES,
     AgentWheel,
     HostSetup,
     MachineBoot,
+    Metadata,
     agent_file,
     render_boot_script,
 )
+from resolute_provisioner.clouds.aws.boot import METADATA as EC2
+from resolute_provisioner.clouds.aws.boot import USER_DATA_BYTES as EC2_USER_DATA_BYTES
+from resolute_provisioner.clouds.gcp.boot import METADATA as GCE
 
 TOKEN = "a-join-token-that-nobody-may-see"
 BOOT = MachineBoot(
@@ -32,7 +35,7 @@ BOOT = MachineBoot(
     slot_type="cuda",
     master_timeout_s=300.0,
 )
-HOST = HostSetup(metadata="ec2", wheel=AgentWheel(name="resolute_ml-1.0-py3-none-any.whl", sha256="0f" * 32))
+HOST = HostSetup(metadata=EC2, wheel=AgentWheel(name="resolute_ml-1.0-py3-none-any.whl", sha256="0f" * 32))
 
 
 def files_of(script: str) -> dict[str, str]:
@@ -47,7 +50,6 @@ def test_the_head_of_the_script() -> None:
     assert head == (
         "#!/bin/bash\n"
         "# Starts a machine of a Resolute cluster. The join token in it works once.\n"
-        "METADATA=ec2\n"
         "MASTER=http://10.0.0.1:8080\n"
         "INSTANCE=gpus-1-abc\n"
         "WHEEL=resolute_ml-1.0-py3-none-any.whl\n"
@@ -135,7 +137,7 @@ def readable(script: str) -> str:
 
 IN_CONTAINER = replace(
     HOST,
-    metadata="gce",
+    metadata=GCE,
     agent_image="registry.example/agent:1",
     agent_network="host",
     log_driver="gcplogs",
@@ -176,9 +178,9 @@ def test_no_secret_stands_in_the_open() -> None:
 
 
 @pytest.mark.parametrize("image", ["", "registry.example/agent:1"])
-@pytest.mark.parametrize("metadata", ["ec2", "gce"])
-def test_bash_takes_it(image: str, metadata: str) -> None:
-    host = replace(HOST, metadata=metadata, agent_image=image, startup_script='#!/bin/sh\necho "it\'s"\n')  # type: ignore[arg-type]
+@pytest.mark.parametrize("metadata", [EC2, GCE], ids=["ec2", "gce"])
+def test_bash_takes_it(image: str, metadata: Metadata) -> None:
+    host = replace(HOST, metadata=metadata, agent_image=image, startup_script='#!/bin/sh\necho "it\'s"\n')
     subprocess.run(["bash", "-n"], input=render_boot_script(BOOT, host), text=True, check=True)
 
 
@@ -204,5 +206,5 @@ def test_the_largest_script_that_ec2_takes() -> None:
             assert "startup_script" in str(error) and str(EC2_USER_DATA_BYTES) in str(error)
             too_long = middle
     assert EC2_USER_DATA_BYTES - 4 < size(fits) <= EC2_USER_DATA_BYTES
-    on_google = replace(HOST, metadata="gce", startup_script=random_text(too_long))
+    on_google = replace(HOST, metadata=GCE, startup_script=random_text(2 * too_long))
     assert len(render_boot_script(BOOT, on_google)) > EC2_USER_DATA_BYTES

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from resolute_provisioner.catalogue import Catalogue, Shape, aws, gcp, shipped
+from resolute_provisioner.catalogue import Catalogue, Shape, shipped
+from resolute_provisioner.clouds.aws import catalogue as aws
+from resolute_provisioner.clouds.gcp import catalogue as gcp
 from resolute_provisioner.offers import slots_of
 
 ORIGINAL_SLOTS = {

@@ -11,8 +11,8 @@ import pytest
 
 from resolute.errors import InvalidInput
 from resolute_provisioner.clouds.base import BadRequest, NoCapacity, QuotaExceeded, Throttled, Transient
-from resolute_provisioner.clouds.gcp_calls import error_of, parsed
-from resolute_provisioner.clouds.gcp_request import (
+from resolute_provisioner.clouds.gcp.calls import error_of, parsed
+from resolute_provisioner.clouds.gcp.request import (
     GcpSettings,
     label_value,
     machine_name,

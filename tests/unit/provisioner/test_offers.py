@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 from resolute_provisioner import risk
 from resolute_provisioner.catalogue import Shape, shipped
+from resolute_provisioner.catalogue.rules import TypeRules
+from resolute_provisioner.clouds.aws.catalogue import RULES as AWS
+from resolute_provisioner.clouds.gcp.catalogue import RULES as GCP
 from resolute_provisioner.model import Market, Offer, OfferBelief
 from resolute_provisioner.offers import OPERATOR, Purchase, expanded, price_order, priced, slots_of, too_dear
 from support.cluster import T0
@@ -20,12 +23,12 @@ BOTH = (Market.SPOT, Market.ON_DEMAND)
 
 
 def a_purchase(**changes: object) -> Purchase:
-    given: dict[str, object] = {"cloud": "aws", "shape": G5, "zones": ("us-east-1a",), "slots": 1, "slot_type": "cuda"}
+    given: dict[str, object] = {"shape": G5, "zones": ("us-east-1a",), "slots": 1, "slot_type": "cuda"}
     return Purchase(**{**given, **changes})  # type: ignore[arg-type]
 
 
-def bought(purchase: Purchase) -> dict[str, Offer]:
-    return {offer.offer_id: offer for offer in expanded([purchase], shipped(purchase.cloud))}
+def bought(purchase: Purchase, rules: TypeRules = AWS) -> dict[str, Offer]:
+    return {offer.offer_id: offer for offer in expanded([purchase], shipped(rules.cloud), rules)}
 
 
 def test_there_is_an_offer_for_each_zone_and_market() -> None:
@@ -65,7 +68,7 @@ def test_a_quota_is_of_a_region_a_market_and_what_is_counted_together() -> None:
         a_purchase(shape=shipped("aws").shapes["g6.xlarge"]),
         a_purchase(shape=shipped("aws").shapes["p5.48xlarge"]),
     ]
-    families = {offer.offer_id: offer.family for offer in expanded(purchases, shipped("aws"))}
+    families = {offer.offer_id: offer.family for offer in expanded(purchases, shipped("aws"), AWS)}
     assert families["aws/us-east-1a/g5.xlarge/spot"] == families["aws/us-east-1b/g5.xlarge/spot"]
     assert families["aws/us-east-1a/g5.xlarge/on_demand"] == families["aws/us-east-1a/g6.xlarge/on_demand"]
     assert len(set(families.values())) == 3
@@ -73,7 +76,8 @@ def test_a_quota_is_of_a_region_a_market_and_what_is_counted_together() -> None:
 
 def test_attached_accelerators_are_part_of_the_offer() -> None:
     shape = replace(shipped("gcp").shapes["n1-standard-8"], accelerator="nvidia-tesla-t4", accelerators=2)
-    (offer,) = bought(a_purchase(cloud="gcp", shape=shape, attached=True, zones=("us-central1-b",), slots=2)).values()
+    purchase = a_purchase(shape=shape, attached=True, zones=("us-central1-b",), slots=2)
+    (offer,) = bought(purchase, GCP).values()
     assert offer.offer_id == "gcp/us-central1-b/n1-standard-8+2x-nvidia-tesla-t4/on_demand"
     assert (offer.accelerator, offer.accelerators, offer.region) == ("nvidia-tesla-t4", 2, "us-central1")
     assert offer.price_per_hour == shipped("gcp").price(shape, "us-central1")

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from resolute.config import ResourcePool
-from resolute.config.providers import AwsProvider, GcpProvider
 from resolute.errors import InvalidInput
-from resolute_master.pools.aws import aws_settings
-from resolute_master.pools.gcp import gcp_settings, zones_of
-from resolute_master.pools.machine_host import reachable_master
 from resolute_master.pools.policies import scaling_of
 from resolute_provisioner.bootstrap import AgentWheel, MachineBoot, render_boot_script
-from resolute_provisioner.clouds.gcp_request import GcpSettings
+from resolute_provisioner.clouds.aws.configuration import AwsProvider
+from resolute_provisioner.clouds.aws.driver import aws_settings
+from resolute_provisioner.clouds.gcp.configuration import GcpProvider
+from resolute_provisioner.clouds.gcp.driver import gcp_settings, zones_of
+from resolute_provisioner.clouds.gcp.request import GcpSettings
+from resolute_provisioner.clouds.machine_host import reachable_master
 
 WHEEL = AgentWheel(name="resolute_ml-1.0-py3-none-any.whl", sha256="0f" * 32)
 BOOT = MachineBoot(

@@ -1,43 +1,40 @@
-"""Where the machines of an elastic pool come from: AWS, Google Cloud, or this machine."""
+"""Where the machines of an elastic pool come from: the block `provider`, whose key `type` names a registered provider.
+
+The model of the block is in the provider's own package, and is imported when a file first names that provider.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Discriminator, Tag
+from pydantic import SerializeAsAny, ValidatorFunctionWrapHandler, WrapValidator
 
 from resolute.config.base import TaggedUnion
-from resolute.config.providers.aws import AwsNetworkInterface, AwsProvider, AwsTag
-from resolute.config.providers.common import CloudOffer, CloudProvider, TypePrices
-from resolute.config.providers.gcp import GcpInstanceType, GcpNetworkInterface, GcpOffer, GcpProvider, GcpServiceAccount
-from resolute.config.providers.local import Interruption, LaunchRefusal, LocalProvider
+from resolute.config.providers.common import CloudOffer, CloudProvider, ProviderBase, TypePrices
+from resolute.providers import PROVIDERS, part
 
-__all__ = [
-    "PROVIDER_TYPES",
-    "AwsNetworkInterface",
-    "AwsProvider",
-    "AwsTag",
-    "CloudOffer",
-    "CloudProvider",
-    "GcpInstanceType",
-    "GcpNetworkInterface",
-    "GcpOffer",
-    "GcpProvider",
-    "GcpServiceAccount",
-    "Interruption",
-    "LaunchRefusal",
-    "LocalProvider",
-    "Provider",
-    "TypePrices",
-]
+__all__ = ["CloudOffer", "CloudProvider", "Provider", "ProviderBase", "TypePrices", "configuration_of"]
 
-PROVIDER_TYPES = ("aws", "gcp", "local")
-_TYPES = TaggedUnion("type", PROVIDER_TYPES, {"hpc": "HPC launchers are not supported; use agents of your own"})
+_TYPES = TaggedUnion("type", tuple(PROVIDERS), {"hpc": "HPC launchers are not supported; use agents of your own"})
 
-Provider = Annotated[
-    Annotated[AwsProvider, Tag("<aws>")]
-    | Annotated[GcpProvider, Tag("<gcp>")]
-    | Annotated[LocalProvider, Tag("<local>")],
-    Discriminator(_TYPES.member),
-    BeforeValidator(_TYPES.check),
-]
+
+def configuration_of(name: str) -> type[ProviderBase]:
+    """The model of the block of that provider. Raises `KeyError` for a provider that is not registered."""
+    model: type[ProviderBase] = part(name, "configuration", "CONFIGURATION")
+    return model
+
+
+class RegisteredModels:
+    """Marks a value whose model is one of those that the providers register: the reference and the masks list them all."""
+
+    def members(self) -> tuple[type[ProviderBase], ...]:
+        return tuple(configuration_of(name) for name in PROVIDERS)
+
+
+def _read(value: Any, _: ValidatorFunctionWrapHandler) -> ProviderBase:
+    if isinstance(value, ProviderBase):
+        return value
+    return configuration_of(_TYPES.check(value)["type"]).model_validate(value)
+
+
+Provider = Annotated[SerializeAsAny[ProviderBase], WrapValidator(_read), RegisteredModels()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -75,7 +75,10 @@ def _agent_file(value: object) -> object:
 
 
 class ProviderBase(ConfigModel):
-    """What every elastic pool has."""
+    """What every elastic pool has. The model of a provider adds the key `type`, with its name as the only value."""
+
+    on_masters_machine: ClassVar[bool] = False
+    """Whether the machines see the files of the machine that the master runs on, and reach it at any address of its own."""
 
     master_url: Annotated[Text, AfterValidator(_master_url)] = ""
     """How machines reach the master, at port 8080 unless another is written; empty takes the master's own address."""
@@ -105,6 +108,11 @@ class ProviderBase(ConfigModel):
     """Given to the agents, which go on trying until their `master_timeout` all the same."""
     agent_reconnect_backoff: Duration = 5.0
     """Given to the agents: the longest pause between two attempts."""
+
+    @property
+    def name(self) -> str:
+        """The name under which the provider is registered: the value of its key `type`."""
+        return str(type(self).model_fields["type"].default)
 
     @model_validator(mode="after")
     def _limits(self) -> Self:

@@ -1,6 +1,5 @@
 #!/bin/bash
 # Starts a machine of a Resolute cluster. The join token in it works once.
-METADATA=ec2
 MASTER=http://10.0.0.1:8080
 INSTANCE=gpus-1-abc
 WHEEL=resolute_ml-1.0-py3-none-any.whl
@@ -34,6 +33,11 @@ put authorization <<'END'
 X-Resolute-Join-Token: a-join-token-that-nobody-may-see
 END
 }
+machine_name() {
+  local base=http://169.254.169.254 token
+  token=$(curl -sf --max-time 5 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' "$base/latest/api/token") &&
+    curl -sf --max-time 5 -H "X-aws-ec2-metadata-token: $token" "$base/latest/meta-data/instance-id"
+}
 run_agent() { PYTHONPATH="$DIR/package" "$PYTHON" -m resolute_agent --config /var/lib/resolute/agent.yaml; }
 umask 077
 export PATH="${PATH:-/usr/bin:/bin}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -55,16 +59,6 @@ call_master() {
   curl --silent --show-error --fail --max-time 60 "$@"
 }
 
-metadata() {
-  local base=http://169.254.169.254 token
-  if [ "$METADATA" = gce ]; then
-    curl -sf --max-time 5 -H 'Metadata-Flavor: Google' "$base/computeMetadata/v1/instance/name"
-  else
-    token=$(curl -sf --max-time 5 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' "$base/latest/api/token") &&
-      curl -sf --max-time 5 -H "X-aws-ec2-metadata-token: $token" "$base/latest/meta-data/instance-id"
-  fi
-}
-
 power_off() {
   say "power off: $1"
   systemctl poweroff || shutdown -h now || poweroff
@@ -73,7 +67,7 @@ power_off() {
 }
 
 report() { # stage, last lines on stdin; the token is in a file, so that no list of processes shows it
-  { echo "machine $(metadata)"; tail -n 20; } >"$DIR/report"
+  { echo "machine $(machine_name)"; tail -n 20; } >"$DIR/report"
   for pause in 1 3 9 0; do
     call_master -X POST -H "@$DIR/authorization" --data-binary "@$DIR/report" \
       "$MASTER/agents/boot/$INSTANCE?stage=$1" >/dev/null && return
@@ -168,7 +162,7 @@ case "${1:-boot}" in
     cat "$0" >"$DIR/boot"
     write_files
     serve watch
-    say "machine $(metadata) boots for $INSTANCE"
+    say "machine $(machine_name) boots for $INSTANCE"
     if [ -s "$DIR/startup" ]; then
       chmod 700 "$DIR/startup"
       "$DIR/startup" >>"$LOG" 2>&1 || fail startup_script "the startup script failed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from resolute_provisioner.catalogue.regions import numbered
 from resolute_provisioner.catalogue.shapes import Catalogue, Shape
 
 _ZONE = re.compile(r"(?P<region>[a-z]+(?:-[a-z]+)+\d+)-[a-z]")
@@ -40,6 +41,34 @@ ATTACHABLE = frozenset({"nvidia-tesla-t4", "nvidia-tesla-p100", "nvidia-tesla-p4
 """Accelerators that are added to an n1 machine. All others are built into the machine types that have them."""
 
 
+REGIONS = numbered(
+    {
+        "africa-south": "1",
+        "asia-east": "1 2",
+        "asia-northeast": "1 2 3",
+        "asia-south": "1 2",
+        "asia-southeast": "1 2 3",
+        "australia-southeast": "1 2",
+        "europe-central": "2",
+        "europe-north": "1 2",
+        "europe-southwest": "1",
+        "europe-west": "1 2 3 4 6 8 9 10 12",
+        "me-central": "1 2",
+        "me-west": "1",
+        "northamerica-northeast": "1 2",
+        "northamerica-south": "1",
+        "southamerica-east": "1",
+        "southamerica-west": "1",
+        "us-central": "1",
+        "us-east": "1 4 5",
+        "us-south": "1",
+        "us-west": "1 2 3 4",
+    },
+    "",
+)
+"""When this version was made. For people's mistakes only: a cloud opens a new one now and then."""
+
+
 def region_of(zone: str) -> str | None:
     """`us-central1-a` is in us-central1; None for what is no zone's name."""
     found = _ZONE.fullmatch(zone)
@@ -72,3 +101,27 @@ def shape_of(catalogue: Catalogue, machine_type: str) -> Shape | None:
         return None
     vcpus, ratio = int(found["vcpus"]), GIB_PER_VCPU.get((found["family"], found["kind"]))
     return Shape(instance_type=machine_type, vcpus=vcpus, memory_gib=None if ratio is None else vcpus * ratio)
+
+
+class Rules:
+    """Obeys `TypeRules`."""
+
+    cloud = "gcp"
+
+    def region_of(self, zone: str) -> str | None:
+        return region_of(zone)
+
+    def has_list_price(self, zone: str) -> bool:
+        return True
+
+    def quota_of(self, shape: Shape, *, spot: bool) -> str:
+        return shape.accelerator or f"{machine_family(shape.instance_type)} CPUs"
+
+    def shape_of(self, catalogue: Catalogue, instance_type: str) -> Shape | None:
+        return shape_of(catalogue, instance_type)
+
+    def takes_accelerators(self, instance_type: str) -> bool:
+        return takes_accelerators(instance_type)
+
+
+RULES = Rules()

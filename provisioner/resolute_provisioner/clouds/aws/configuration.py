@@ -196,3 +196,6 @@ class AwsProvider(CloudProvider):
         if offer.reservation is not None and offer.zones is None and len(network.subnets) != 1:
             found.append((("zones",), "must name the zone of the reservation", None))
         return found
+
+
+CONFIGURATION = AwsProvider

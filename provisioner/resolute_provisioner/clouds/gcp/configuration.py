@@ -234,3 +234,6 @@ class GcpProvider(CloudProvider):
         if found:
             raise broken_at(*found)
         return self
+
+
+CONFIGURATION = GcpProvider

@@ -113,3 +113,8 @@ def meaning(text: str, at: datetime) -> Notice | None:
             return Notice(kind=NoticeKind.MAINTENANCE, deadline=None, reason="its host will be maintained", at=at)
         case _:
             return None
+
+
+def open_notices(clock: Clock) -> GceNotices:
+    """What a machine's agent listens to."""
+    return GceNotices(clock=clock)

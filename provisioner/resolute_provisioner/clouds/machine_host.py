@@ -1,16 +1,18 @@
-"""What the machines of a pool on a real cloud are told at their boot, made from the pool's configuration."""
+"""What the machines of a pool are told that boot from the script of `bootstrap`, made from the pool's configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from typing import Literal
 from urllib.parse import urlsplit
 
 from resolute.config.agent import parse_agent_config
 from resolute.config.pools import ResourcePool
-from resolute.config.providers import AwsProvider, GcpProvider
+from resolute.config.providers import CloudProvider
 from resolute.errors import InvalidInput
-from resolute_provisioner.bootstrap import AgentWheel, HostSetup, MachineBoot, agent_file, render_boot_script
+from resolute_provisioner.bootstrap import AgentWheel, HostSetup, MachineBoot, Metadata, agent_file, render_boot_script
+
+EXAMPLE_WHEEL = AgentWheel(name="resolute_ml-0.0.0-py3-none-any.whl", sha256="0" * 64)
+"""As long as the real one, so that what machines are given is as long as it will be."""
 
 _EXAMPLE = "0" * 64
 """As long as the real token, so that the script is as long as it will be."""
@@ -18,9 +20,9 @@ _EXAMPLE = "0" * 64
 
 def host_setup(
     pool: ResourcePool,
-    provider: AwsProvider | GcpProvider,
+    provider: CloudProvider,
     *,
-    metadata: Literal["ec2", "gce"],
+    metadata: Metadata,
     wheel: AgentWheel,
     log_driver: str = "",
     log_options: Mapping[str, str] | None = None,
@@ -64,7 +66,7 @@ def host_setup(
 
 def told_master_url(
     pool: ResourcePool,
-    provider: AwsProvider | GcpProvider,
+    provider: CloudProvider,
     port: int,
     *,
     kinds: Container[str],

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from resolute.errors import InvalidInput
 from resolute_provisioner.bootstrap import HostSetup, render_boot_script
-from resolute_provisioner.catalogue.aws import region_of
+from resolute_provisioner.clouds.aws.catalogue import region_of
 from resolute_provisioner.clouds.base import LaunchRequest
 from resolute_provisioner.model import Market
 

@@ -34,7 +34,7 @@ from resolute_provisioner.clouds.base import (
     Throttled,
     Transient,
 )
-from resolute_provisioner.clouds.gcp_calls import (
+from resolute_provisioner.clouds.gcp.calls import (
     AlreadyThere,
     ComputeEngine,
     Instance,
@@ -45,7 +45,7 @@ from resolute_provisioner.clouds.gcp_calls import (
     last_element,
     parsed,
 )
-from resolute_provisioner.clouds.gcp_request import (
+from resolute_provisioner.clouds.gcp.request import (
     CLUSTER_LABEL,
     INSTANCE_LABEL,
     POOL_LABEL,

@@ -1,16 +1,11 @@
 """The cloud on this computer: each machine is a directory and a detached process, found again by what is on disk.
 
-    python -m resolute_provisioner.clouds.local list <root>
-    python -m resolute_provisioner.clouds.local interrupt <root> <instance id> [--notice SECONDS] [--reason TEXT]
-    python -m resolute_provisioner.clouds.local stop-all <root>
-
 Boot delay, price, refusals and interruptions can be scripted, so that a whole elastic cluster with all of its
 misfortunes runs on a laptop. The machine's name here is the instance id of the request.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import re
 import shutil
@@ -23,7 +18,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from resolute.clock import Clock, SystemClock
+from resolute.clock import Clock
 from resolute.errors import InvalidInput, NotFound
 from resolute_provisioner.bootstrap import render_agent_settings
 from resolute_provisioner.clouds.base import (
@@ -35,7 +30,7 @@ from resolute_provisioner.clouds.base import (
     LaunchRequest,
     Transient,
 )
-from resolute_provisioner.clouds.local_files import (
+from resolute_provisioner.clouds.local.files import (
     MachineFiles,
     Record,
     claim_json,
@@ -162,7 +157,7 @@ class LocalCloud:
         for files, record in machines(self._root):
             if cluster is None or record["cluster"] == cluster:
                 self._carry_on(files)
-                machine = _as_listed(files, record, self._clock)
+                machine = as_listed(files, record, self._clock)
                 if machine.observed is Observed.GONE and self._forgotten(files):
                     continue
                 listed.append(machine)
@@ -181,7 +176,7 @@ class LocalCloud:
                 found = self._create(request)
             files, record = found
             self._carry_on(files)
-        machine = _as_listed(files, record, self._clock)
+        machine = as_listed(files, record, self._clock)
         return Launched(provider_id=machine.provider_id, observed=machine.observed, paid_from=machine.paid_from)
 
     def _count_and_refuse(self) -> None:
@@ -230,7 +225,7 @@ class LocalCloud:
             return
         with (files.directory / "host.log").open("ab") as output:
             subprocess.run(
-                [sys.executable, "-m", "resolute_provisioner.clouds.local_host", str(files.directory)],
+                [sys.executable, "-m", "resolute_provisioner.clouds.local.host", str(files.directory)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -247,7 +242,7 @@ class LocalCloud:
         return True
 
 
-def _as_listed(files: MachineFiles, record: Record, clock: Clock) -> CloudInstance:
+def as_listed(files: MachineFiles, record: Record, clock: Clock) -> CloudInstance:
     started = read_json(files.started)
     gone = _end_of(files, started, clock)
     if gone is not None:
@@ -320,48 +315,8 @@ def stop_all(root: Path, *, clock: Clock, wait_s: float = 60.0) -> tuple[str, ..
     while True:
         known = machines(root)
         order_end(root, [record["instance_id"] for _, record in known], clock)
-        listed = [_as_listed(files, record, clock) for files, record in known]
+        listed = [as_listed(files, record, clock) for files, record in known]
         living = tuple(each.provider_id for each in listed if each.observed is not Observed.GONE)
         if not living or clock.monotonic() >= give_up_at:
             return living
         time.sleep(0.1)
-
-
-def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m resolute_provisioner.clouds.local", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name, text in (
-        ("list", "show every machine"),
-        ("interrupt", "take a machine back"),
-        ("stop-all", "end every machine and wait for it"),
-    ):
-        command = commands.add_parser(name, help=text)
-        command.add_argument("root", type=Path)
-        if name == "interrupt":
-            command.add_argument("instance_id")
-            command.add_argument("--notice", type=float, default=None, metavar="SECONDS")
-            command.add_argument("--reason", default="")
-    given = parser.parse_args(arguments)
-    clock = SystemClock()
-    match given.command:
-        case "interrupt":
-            try:
-                order_interruption(given.root, given.instance_id, notice_s=given.notice, reason=given.reason)
-            except NotFound as error:
-                print(error, file=sys.stderr)
-                return 1
-        case "stop-all":
-            left = stop_all(given.root, clock=clock)
-            if left:
-                print(f"still there: {', '.join(left)}", file=sys.stderr)
-                return 1
-        case _:
-            for files, record in machines(given.root):
-                each = _as_listed(files, record, clock)
-                since = each.paid_from.isoformat(timespec="seconds") if each.paid_from else "-"
-                print(f"{each.provider_id}\t{each.pool}\t{each.observed.value}\t{since}\t{each.message}".rstrip())
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -141,3 +141,8 @@ def meaning(path: str, text: bytes, at: datetime) -> list[Notice]:
 
 def _utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def open_notices(clock: Clock) -> Ec2Notices:
+    """What a machine's agent listens to."""
+    return Ec2Notices(clock=clock)

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from resolute.errors import InvalidInput
-from resolute_provisioner.clouds.aws_calls import SDK_ERRORS, STATE_REASONS, Ec2, cloud_error, error_code
-from resolute_provisioner.clouds.aws_request import (
+from resolute_provisioner.clouds.aws.calls import SDK_ERRORS, STATE_REASONS, Ec2, cloud_error, error_code
+from resolute_provisioner.clouds.aws.request import (
     CLUSTER_TAG,
     INSTANCE_TAG,
     POOL_TAG,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -42,6 +42,8 @@ class Interruption(ConfigModel):
 class LocalProvider(ProviderBase):
     """Machines that are processes on the master's own machine."""
 
+    on_masters_machine: ClassVar[bool] = True
+
     type: Literal["local"] = "local"
     """Tag of the provider."""
     slots_per_instance: PositiveInteger = 1
@@ -62,3 +64,6 @@ class LocalProvider(ProviderBase):
     """Launches that are refused."""
     interruptions: tuple[Interruption, ...] = ()
     """Machines that are taken away."""
+
+
+CONFIGURATION = LocalProvider

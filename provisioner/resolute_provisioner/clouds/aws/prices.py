@@ -8,7 +8,7 @@ from typing import Any
 
 from resolute.clock import Clock
 from resolute_provisioner.catalogue.shapes import Shape
-from resolute_provisioner.clouds.aws_calls import SDK_ERRORS, Ec2, cloud_error
+from resolute_provisioner.clouds.aws.calls import SDK_ERRORS, Ec2, cloud_error
 from resolute_provisioner.model import Market, Offer
 from resolute_provisioner.prices import LivePrice
 

@@ -1,0 +1,44 @@
+"""The registry of providers: every provider of machines has one entry here, and a package of its own.
+
+A provider's package has modules of fixed names, each of which a program imports when it first needs it:
+
+    configuration   `CONFIGURATION`, the model of the block `provider`
+    driver          `DRIVER`, what the master and the command line ask (`resolute_provisioner.clouds.driver`)
+    notices         `open_notices`, how an agent learns that its machine will be taken away; only with a `notice_source`
+    fake            `open_world`, what the conformance suite of the cloud port runs on
+
+A program that reads a file with one provider therefore imports neither the others nor any SDK.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """One provider."""
+
+    package: str
+    notice_source: str = ""
+    """The agent's `notice_source` on its machines, where a metadata service of the cloud announces their end."""
+
+
+PROVIDERS: Mapping[str, Registration] = {
+    "aws": Registration(package="resolute_provisioner.clouds.aws", notice_source="ec2"),
+    "gcp": Registration(package="resolute_provisioner.clouds.gcp", notice_source="gce"),
+    "local": Registration(package="resolute_provisioner.clouds.local"),
+}
+"""By the key `type` of the block `provider`."""
+
+
+def part(provider: str, module: str, attribute: str) -> Any:
+    """One part of a registered provider, imported now. Raises `KeyError` for a provider that is not registered."""
+    return getattr(importlib.import_module(f"{PROVIDERS[provider].package}.{module}"), attribute)
+
+
+NOTICE_SOURCES: Mapping[str, str] = {each.notice_source: name for name, each in PROVIDERS.items() if each.notice_source}
+"""The provider of each `notice_source`."""

@@ -1,0 +1,18 @@
+"""Of which type the slots of an accelerator are. Pure."""
+
+from __future__ import annotations
+
+MANUFACTURERS = {"Trainium": "AWS", "Inferentia": "AWS", "Gaudi": "Habana", "Radeon": "AMD"}
+"""By the beginnings of names of accelerators, where no cloud tells: the others of the shipped tables are NVIDIA's."""
+
+SLOT_TYPES = {"NVIDIA": "cuda", "AMD": "rocm"}
+"""By the manufacturer of the accelerators. The agent cannot enumerate those of others: their slots are counted, and a task finds
+its devices itself."""
+
+
+def slot_type(accelerator: str, manufacturer: str = "") -> str:
+    """Of machines with these accelerators, as in `Offer.slot_type`."""
+    if not manufacturer:
+        by_name = (maker for name, maker in MANUFACTURERS.items() if accelerator.startswith(name))
+        manufacturer = next(by_name, "NVIDIA")
+    return SLOT_TYPES.get(manufacturer, "artificial")

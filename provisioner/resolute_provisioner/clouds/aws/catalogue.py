@@ -1,0 +1,101 @@
+"""How Amazon EC2 writes zones and types, and which types share a quota. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from resolute_provisioner.catalogue.regions import numbered
+from resolute_provisioner.catalogue.shapes import Catalogue, Shape
+
+_ZONE = re.compile(r"(?P<region>[a-z]{2,}(?:-[a-z]+)+-\d+)(?P<rest>[a-z]|-[a-z0-9-]+)")
+_FIRST_LETTERS = re.compile(r"(?P<letters>[a-z]+)(?P<generation>\d*)")
+
+QUOTAS = {
+    "p": "P",
+    "g": "G and VT",
+    "gr": "G and VT",
+    "vt": "G and VT",
+    "trn": "Trn",
+    "inf": "Inf",
+    "dl": "DL",
+    "f": "F",
+}
+"""What the types of these families are counted under, by the account's service quotas on vCPUs."""
+
+STANDARD = "Standard (A, C, D, H, I, M, R, T, Z)"
+
+
+REGIONS = numbered(
+    {
+        "af-south": "1",
+        "ap-east": "1 2",
+        "ap-northeast": "1 2 3",
+        "ap-south": "1 2",
+        "ap-southeast": "1 2 3 4 5 6 7",
+        "ca-central": "1",
+        "ca-west": "1",
+        "cn-north": "1",
+        "cn-northwest": "1",
+        "eu-central": "1 2",
+        "eu-north": "1",
+        "eu-south": "1 2",
+        "eu-west": "1 2 3",
+        "eusc-de-east": "1",
+        "il-central": "1",
+        "me-central": "1",
+        "me-south": "1",
+        "mx-central": "1",
+        "sa-east": "1",
+        "us-east": "1 2",
+        "us-gov-east": "1",
+        "us-gov-west": "1",
+        "us-west": "1 2",
+    },
+    "-",
+)
+"""When this version was made. For people's mistakes only: a cloud opens a new one now and then."""
+
+
+def region_of(zone: str) -> str | None:
+    """`us-east-1a` is in us-east-1, and so is the local zone `us-east-1-atl-2a`; None for what is no zone's name."""
+    found = _ZONE.fullmatch(zone)
+    return found["region"] if found else None
+
+
+def is_local_zone(zone: str) -> bool:
+    """Its prices may differ from those of its region."""
+    found = _ZONE.fullmatch(zone)
+    return found is not None and len(found["rest"]) > 1
+
+
+def quota(instance_type: str, *, spot: bool) -> str:
+    """The quota of the account under which a type is counted."""
+    found = _FIRST_LETTERS.match(instance_type)
+    letters = found["letters"] if found else ""
+    if spot and letters == "p" and found is not None and int(found["generation"] or 0) >= 5:
+        return "P5 and later"  # counted apart from the older ones on the spot market only
+    return QUOTAS.get(letters, STANDARD)
+
+
+class Rules:
+    """Obeys `TypeRules`."""
+
+    cloud = "aws"
+
+    def region_of(self, zone: str) -> str | None:
+        return region_of(zone)
+
+    def has_list_price(self, zone: str) -> bool:
+        return not is_local_zone(zone)
+
+    def quota_of(self, shape: Shape, *, spot: bool) -> str:
+        return quota(shape.instance_type, spot=spot)
+
+    def shape_of(self, catalogue: Catalogue, instance_type: str) -> Shape | None:
+        return catalogue.shapes.get(instance_type)
+
+    def takes_accelerators(self, instance_type: str) -> bool:
+        return False
+
+
+RULES = Rules()

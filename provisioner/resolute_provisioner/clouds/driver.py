@@ -1,0 +1,238 @@
+"""The port of a provider: what the master, the command line and the twin ask of one cloud beside its machines.
+
+`resolute.providers` lists the providers; the package of each has a module `driver` with `DRIVER`, an instance of a subclass of
+`Driver`. Most methods have an answer here for a provider that has nothing to say. `BootedDriver` is for clouds whose machines
+boot from the script of `bootstrap` and reach the master over a network.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from resolute.clock import Clock
+from resolute.config.base import MASK
+from resolute.config.errors import Location
+from resolute.config.pools import ResourcePool
+from resolute.config.providers import CloudProvider, ProviderBase
+from resolute.providers import PROVIDERS, part
+from resolute.wire.rest.enums import ResourcePoolType
+from resolute_provisioner.bootstrap import AgentWheel
+from resolute_provisioner.catalogue.shapes import Catalogue
+from resolute_provisioner.catalogue.source import TypeSource
+from resolute_provisioner.clouds.base import Cloud
+from resolute_provisioner.clouds.machine_host import reachable_master
+from resolute_provisioner.model import Market, Offer
+from resolute_provisioner.prices import PriceSource
+from resolute_provisioner.reconcile import ReconcileSettings
+
+BOOTED_MASTER_TIMEOUT_S = 600.0
+"""A machine of a cloud that has not heard from its master for so long ends itself: as long as the master waits for it."""
+
+Config = TypeVar("Config", bound=ProviderBase)
+BootedConfig = TypeVar("BootedConfig", bound=CloudProvider)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterPlace:
+    """What machines need to know of the master, and what only its own machine can say."""
+
+    host: str
+    """The address that it listens on."""
+    port: int
+    tls: bool = False
+    certificate: str = ""
+    """PEM of the authority that vouches for it; empty where every machine trusts it, and without TLS."""
+    certificate_file: str = ""
+    """The same as a file of the master's machine."""
+    private_paths: tuple[str, ...] = ()
+    """Absolute paths of its state, which no task on its machine may reach."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudPlace:
+    """What a pool's cloud is given of its master."""
+
+    directory: Path
+    """The pool's own, for clouds that keep something on the master's machine."""
+    environ: Mapping[str, str]
+    clock: Clock
+    wheel: Callable[[], AgentWheel]
+    """What machines of a cloud fetch their agent from."""
+    certificate: str = ""
+    """What they check the master's certificate with, as `MasterPlace.certificate`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineLink:
+    """How the agents of a pool's machines reach the master, and what they are told beside it."""
+
+    master_url: str
+    agent_options: Mapping[str, object] = field(default_factory=dict)
+    master_timeout_s: float = BOOTED_MASTER_TIMEOUT_S
+    slot_type: str = "auto"
+    """Of a machine from before its offer was kept with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepInterruption:
+    """The `instance`-th launched machine (the first is 1) is taken away after so many training steps."""
+
+    instance: int
+    after_steps: int
+    notice_s: float | None = None
+
+
+class Interrupts(Protocol):
+    """The part of a cloud that takes machines away by order."""
+
+    async def interrupt(self, provider_id: str, *, notice_s: float | None, reason: str = "") -> None: ...
+
+
+class Driver(ABC, Generic[Config]):
+    """One provider. `here` is where the block `provider` stands in its file, for messages."""
+
+    name: ClassVar[str]
+    """Under which it is registered; the first part of its offers' ids."""
+    title: ClassVar[str]
+    """For people."""
+    address_words: ClassVar[frozenset[str]] = frozenset()
+    """Words that may stand as the host of `master_url`, each for an address of the master's own machine."""
+    regions: ClassVar[frozenset[str]] = frozenset()
+    """Those that this version knows; empty where regions are not checked."""
+    asked_in_one_region: ClassVar[bool] = False
+    """Whether a pool's machines are asked for in one region only: a machine of another one would not be found again."""
+    remembered_keys: ClassVar[tuple[str, ...]] = ()
+    """Keys that offers are made of, and that the machine of the master answers where the configuration does not."""
+    types_file: ClassVar[str] = ""
+    """In the master's state directory: what `type_source` has told. Empty for a provider without one."""
+    tells_spot_prices: ClassVar[bool] = False
+    """Whether `price_source` has an answer."""
+    reconcile_settings: ClassVar[ReconcileSettings] = ReconcileSettings()
+
+    # ------------------------------------------------------------------------------------------------ what may be bought
+
+    @abstractmethod
+    def offers(
+        self, pool: ResourcePool, provider: Config, here: Location, catalogue: Catalogue | None
+    ) -> tuple[Offer, ...]:
+        """What the pool may buy, by id. `catalogue` is what is known of machine types beside the shipped table.
+
+        Raises `InvalidConfig` for what the configuration alone cannot show to be wrong.
+        """
+
+    def catalogue(self) -> Catalogue:
+        """The shipped table of its machine types."""
+        return Catalogue()
+
+    def type_source(self, pool: ResourcePool, provider: Config, clock: Clock) -> TypeSource | None:
+        """What tells of its machine types. Raises `InvalidInput` when the SDK is not installed."""
+        return None
+
+    def types_named(self, provider: Config) -> frozenset[str]:
+        """The machine types of the pool, which `type_source` is asked for."""
+        return frozenset()
+
+    def price_source(self, pool: ResourcePool, provider: Config, clock: Clock) -> PriceSource | None:
+        """What tells its prices of the moment. Raises `InvalidInput` when the SDK is not installed."""
+        return None
+
+    def price_period_s(self, provider: Config) -> float:
+        """How often `price_source` is asked; 0 is never."""
+        return 0.0
+
+    # ------------------------------------------------------------------------------------------------------- preflight
+
+    def completed(self, pool: ResourcePool, provider: Config, master: MasterPlace) -> Config:
+        """With what the block leaves to the master's own machine. Blocking. Raises `InvalidInput` for what stays open."""
+        return provider
+
+    def left_to_master(self, provider: Config) -> tuple[str, ...]:
+        """Keys that only a master in the same cloud can complete."""
+        return ()
+
+    def check(self, pool: ResourcePool, provider: Config) -> None:
+        """Whether machines could be asked for and could boot, as far as the configuration tells. Asks no cloud.
+
+        Raises `InvalidInput` for what the cloud would refuse or no machine could boot with.
+        """
+
+    def regions_of(self, provider: Config) -> Mapping[str, str]:
+        """Every region that the block means, and the words that mean it."""
+        return {}
+
+    # -------------------------------------------------------------------------------------------------------- machines
+
+    @abstractmethod
+    def open(self, pool: ResourcePool, provider: Config, place: CloudPlace) -> Cloud:
+        """The cloud of the pool. Raises `InvalidInput`, also when the SDK is not installed."""
+
+    @abstractmethod
+    def link(self, pool: ResourcePool, provider: Config, master: MasterPlace) -> MachineLink:
+        """Raises `InvalidInput` when the machines could not reach this master."""
+
+    def interruptions(self, provider: Config, cloud: Cloud) -> tuple[Interrupts, tuple[StepInterruption, ...]] | None:
+        """The scripted interruptions by training steps, and what carries them out; None for a cloud without them."""
+        return None
+
+    # ---------------------------------------------------------------------------------------------------------- the API
+
+    def shown(self, provider: Config, offers: Sequence[Offer]) -> dict[str, Any]:
+        """Fields of the contract's `ResourcePool` that the provider says; the others are empty."""
+        return {
+            "type": ResourcePoolType.STATIC,  # the contract has no word for other clouds
+            "preemptible": any(offer.market is Market.SPOT for offer in offers),
+            "location": named(offer.zone or offer.region for offer in offers),
+            "instance_type": named(offer.instance_type for offer in offers),
+            "accelerator": named(offer.accelerator for offer in offers),
+            "master_url": provider.master_url,
+            "master_cert_name": provider.master_cert_name,
+        }
+
+    def shown_details(self, provider: Config, offers: Sequence[Offer]) -> dict[str, Any]:
+        """Fields of the contract's `ResourcePoolDetail`."""
+        return {}
+
+
+class BootedDriver(Driver[BootedConfig]):
+    """A provider whose machines boot from the script of `bootstrap`."""
+
+    def link(self, pool: ResourcePool, provider: BootedConfig, master: MasterPlace) -> MachineLink:
+        url = reachable_master(pool, provider.master_url, master.host, master.port, tls=master.tls)
+        return MachineLink(master_url=url)
+
+    def shown(self, provider: BootedConfig, offers: Sequence[Offer]) -> dict[str, Any]:
+        return {
+            **super().shown(provider, offers),
+            "agent_docker_image": provider.agent_docker_image,
+            "agent_docker_network": provider.agent_docker_network,
+            "agent_docker_runtime": provider.agent_docker_runtime,
+            "agent_fluent_image": provider.agent_fluent_image or "",
+            "startup_script": MASK if provider.startup_script else "",
+            "container_startup_script": MASK if provider.container_startup_script else "",
+        }
+
+
+def named(names: Iterable[str]) -> str:
+    """What has many values in a pool of several offers, each once."""
+    return ", ".join(sorted({name for name in names if name}))
+
+
+def driver_named(name: str) -> Driver[Any]:
+    """The driver of a registered provider. Raises `KeyError` for one that is not registered."""
+    driver: Driver[Any] = part(name, "driver", "DRIVER")
+    return driver
+
+
+def driver_of(provider: ProviderBase) -> Driver[Any]:
+    """The driver of a pool's provider."""
+    return driver_named(provider.name)
+
+
+def drivers() -> Iterator[Driver[Any]]:
+    """Those of all providers; imports each."""
+    return (driver_named(name) for name in PROVIDERS)
