@@ -23,7 +23,7 @@ def offers(cli: Invocation, args: argparse.Namespace) -> None:
     if args.config is None:
         if args.pool_name is None:
             raise UsageError("name the pool, or a file with --config")
-        _show(cli, cli.api().queue.offers(args.pool_name), live=True)
+        _show(cli, cli.api().queue.offers(args.pool_name))
         return
     found = _offers_in(args.config, args.pool_name)
     if not found:
@@ -31,7 +31,7 @@ def offers(cli: Invocation, args: argparse.Namespace) -> None:
     if len(found) > 1:
         names = ", ".join(pool.pool for pool in found)
         raise UsageError(f"{args.config} has several elastic pools; name one of {names}")
-    _show(cli, found[0], live=False)
+    _show(cli, found[0])
 
 
 def validate(cli: Invocation, args: argparse.Namespace) -> None:
@@ -41,16 +41,16 @@ def validate(cli: Invocation, args: argparse.Namespace) -> None:
         return
     for pool in found:
         cli.render.line(f"{pool.pool}: {_summary(pool)}")
-        for text in _remarks(pool, live=False):
+        for text in _remarks(pool):
             cli.render.line(f"  {text}")
     if not found:
         cli.render.line(f"{args.file} is right; no pool of it has a provider, so that nothing would be bought")
 
 
-def _show(cli: Invocation, pool: GetPoolOffersResponse, *, live: bool) -> None:
+def _show(cli: Invocation, pool: GetPoolOffersResponse) -> None:
     rows = [_row(place, offer, pool.now) for place, offer in enumerate(pool.offers, start=1)]
     cli.render.table(COLUMNS, rows, pool)
-    for text in _remarks(pool, live=live):
+    for text in _remarks(pool):
         cli.render.note(text)
 
 
@@ -110,7 +110,7 @@ def _summary(pool: GetPoolOffersResponse) -> str:
     return f"{offers_} ({kinds}), {pool.min_instances} to {pool.max_instances} machines"
 
 
-def _remarks(pool: GetPoolOffersResponse, *, live: bool) -> Iterator[str]:
+def _remarks(pool: GetPoolOffersResponse) -> Iterator[str]:
     """What a person should know beside the rows."""
     if not pool.offers:
         yield f"Pool {pool.pool} has no provider, and so buys no machines."
@@ -119,8 +119,8 @@ def _remarks(pool: GetPoolOffersResponse, *, live: bool) -> Iterator[str]:
     spot = sum(offer.market == "spot" for offer in unknown)
     if unknown:
         asked = ""
-        if spot and not live and pool.offers[0].id.startswith("aws/"):
-            asked = f" The master asks AWS for the prices of the {spot} on the spot market."
+        if spot and pool.asks_prices_of:
+            asked = f" The master asks {pool.asks_prices_of} for the prices of the {spot} on the spot market."
         yield (
             f"{len(unknown)} of {len(pool.offers)} prices are unknown; such offers are tried last, and their cost is not "
             f"counted. Set `prices`, or `price` and `spot_price` in offers.{asked}"

@@ -72,3 +72,9 @@ def check_pool(pool: ResourcePool) -> None:
 def left_to_master(pool: ResourcePool) -> tuple[str, ...]:
     """What the pool does not say because a master in the same cloud knows it of its own machine: names of keys."""
     return () if pool.provider is None else driver_of(pool.provider).left_to_master(pool.provider)
+
+
+def prices_told_by(pool: ResourcePool) -> str:
+    """The cloud, for people, that tells the prices of the pool's spot market; empty where none does."""
+    driver = None if pool.provider is None else driver_of(pool.provider)
+    return driver.title if driver is not None and driver.tells_spot_prices else ""

@@ -88,3 +88,5 @@ class GetPoolOffersResponse:
     """Machines whose offer has left the configuration: they work on until they have nothing to do."""
     left_to_master: tuple[str, ...] = ()
     """Of a file: keys that are not given because a master in the same cloud knows them of its own machine."""
+    asks_prices_of: str = ""
+    """Of a file: the cloud that a master asks for the prices of the spot market; empty where none tells them."""

@@ -1,0 +1,119 @@
+"""Nothing outside a provider's package asks which provider a pool has: that is asked of the registry, `resolute.providers`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from resolute.config.providers import ProviderBase, configuration_of
+from resolute.providers import PROVIDERS, Registration, part
+from resolute_provisioner.clouds.driver import Driver, driver_named, drivers
+from unit.test_tidy import PACKAGES, python_files
+
+REGISTRY = "harness/resolute/providers.py"
+
+NAMES = frozenset(PROVIDERS)
+NOTICE_SOURCES = frozenset(each.notice_source for each in PROVIDERS.values() if each.notice_source)
+WORDS = NAMES | NOTICE_SOURCES
+
+
+def package_of(name: str) -> str:
+    """The dotted name of a file's module."""
+    path = Path(name).with_suffix("")
+    parts = path.parts[path.parts.index(next(p for p in path.parts if p.startswith("resolute"))) :]
+    return ".".join(parts)
+
+
+def is_a_providers_own(name: str) -> bool:
+    module = package_of(name)
+    return any(module == each.package or module.startswith(f"{each.package}.") for each in PROVIDERS.values())
+
+
+def switches_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, what) of all that chooses by a provider."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(module)) if _is_below_a_provider(module):
+                yield node.lineno, f"imports {module}"
+            case ast.ImportFrom(module="resolute_provisioner.clouds", names=names):
+                yield from ((node.lineno, f"imports {each.name}") for each in names if each.name in NAMES)
+            case ast.Import(names=names):
+                yield from ((node.lineno, f"imports {n.name}") for n in names if _is_below_a_provider(n.name))
+            case ast.Compare(left=left, comparators=comparators):
+                words = {word for side in (left, *comparators) for word in _constants(side)}
+                yield from ((node.lineno, f"compares with '{word}'") for word in sorted(words & WORDS))
+            case ast.MatchValue(value=ast.Constant(value=str(word))) if word in WORDS:
+                yield node.lineno, f"has a case '{word}'"
+            case ast.Dict(keys=keys):
+                words = {word for key in keys if key is not None for word in _constants(key)}
+                yield from ((node.lineno, f"has an entry for '{word}'") for word in sorted(words & WORDS))
+            case ast.Call(func=ast.Attribute(attr="startswith" | "removeprefix" | "partition"), args=args):
+                words = {word.rstrip("/") for each in args for word in _constants(each)}
+                yield from ((node.lineno, f"looks for '{word}'") for word in sorted(words & WORDS))
+
+
+def _is_below_a_provider(module: str) -> bool:
+    return any(module == each.package or module.startswith(f"{each.package}.") for each in PROVIDERS.values())
+
+
+def _constants(node: ast.expr) -> Iterator[str]:
+    """The text of a constant, and those of a tuple, list or set of them."""
+    match node:
+        case ast.Constant(value=str(word)):
+            yield word
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+            for each in parts:
+                yield from _constants(each)
+
+
+def found_in(name: str, text: str) -> list[str]:
+    return [f"{name}:{line}: {what}" for line, what in switches_in(ast.parse(text))]
+
+
+def test_nothing_outside_of_a_providers_package_chooses_by_provider() -> None:
+    found = [
+        problem
+        for name, text in python_files(*PACKAGES)
+        if name != REGISTRY and not is_a_providers_own(name)
+        for problem in found_in(name, text)
+    ]
+    assert found == [], "ask the registry (docs/adding/a-cloud.md):\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'if provider.type == "aws":\n    pass',
+        'rented = name in ("aws", "gcp")',
+        'match name:\n    case "gcp":\n        pass',
+        'ADDRESSES = {"aws": (), "gcp": ()}',
+        'asked = offer_id.startswith("aws/")',
+        "from resolute_provisioner.clouds.aws.configuration import AwsProvider",
+        "from resolute_provisioner.clouds import gcp",
+        "import resolute_provisioner.clouds.local.driver",
+        'if settings.notice_metadata == "ec2":\n    pass',
+    ],
+)
+def test_each_way_to_choose_is_found(text: str) -> None:
+    assert len(found_in("master/resolute_master/pools/anything.py", text)) >= 1
+
+
+@pytest.mark.parametrize("name", sorted(PROVIDERS))
+def test_a_registration_has_all_its_parts(name: str) -> None:
+    model, driver = configuration_of(name), driver_named(name)
+    assert issubclass(model, ProviderBase) and isinstance(driver, Driver)
+    assert model.model_fields["type"].default == driver.name == name
+    assert set(driver.remembered_keys) <= set(model.model_fields)
+    assert bool(driver.types_file) == (type(driver).type_source is not Driver.type_source)
+    assert driver.tells_spot_prices == (type(driver).price_source is not Driver.price_source)
+    registration: Registration = PROVIDERS[name]
+    if registration.notice_source:
+        assert callable(part(name, "notices", "open_notices"))
+
+
+def test_words_for_addresses_are_of_one_provider() -> None:
+    words = [word for driver in drivers() for word in driver.address_words]
+    assert len(words) == len(set(words))
