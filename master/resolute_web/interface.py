@@ -12,12 +12,14 @@ from resolute_web.live import Live
 from resolute_web.page import Page, error_page, see
 from resolute_web.views import (
     bulk,
+    checkpoints,
     cluster,
     code,
     compare,
     experiment,
     experiments,
     home,
+    log,
     login,
     money,
     queue,
@@ -33,6 +35,7 @@ class Interface:
 
     def __init__(self, api: ApiContext) -> None:
         self._live = Live(api)
+        self._checkpoints = checkpoints.Checkpoints()
 
     def close(self) -> None:
         self._live.close()
@@ -52,6 +55,8 @@ class Interface:
             *code.PAGES,
             *compare.PAGES,
             *trial.PAGES,
+            *log.PAGES,
+            *self._checkpoints.pages,
             *queue.PAGES,
             *cluster.PAGES,
             *money.PAGES,

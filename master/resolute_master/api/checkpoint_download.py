@@ -23,6 +23,7 @@ from aiohttp import web
 from resolute.beneath import readable
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute.storage import FileKind, OpenCheckpoint, StorageUnavailable, StoredFile
+from resolute.storage.verified import Verified, verified
 from resolute.wire.states import CheckpointState
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
@@ -52,8 +53,8 @@ async def _wanted(call: Call) -> Checkpoint:
 
 async def download(call: Call, checkpoint: Checkpoint) -> web.StreamResponse:
     kind, pack = _format(call.request.headers.get("Accept", "*/*"))
-    if checkpoint.state not in AVAILABLE:
-        raise FailedPrecondition(f"checkpoint '{checkpoint.uuid}' is {checkpoint.state.value}: it has no files")
+    if why := no_files(checkpoint):
+        raise FailedPrecondition(why)
     experiment = await find_experiment(call.api, checkpoint.experiment_id)
     access = StorageAccess(rules=rules_of(call.api.config, call.api.own_files))
     try:
@@ -62,6 +63,27 @@ async def download(call: Call, checkpoint: Checkpoint) -> web.StreamResponse:
         raise FailedPrecondition(str(error)) from None
     with opened:
         return await _sent(call, opened, kind, pack)
+
+
+async def verify(call: Call, checkpoint: Checkpoint) -> Verified:
+    """Compares its files with what was saved, in their storage. Raises `CorruptCheckpoint` naming the first difference, and
+    `FailedPrecondition` where the master cannot read them."""
+    if why := no_files(checkpoint):
+        raise FailedPrecondition(why)
+    experiment = await find_experiment(call.api, checkpoint.experiment_id)
+    access = StorageAccess(rules=rules_of(call.api.config, call.api.own_files))
+    config = experiment.config["checkpoint_storage"]
+    try:
+        return await asyncio.to_thread(lambda: verified(access.storage(config), checkpoint.uuid, checkpoint.resources))
+    except (NotFound, StorageUnavailable) as error:
+        raise FailedPrecondition(str(error)) from None
+
+
+def no_files(checkpoint: Checkpoint) -> str:
+    """Why it has no files; empty where it should have them."""
+    if checkpoint.state in AVAILABLE:
+        return ""
+    return f"checkpoint '{checkpoint.uuid}' is {checkpoint.state.value}: it has no files"
 
 
 def _opened(access: StorageAccess, storage: Mapping[str, Any], uuid: str) -> OpenCheckpoint:

@@ -19,7 +19,11 @@
     row.className = `level-${line.level || "none"}`;
     const time = part("time", line.at.slice(11, 19));
     time.dateTime = line.at;
-    row.append(time);
+    const link = document.createElement("a");
+    link.href = `?at=${line.id}#line-${line.id}`;
+    link.append(time);
+    row.id = `line-${line.id}`;
+    row.append(link);
     if (line.rank !== null) row.append(part("span", String(line.rank), "rank"));
     row.append(part("span", line.text));
     log.append(row);
@@ -54,5 +58,7 @@
     else follow();
   });
   follow();
-  toTheEnd();
+  const here = document.getElementById(log.dataset.at);
+  if (here) log.scrollTop = here.offsetTop - log.clientHeight / 3;
+  else toTheEnd();
 })();

@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from resolute.errors import NotFound, ResoluteError
+from resolute.errors import NotFound
 from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, number_in
+from resolute_master.api.call import Call
 from resolute_master.api.finders import find_experiment, find_trial, trial_at
-from resolute_master.api.logs import lines_of as log_lines_of
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.metrics import LogRecord
 from resolute_master.domain.trial import Trial
-from resolute_master.store.base import CheckpointQuery, LogQuery
-from resolute_web.page import HEADERS, Page, data, page, see
+from resolute_master.store.base import CheckpointQuery
+from resolute_web.page import Page, data, page, see
 from resolute_web.series import Lines, column_of, lines_of, summary, thinned
 from resolute_web.trials import flat, lived, row_of
 
 MOST_CHARTS = 8
-TAIL = 1000
-"""Lines of a log that a page begins with."""
-
 PLACES = ("epoch", "epochs", "batches")
 """Reported beside metrics: where on the axis a report is, which makes no curve."""
 
 
-async def _find(call: Call) -> Trial:
+async def find(call: Call) -> Trial:
     """Under its own experiment only."""
     trial = await find_trial(call.api, call.number("trialId"))
     if trial.experiment_id != call.number("experimentId"):
@@ -39,7 +33,7 @@ async def _find(call: Call) -> Trial:
     return trial
 
 
-async def _tabbed(call: Call, trial: Trial, tab: str, template: str, **values: Any) -> web.Response:
+async def tabbed(call: Call, trial: Trial, tab: str, template: str, **values: Any) -> web.Response:
     experiment = await find_experiment(call.api, trial.experiment_id)
     return await page(
         call,
@@ -59,7 +53,7 @@ async def overview(call: Call, trial: Trial) -> web.Response:
     lines = await _lines(call, trial)
     checkpoints = await call.api.store.checkpoints(CheckpointQuery(trial_id=trial.id))
     names = _charted(lines, experiment)
-    return await _tabbed(
+    return await tabbed(
         call,
         trial,
         "",
@@ -114,67 +108,10 @@ async def elsewhere(call: Call, trial: Trial) -> web.Response:
     return see(f"/det/experiments/{trial.experiment_id}/trials/{trial.id}")
 
 
-# ----------------------------------------------------------------------------------------------------------------- log
-
-
-def _query(call: Call, trial: Trial, **more: Any) -> LogQuery:
-    return LogQuery(task_ids=(trial.task_id,), text=call.request.query.get("q", "").strip(), **more)
-
-
-async def log(call: Call, trial: Trial) -> web.Response:
-    """The end of the log; a script appends what comes."""
-    found = await call.api.store.logs(_query(call, trial, limit=TAIL, descending=True))
-    return await _tabbed(
-        call,
-        trial,
-        "logs",
-        "trial_logs.html",
-        lines=[_shown(record) for record in reversed(found)],
-        last=found[0].id if found else 0,
-        full=len(found) == TAIL,
-        tail=TAIL,
-        text=call.request.query.get("q", "").strip(),
-    )
-
-
-def _shown(record: LogRecord) -> dict[str, Any]:
-    return {
-        "id": record.id,
-        "at": record.at.isoformat(),
-        "level": record.level.lower(),
-        "rank": record.rank,
-        "text": record.log.rstrip("\n"),
-    }
-
-
-async def follow(call: Call, trial: Trial) -> web.StreamResponse:
-    """Lines after the one that the page or the browser had last, as server-sent events, until the trial is over."""
-    after = call.request.headers.get("Last-Event-ID") or call.request.query.get("after", "0")
-    query = _query(call, trial, after_id=number_in("after", after))
-    headers = {**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
-    response = web.StreamResponse(headers=headers)
-    await response.prepare(call.request)
-    try:
-        async with aclosing(log_lines_of(call, query, trial, _shown, follow=True)) as lines:
-            await _send(call, response, lines)
-        await response.write(b"event: end\ndata: end\n\n")
-    except (ConnectionResetError, ResoluteError):
-        pass  # the tab is gone, or its session: it asks again, and is told then
-    return response
-
-
-async def _send(call: Call, response: web.StreamResponse, lines: AsyncGenerator[Any, None]) -> None:
-    async for line in lines:
-        call.admit_again()
-        await response.write(b"event: line\nid: %d\ndata: %s\n\n" % (line["id"], msgspec.json.encode(line)))
-
-
 _AT = "/det/experiments/{experimentId}/trials/{trialId}"
 
 PAGES: Sequence[Page] = (
-    Page("GET", _AT, Action.VIEW, _find, overview),
-    Page("GET", f"{_AT}/curves", Action.VIEW, _find, curves),
-    Page("GET", f"{_AT}/logs", Action.VIEW, _find, log),
-    Page("GET", f"{_AT}/logs/follow", Action.VIEW, _find, follow),
+    Page("GET", _AT, Action.VIEW, find, overview),
+    Page("GET", f"{_AT}/curves", Action.VIEW, find, curves),
     Page("GET", "/det/trials/{trialId}", Action.VIEW, trial_at("trialId"), elsewhere),
 )

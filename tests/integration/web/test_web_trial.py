@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
+
+from resolute.storage import MANIFEST_NAME, FileEntry, Manifest
+from resolute.storage.manifest import resources
+from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.trial import Trial
 from support.web import Browser
 
@@ -58,3 +64,79 @@ async def test_the_log_is_shown_searched_and_followed(browser: Browser) -> None:
         await _write(browser, trial, task, "third line")
         told = b"".join([await stream.content.readline() for _ in range(3)]).decode()
     assert told.startswith("event: line\n") and '"text":"third line"' in told and "second" not in told
+
+
+async def test_a_log_is_read_by_level_and_rank_and_from_its_first_error(browser: Browser) -> None:
+    trial, task = await _with_reports(browser)
+    path = f"{path_of(trial)}/logs"
+    assert "No line tells of an error." in (await browser.open(f"{path}?first=error")).words
+    levels = ["INFO"] * 5 + ["WARNING", "ERROR", "INFO", "ERROR"]
+    lines = [
+        {"taskId": trial.task_id, "log": f"line {n} of {level}\n", "level": f"LOG_LEVEL_{level}", "rankId": n % 2}
+        for n, level in enumerate(levels)
+    ]
+    await browser.world.post("/api/v1/task/logs", {"logs": lines}, token="", task=task)
+    found = await browser.open(f"{path}?level=error")
+    assert "line 6 of ERROR" in found.words and "line 8 of ERROR" in found.words and "WARNING" not in found.words
+    assert "line 5 of WARNING" in (await browser.open(f"{path}?level=warning&rank=1")).words
+    assert "line 6" not in (await browser.open(f"{path}?level=error&rank=1")).words
+    first = await browser.open(f"{path}?first=error")
+    assert "?at=" in first.path and "line 0 of INFO" in first.words
+    (here,) = [values for tag, values in first.elements if tag == "p" and "here" in (values.get("class") or "").split()]
+    assert here["id"] == f"line-{first.path.split('at=')[1]}" and here["class"] == "level-error here"
+    assert "level: 'loud' is not known" in (await browser.open(f"{path}?level=loud", status=400)).words
+    assert "rank: 'x' is not a number" in (await browser.open(f"{path}?rank=x", status=400)).words
+
+
+async def test_the_first_error_of_programs_that_say_no_level(browser: Browser) -> None:
+    trial, task = await _with_reports(browser)
+    texts = ("loss 0.5", "Traceback (most recent call last):", "terrors are no errors")
+    lines = [{"taskId": trial.task_id, "log": f"{text}\n"} for text in texts]
+    await browser.world.post("/api/v1/task/logs", {"logs": lines}, token="", task=task)
+    first = await browser.open(f"{path_of(trial)}/logs?first=error")
+    marked = first.text.split(' here">')[1]
+    assert marked.index("Traceback") < marked.index("terrors")
+
+
+async def _checkpoint(browser: Browser, storage: Path, trial: Trial, task: str) -> str:
+    """One that lies in the storage as the harness leaves it."""
+    uuid = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
+    folder = storage / uuid
+    folder.mkdir(parents=True)
+    content = b"weights"
+    (folder / "model.pt").write_bytes(content)
+    entry = FileEntry(size=len(content), sha256=hashlib.sha256(content).hexdigest())
+    manifest = Manifest(
+        uuid=uuid, steps_completed=20, trial_id=trial.id, trial_run_id=1, world_size=1, created="2026-01-01T00:00:00Z",
+        parent=None, files={"model.pt": entry},
+    )  # fmt: skip
+    (folder / MANIFEST_NAME).write_bytes(manifest.to_bytes())
+    (allocation,) = [a for a in browser.world.engine.state.all(Allocation) if a.trial_id == trial.id]
+    body = {
+        "taskId": trial.task_id,
+        "allocationId": allocation.id,
+        "uuid": uuid,
+        "reportTime": "2026-01-01T00:00:00Z",
+        "resources": {name: str(size) for name, size in resources(manifest, manifest.to_bytes()).items()},
+        "metadata": {"steps_completed": 20, "framework": "<b>torch"},
+        "state": "STATE_COMPLETED",
+    }
+    await browser.world.post("/api/v1/checkpoints", body, token="", task=task)
+    return uuid
+
+
+async def test_a_checkpoint_is_shown_downloaded_and_verified(browser: Browser, tmp_path: Path) -> None:
+    trial, task = await _with_reports(browser)
+    uuid = await _checkpoint(browser, tmp_path, trial, task)
+    path = f"/det/checkpoints/{uuid}"
+    assert path in (await browser.open(path_of(trial))).links
+    page = await browser.open(path)
+    assert "model.pt 7 B" in page.words and "framework <b>torch" in page.words
+    async with browser.http.get(browser.world.server.make_url(f"/checkpoints/{uuid}")) as answer:
+        assert answer.status == 200 and (await answer.read())[:2] == b"\x1f\x8b"
+    verified = await browser.submit(page, f"{path}/verify")
+    assert "1 file of 7 B is what was saved, compared by their hashes." in verified.words
+    (tmp_path / uuid / "model.pt").write_bytes(b"weightZ")
+    damaged = await browser.submit(page, f"{path}/verify")
+    assert "the content of model.pt is not what was saved" in damaged.words
+    await browser.open("/det/checkpoints/none", status=400)
