@@ -61,6 +61,7 @@ ICONS = [
     "play",
     "plug",
     "plus",
+    "power",
     "power-off",
     "search",
     "server",

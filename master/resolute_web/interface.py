@@ -22,6 +22,7 @@ from resolute_web.views import (
     log,
     login,
     money,
+    pool,
     queue,
     submit,
     trial,
@@ -59,6 +60,7 @@ class Interface:
             *self._checkpoints.pages,
             *queue.PAGES,
             *cluster.PAGES,
+            *pool.PAGES,
             *money.PAGES,
             Page("GET", "/det/{rest:.+}", Action.PUBLIC, nothing, _nowhere),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.api import a_config, settled
-from support.web import Browser
+from support.web import Browser, a_browser
 
 
 async def test_the_queue_says_of_each_job_why_it_waits(browser: Browser) -> None:
@@ -43,3 +43,26 @@ async def test_the_money_page_takes_what_the_api_takes(browser: Browser) -> None
 @pytest.mark.parametrize("query", ["groupBy=colour", "since=yesterday"])
 async def test_a_cost_that_there_is_not_is_refused_with_the_key(browser: Browser, query: str) -> None:
     assert f"{query.split('=')[0]}: '" in (await browser.open(f"/det/money?{query}", status=400)).words
+
+
+async def test_a_pool_has_a_page_and_an_administrator_drains_and_enables_its_agents(browser: Browser) -> None:
+    agent = await browser.world.agent("agent-7", slots=2)
+    await browser.world.started(agent)
+    page = await browser.open("/det/resourcepool/default")
+    assert "Pool default" in page.words and "agent-7 Connected" in page.words
+    assert "user 'ada' may not enable and disable agents" in page.text.replace("&#39;", "'")
+    assert not page.has_form("/det/agents/agent-7/drain")
+    sent = page.form("/det/logout")
+    await browser.send("/det/agents/agent-7/drain", sent, status=403)
+    async with a_browser(browser.world) as root:
+        await root.log_in("root")
+        drained = await root.submit(await root.open("/det/resourcepool/default"), "/det/agents/agent-7/drain")
+        assert "agent-7 Draining" in drained.words
+        enabled = await root.submit(drained, "/det/agents/agent-7/enable")
+        assert "agent-7 Connected" in enabled.words
+        question = await root.open("/det/agents/agent-7/ask/disable")
+        assert "is ended at once, without a checkpoint" in question.words
+        disabled = await root.submit(question, "/det/agents/agent-7/disable")
+        assert "agent-7 Disabled" in disabled.words
+    await browser.open("/det/resourcepool/none", status=404)
+    assert "hours: '5' is not known" in (await browser.open("/det/resourcepool/default?hours=5", status=400)).words

@@ -10,7 +10,7 @@ import pytest
 from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import EarlierPrice, Instance
 from resolute_provisioner.model import Intent, Observed
-from resolute_web.views.cluster import machine_row, state_of_machine
+from resolute_web.machines import machine_row, state_of_machine
 
 T = datetime(2026, 5, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
