@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) -> Iterator[LiveCluster]:
     provider = {"type": "local", "slots_per_instance": 1, "max_instances": 2, "max_idle_agent_period": "30s"}
-    default = {"pool_name": "default", "agent_reconnect_wait": "15s", "provider": provider}
+    default = {"pool_name": "default", "agent_reconnect_wait": "60s", "provider": provider}
     made = LiveCluster(
         tmp_path_factory.mktemp("compat"),
         resource_pools=[default, {"pool_name": "pool-2"}],

@@ -50,10 +50,11 @@ def test_nothing_is_lost_nothing_runs_twice_and_nothing_is_left(
 
 
 def test_running_tasks_survive_a_master_restart_and_an_agent_restart(tmp_path: Path, new_db: NewDb) -> None:
-    with live_cluster(tmp_path, **new_db()) as cluster:
-        # Long enough that it is at work still when the agent is back, on a slow machine too.
-        steps = 400
-        script = [f"report {steps} every 0.05s", "checkpoint every 20"]
+    patient = {"agent_reconnect_wait": "600s"}  # a master may be slow to come back
+    with live_cluster(tmp_path, pool=patient, **new_db()) as cluster:
+        # However long the restarts take, it is at work still when the agent is back.
+        steps, go = 120, cluster.storage / "go"
+        script = ["report 100 every 0.05s", "wait for /determined_shared_fs/go", "report 20", "checkpoint every 20"]
         experiment = cluster.submit({"script": script, "diary": "/determined_shared_fs/diary/"}, max_restarts=0)
         (task,) = until("the task runs", lambda: cluster.tasks() or None)
         until("it makes steps", lambda: len(read_diary(cluster.storage / "diary")) > 5)
@@ -63,6 +64,7 @@ def test_running_tasks_survive_a_master_restart_and_an_agent_restart(tmp_path: P
         kill(agent)
         until("its machine starts the agent again", lambda: [a for a in cluster.agents() if a.pid != agent.pid] or None)
         assert psutil.pid_exists(task.pid)
+        go.touch()
         assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
         assert {entry["trial_run_id"] for entry in read_diary(cluster.storage / "diary")} == {1}
         assert check(read_diary(cluster.storage / "diary"), [record_of(experiment, steps=steps)]) == []

@@ -86,7 +86,7 @@ class LiveCluster:
             "checkpoint_storage": {"type": "shared_fs", "host_path": str(self.storage), "save_trial_latest": 1000},
             "heartbeat_interval": "500ms",
             "resource_pools": [
-                {"pool_name": "default", "agent_reconnect_wait": "15s", "provider": provider, **(pool or {})}
+                {"pool_name": "default", "agent_reconnect_wait": "60s", "provider": provider, **(pool or {})}
             ],
             **config,
         }

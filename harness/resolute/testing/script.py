@@ -9,6 +9,7 @@ A script is a list of sentences. *Commands* run one after the other:
     checkpoint                 save now
     validate                   report validation metrics now
     wait for preemption        until told to stop
+    wait for /shared/go        until there is such a file; watches for preemption meanwhile
     exit 3                     end at once with that code
 
 *Rules* hold for the whole run, wherever they stand:
@@ -65,11 +66,16 @@ class WaitForPreemption:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitForFile:
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
     code: int
 
 
-Command = Steps | Sleep | Log | Save | Validate | WaitForPreemption | Exit
+Command = Steps | Sleep | Log | Save | Validate | WaitForPreemption | WaitForFile | Exit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +115,7 @@ _WHERE = r"(?:\s+on run (\d+))?(?:\s+on rank (\d+))?"
 _STEPS = re.compile(rf"(report|step) (\d+)(?: every {_DURATION})?")
 _SLEEP = re.compile(rf"sleep {_DURATION}")
 _LOG = re.compile(r"log (\d+) lines?")
+_WAIT_FOR_FILE = re.compile(r"wait for (/.+)", re.IGNORECASE)
 _EXIT = re.compile(r"exit (\d+)")
 _PERIOD = re.compile(r"(checkpoint|validate) every (\d+)")
 _EXIT_AT = re.compile(rf"exit (\d+) at step (\d+){_WHERE}")
@@ -130,7 +137,7 @@ def parse_script(sentences: Any) -> Script:
         sentence = " ".join(raw.lower().split())
         if not sentence:
             continue
-        command = _command(sentence)
+        command = _wait_for_file(raw) or _command(sentence)
         fault = _fault(sentence) if command is None else None
         if command is not None:
             commands.append(command)
@@ -139,6 +146,12 @@ def parse_script(sentences: Any) -> Script:
         else:
             rules.update(_rule(sentence))
     return Script(commands=tuple(commands), faults=tuple(faults), **rules)
+
+
+def _wait_for_file(raw: str) -> WaitForFile | None:
+    """Its path is taken as it is written, capital letters and all."""
+    match = _WAIT_FOR_FILE.fullmatch(raw.strip())
+    return WaitForFile(path=match[1]) if match else None
 
 
 def _command(sentence: str) -> Command | None:

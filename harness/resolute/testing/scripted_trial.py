@@ -32,6 +32,7 @@ from resolute.testing.script import (
     Sleep,
     Steps,
     Validate,
+    WaitForFile,
     WaitForPreemption,
     parse_script,
 )
@@ -102,6 +103,9 @@ class ScriptedTrial:
                 while True:
                     self._check_preemption(next_command=True)
                     time.sleep(WATCH_S)
+            case WaitForFile(path=path):
+                while not Path(path).exists():
+                    self._sleep(WATCH_S)
             case Exit(code=code):
                 self._exit(code)
 

@@ -20,6 +20,7 @@ from resolute.testing.script import (
     Sleep,
     Steps,
     Validate,
+    WaitForFile,
     WaitForPreemption,
     parse_script,
 )
@@ -36,6 +37,7 @@ def test_every_sentence() -> None:
             "checkpoint",
             "validate",
             "wait for preemption",
+            "wait for /shared/Go",
             "exit 3",
             "checkpoint every 5",
             "validate every 7",
@@ -58,6 +60,7 @@ def test_every_sentence() -> None:
             Save(),
             Validate(),
             WaitForPreemption(),
+            WaitForFile(path="/shared/Go"),
             Exit(code=3),
         ),
         faults=(
