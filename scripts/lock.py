@@ -45,6 +45,7 @@ EVERYTHING = (
     "azure",
     "bench",
     "cli",
+    "deploy",
     "docker",
     "gcp",
     "master",

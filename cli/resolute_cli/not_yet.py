@@ -29,7 +29,6 @@ NOT_YET: Mapping[str, tuple[str, ...]] = {
         "user-group",
     ),
     "det deploy": (
-        "aws",
         "gcp",
         "gke-experimental",
     ),
@@ -65,7 +64,6 @@ NOT_YET: Mapping[str, tuple[str, ...]] = {
 }
 
 INSTEAD: Mapping[str, str] = {
-    "det deploy aws": "describe the cloud in a pool of the master's configuration: docs/production.md",
     "det deploy gcp": "describe the cloud in a pool of the master's configuration: docs/production.md",
     "det dev": "call the REST API with any client, as docs/your-own-model.md shows with curl",
     "det token": "log in with `det user login`",

@@ -19,6 +19,7 @@ from resolute_cli.local_cluster import (
     follow_log,
     read_cluster,
 )
+from resolute_deploy.command import AWS
 
 DEFAULT_NAME = "determined"
 
@@ -184,6 +185,7 @@ NOUN = Group(
     name="deploy",
     help="start and stop clusters",
     commands=(
+        AWS,
         Group(
             name="local",
             help="an elastic cluster on this machine",

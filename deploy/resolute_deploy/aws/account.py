@@ -1,0 +1,223 @@
+"""The account: what is looked at before a cluster is made, and what is ended and looked for when it is taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from resolute.errors import InvalidInput
+
+TAG = "resolute-deployment"
+ALIVE = ("pending", "running", "stopping", "stopped")
+DELETE_AT_ONCE = 1000
+"""Keys that S3 takes in one request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a check found. `fatal` ones end `up` before anything is made; others are warnings."""
+
+    text: str
+    fatal: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """Something of the cluster that is still there, and how it is removed."""
+
+    what: str
+    command: str
+
+
+class Account:
+    """One account in one region, as the profile says."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._clients: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Account:
+        """Raises `InvalidInput` without the SDK, for a profile that is not there and without a region."""
+        try:
+            import boto3
+            import botocore.exceptions
+        except ImportError:
+            raise InvalidInput("det deploy aws needs the extra `aws`: pip install 'resolute-ml[aws,deploy]'") from None
+        try:
+            session = boto3.Session(profile_name=values.get("profile"), region_name=values.get("region"))
+        except botocore.exceptions.ProfileNotFound as error:
+            raise InvalidInput(f"--profile {values.get('profile')}: {error}; `aws configure list-profiles` lists them") from None
+        if session.region_name is None:
+            raise InvalidInput("no region: give --region, or set AWS_DEFAULT_REGION")
+        return cls(session)
+
+    @property
+    def region(self) -> str:
+        name: str = self._session.region_name
+        return name
+
+    def client(self, service: str) -> Any:
+        if service not in self._clients:
+            self._clients[service] = self._session.client(service)
+        return self._clients[service]
+
+    # ------------------------------------------------------------------------------------------------------------- before
+
+    def number(self) -> str:
+        """The number of the account. Raises `InvalidInput` where the credentials do not open it."""
+        import botocore.exceptions
+
+        try:
+            told: str = self.client("sts").get_caller_identity()["Account"]
+        except botocore.exceptions.NoCredentialsError:
+            raise InvalidInput("no credentials for AWS; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run `aws configure`") from None
+        except botocore.exceptions.ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code in ("ExpiredToken", "ExpiredTokenException", "RequestExpired"):
+                raise InvalidInput("the credentials for AWS have expired; log in again, for example with `aws sso login`") from None
+            raise InvalidInput(f"AWS does not accept the credentials ({code}); check them with `aws sts get-caller-identity`") from None
+        except botocore.exceptions.EndpointConnectionError as error:
+            raise InvalidInput(f"--region {self.region}: cannot reach AWS there ({error}); is that a region?") from None
+        return told
+
+    def has_region(self) -> bool:
+        known = self._session.get_available_regions("ec2", partition_name=self._session.get_partition_for_region(self.region))
+        return self.region in known
+
+    def has_keypair(self, name: str) -> bool:
+        import botocore.exceptions
+
+        try:
+            return bool(self.client("ec2").describe_key_pairs(KeyNames=[name])["KeyPairs"])
+        except botocore.exceptions.ClientError:
+            return False
+
+    def image(self, asked: str) -> str | None:
+        """The id of an image: its own, or that of a public parameter; None where there is none."""
+        import botocore.exceptions
+
+        try:
+            name = asked.removeprefix("resolve:ssm:")
+            found = self.client("ssm").get_parameter(Name=name)["Parameter"]["Value"] if name != asked else asked
+            images = self.client("ec2").describe_images(ImageIds=[found])["Images"]
+        except botocore.exceptions.ClientError:
+            return None
+        return str(images[0]["ImageId"]) if images else None
+
+    def processors(self, instance_types: Sequence[str]) -> dict[str, int]:
+        """vCPUs by type; a type that the region does not have is left out."""
+        pages = self.client("ec2").get_paginator("describe_instance_types")
+        found = {}
+        for page in pages.paginate(Filters=[{"Name": "instance-type", "Values": sorted(set(instance_types))}]):
+            for each in page["InstanceTypes"]:
+                found[each["InstanceType"]] = int(each["VCpuInfo"]["DefaultVCpus"])
+        return found
+
+    def quota(self, code: str) -> float | None:
+        """vCPUs that the account may run under a quota of EC2; None where it is not told."""
+        import botocore.exceptions
+
+        try:
+            told = self.client("service-quotas").get_service_quota(ServiceCode="ec2", QuotaCode=code)
+        except (botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError):
+            return None
+        return float(told["Quota"]["Value"])
+
+    # -------------------------------------------------------------------------------------------------------------- after
+
+    def machines(self, cluster_id: str, *, besides: str = "") -> list[str]:
+        """Ids of the cluster's machines that are not ended."""
+        filters = [
+            {"Name": f"tag:{TAG}", "Values": [cluster_id]},
+            {"Name": "instance-state-name", "Values": list(ALIVE)},
+        ]
+        found = []
+        for page in self.client("ec2").get_paginator("describe_instances").paginate(Filters=filters):
+            found += [each["InstanceId"] for group in page["Reservations"] for each in group["Instances"]]
+        return [each for each in found if each != besides]
+
+    def end(self, machines: Sequence[str]) -> None:
+        """Terminates machines, and returns when they are gone."""
+        if machines:
+            self.client("ec2").terminate_instances(InstanceIds=list(machines))
+            self.client("ec2").get_waiter("instance_terminated").wait(
+                InstanceIds=list(machines), WaiterConfig={"Delay": 5, "MaxAttempts": 120}
+            )
+
+    def cancel_spot_requests(self, cluster_id: str) -> None:
+        filters = [{"Name": f"tag:{TAG}", "Values": [cluster_id]}, {"Name": "state", "Values": ["open", "active"]}]
+        asked = self.client("ec2").describe_spot_instance_requests(Filters=filters)["SpotInstanceRequests"]
+        ids = [each["SpotInstanceRequestId"] for each in asked]
+        if ids:
+            self.client("ec2").cancel_spot_instance_requests(SpotInstanceRequestIds=ids)
+
+    def holds_checkpoints(self, bucket: str) -> bool:
+        import botocore.exceptions
+
+        try:
+            told = self.client("s3").list_object_versions(Bucket=bucket, Prefix="checkpoints/", MaxKeys=1)
+        except botocore.exceptions.ClientError:
+            return False
+        return bool(told.get("Versions") or told.get("DeleteMarkers"))
+
+    def empty(self, bucket: str, prefix: str = "") -> int:
+        """Removes all versions of all objects below a prefix; gives their number."""
+        import botocore.exceptions
+
+        removed = 0
+        pages = self.client("s3").get_paginator("list_object_versions")
+        try:
+            for page in pages.paginate(Bucket=bucket, Prefix=prefix, PaginationConfig={"PageSize": DELETE_AT_ONCE}):
+                keys = [
+                    {"Key": each["Key"], "VersionId": each["VersionId"]}
+                    for each in (*page.get("Versions", ()), *page.get("DeleteMarkers", ()))
+                ]
+                if keys:
+                    self.client("s3").delete_objects(Bucket=bucket, Delete={"Objects": keys, "Quiet": True})
+                    removed += len(keys)
+        except botocore.exceptions.ClientError as error:
+            if error.response["Error"]["Code"] != "NoSuchBucket":
+                raise
+        return removed
+
+    def left(self, cluster_id: str) -> Iterator[Left]:
+        """What carries the cluster's tag and is still there."""
+        ec2, region = self.client("ec2"), self.region
+        mine = [{"Name": f"tag:{TAG}", "Values": [cluster_id]}]
+        for machine in self.machines(cluster_id):
+            yield Left(what=f"machine {machine}", command=f"aws ec2 terminate-instances --region {region} --instance-ids {machine}")
+        seen: tuple[tuple[str, str, str, str, str], ...] = (
+            ("describe_volumes", "Volumes", "VolumeId", "disk", "delete-volume --volume-id"),
+            ("describe_addresses", "Addresses", "AllocationId", "address", "release-address --allocation-id"),
+            ("describe_nat_gateways", "NatGateways", "NatGatewayId", "NAT gateway", "delete-nat-gateway --nat-gateway-id"),
+            ("describe_security_groups", "SecurityGroups", "GroupId", "security group", "delete-security-group --group-id"),
+            ("describe_subnets", "Subnets", "SubnetId", "subnet", "delete-subnet --subnet-id"),
+            ("describe_vpcs", "Vpcs", "VpcId", "network", "delete-vpc --vpc-id"),
+        )
+        for call, field, key, noun, command in seen:
+            for each in getattr(ec2, call)(Filters=mine)[field]:
+                if each.get("State") in ("deleted", "deleting"):
+                    continue
+                yield Left(what=f"{noun} {each[key]}", command=f"aws ec2 {command} {each[key]} --region {region}")
+        yield from self._left_outside_of_ec2(cluster_id)
+
+    def _left_outside_of_ec2(self, cluster_id: str) -> Iterator[Left]:
+        name, region = f"resolute-{cluster_id}", self.region
+        for each in self.client("rds").describe_db_instances()["DBInstances"]:
+            if each["DBInstanceIdentifier"] == name and each["DBInstanceStatus"] != "deleting":
+                command = f"aws rds delete-db-instance --region {region} --skip-final-snapshot --db-instance-identifier {name}"
+                yield Left(what=f"database {name}", command=command)
+        for bucket in self.client("s3").list_buckets()["Buckets"]:
+            if bucket["Name"] == f"{name}-{self.number()}-{region}":
+                yield Left(what=f"bucket {bucket['Name']}", command=f"aws s3 rb --force s3://{bucket['Name']}")
+        for page in self.client("secretsmanager").get_paginator("list_secrets").paginate():
+            for secret in page["SecretList"]:
+                if secret["Name"].startswith(f"{name}/"):
+                    command = f"aws secretsmanager delete-secret --region {region} --force-delete-without-recovery --secret-id {secret['Name']}"
+                    yield Left(what=f"secret {secret['Name']}", command=command)
+        for page in self.client("iam").get_paginator("list_roles").paginate():
+            for role in page["Roles"]:
+                if role["RoleName"] in (f"{name}-agent-{region}", f"{name}-master-{region}"):
+                    yield Left(what=f"role {role['RoleName']}", command=f"aws iam delete-role --role-name {role['RoleName']}")

@@ -1,0 +1,116 @@
+"""What can be known to be wrong before anything is made, and what the cluster will cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from resolute.errors import InvalidInput
+from resolute_deploy.aws.account import Account, Finding
+from resolute_provisioner.catalogue.shipped import shipped
+
+ON_DEMAND = {"g": "L-DB2E81BA", "vt": "L-DB2E81BA", "p": "L-417A185B", "f": "L-74FC7D96", "inf": "L-1945791B", "x": "L-7295265B"}
+SPOT = {"g": "L-3819A6DF", "vt": "L-3819A6DF", "p": "L-7212CCBC", "f": "L-88CF9481", "inf": "L-B5D1601B", "x": "L-E3A00192"}
+STANDARD = {False: "L-1216C47A", True: "L-34B43A08"}
+"""Codes of Service Quotas for vCPUs, by the letters of the family; by whether the machines are spot machines."""
+
+
+def quota_code(instance_type: str, *, spot: bool) -> str:
+    letters = "".join(iter_letters(instance_type))
+    return (SPOT if spot else ON_DEMAND).get(letters, STANDARD[spot])
+
+
+def iter_letters(instance_type: str) -> Iterator[str]:
+    """Those before the first digit."""
+    for letter in instance_type:
+        if not letter.isalpha():
+            return
+        yield letter
+
+
+def preflight(account: Account, values: Mapping[str, Any], *, new: bool) -> list[Finding]:
+    """Every finding at once. Raises `InvalidInput` where the account cannot be asked at all."""
+    account.number()
+    found: list[Finding] = []
+    if not account.has_region():
+        raise InvalidInput(f"--region {account.region}: AWS has no such region")
+    if not account.has_keypair(values["keypair"]):
+        found.append(
+            Finding(
+                text=f"--keypair {values['keypair']}: {account.region} has no key pair of that name; "
+                f"make it with `aws ec2 create-key-pair --region {account.region} --key-name {values['keypair']}`"
+            )
+        )
+    for name in ("master_image_id", "compute_image_id", "aux_image_id"):
+        if values.get(name) and account.image(values[name]) is None:
+            flag = "--" + name.replace("_", "-")
+            found.append(Finding(text=f"{flag} {values[name]}: {account.region} has no such image that this account may use"))
+    if new:
+        taken = [each.what for each in account.left(values["cluster_id"])]
+        if taken:
+            found.append(
+                Finding(
+                    text=f"--cluster-id {values['cluster_id']}: there is a cluster of that name already ({', '.join(taken[:3])}"
+                    f"{', ...' if len(taken) > 3 else ''}), and its state is not here; "
+                    "give the --state-path or --state-bucket that it was made with, or take another name"
+                )
+            )
+    found += _types_and_quota(account, values)
+    return found
+
+
+def _types_and_quota(account: Account, values: Mapping[str, Any]) -> Iterator[Finding]:
+    compute, aux = values["compute_agent_instance_type"], values["aux_agent_instance_type"]
+    processors = account.processors([*compute, *aux, values["master_instance_type"]])
+    for name, types in (
+        ("compute-agent-instance-type", compute),
+        ("aux-agent-instance-type", aux),
+        ("master-instance-type", [values["master_instance_type"]]),
+    ):
+        for each in types:
+            if each not in processors:
+                yield Finding(text=f"--{name} {each}: {account.region} has no such machine type")
+    for types, spot in ((compute, bool(values["spot"])), (aux, False)):
+        for code in dict.fromkeys(quota_code(each, spot=spot) for each in types):
+            of_code = [each for each in types if quota_code(each, spot=spot) == code and each in processors]
+            if of_code:
+                yield from _quota(account, code, of_code, processors, values["max_dynamic_agents"])
+
+
+def _quota(
+    account: Account, code: str, types: Sequence[str], processors: Mapping[str, int], machines: int
+) -> Iterator[Finding]:
+    largest = max(types, key=lambda each: processors[each])
+    needed = machines * processors[largest]
+    allowed = account.quota(code)
+    if allowed is None:
+        yield Finding(text=f"the quota {code} of EC2 cannot be read; {machines} {largest} need {needed} vCPUs of it", fatal=False)
+    elif allowed < needed:
+        yield Finding(
+            text=f"{machines} {largest} need {needed} vCPUs, and the quota {code} of EC2 in {account.region} is {allowed:g}; "
+            "ask for more in Service Quotas, or lower --max-dynamic-agents"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HourlyCost:
+    """Dollars an hour, without disks, traffic and the database where its price is not known; None where a price is not known."""
+
+    idle: float | None
+    full: float | None
+
+
+def hourly_cost(values: Mapping[str, Any], region: str) -> HourlyCost:
+    """Of machines at their prices on demand: nothing runs but the master, and every pool is full of its dearest type."""
+    listed = shipped("aws").prices
+    master = listed.get((values["master_instance_type"], region))
+    kept, most = values["min_dynamic_agents"], values["max_dynamic_agents"]
+    pools = []
+    for types in (values["compute_agent_instance_type"], values["aux_agent_instance_type"]):
+        prices = [listed.get((each, region)) for each in types]
+        pools.append(None if None in prices else max(price for price in prices if price is not None))
+    if master is None or None in pools:
+        return HourlyCost(idle=master if kept == 0 else None, full=None)
+    each = sum(price for price in pools if price is not None)
+    return HourlyCost(idle=master + kept * each, full=master + most * each)

@@ -1,0 +1,166 @@
+"""What this machine keeps of a deployed cluster: the variables that were given, the working copy of its module, and the state."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from resolute.errors import InvalidInput
+from resolute_deploy.shipped import shipped
+from resolute_deploy.terraform import Terraform, find_terraform
+from resolute_deploy.variables import Variable, read_variables
+
+GIVEN = "variables.json"
+
+
+def default_state_path(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_DATA_HOME") or str(Path(environ.get("HOME") or Path.home()) / ".local" / "share")
+    return Path(base, "resolute", "deploy")
+
+
+def module_variables(cloud: str) -> tuple[Variable, ...]:
+    """The flags of a cloud, those of the module first."""
+    module = shipped("terraform") / cloud
+    return read_variables((module / "variables.tf", module / "root" / "variables.tf"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateBucket:
+    """Where the state is kept beside this machine, so that others can go on."""
+
+    name: str
+    region: str
+
+    def backend(self, cluster_id: str) -> dict[str, Any]:
+        return {
+            "s3": {
+                "bucket": self.name,
+                "key": f"resolute/{cluster_id}/terraform.tfstate",
+                "region": self.region,
+                "encrypt": True,
+                "use_lockfile": True,
+            }
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDirectory:
+    """`<state path>/<cloud>/<cluster id>`."""
+
+    path: Path
+    cloud: str
+
+    @classmethod
+    def of(cls, state_path: Path, cloud: str, cluster_id: str) -> ClusterDirectory:
+        return cls(path=state_path / cloud / cluster_id, cloud=cloud)
+
+    @property
+    def cluster_id(self) -> str:
+        return self.path.name
+
+    @property
+    def module(self) -> Path:
+        return self.path / "module"
+
+    @property
+    def state(self) -> Path:
+        return self.path / "terraform.tfstate"
+
+    @property
+    def wheels(self) -> Path:
+        """Where the wheel of what runs here is made."""
+        return self.path / "wheel"
+
+    def any_wheel(self) -> str:
+        """A file for what looks at the cluster or takes it away: Terraform reads it, and installs nothing."""
+        found = sorted(self.wheels.glob("*.whl"))
+        if found:
+            return str(found[-1])
+        self.wheels.mkdir(parents=True, exist_ok=True)
+        (self.wheels / "none").touch()
+        return str(self.wheels / "none")
+
+    @property
+    def authority(self) -> Path:
+        """The certificate authority of the master."""
+        return self.path / "ca.pem"
+
+    def given(self) -> dict[str, Any]:
+        """What earlier runs of `up` were given. Raises `InvalidInput` where the file cannot be read."""
+        file = self.path / GIVEN
+        try:
+            values: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+        except ValueError as error:
+            raise InvalidInput(f"{file} is not what `det deploy` wrote ({error}); restore it, or give every flag again") from error
+        return values
+
+    def keep(self, values: Mapping[str, Any]) -> None:
+        """Before anything is made, so that `down` knows what `up` was asked for."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fresh = self.path / (GIVEN + ".new")
+        fresh.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
+        fresh.replace(self.path / GIVEN)
+
+    def prepare(self, values: Mapping[str, Any], environ: Mapping[str, str], backend: Mapping[str, Any] | None) -> Terraform:
+        """A working copy of the module with these variables, ready for Terraform."""
+        source = shipped("terraform") / self.cloud
+        self.module.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self.module / "modules", ignore_errors=True)
+        for file in self.module.glob("*.tf*"):
+            file.unlink()
+        for file in source.glob("*.tf"):
+            shutil.copy(file, self.module / file.name)
+        for file in (source / "root").glob("*.tf"):
+            shutil.copy(file, self.module / f"root_{file.name}")
+        lock = source / "root" / "terraform.lock.hcl"
+        if lock.exists():
+            shutil.copy(lock, self.module / ".terraform.lock.hcl")
+        shutil.copytree(source / "modules", self.module / "modules")
+        kept = dict(backend) if backend else {"local": {"path": str(self.state)}}
+        (self.module / "backend.tf.json").write_text(json.dumps({"terraform": {"backend": kept}}, indent=2))
+        (self.module / "terraform.tfvars.json").write_text(json.dumps(values, indent=2, sort_keys=True))
+        return find_terraform(self.module, environ)
+
+    def check(self, values: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+        """Runs the module's checks of its variables, without a provider and without the cloud. Raises `InvalidInput`, with flags in place
+        of the names of variables."""
+        source = shipped("terraform") / self.cloud
+        trial = self.path / "check"
+        shutil.rmtree(trial, ignore_errors=True)
+        trial.mkdir(parents=True)
+        try:
+            shutil.copy(source / "variables.tf", trial / "variables.tf")
+            shutil.copy(source / "root" / "variables.tf", trial / "root_variables.tf")
+            shutil.copy(source / "checks.tf", trial / "checks.tf")
+            (trial / "terraform.tfvars.json").write_text(json.dumps(values))
+            terraform = find_terraform(trial, environ)
+            terraform.init()
+            terraform.validate_variables()
+        except InvalidInput as error:
+            raise InvalidInput(in_flags(str(error), module_variables(self.cloud))) from None
+        finally:
+            shutil.rmtree(trial, ignore_errors=True)
+            if not any(self.path.iterdir()):
+                self.path.rmdir()
+
+    def forget(self) -> None:
+        """After `down`."""
+        shutil.rmtree(self.path)
+
+
+def known_clusters(state_path: Path, cloud: str) -> Iterator[ClusterDirectory]:
+    for directory in sorted((state_path / cloud).glob("*")):
+        if (directory / GIVEN).exists():
+            yield ClusterDirectory(path=directory, cloud=cloud)
+
+
+def in_flags(text: str, variables: tuple[Variable, ...]) -> str:
+    """Messages of the module name its variables; people know the flags."""
+    for variable in sorted(variables, key=lambda each: -len(each.name)):
+        if "_" in variable.name:
+            text = text.replace(variable.name, variable.flag)
+    return text

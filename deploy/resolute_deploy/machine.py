@@ -1,0 +1,229 @@
+"""Runs on the master's machine and makes it what the cluster's bucket says: `cluster/desired.json`.
+
+Each turn reads what is desired. Where it has changed, it installs the release, fetches the secrets, renders the configuration,
+starts the master anew, and writes what became of that to `cluster/status.json`, which `det deploy` reads. Every step may be
+interrupted and is done again from the beginning. Needs boto3 and the standard library: the release has its own environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import secrets
+import string
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from resolute_deploy.aws.bucket import ClusterBucket, SecretStore
+from resolute_deploy.machine_service import MasterService, service_of_this_machine
+
+EVERY_S = 15.0
+SECRETS_EVERY_S = 60.0
+READY_S = 300.0
+
+
+class MachineFailed(Exception):
+    """A step failed, in words for the person who deploys."""
+
+
+class Machine:
+    """`directory` is kept between boots and holds releases, secrets and the configuration."""
+
+    def __init__(
+        self,
+        bucket: ClusterBucket,
+        store: SecretStore,
+        service: MasterService,
+        directory: Path,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._bucket = bucket
+        self._store = store
+        self._service = service
+        self._directory = directory
+        self._clock = clock
+        self._sleep = sleep
+        self._applied = ""
+        self._secrets_at = float("-inf")
+        self._stages: list[dict[str, Any]] = []
+
+    def follow(self) -> None:
+        """For ever."""
+        while True:
+            self.turn()
+            self._sleep(EVERY_S)
+
+    def turn(self) -> None:
+        """Once. An error is written to the status and tried again in the next turn."""
+        version = ""
+        try:
+            version, desired = self._bucket.desired()
+            if version != self._applied:
+                self._apply(version, desired)
+                self._applied = version
+            elif self._clock() - self._secrets_at >= SECRETS_EVERY_S:
+                self._write_database_password(desired)
+        except Exception as error:
+            told = str(error) if isinstance(error, MachineFailed) else f"{type(error).__name__}: {error}"
+            print(f"resolute: {told}", file=sys.stderr, flush=True)
+            self._tell(version, error=told)
+
+    def _apply(self, version: str, desired: Mapping[str, Any]) -> None:
+        self._stages = self._stages_of_boot()
+        self._stage(version, "release", lambda: self._install(desired))
+        self._stage(version, "secrets", lambda: self._write_secrets(desired))
+        self._stage(version, "configuration", lambda: self._configure(desired))
+        self._stage(version, "start", lambda: self._service.start(self._environment(), desired.get("log_group")))
+        self._stage(version, "ready", self._wait_until_ready)
+        authority = self._service.state_directory / "tls" / "ca.pem"
+        if authority.exists():
+            self._bucket.put("ca.pem", authority.read_bytes())
+        self._tell(version, ready=True)
+
+    def _stage(self, version: str, name: str, work: Callable[[], object]) -> None:
+        self._tell(version, stage=name)
+        began = self._clock()
+        work()
+        self._stages.append({"stage": name, "seconds": round(self._clock() - began, 1)})
+
+    def _tell(self, version: str, *, stage: str = "", error: str = "", ready: bool = False) -> None:
+        told = {"desired": version, "stage": stage, "error": error, "ready": ready, "stages": self._stages}
+        try:
+            self._bucket.put("status.json", json.dumps(told).encode())
+        except Exception as failure:
+            print(f"resolute: the status cannot be written: {failure}", file=sys.stderr, flush=True)
+
+    def _stages_of_boot(self) -> list[dict[str, Any]]:
+        file = self._directory / "boot.stages"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [{"stage": line.split()[0], "seconds": float(line.split()[1])} for line in lines]
+
+    # ------------------------------------------------------------------------------------------------------------ release
+
+    def _install(self, desired: Mapping[str, Any]) -> None:
+        release = self._directory / "releases" / desired["wheel_sha256"]
+        if not (release / "complete").exists():
+            wheel = self._fetched(desired)
+            subprocess.run(["rm", "-rf", str(release)], check=True)
+            _checked("make an environment", "python3", "-m", "venv", str(release))
+            python = str(release / "bin" / "python")
+            pip = [python, "-m", "pip", "install", "--quiet", *desired["pip_options"].split()]
+            _checked("unpack the wheel", *pip, "--no-deps", str(wheel))
+            lock = _checked("find its packages", python, "-c", _WHERE_THE_LOCK_IS).strip()
+            _checked("install its packages", *pip, "--require-hashes", "-r", lock)
+            (release / "complete").touch()
+        current = self._directory / "current"
+        fresh = self._directory / "current.new"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(release)
+        fresh.replace(current)
+
+    def _fetched(self, desired: Mapping[str, Any]) -> Path:
+        file = self._directory / PurePosixPath(desired["wheel"]).name
+        content = self._bucket.get(desired["wheel"])
+        if hashlib.sha256(content).hexdigest() != desired["wheel_sha256"]:
+            raise MachineFailed(f"{desired['wheel']} is not the wheel that was uploaded")
+        file.write_bytes(content)
+        return file
+
+    # ------------------------------------------------------------------------------------------------------------ secrets
+
+    def _write_secrets(self, desired: Mapping[str, Any]) -> None:
+        seal = self._store.value_or_new(desired["seal_secret_arn"], lambda: secrets.token_hex(32))
+        _write_secret(self._directory / "seal.key", seal + "\n", self._service.owner)
+        password = self._store.value_or_new(desired["password_secret_arn"], new_password)
+        _write_secret(self._directory / "initial-password", password, None)
+        self._write_database_password(desired)
+
+    def _write_database_password(self, desired: Mapping[str, Any]) -> None:
+        """Where the database's password is changed by its service, the next connection uses the new one."""
+        database = desired["facts"]["database"]
+        password = json.loads(self._store.value(database["password_secret_arn"]))["password"]
+        fields = (database["host"], str(database["port"]), database["name"], database["user"], password)
+        line = ":".join(field.replace("\\", "\\\\").replace(":", "\\:") for field in fields)
+        _write_secret(self._directory / "pgpass", line + "\n", self._service.owner)
+        self._secrets_at = self._clock()
+
+    # ------------------------------------------------------------------------------------------------------ configuration
+
+    def _configure(self, desired: Mapping[str, Any]) -> None:
+        python = self._directory / "current" / "bin" / "python"
+        done = subprocess.run(
+            [str(python), "-m", "resolute_deploy.master_config", "--directory", str(self._directory)],
+            input=json.dumps(desired),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise MachineFailed(f"the configuration is wrong: {done.stderr.strip()}")
+        _write_secret(self._directory / "master.yaml", done.stdout, self._service.owner)
+
+    def _environment(self) -> dict[str, str]:
+        told = {
+            "PGPASSFILE": str(self._directory / "pgpass"),
+            "DET_SECURITY_INITIAL_USER_PASSWORD": (self._directory / "initial-password").read_text(),
+        }
+        passed = ("AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "PIP_CONFIG_FILE")
+        return told | {name: os.environ[name] for name in passed if name in os.environ}
+
+    def _wait_until_ready(self) -> None:
+        end = self._clock() + READY_S
+        while not self._service.serves():
+            if self._clock() > end:
+                raise MachineFailed(f"the master does not serve after {READY_S:.0f} s: {self._service.last_words()}")
+            self._sleep(1.0)
+
+
+_WHERE_THE_LOCK_IS = "from resolute_deploy.shipped import shipped; print(shipped('requirements.lock'))"
+
+
+def _checked(what: str, *command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()[-3:]
+        raise MachineFailed(f"cannot {what}: {' '.join(said)}")
+    return done.stdout
+
+
+def _write_secret(file: Path, text: str, owner: str | None) -> None:
+    """Whole or not at all, readable by its owner alone."""
+    fresh = file.with_name(file.name + ".new")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as out:
+        out.write(text)
+    if owner is not None:
+        subprocess.run(["chown", f"{owner}:", str(fresh)], check=True)
+    fresh.replace(file)
+
+
+def new_password() -> str:
+    """20 letters and digits, of each kind that the master's rule asks for."""
+    letters = string.ascii_letters + string.digits
+    while True:
+        password = "".join(secrets.choice(letters) for _ in range(20))
+        if any(c.isupper() for c in password) and any(c.islower() for c in password) and any(c.isdigit() for c in password):
+            return password
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bucket", required=True)
+    parser.add_argument("--directory", type=Path, required=True)
+    args = parser.parse_args(arguments)
+    bucket, store = ClusterBucket.of_this_machine(args.bucket), SecretStore.of_this_machine()
+    Machine(bucket, store, service_of_this_machine(args.directory), args.directory).follow()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,172 @@
+"""The configuration of a deployed master, made of what Terraform tells of its cluster (facts)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from resolute.errors import InvalidInput
+
+FORMAT = 1
+SHARED_FILES = "/mnt/shared_fs"
+"""Where agents mount the shared file system, and tasks see it as shared_fs in their working directory."""
+
+
+def master_config(facts: Mapping[str, Any], *, directory: str, addresses: tuple[str, ...]) -> dict[str, Any]:
+    """A mapping as `master.yaml` has it. `directory` holds the files of secrets on the master's machine.
+
+    The password of the database is not in it: the master's libraries read it from the file that `PGPASSFILE` names, which follows the
+    secret store. Raises `InvalidInput` where the facts are of a later version.
+    """
+    if facts.get("format") != FORMAT:
+        raise InvalidInput(
+            f"the cluster's facts have the format {facts.get('format')}, and this version reads {FORMAT}; "
+            "take the version that made them"
+        )
+    pools = {"aws": _aws_pools}[facts["cloud"]](facts)
+    database = facts["database"]
+    config: dict[str, Any] = {
+        "cluster_name": facts["cluster_id"],
+        "port": facts["port"],
+        "security": {
+            "tls": {"enabled": True, "names": list(addresses)},
+            "seal": {"key_file": f"{directory}/seal.key"},
+        },
+        "db": {
+            "type": "postgres",
+            "host": database["host"],
+            "port": database["port"],
+            "name": database["name"],
+            "user": database["user"],
+            "password": "",
+            "ssl_mode": database["ssl_mode"],
+        },
+        "checkpoint_storage": {"type": "s3", "bucket": facts["bucket"], "prefix": "checkpoints"},
+        "resource_manager": {
+            "type": "agent",
+            "scheduler": _scheduler(facts["scheduler"]),
+            "default_aux_resource_pool": "aux-pool",
+            "default_compute_resource_pool": "compute-pool",
+        },
+        "resource_pools": pools,
+    }
+    defaults = _task_defaults(facts)
+    return config | ({"task_container_defaults": defaults} if defaults else {})
+
+
+def _scheduler(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Fair share always preempts."""
+    kind = asked["type"]
+    return {"type": kind, **({"preemption": asked["preemption"]} if kind == "priority" else {})}
+
+
+def _task_defaults(facts: Mapping[str, Any]) -> dict[str, Any]:
+    defaults: dict[str, Any] = {}
+    if facts["task_images"] is not None:
+        defaults["image"] = dict(facts["task_images"])
+    if facts["shared_file_system"] is not None:
+        defaults["bind_mounts"] = [{"host_path": SHARED_FILES, "container_path": "shared_fs"}]
+    return defaults
+
+
+def _aws_pools(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    agents, pools = facts["agents"], facts["pools"]
+    return [
+        {
+            "pool_name": "aux-pool",
+            "description": "Work without slots",
+            "max_aux_containers_per_agent": agents["max_aux"],
+            "provider": _aws_provider(facts, pools["aux"], slots_on_cpu=False),
+        },
+        {
+            "pool_name": "compute-pool",
+            "description": "Training",
+            "max_aux_containers_per_agent": 0,
+            "provider": _aws_provider(facts, pools["compute"], slots_on_cpu=True),
+        },
+    ]
+
+
+def _aws_provider(facts: Mapping[str, Any], pool: Mapping[str, Any], *, slots_on_cpu: bool) -> dict[str, Any]:
+    agents = facts["agents"]
+    offer: dict[str, Any] = {"instance_types": list(pool["instance_types"])}
+    if pool["spot"]:
+        offer["markets"] = ["spot", "on_demand"]
+    if pool["spot_max_price"] is not None:
+        # A limit of the spot market alone: on demand stays to be had.
+        offer["markets"] = ["spot"]
+        offer["max_price"] = pool["spot_max_price"]
+    offers = [offer]
+    if pool["spot_max_price"] is not None:
+        offers.append({"instance_types": list(pool["instance_types"]), "markets": ["on_demand"]})
+    provider: dict[str, Any] = {
+        "type": "aws",
+        "region": agents["region"],
+        "master_url": f"https://local-ipv4:{facts['port']}",
+        "image_id": pool["image_id"],
+        "ssh_key_name": agents["keypair"],
+        "iam_instance_profile_arn": agents["instance_profile_arn"],
+        "root_volume_size": agents["disk_size"],
+        "instance_name": f"resolute-{facts['cluster_id']}-agent",
+        "tag_key": agents["tag"]["key"],
+        "tag_value": agents["tag"]["value"],
+        "network_interface": {
+            "public_ip": agents["public_ip"],
+            "subnets": dict(agents["subnets"]),
+            "security_group_ids": [agents["security_group_id"]],
+        },
+        "cpu_slots_allowed": slots_on_cpu,
+        "min_instances": agents["min"],
+        "max_instances": agents["max"],
+        "max_idle_agent_period": agents["idle"],
+        "max_agent_starting_period": agents["starting"],
+        "offers": offers,
+    }
+    if facts["task_images"] is not None:
+        provider["agent_config_file_contents"] = {"container_runtime": "docker"}
+    if facts["shared_file_system"] is not None:
+        provider["startup_script"] = _mount(facts["shared_file_system"]["dns_name"])
+    return provider
+
+
+def _mount(server: str) -> str:
+    return (
+        "#!/bin/bash\nset -e\n"
+        "command -v mount.nfs4 >/dev/null || { apt-get update -q && apt-get install -q -y nfs-common; }\n"
+        f"mkdir -p {SHARED_FILES}\n"
+        f"mount -t nfs4 -o nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport {server}:/ {SHARED_FILES}\n"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Reads what is desired (JSON) on the standard input, and prints the configuration (JSON, which is YAML as well).
+
+    Runs with the release that the master will run, so that the models of that release check what it will read.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--directory", required=True)
+    args = parser.parse_args(arguments)
+    desired = json.load(sys.stdin)
+    try:
+        config = checked_master_config(desired, directory=args.directory)
+    except InvalidInput as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(json.dumps(config, indent=2))
+    return 0
+
+
+def checked_master_config(desired: Mapping[str, Any], *, directory: str) -> dict[str, Any]:
+    """`master_config`, held to the models of the master. Raises `InvalidInput` with every mistake."""
+    from resolute.config.master import parse_master_config
+
+    config = master_config(desired["facts"], directory=directory, addresses=tuple(desired["addresses"]))
+    parse_master_config(config, subject="the configuration of the deployed master")
+    return config
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

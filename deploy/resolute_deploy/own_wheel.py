@@ -1,0 +1,83 @@
+"""The wheel of what runs here: what the master's machine installs is what the person who deploys has tried."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import Distribution, PackageNotFoundError
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from resolute.errors import InvalidInput
+
+NAME = "resolute-ml"
+MADE_BY_INSTALLATION = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json")
+OLDEST_DATE = (1980, 1, 1, 0, 0, 0)
+"""The least that a zip file can say: equal files make equal wheels."""
+
+
+def own_wheel(directory: Path) -> Path:
+    """Makes the wheel in `directory`, from the checkout where this runs from one, else from the installed files.
+
+    Raises `InvalidInput` where neither is possible.
+    """
+    try:
+        distribution = Distribution.from_name(NAME)
+    except PackageNotFoundError:
+        raise InvalidInput(f"{NAME} is not installed here, so that there is no wheel of it; give one with --wheel") from None
+    directory.mkdir(parents=True, exist_ok=True)
+    checkout = _checkout(distribution)
+    return _built(checkout, directory) if checkout is not None else _packed(distribution, directory)
+
+
+def _checkout(distribution: Distribution) -> Path | None:
+    text = distribution.read_text("direct_url.json")
+    told = json.loads(text) if text else {}
+    if not told.get("dir_info", {}).get("editable"):
+        return None
+    return Path(unquote(urlsplit(told["url"]).path))
+
+
+def _built(checkout: Path, directory: Path) -> Path:
+    for old in directory.glob("*.whl"):
+        old.unlink()
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(directory), str(checkout)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise InvalidInput(f"cannot build a wheel of {checkout}: {said[-1] if said else 'pip is silent'}; give one with --wheel")
+    return next(directory.glob("*.whl"))
+
+
+def _packed(distribution: Distribution, directory: Path) -> Path:
+    files: dict[str, bytes] = {}
+    for each in distribution.files or ():
+        name = each.as_posix()
+        by_installation = ".dist-info/" in name and each.name in MADE_BY_INSTALLATION
+        if not (name.startswith("..") or "__pycache__" in name or by_installation):
+            files[name] = Path(str(each.locate())).read_bytes()
+    information = next(name.partition("/")[0] for name in files if ".dist-info/" in name)
+    files[f"{information}/RECORD"] = _record(files, information)
+    wheel = directory / f"{information.removesuffix('.dist-info')}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, OLDEST_DATE)
+            entry.external_attr = 0o100644 << 16
+            packed.writestr(entry, files[name], zipfile.ZIP_DEFLATED)
+    return wheel
+
+
+def _record(files: dict[str, bytes], information: str) -> bytes:
+    lines = io.StringIO()
+    rows = csv.writer(lines, lineterminator="\n")
+    for name in sorted(files):
+        digest = base64.urlsafe_b64encode(hashlib.sha256(files[name]).digest()).rstrip(b"=").decode()
+        rows.writerow((name, f"sha256={digest}", len(files[name])))
+    rows.writerow((f"{information}/RECORD", "", ""))
+    return lines.getvalue().encode()

@@ -1,0 +1,62 @@
+# What the master's configuration is made of. The machine of the master reads this file from the bucket and renders its
+# configuration with the code of its wheel (resolute_deploy.master_config), which checks it with the models of the master.
+
+locals {
+  facts = {
+    format     = 1
+    cloud      = "aws"
+    cluster_id = var.cluster_id
+    port       = var.port
+
+    database = {
+      host                = local.database.host
+      port                = tonumber(local.database.port)
+      name                = local.database.name
+      user                = local.database.user
+      ssl_mode            = local.database.ssl_mode
+      password_secret_arn = local.database.password_secret_arn
+    }
+
+    bucket = module.storage.name
+
+    scheduler = {
+      type       = var.scheduler_type
+      preemption = var.preemption_enabled
+    }
+
+    task_images = var.cpu_env_image == null ? null : { cpu = var.cpu_env_image, cuda = var.gpu_env_image }
+
+    shared_file_system = var.deployment_type != "efs" ? null : { dns_name = module.shared_file_system[0].dns_name }
+
+    agents = {
+      region               = local.region
+      subnets              = module.network.agent_subnets
+      security_group_id    = module.firewall.agent
+      public_ip            = !local.private
+      instance_profile_arn = module.identity.agent_profile_arn
+      keypair              = var.keypair
+      tag                  = local.agent_tag
+      disk_size            = var.agent_disk_size
+      min                  = var.min_dynamic_agents
+      max                  = var.max_dynamic_agents
+      max_aux              = var.max_aux_containers_per_agent
+      idle                 = var.max_idle_agent_period
+      starting             = var.max_agent_starting_period
+    }
+
+    pools = {
+      compute = {
+        instance_types = var.compute_agent_instance_type
+        image_id       = var.compute_image_id
+        spot           = var.spot
+        spot_max_price = var.spot_max_price
+      }
+      aux = {
+        instance_types = var.aux_agent_instance_type
+        image_id       = var.aux_image_id
+        spot           = false
+        spot_max_price = null
+      }
+    }
+  }
+}

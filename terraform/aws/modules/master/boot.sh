@@ -1,0 +1,52 @@
+# Brings the cluster's wheel onto this machine and hands over to it. Runs at every boot; what is there already is left alone.
+set -uo pipefail
+export HOME=/root DEBIAN_FRONTEND=noninteractive AWS_DEFAULT_REGION="$REGION"
+DIR=/var/lib/resolute-deploy
+mkdir -p "$DIR"
+exec >>"$DIR/boot.log" 2>&1
+
+stage() { # name, command...: three tries, each with its seconds in boot.stages
+  local name=$1 started=$SECONDS
+  shift
+  for pause in 2 10 0; do
+    if "$@"; then
+      echo "$name $((SECONDS - started))" >>"$DIR/boot.stages"
+      return
+    fi
+    sleep "$pause"
+  done
+  echo "resolute: the stage $name failed" | tee /dev/console
+  exit 1
+}
+
+packages() { python3 -c 'import ensurepip' 2>/dev/null || { apt-get update -q && apt-get install -q -y python3-venv; }; }
+
+python() {
+  [ -x "$DIR/venv/bin/python" ] || python3 -m venv "$DIR/venv" || return
+  "$DIR/venv/bin/python" -c 'import boto3' 2>/dev/null || "$DIR/venv/bin/pip" install -q $PIP_OPTIONS 'boto3>=1.35'
+}
+
+wheel() {
+  "$DIR/venv/bin/python" - "$BUCKET" "$DIR" <<'PYTHON'
+import hashlib, json, pathlib, subprocess, sys
+import boto3
+
+bucket, directory = sys.argv[1], pathlib.Path(sys.argv[2])
+s3 = boto3.client("s3")
+desired = json.load(s3.get_object(Bucket=bucket, Key="cluster/desired.json")["Body"])
+file = directory / pathlib.PurePosixPath(desired["wheel"]).name
+content = s3.get_object(Bucket=bucket, Key=desired["wheel"])["Body"].read()
+if hashlib.sha256(content).hexdigest() != desired["wheel_sha256"]:
+    sys.exit(f"{desired['wheel']} is not the wheel that was uploaded")
+file.write_bytes(content)
+pip = [sys.executable, "-m", "pip", "install", "-q", *desired["pip_options"].split(), "--force-reinstall", "--no-deps", str(file)]
+sys.exit(subprocess.call(pip))
+PYTHON
+}
+
+started=$(date +%s)
+stage packages packages
+stage python python
+[ -e "$DIR/handed-over" ] || stage wheel wheel
+touch "$DIR/handed-over"
+exec "$DIR/venv/bin/python" -m resolute_deploy.machine --bucket "$BUCKET" --directory "$DIR"

@@ -1,0 +1,29 @@
+variable "name" {
+  type        = string
+  description = "Name of the bucket."
+}
+
+variable "tags" {
+  type        = map(string)
+  description = "Tags of what is made."
+}
+
+variable "versioning" {
+  type        = bool
+  description = "Keep overwritten and deleted objects."
+}
+
+variable "expiry_days" {
+  type        = number
+  description = "Delete checkpoints after so many days; 0 keeps them."
+}
+
+variable "lifecycle_rules" {
+  type        = bool
+  description = "Remove unfinished uploads and old versions."
+}
+
+variable "tls_only" {
+  type        = bool
+  description = "Refuse connections that are not encrypted."
+}

@@ -1,0 +1,44 @@
+output "master_url" {
+  description = "Address of the master."
+  value       = "https://${module.master.address}:${var.port}"
+}
+
+output "master_instance_id" {
+  description = "Machine of the master."
+  value       = module.master.instance_id
+}
+
+output "region" {
+  description = "Region of the cluster."
+  value       = local.region
+}
+
+output "bucket" {
+  description = "Bucket of checkpoints (below checkpoints/) and of what the master's machine reads and writes (below cluster/)."
+  value       = module.storage.name
+}
+
+output "password_secret_arn" {
+  description = "Secret with the password of the first users, which the master's machine makes at its first start."
+  value       = module.master.password_secret_arn
+}
+
+output "database_secret_arn" {
+  description = "Secret with the password of the database."
+  value       = local.database.password_secret_arn
+}
+
+output "agent_tag" {
+  description = "Tag of the machines that the master buys."
+  value       = local.agent_tag
+}
+
+output "log_group" {
+  description = "CloudWatch group of the master's log, where it has one."
+  value       = module.master.log_group
+}
+
+output "facts" {
+  description = "What the master's configuration is rendered from."
+  value       = local.facts
+}
