@@ -27,6 +27,7 @@ from support.new_db import NewDb
 from support.object_stores import azurite
 from support.postgres import PostgresServer, find_programs, postgres_server
 from support.systemd import systemd_runs
+from support.terraform import terraform_runs
 
 # The same examples each time: a test that fails fails for what was changed. `make search` draws others.
 hypothesis.settings.register_profile("settled", derandomize=True)
@@ -60,6 +61,7 @@ PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "postgres": (lambda: find_programs() is not None, "apt-get install postgresql"),
     "azurite": (lambda: azurite() is not None, "npm install --no-save --prefix . azurite@3 (needs node)"),
     "chromium": (lambda: shutil.which("chromium") is not None, "apt-get install chromium"),
+    "terraform": (terraform_runs, "install terraform, and mirror the AWS provider: RESOLUTE_TERRAFORM_MIRROR names the directory"),
     "determined": (COMPAT_PYTHON.exists, "make .venv-compat (installs the released client determined==0.38.1)"),
 }
 

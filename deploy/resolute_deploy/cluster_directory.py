@@ -95,7 +95,9 @@ class ClusterDirectory:
         try:
             values: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
         except ValueError as error:
-            raise InvalidInput(f"{file} is not what `det deploy` wrote ({error}); restore it, or give every flag again") from error
+            raise InvalidInput(
+                f"{file} is not what `det deploy` wrote ({error}); restore it, or give every flag again"
+            ) from error
         return values
 
     def keep(self, values: Mapping[str, Any]) -> None:
@@ -105,7 +107,9 @@ class ClusterDirectory:
         fresh.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
         fresh.replace(self.path / GIVEN)
 
-    def prepare(self, values: Mapping[str, Any], environ: Mapping[str, str], backend: Mapping[str, Any] | None) -> Terraform:
+    def prepare(
+        self, values: Mapping[str, Any], environ: Mapping[str, str], backend: Mapping[str, Any] | None
+    ) -> Terraform:
         """A working copy of the module with these variables, ready for Terraform."""
         source = shipped("terraform") / self.cloud
         self.module.mkdir(parents=True, exist_ok=True)
@@ -126,8 +130,10 @@ class ClusterDirectory:
         return find_terraform(self.module, environ)
 
     def check(self, values: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-        """Runs the module's checks of its variables, without a provider and without the cloud. Raises `InvalidInput`, with flags in place
-        of the names of variables."""
+        """Runs the module's checks of its variables, without a provider and without the cloud.
+
+        Raises `InvalidInput`, with flags in place of the names of variables.
+        """
         source = shipped("terraform") / self.cloud
         trial = self.path / "check"
         shutil.rmtree(trial, ignore_errors=True)

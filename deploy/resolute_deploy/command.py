@@ -15,14 +15,15 @@ from resolute_cli.invocation import Invocation
 from resolute_cli.render import confirmed, price_text
 from resolute_deploy.aws.account import Account
 from resolute_deploy.aws.lifecycle import (
-    DeployFailed,
     Deployed,
+    DeployFailed,
     complete,
     deployed,
     prepared,
     take_down,
     wait_until_ready,
 )
+from resolute_deploy.aws.orphans import remove_orphans
 from resolute_deploy.aws.preflight import hourly_cost, preflight
 from resolute_deploy.cluster_directory import (
     ClusterDirectory,
@@ -37,7 +38,11 @@ from resolute_deploy.terraform import Step
 from resolute_deploy.variables import add_flags, given_values, missing
 
 HIDDEN = frozenset({"endpoint_url"})
-SLOW = {"aws_db_instance": "5 to 10 minutes", "aws_nat_gateway": "2 minutes", "aws_s3_bucket_lifecycle_configuration": "1 minute"}
+SLOW = {
+    "aws_db_instance": "5 to 10 minutes",
+    "aws_nat_gateway": "2 minutes",
+    "aws_s3_bucket_lifecycle_configuration": "1 minute",
+}
 """How long resources take that take long."""
 
 
@@ -51,7 +56,9 @@ def up(cli: Invocation, args: argparse.Namespace) -> None:
         given["wheel"] = str(cluster.wheels)  # made when everything else is right: it takes seconds
     lacking = missing(given, variables)
     if lacking:
-        raise InvalidInput(f"a new cluster needs {', '.join(each.flag for each in lacking)}; `det deploy aws up --help` describes them")
+        raise InvalidInput(
+            f"a new cluster needs {', '.join(each.flag for each in lacking)}; `det deploy aws up --help` describes them"
+        )
     cluster.check(given, cli.environ)
     account = Account.of(given)
     values = complete(given, account)
@@ -62,8 +69,9 @@ def up(cli: Invocation, args: argparse.Namespace) -> None:
     if not args.dry_run:
         cluster.keep({name: value for name, value in given.items() if not (own and name == "wheel")})
     terraform = prepared(cluster, given, cli.environ, state_bucket)
-    plan = terraform.plan("plan.out")
-    changes = _changes(plan)
+    if not args.dry_run:
+        remove_orphans(account, terraform, cluster.cluster_id, cli.render.note)
+    changes = _changes(terraform.plan("plan.out"))
     if args.dry_run:
         _show_plan(cli, changes)
         if not before:
@@ -84,7 +92,8 @@ def down(cli: Invocation, args: argparse.Namespace) -> None:
     given = cluster.given()
     if not given:
         raise InvalidInput(
-            f"--cluster-id {cluster.cluster_id}: {cluster.path} knows no such cluster; `det deploy aws list` shows those that it knows"
+            f"--cluster-id {cluster.cluster_id}: {cluster.path} knows no such cluster; "
+            "`det deploy aws list` shows those that it knows"
         )
     if not args.yes and not confirmed(_question(cluster, args.delete_checkpoints), cli.render, cli.stdin):
         cli.render.note("Nothing was changed.")
@@ -92,7 +101,9 @@ def down(cli: Invocation, args: argparse.Namespace) -> None:
     account = Account.of(given)
     account.number()
     terraform = prepared(cluster, _looked_at(cluster), cli.environ, state_bucket)
-    steps = _Steps(cli, len([each for each in terraform.resources() if ".data." not in each and not each.startswith("data.")]))
+    steps = _Steps(
+        cli, len([each for each in terraform.resources() if ".data." not in each and not each.startswith("data.")])
+    )
     left = take_down(
         account,
         cluster,
@@ -104,7 +115,9 @@ def down(cli: Invocation, args: argparse.Namespace) -> None:
     kept = [each for each in left if each.what.startswith("bucket ")]
     if len(left) > len(kept) or (kept and args.delete_checkpoints):
         lines = "\n".join(f"  {each.what}: {each.command}" for each in left)
-        raise DeployFailed(f"these are left of cluster {cluster.cluster_id}; end them by hand, or run `down` again:\n{lines}")
+        raise DeployFailed(
+            f"these are left of cluster {cluster.cluster_id}; end them by hand, or run `down` again:\n{lines}"
+        )
     cluster.forget()
     for each in kept:
         cli.render.note(f"Kept with its checkpoints: {each.what}. `{each.command}` removes it.")
@@ -113,7 +126,10 @@ def down(cli: Invocation, args: argparse.Namespace) -> None:
 
 def show_list(cli: Invocation, args: argparse.Namespace) -> None:
     found = list(known_clusters(_state_path(cli, args), "aws"))
-    rows = [(each.cluster_id, each.given().get("region"), each.given().get("deployment_type", "simple-rds")) for each in found]
+    rows = [
+        (each.cluster_id, each.given().get("region"), each.given().get("deployment_type", "simple-rds"))
+        for each in found
+    ]
     values = [{"cluster_id": row[0], "region": row[1], "deployment_type": row[2]} for row in rows]
     cli.render.table(("Cluster ID", "Region", "Deployment Type"), rows, values)
 
@@ -179,10 +195,13 @@ def _looked_at(cluster: ClusterDirectory) -> dict[str, Any]:
     return given if "wheel" in given else {**given, "wheel": cluster.any_wheel()}
 
 
-def _look_before(cli: Invocation, args: argparse.Namespace, account: Account, values: Mapping[str, Any], *, new: bool) -> None:
+def _look_before(
+    cli: Invocation, args: argparse.Namespace, account: Account, values: Mapping[str, Any], *, new: bool
+) -> None:
     cost = hourly_cost(values, account.region)
     cli.render.note(
-        f"In {account.region}, an hour costs {_dollars(cost.idle)} with nothing to do and {_dollars(cost.full)} with every pool full, "
+        f"In {account.region}, an hour costs {_dollars(cost.idle)} with nothing to do "
+        f"and {_dollars(cost.full)} with every pool full, "
         "beside database, disks and traffic; prices on demand."
     )
     if args.no_preflight_checks:
@@ -242,7 +261,9 @@ class _Steps:
         self._cli.render.note(f"[{self._done}/{max(self._total, self._done)}] {verb} {step.resource}{took}")
 
 
-def _say_what_next(cli: Invocation, cluster: ClusterDirectory, made: Deployed, values: Mapping[str, Any], region: str) -> None:
+def _say_what_next(
+    cli: Invocation, cluster: ClusterDirectory, made: Deployed, values: Mapping[str, Any], region: str
+) -> None:
     idle = _dollars(hourly_cost(values, region).idle)
     cli.render.done(
         f"Cluster {cluster.cluster_id} serves at {made.master_url}\n\n"
@@ -256,12 +277,17 @@ def _say_what_next(cli: Invocation, cluster: ClusterDirectory, made: Deployed, v
         cluster_id=cluster.cluster_id,
         master_url=made.master_url,
         certificate=str(made.authority),
+        password=made.password,
         stages=list(made.stages),
     )
 
 
 def _question(cluster: ClusterDirectory, delete_checkpoints: bool) -> str:
-    what = "its database and ALL ITS CHECKPOINTS" if delete_checkpoints else "its database; a bucket with checkpoints is kept"
+    what = (
+        "its database and ALL ITS CHECKPOINTS"
+        if delete_checkpoints
+        else "its database; a bucket with checkpoints is kept"
+    )
     return f"This ends cluster {cluster.cluster_id} with all running work and removes {what}. Go on?"
 
 
@@ -271,16 +297,26 @@ def _question(cluster: ClusterDirectory, delete_checkpoints: bool) -> str:
 def _where(parser: argparse.ArgumentParser, *, cluster: bool = True) -> None:
     if cluster:
         parser.add_argument("--cluster-id", help="name of the cluster")
-    parser.add_argument("--state-path", metavar="DIRECTORY", help="where clusters are kept (default: ~/.local/share/resolute/deploy)")
+    parser.add_argument(
+        "--state-path", metavar="DIRECTORY", help="where clusters are kept (default: ~/.local/share/resolute/deploy)"
+    )
     if cluster:
-        parser.add_argument("--state-bucket", metavar="NAME", help="bucket that keeps Terraform's state, for people who share a cluster")
+        parser.add_argument(
+            "--state-bucket", metavar="NAME", help="bucket that keeps Terraform's state, for people who share a cluster"
+        )
 
 
 def _up_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--state-path", metavar="DIRECTORY", help="where clusters are kept (default: ~/.local/share/resolute/deploy)")
-    parser.add_argument("--state-bucket", metavar="NAME", help="bucket that keeps Terraform's state, for people who share a cluster")
+    parser.add_argument(
+        "--state-path", metavar="DIRECTORY", help="where clusters are kept (default: ~/.local/share/resolute/deploy)"
+    )
+    parser.add_argument(
+        "--state-bucket", metavar="NAME", help="bucket that keeps Terraform's state, for people who share a cluster"
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what would be made and do nothing")
-    parser.add_argument("--no-preflight-checks", action="store_true", help="do not look at quota, names and images first")
+    parser.add_argument(
+        "--no-preflight-checks", action="store_true", help="do not look at quota, names and images first"
+    )
     parser.add_argument("--no-wait-for-master", action="store_true", help="return when Terraform has ended")
     add_flags(parser, module_variables("aws"), hidden=HIDDEN)
 

@@ -21,6 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from resolute_deploy.aws.bucket import ClusterBucket, SecretStore
+from resolute_deploy.aws.metadata import own_addresses
 from resolute_deploy.machine_service import MasterService, service_of_this_machine
 
 EVERY_S = 15.0
@@ -42,6 +43,7 @@ class Machine:
         service: MasterService,
         directory: Path,
         *,
+        own_addresses: Callable[[], Sequence[str]],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -49,6 +51,7 @@ class Machine:
         self._store = store
         self._service = service
         self._directory = directory
+        self._own_addresses = own_addresses
         self._clock = clock
         self._sleep = sleep
         self._applied = ""
@@ -125,6 +128,11 @@ class Machine:
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(release)
         fresh.replace(current)
+        if Path(sys.prefix).resolve() != release.resolve():
+            # This program is a part of the release as well.
+            self._service.hand_over()
+            python = str(current / "bin" / "python")
+            os.execv(python, [python, "-m", "resolute_deploy.machine", *sys.argv[1:]])
 
     def _fetched(self, desired: Mapping[str, Any]) -> Path:
         file = self._directory / PurePosixPath(desired["wheel"]).name
@@ -158,7 +166,7 @@ class Machine:
         python = self._directory / "current" / "bin" / "python"
         done = subprocess.run(
             [str(python), "-m", "resolute_deploy.master_config", "--directory", str(self._directory)],
-            input=json.dumps(desired),
+            input=json.dumps({**desired, "addresses": [*desired["addresses"], *self._own_addresses(), "localhost"]}),
             capture_output=True,
             text=True,
             check=False,
@@ -211,7 +219,11 @@ def new_password() -> str:
     letters = string.ascii_letters + string.digits
     while True:
         password = "".join(secrets.choice(letters) for _ in range(20))
-        if any(c.isupper() for c in password) and any(c.islower() for c in password) and any(c.isdigit() for c in password):
+        if (
+            any(c.isupper() for c in password)
+            and any(c.islower() for c in password)
+            and any(c.isdigit() for c in password)
+        ):
             return password
 
 
@@ -221,7 +233,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--directory", type=Path, required=True)
     args = parser.parse_args(arguments)
     bucket, store = ClusterBucket.of_this_machine(args.bucket), SecretStore.of_this_machine()
-    Machine(bucket, store, service_of_this_machine(args.directory), args.directory).follow()
+    service = service_of_this_machine(args.directory)
+    Machine(bucket, store, service, args.directory, own_addresses=own_addresses).follow()
     return 0
 
 

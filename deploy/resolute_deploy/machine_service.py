@@ -29,6 +29,9 @@ class MasterService(Protocol):
     def start(self, environment: Mapping[str, str], log_group: str | None) -> None:
         """Starts the master with the current release and configuration, instead of one that runs."""
 
+    def hand_over(self) -> None:
+        """Before another release of this program takes over."""
+
     def serves(self) -> bool:
         """Whether the master answers that it is ready."""
 
@@ -88,6 +91,9 @@ class SystemdService:
         if log_group and self._logs is None:
             self._logs = LogShipper(["journalctl", "-u", UNIT, "-o", "cat", "-f", "-n", "0"], log_group)
 
+    def hand_over(self) -> None:
+        """The unit does not need this program."""
+
     def serves(self) -> bool:
         return is_ready(self._directory)
 
@@ -117,6 +123,12 @@ class ProcessService:
         if log_group and self._logs is None:
             self._logs = LogShipper(["tail", "-n", "0", "-F", str(self._log)], log_group)
 
+    def hand_over(self) -> None:
+        self._wanted = None
+        if self._child is not None:
+            self._child.terminate()
+            self._child.wait()
+
     def _keep(self) -> None:
         while True:
             if self._wanted is None:
@@ -135,7 +147,9 @@ class ProcessService:
         return is_ready(self._directory)
 
     def last_words(self) -> str:
-        return " / ".join(self._log.read_text(errors="replace").splitlines()[-LAST_LINES:]) if self._log.exists() else ""
+        return (
+            " / ".join(self._log.read_text(errors="replace").splitlines()[-LAST_LINES:]) if self._log.exists() else ""
+        )
 
 
 class LogShipper:

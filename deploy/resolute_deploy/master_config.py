@@ -18,8 +18,8 @@ SHARED_FILES = "/mnt/shared_fs"
 def master_config(facts: Mapping[str, Any], *, directory: str, addresses: tuple[str, ...]) -> dict[str, Any]:
     """A mapping as `master.yaml` has it. `directory` holds the files of secrets on the master's machine.
 
-    The password of the database is not in it: the master's libraries read it from the file that `PGPASSFILE` names, which follows the
-    secret store. Raises `InvalidInput` where the facts are of a later version.
+    The password of the database is not in it: the master's libraries read it from the file that `PGPASSFILE` names, which
+    follows the secret store. Raises `InvalidInput` where the facts are of a later version.
     """
     if facts.get("format") != FORMAT:
         raise InvalidInput(
@@ -44,7 +44,7 @@ def master_config(facts: Mapping[str, Any], *, directory: str, addresses: tuple[
             "password": "",
             "ssl_mode": database["ssl_mode"],
         },
-        "checkpoint_storage": {"type": "s3", "bucket": facts["bucket"], "prefix": "checkpoints"},
+        "checkpoint_storage": _storage(facts),
         "resource_manager": {
             "type": "agent",
             "scheduler": _scheduler(facts["scheduler"]),
@@ -55,6 +55,11 @@ def master_config(facts: Mapping[str, Any], *, directory: str, addresses: tuple[
     }
     defaults = _task_defaults(facts)
     return config | ({"task_container_defaults": defaults} if defaults else {})
+
+
+def _storage(facts: Mapping[str, Any]) -> dict[str, Any]:
+    storage = {"type": "s3", "bucket": facts["bucket"], "prefix": "checkpoints"}
+    return storage | ({"endpoint_url": facts["endpoint_url"]} if facts["endpoint_url"] else {})
 
 
 def _scheduler(asked: Mapping[str, Any]) -> dict[str, Any]:

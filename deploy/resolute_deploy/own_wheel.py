@@ -30,7 +30,9 @@ def own_wheel(directory: Path) -> Path:
     try:
         distribution = Distribution.from_name(NAME)
     except PackageNotFoundError:
-        raise InvalidInput(f"{NAME} is not installed here, so that there is no wheel of it; give one with --wheel") from None
+        raise InvalidInput(
+            f"{NAME} is not installed here, so that there is no wheel of it; give one with --wheel"
+        ) from None
     directory.mkdir(parents=True, exist_ok=True)
     checkout = _checkout(distribution)
     return _built(checkout, directory) if checkout is not None else _packed(distribution, directory)
@@ -47,11 +49,24 @@ def _checkout(distribution: Distribution) -> Path | None:
 def _built(checkout: Path, directory: Path) -> Path:
     for old in directory.glob("*.whl"):
         old.unlink()
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(directory), str(checkout)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(directory),
+        str(checkout),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
-        raise InvalidInput(f"cannot build a wheel of {checkout}: {said[-1] if said else 'pip is silent'}; give one with --wheel")
+        raise InvalidInput(
+            f"cannot build a wheel of {checkout}: {said[-1] if said else 'pip is silent'}; give one with --wheel"
+        )
     return next(directory.glob("*.whl"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 import shutil
@@ -74,22 +75,41 @@ class Terraform:
         done = self._run("state", "list")
         return done.stdout.split() if done.returncode == 0 else []
 
+    def state(self) -> dict[str, Any]:
+        """All that the state holds, in Terraform's JSON form."""
+        told: dict[str, Any] = json.loads(self._checked("show", "-json", "-no-color"))
+        return told
+
+    def adopt(self, address: str, id_: str) -> None:
+        """Takes something that is there into the state."""
+        self._checked("import", "-input=false", "-no-color", f"-lock-timeout={LOCK_WAIT}", address, id_)
+
     def forget(self, addresses: Sequence[str]) -> None:
         """Leaves resources as they are and out of the state."""
         if addresses:
             self._checked("state", "rm", *addresses)
 
     def _stream(self, told: Callable[[Step], None], command: str, *arguments: str) -> None:
-        """Terraform goes on when this program is killed: it has a session and an output of its own, so that its state stays whole."""
+        """Terraform goes on when this program is killed: it has a session and an output of its own, and holds the lock on."""
         log = self.directory / f"{command}.log"
-        with log.open("w") as out:
+        with self._run_lock() as lock, log.open("w") as out:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             running = subprocess.Popen(
-                [str(self.program), command, "-json", "-input=false", "-auto-approve", f"-lock-timeout={LOCK_WAIT}", *arguments],
+                [
+                    str(self.program),
+                    command,
+                    "-json",
+                    "-input=false",
+                    "-auto-approve",
+                    f"-lock-timeout={LOCK_WAIT}",
+                    *arguments,
+                ],
                 cwd=self.directory,
                 env=dict(self.environ),
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                pass_fds=[lock.fileno()],
             )
         problems = []
         with log.open() as lines:
@@ -106,7 +126,21 @@ class Terraform:
                 running.wait()
                 raise
         if running.wait():
-            raise TerraformFailed("; ".join(problems) or f"{self.program.name} {command} ended with {running.returncode}")
+            raise TerraformFailed(
+                "; ".join(problems) or f"{self.program.name} {command} ended with {running.returncode}"
+            )
+
+    def wait_for_earlier_run(self, told: Callable[[str], None]) -> None:
+        """Returns when no Terraform works on this directory that a killed program has left behind."""
+        with self._run_lock() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                told("waiting for the Terraform of an earlier run, which still works")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+
+    def _run_lock(self) -> TextIO:
+        return (self.directory / "run.lock").open("w")
 
     def _checked(self, *arguments: str) -> str:
         done = self._run(*arguments)
@@ -116,7 +150,9 @@ class Terraform:
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [str(self.program), *arguments]
-        return subprocess.run(command, cwd=self.directory, env=dict(self.environ), capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command, cwd=self.directory, env=dict(self.environ), capture_output=True, text=True, check=False
+        )
 
 
 def find_terraform(directory: Path, environ: Mapping[str, str]) -> Terraform:
@@ -160,7 +196,9 @@ def _version(program: str, environ: Mapping[str, str]) -> tuple[int, ...]:
         text = json.loads(done.stdout)["terraform_version"]
     except (ValueError, KeyError):
         said = (done.stderr or done.stdout).strip().splitlines()
-        raise InvalidInput(f"`{program} version` does not tell its version: {said[0] if said else 'it is silent'}") from None
+        raise InvalidInput(
+            f"`{program} version` does not tell its version: {said[0] if said else 'it is silent'}"
+        ) from None
     return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
 

@@ -32,9 +32,7 @@ def read_variables(files: Iterable[Path]) -> tuple[Variable, ...]:
     try:
         import hcl2
     except ImportError:
-        raise InvalidInput(
-            "det deploy needs the extra `deploy`: pip install 'resolute-ml[deploy]'"
-        ) from None
+        raise InvalidInput("det deploy needs the extra `deploy`: pip install 'resolute-ml[deploy]'") from None
     found = []
     for file in files:
         with file.open() as text:
@@ -77,7 +75,7 @@ def add_flags(parser: argparse.ArgumentParser, variables: Sequence[Variable], *,
     for variable in variables:
         if variable.name in hidden:
             continue
-        shown = {"help": _help(variable), "dest": variable.name, "default": None}
+        shown: dict[str, Any] = {"help": _help(variable), "dest": variable.name, "default": None}
         if variable.type == "bool":
             parser.add_argument(variable.flag, action=argparse.BooleanOptionalAction, **shown)
         elif variable.type == "list(string)":
@@ -110,7 +108,13 @@ def _help(variable: Variable) -> str:
         told += " (required for a new cluster)"
     elif variable.default not in (None, [], {}):
         default = variable.default
-        shown = " ".join(default) if isinstance(default, list) else str(default).lower() if isinstance(default, bool) else default
+        shown = (
+            " ".join(default)
+            if isinstance(default, list)
+            else str(default).lower()
+            if isinstance(default, bool)
+            else default
+        )
         told += f" (default: {shown})"
     return told.replace("%", "%%")
 

@@ -17,7 +17,8 @@ locals {
       password_secret_arn = local.database.password_secret_arn
     }
 
-    bucket = module.storage.name
+    bucket       = module.storage.name
+    endpoint_url = var.endpoint_url
 
     scheduler = {
       type       = var.scheduler_type

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -62,6 +63,12 @@ class Network:
         self.host = f"{self._prefix}.1"
         self._given = 1
 
+    def _let_through(self, change: str) -> None:
+        """Traffic between the machines: a Docker engine on this computer refuses to forward what is not its own."""
+        if shutil.which("iptables") is not None:
+            rule = ["-i", self.device, "-o", self.device, "-j", "ACCEPT"]
+            subprocess.run(["iptables", "-w", change, "FORWARD", *rule], capture_output=True, check=False)
+
     def address(self) -> str:
         self._given += 1
         return f"{self._prefix}.{self._given}"
@@ -72,8 +79,10 @@ class Network:
         try:
             run("ip", "addr", "add", f"{self.host}/24", "dev", self.device)
             run("ip", "link", "set", self.device, "up")
+            self._let_through("-I")
             yield self
         finally:
+            self._let_through("-D")
             run("ip", "link", "del", self.device)
 
 
@@ -120,6 +129,11 @@ class BootedMachine:
         partial = self._values.with_suffix(".partial")
         partial.write_text(json.dumps(self._metadata))
         partial.replace(self._values)
+
+    @property
+    def address(self) -> str:
+        """In the network of the machines."""
+        return self._address
 
     @property
     def runs(self) -> bool:

@@ -28,7 +28,9 @@ class Det:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("DET_", "XDG_"))}
         self.environ = {**kept, "HOME": str(home), **({"DET_MASTER": master} if master else {})}
 
-    def run(self, *arguments: str, variables: Mapping[str, str] = NOTHING) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, variables: Mapping[str, str] = NOTHING, within_s: float = 120
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self._command(arguments),
             env={**self.environ, **variables},
@@ -36,7 +38,7 @@ class Det:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=within_s,
         )
 
     def __call__(self, *arguments: str, code: int = 0, variables: Mapping[str, str] = NOTHING) -> str:

@@ -48,7 +48,9 @@ class Account:
         try:
             session = boto3.Session(profile_name=values.get("profile"), region_name=values.get("region"))
         except botocore.exceptions.ProfileNotFound as error:
-            raise InvalidInput(f"--profile {values.get('profile')}: {error}; `aws configure list-profiles` lists them") from None
+            raise InvalidInput(
+                f"--profile {values.get('profile')}: {error}; `aws configure list-profiles` lists them"
+            ) from None
         if session.region_name is None:
             raise InvalidInput("no region: give --region, or set AWS_DEFAULT_REGION")
         return cls(session)
@@ -72,18 +74,26 @@ class Account:
         try:
             told: str = self.client("sts").get_caller_identity()["Account"]
         except botocore.exceptions.NoCredentialsError:
-            raise InvalidInput("no credentials for AWS; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run `aws configure`") from None
+            raise InvalidInput(
+                "no credentials for AWS; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run `aws configure`"
+            ) from None
         except botocore.exceptions.ClientError as error:
             code = error.response["Error"]["Code"]
             if code in ("ExpiredToken", "ExpiredTokenException", "RequestExpired"):
-                raise InvalidInput("the credentials for AWS have expired; log in again, for example with `aws sso login`") from None
-            raise InvalidInput(f"AWS does not accept the credentials ({code}); check them with `aws sts get-caller-identity`") from None
+                raise InvalidInput(
+                    "the credentials for AWS have expired; log in again, for example with `aws sso login`"
+                ) from None
+            raise InvalidInput(
+                f"AWS does not accept the credentials ({code}); check them with `aws sts get-caller-identity`"
+            ) from None
         except botocore.exceptions.EndpointConnectionError as error:
             raise InvalidInput(f"--region {self.region}: cannot reach AWS there ({error}); is that a region?") from None
         return told
 
     def has_region(self) -> bool:
-        known = self._session.get_available_regions("ec2", partition_name=self._session.get_partition_for_region(self.region))
+        known = self._session.get_available_regions(
+            "ec2", partition_name=self._session.get_partition_for_region(self.region)
+        )
         return self.region in known
 
     def has_keypair(self, name: str) -> bool:
@@ -129,14 +139,20 @@ class Account:
 
     def machines(self, cluster_id: str, *, besides: str = "") -> list[str]:
         """Ids of the cluster's machines that are not ended."""
+        return [machine for machine, _ in self.machines_with_tags(cluster_id) if machine != besides]
+
+    def machines_with_tags(self, cluster_id: str) -> list[tuple[str, frozenset[str]]]:
+        """Ids of the cluster's machines that are not ended, and the keys of their tags."""
         filters = [
             {"Name": f"tag:{TAG}", "Values": [cluster_id]},
             {"Name": "instance-state-name", "Values": list(ALIVE)},
         ]
         found = []
         for page in self.client("ec2").get_paginator("describe_instances").paginate(Filters=filters):
-            found += [each["InstanceId"] for group in page["Reservations"] for each in group["Instances"]]
-        return [each for each in found if each != besides]
+            for group in page["Reservations"]:
+                for each in group["Instances"]:
+                    found.append((each["InstanceId"], frozenset(tag["Key"] for tag in each["Tags"])))
+        return found
 
     def end(self, machines: Sequence[str]) -> None:
         """Terminates machines, and returns when they are gone."""
@@ -187,12 +203,27 @@ class Account:
         ec2, region = self.client("ec2"), self.region
         mine = [{"Name": f"tag:{TAG}", "Values": [cluster_id]}]
         for machine in self.machines(cluster_id):
-            yield Left(what=f"machine {machine}", command=f"aws ec2 terminate-instances --region {region} --instance-ids {machine}")
+            yield Left(
+                what=f"machine {machine}",
+                command=f"aws ec2 terminate-instances --region {region} --instance-ids {machine}",
+            )
         seen: tuple[tuple[str, str, str, str, str], ...] = (
             ("describe_volumes", "Volumes", "VolumeId", "disk", "delete-volume --volume-id"),
             ("describe_addresses", "Addresses", "AllocationId", "address", "release-address --allocation-id"),
-            ("describe_nat_gateways", "NatGateways", "NatGatewayId", "NAT gateway", "delete-nat-gateway --nat-gateway-id"),
-            ("describe_security_groups", "SecurityGroups", "GroupId", "security group", "delete-security-group --group-id"),
+            (
+                "describe_nat_gateways",
+                "NatGateways",
+                "NatGatewayId",
+                "NAT gateway",
+                "delete-nat-gateway --nat-gateway-id",
+            ),
+            (
+                "describe_security_groups",
+                "SecurityGroups",
+                "GroupId",
+                "security group",
+                "delete-security-group --group-id",
+            ),
             ("describe_subnets", "Subnets", "SubnetId", "subnet", "delete-subnet --subnet-id"),
             ("describe_vpcs", "Vpcs", "VpcId", "network", "delete-vpc --vpc-id"),
         )
@@ -215,9 +246,12 @@ class Account:
         for page in self.client("secretsmanager").get_paginator("list_secrets").paginate():
             for secret in page["SecretList"]:
                 if secret["Name"].startswith(f"{name}/"):
-                    command = f"aws secretsmanager delete-secret --region {region} --force-delete-without-recovery --secret-id {secret['Name']}"
+                    command = f"aws secretsmanager delete-secret --region {region} --secret-id {secret['Name']}"
+                    command += " --force-delete-without-recovery"
                     yield Left(what=f"secret {secret['Name']}", command=command)
         for page in self.client("iam").get_paginator("list_roles").paginate():
             for role in page["Roles"]:
                 if role["RoleName"] in (f"{name}-agent-{region}", f"{name}-master-{region}"):
-                    yield Left(what=f"role {role['RoleName']}", command=f"aws iam delete-role --role-name {role['RoleName']}")
+                    yield Left(
+                        what=f"role {role['RoleName']}", command=f"aws iam delete-role --role-name {role['RoleName']}"
+                    )

@@ -12,6 +12,7 @@ from typing import Any
 from resolute.errors import InvalidInput, ResoluteError
 from resolute_deploy.aws.account import Account, Left
 from resolute_deploy.aws.bucket import ClusterBucket, SecretStore
+from resolute_deploy.aws.orphans import remove_orphans
 from resolute_deploy.cluster_directory import ClusterDirectory, StateBucket, module_variables
 from resolute_deploy.terraform import Step, Terraform
 
@@ -59,7 +60,9 @@ def prepared(
     return terraform
 
 
-def wait_until_ready(account: Account, outputs: Mapping[str, Any], told: Told, *, limit_s: float = READY_S) -> tuple[Mapping[str, Any], ...]:
+def wait_until_ready(
+    account: Account, outputs: Mapping[str, Any], told: Told, *, limit_s: float = READY_S
+) -> tuple[Mapping[str, Any], ...]:
     """Follows the status that the master's machine writes, until the master serves what is desired now."""
     bucket = ClusterBucket(account.client("s3"), outputs["bucket"])
     desired, _ = bucket.desired()
@@ -78,13 +81,16 @@ def wait_until_ready(account: Account, outputs: Mapping[str, Any], told: Told, *
             last = now
         time.sleep(POLL_S)
     raise DeployFailed(
-        f"the master does not serve after {limit_s / 60:.0f} min ({last}). The cluster is up and costs money; look at its machine with "
+        f"the master does not serve after {limit_s / 60:.0f} min ({last}). "
+        "The cluster is up and costs money; look at its machine with "
         f"`aws ec2 get-console-output --latest --region {account.region} --instance-id {outputs['master_instance_id']}`, "
         "and run `det deploy aws up` or `down` again"
     )
 
 
-def deployed(account: Account, cluster: ClusterDirectory, outputs: Mapping[str, Any], stages: tuple[Mapping[str, Any], ...]) -> Deployed:
+def deployed(
+    account: Account, cluster: ClusterDirectory, outputs: Mapping[str, Any], stages: tuple[Mapping[str, Any], ...]
+) -> Deployed:
     """What a person needs to log in."""
     authority = ClusterBucket(account.client("s3"), outputs["bucket"]).found("ca.pem")
     if authority is not None:
@@ -105,7 +111,11 @@ def take_down(
     told: Told,
     step: Callable[[Step], None],
 ) -> list[Left]:
-    """Ends the master, then its machines, then everything else. Gives what is still there: nothing, or a bucket that was to be kept."""
+    """Ends the master, then its machines, then everything else.
+
+    Gives what is still there: nothing, or a bucket that was to be kept.
+    """
+    remove_orphans(account, terraform, cluster.cluster_id, told)
     outputs = terraform.outputs()
     master = outputs.get("master_instance_id", "")
     # The master first: it would replace the machines that are ended.

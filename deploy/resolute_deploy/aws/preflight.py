@@ -10,8 +10,22 @@ from resolute.errors import InvalidInput
 from resolute_deploy.aws.account import Account, Finding
 from resolute_provisioner.catalogue.shipped import shipped
 
-ON_DEMAND = {"g": "L-DB2E81BA", "vt": "L-DB2E81BA", "p": "L-417A185B", "f": "L-74FC7D96", "inf": "L-1945791B", "x": "L-7295265B"}
-SPOT = {"g": "L-3819A6DF", "vt": "L-3819A6DF", "p": "L-7212CCBC", "f": "L-88CF9481", "inf": "L-B5D1601B", "x": "L-E3A00192"}
+ON_DEMAND = {
+    "g": "L-DB2E81BA",
+    "vt": "L-DB2E81BA",
+    "p": "L-417A185B",
+    "f": "L-74FC7D96",
+    "inf": "L-1945791B",
+    "x": "L-7295265B",
+}
+SPOT = {
+    "g": "L-3819A6DF",
+    "vt": "L-3819A6DF",
+    "p": "L-7212CCBC",
+    "f": "L-88CF9481",
+    "inf": "L-B5D1601B",
+    "x": "L-E3A00192",
+}
 STANDARD = {False: "L-1216C47A", True: "L-34B43A08"}
 """Codes of Service Quotas for vCPUs, by the letters of the family; by whether the machines are spot machines."""
 
@@ -45,7 +59,9 @@ def preflight(account: Account, values: Mapping[str, Any], *, new: bool) -> list
     for name in ("master_image_id", "compute_image_id", "aux_image_id"):
         if values.get(name) and account.image(values[name]) is None:
             flag = "--" + name.replace("_", "-")
-            found.append(Finding(text=f"{flag} {values[name]}: {account.region} has no such image that this account may use"))
+            found.append(
+                Finding(text=f"{flag} {values[name]}: {account.region} has no such image that this account may use")
+            )
     if new:
         taken = [each.what for each in account.left(values["cluster_id"])]
         if taken:
@@ -85,7 +101,9 @@ def _quota(
     needed = machines * processors[largest]
     allowed = account.quota(code)
     if allowed is None:
-        yield Finding(text=f"the quota {code} of EC2 cannot be read; {machines} {largest} need {needed} vCPUs of it", fatal=False)
+        yield Finding(
+            text=f"the quota {code} of EC2 cannot be read; {machines} {largest} need {needed} vCPUs of it", fatal=False
+        )
     elif allowed < needed:
         yield Finding(
             text=f"{machines} {largest} need {needed} vCPUs, and the quota {code} of EC2 in {account.region} is {allowed:g}; "

@@ -1,0 +1,171 @@
+"""AWS for `det deploy aws`: one moto for Terraform, master and agents, and machines that boot with the user data it holds."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator, Set
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import boto3
+from moto.server import ThreadedMotoServer
+
+from support.booted_machines import BootedMachine, Network
+from support.cloud_bridge import CloudBridge
+from support.det import Det
+from support.moto_ec2 import CREDENTIALS, IMAGE, REGION
+from support.postgres import PASSWORD, USER, PostgresServer
+from support.terraform import terraform_environment
+
+ROLE = "role"
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Aws:
+    """One account. `client` gives a real client of it."""
+
+    url: str
+
+    def client(self, service: str) -> Any:
+        return boto3.client(
+            service,
+            region_name=REGION,
+            endpoint_url=self.url,
+            aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        )
+
+    def environment(self) -> dict[str, str]:
+        return {
+            **CREDENTIALS,
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def secret(self, name: str, value: dict[str, str]) -> str:
+        arn: str = self.client("secretsmanager").create_secret(Name=name, SecretString=json.dumps(value))["ARN"]
+        return arn
+
+
+@contextmanager
+def aws(address: str = "127.0.0.1") -> Iterator[Aws]:
+    """An account with the key pair `ops`."""
+    with patch.dict(os.environ, {"MOTO_IAM_LOAD_MANAGED_POLICIES": "true"}):  # Amazon's own policies are there
+        logging.getLogger("werkzeug").setLevel(logging.WARNING)
+        server = ThreadedMotoServer(ip_address=address, port=0)
+        server.start()
+        try:
+            host, port = server.get_host_and_port()
+            account = Aws(url=f"http://{host}:{port}")
+            urllib.request.urlopen(f"{account.url}/moto-api/reset", data=b"").close()  # moto's state is the process's
+            account.client("ec2").create_key_pair(KeyName="ops")
+            yield account
+        finally:
+            server.stop()
+
+
+class AwsBridge(CloudBridge):
+    """Machines boot with the user data that moto holds, with a role of their own and an address of the network."""
+
+    def __init__(self, account: Aws, directory: Path, network: Network) -> None:
+        super().__init__(directory, network)
+        self._ec2 = account.client("ec2")
+
+    def _running(self) -> tuple[Set[str], Set[str]]:
+        told = self._ec2.describe_instances()["Reservations"]
+        states = {each["InstanceId"]: each["State"]["Name"] for group in told for each in group["Instances"]}
+        running = {name for name, state in states.items() if state == "running"}
+        return running, running
+
+    def _power_off(self, name: str) -> None:
+        self._ec2.terminate_instances(InstanceIds=[name])
+
+    def _booted(self, name: str) -> BootedMachine:
+        held = self._ec2.describe_instance_attribute(InstanceId=name, Attribute="userData")["UserData"]["Value"]
+        end = datetime.now(UTC) + timedelta(hours=6)
+        role = {
+            "Code": "Success",
+            "AccessKeyId": CREDENTIALS["AWS_ACCESS_KEY_ID"],
+            "SecretAccessKey": CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+            "Token": "token",
+            "Expiration": f"{end:%Y-%m-%dT%H:%M:%SZ}",
+        }
+        told = {
+            "/latest/meta-data/instance-id": name,
+            "/latest/meta-data/iam/security-credentials/": ROLE,
+            f"/latest/meta-data/iam/security-credentials/{ROLE}": json.dumps(role),
+        }
+        machine = BootedMachine(
+            self._directory / name, self._network, base64.b64decode(held), told, "support.imds_main"
+        )
+        machine.tell({"/latest/meta-data/local-ipv4": machine.address})
+        return machine
+
+
+@dataclass
+class DeployWorld:
+    """An account, its network of machines, and a database that stands for the one of the account."""
+
+    account: Aws
+    bridge: AwsBridge
+    directory: Path
+    flags: tuple[str, ...]
+
+    def deploy(self, *arguments: str, code: int = 0) -> str:
+        """Runs `det deploy aws ...` as a person with the account's credentials."""
+        det = Det(self.directory / "home")
+        variables = {**self.account.environment(), **terraform_environment(self.directory)}
+        ran = det.run("deploy", "aws", *arguments, variables=variables, within_s=900)
+        assert ran.returncode == code, (
+            f"det deploy aws {' '.join(arguments)}: {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
+        )
+        return ran.stdout + ran.stderr
+
+
+def wheelhouse(directory: Path) -> Path:
+    """What the master's machine installs, downloaded where there is a network."""
+    command = [sys.executable, "-m", "pip", "download", "-qqq", "--only-binary", ":all:", "--require-hashes"]
+    subprocess.run([*command, "-r", str(CHECKOUT / "requirements" / "master.lock"), "-d", str(directory)], check=True)
+    return directory
+
+
+@contextmanager
+def deploy_world(directory: Path) -> Iterator[DeployWorld]:
+    with ExitStack() as stack:
+        network = stack.enter_context(Network().up())
+        account = stack.enter_context(aws(network.host))
+        # Where the account `postgres` may read: the directories of tests are closed.
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="resolute-deploy-")))
+        place.chmod(0o755)
+        server = PostgresServer(place / "postgres", settings={"listen_addresses": network.host})
+        server.host = network.host
+        with (place / "postgres" / "data" / "pg_hba.conf").open("a") as rules:
+            rules.write(f"host all {USER} 10.0.0.0/8 scram-sha-256\n")
+        server.start()
+        stack.callback(server.stop)
+        database = server.new_database()
+        secret = account.secret("database", {"username": USER, "password": PASSWORD})
+        bridge = stack.enter_context(AwsBridge(account, directory / "machines", network).watching())
+        flags = (
+            *("--cluster-id", "vision", "--keypair", "ops", "--inbound-cidr", "10.0.0.0/8"),
+            *("--master-image-id", IMAGE, "--compute-image-id", IMAGE, "--aux-image-id", IMAGE),
+            *("--compute-agent-instance-type", "m5.large", "--aux-agent-instance-type", "m5.large"),
+            *("--no-bucket-tls-only", "--no-bucket-lifecycle", "--max-idle-agent-period", "5s"),
+            *("--existing-database", f"host={server.host}", f"port={server.port}", f"name={database}", f"user={USER}"),
+            *("ssl_mode=disable", f"password_secret_arn={secret}"),
+            *("--pip-options", f"--no-index --find-links={wheelhouse(directory / 'wheels')}"),
+        )
+        yield DeployWorld(account=account, bridge=bridge, directory=directory, flags=flags)
