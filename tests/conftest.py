@@ -61,7 +61,10 @@ PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "postgres": (lambda: find_programs() is not None, "apt-get install postgresql"),
     "azurite": (lambda: azurite() is not None, "npm install --no-save --prefix . azurite@3 (needs node)"),
     "chromium": (lambda: shutil.which("chromium") is not None, "apt-get install chromium"),
-    "terraform": (terraform_runs, "install terraform, and mirror the AWS provider: RESOLUTE_TERRAFORM_MIRROR names the directory"),
+    "terraform": (
+        terraform_runs,
+        "install terraform, and mirror the AWS provider: RESOLUTE_TERRAFORM_MIRROR names the directory",
+    ),
     "determined": (COMPAT_PYTHON.exists, "make .venv-compat (installs the released client determined==0.38.1)"),
 }
 

@@ -11,6 +11,9 @@ from typing import Any
 from resolute.errors import InvalidInput
 
 FORMAT = 1
+ENGINE = "command -v dockerd >/dev/null || { apt-get update -q && apt-get install -q -y docker.io; }\n"
+"""Images for GPUs have Docker; the plain one of the pool for work without slots has not."""
+
 SHARED_FILES = "/mnt/shared_fs"
 """Where agents mount the shared file system, and tasks see it as shared_fs in their working directory."""
 
@@ -130,16 +133,19 @@ def _aws_provider(facts: Mapping[str, Any], pool: Mapping[str, Any], *, slots_on
         "max_agent_starting_period": agents["starting"],
         "offers": offers,
     }
-    if facts["task_images"] is not None:
-        provider["agent_config_file_contents"] = {"container_runtime": "docker"}
+    provider["agent_config_file_contents"] = {"container_runtime": facts["container_runtime"]}
+    steps = []
+    if facts["container_runtime"] == "docker":
+        steps.append(ENGINE)
     if facts["shared_file_system"] is not None:
-        provider["startup_script"] = _mount(facts["shared_file_system"]["dns_name"])
+        steps.append(_mount(facts["shared_file_system"]["dns_name"]))
+    if steps:
+        provider["startup_script"] = "#!/bin/bash\nset -e\n" + "".join(steps)
     return provider
 
 
 def _mount(server: str) -> str:
     return (
-        "#!/bin/bash\nset -e\n"
         "command -v mount.nfs4 >/dev/null || { apt-get update -q && apt-get install -q -y nfs-common; }\n"
         f"mkdir -p {SHARED_FILES}\n"
         f"mount -t nfs4 -o nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport {server}:/ {SHARED_FILES}\n"

@@ -165,12 +165,12 @@ def find_terraform(directory: Path, environ: Mapping[str, str]) -> Terraform:
         version = _version(found, settled)
         if version < OLDEST:
             raise InvalidInput(
-                f"{found} is version {'.'.join(map(str, version))}, and det deploy needs {OLDEST[0]}.{OLDEST[1]} or newer; "
+                f"{found} is version {'.'.join(map(str, version))}, and deploying needs {OLDEST[0]}.{OLDEST[1]} or newer; "
                 "get one from https://developer.hashicorp.com/terraform/install or https://opentofu.org/docs/intro/install"
             )
         return Terraform(program=Path(found), version=version, directory=directory, environ=settled)
     raise InvalidInput(
-        "neither terraform nor tofu is on the PATH, and det deploy needs one of version 1.6 or newer; "
+        "neither terraform nor tofu is on the PATH, and deploying needs one of version 1.6 or newer; "
         "get it from https://developer.hashicorp.com/terraform/install or https://opentofu.org/docs/intro/install"
     )
 

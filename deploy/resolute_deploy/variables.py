@@ -32,7 +32,7 @@ def read_variables(files: Iterable[Path]) -> tuple[Variable, ...]:
     try:
         import hcl2
     except ImportError:
-        raise InvalidInput("det deploy needs the extra `deploy`: pip install 'resolute-ml[deploy]'") from None
+        raise InvalidInput("deploying needs the extra `deploy`: pip install 'resolute-ml[deploy]'") from None
     found = []
     for file in files:
         with file.open() as text:

@@ -25,7 +25,8 @@ locals {
       preemption = var.preemption_enabled
     }
 
-    task_images = var.cpu_env_image == null ? null : { cpu = var.cpu_env_image, cuda = var.gpu_env_image }
+    container_runtime = var.container_runtime
+    task_images       = var.cpu_env_image == null ? null : { cpu = var.cpu_env_image, cuda = var.gpu_env_image }
 
     shared_file_system = var.deployment_type != "efs" ? null : { dns_name = module.shared_file_system[0].dns_name }
 

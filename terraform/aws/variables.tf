@@ -405,6 +405,17 @@ variable "preemption_enabled" {
   description = "With the priority scheduler: more important work may stop less important work."
 }
 
+variable "container_runtime" {
+  type        = string
+  default     = "docker"
+  description = "docker: tasks run in containers. process: tasks run as processes of their machine, whose image then has what they import."
+
+  validation {
+    condition     = contains(["docker", "process"], var.container_runtime)
+    error_message = "The container_runtime must be docker or process."
+  }
+}
+
 variable "cpu_env_image" {
   type        = string
   default     = null
@@ -414,7 +425,7 @@ variable "cpu_env_image" {
 variable "gpu_env_image" {
   type        = string
   default     = null
-  description = "Image of tasks on machines with GPUs; with cpu_env_image. Without the two, tasks run as processes of the machine."
+  description = "Image of tasks on machines with GPUs; with cpu_env_image."
 }
 
 variable "efs_id" {

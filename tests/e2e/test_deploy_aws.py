@@ -16,7 +16,12 @@ from support.deployed_aws import DeployWorld, deploy_world
 from support.det import Det
 from support.live import until
 
-pytestmark = [pytest.mark.needs("machines"), pytest.mark.needs("terraform"), pytest.mark.needs("postgres")]
+pytestmark = [
+    pytest.mark.needs("machines"),
+    pytest.mark.needs("terraform"),
+    pytest.mark.needs("postgres"),
+    pytest.mark.timeout(1200),  # the provider waits ten seconds for many a resource, whatever answers
+]
 
 SCRIPT = """
 import resolute.core

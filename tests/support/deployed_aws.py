@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import boto3
 from moto.server import ThreadedMotoServer
@@ -63,18 +62,19 @@ class Aws:
 @contextmanager
 def aws(address: str = "127.0.0.1") -> Iterator[Aws]:
     """An account with the key pair `ops`."""
-    with patch.dict(os.environ, {"MOTO_IAM_LOAD_MANAGED_POLICIES": "true"}):  # Amazon's own policies are there
-        logging.getLogger("werkzeug").setLevel(logging.WARNING)
-        server = ThreadedMotoServer(ip_address=address, port=0)
-        server.start()
-        try:
-            host, port = server.get_host_and_port()
-            account = Aws(url=f"http://{host}:{port}")
-            urllib.request.urlopen(f"{account.url}/moto-api/reset", data=b"").close()  # moto's state is the process's
-            account.client("ec2").create_key_pair(KeyName="ops")
-            yield account
-        finally:
-            server.stop()
+    os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"  # Amazon's own policies are there
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
+    server = ThreadedMotoServer(ip_address=address, port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        account = Aws(url=f"http://{host}:{port}")
+        urllib.request.urlopen(f"{account.url}/moto-api/reset", data=b"").close()  # moto's state is the process's
+        account.client("ec2").create_key_pair(KeyName="ops")
+        yield account
+    finally:
+        server.stop()
+        del os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"]
 
 
 class AwsBridge(CloudBridge):
@@ -164,6 +164,7 @@ def deploy_world(directory: Path) -> Iterator[DeployWorld]:
             *("--master-image-id", IMAGE, "--compute-image-id", IMAGE, "--aux-image-id", IMAGE),
             *("--compute-agent-instance-type", "m5.large", "--aux-agent-instance-type", "m5.large"),
             *("--no-bucket-tls-only", "--no-bucket-lifecycle", "--max-idle-agent-period", "5s"),
+            *("--container-runtime", "process"),
             *("--existing-database", f"host={server.host}", f"port={server.port}", f"name={database}", f"user={USER}"),
             *("ssl_mode=disable", f"password_secret_arn={secret}"),
             *("--pip-options", f"--no-index --find-links={wheelhouse(directory / 'wheels')}"),

@@ -26,6 +26,7 @@ def facts(**changes: Any) -> dict[str, Any]:
         "bucket": "resolute-vision-111122223333-us-east-1",
         "endpoint_url": None,
         "scheduler": {"type": "fair_share", "preemption": False},
+        "container_runtime": "docker",
         "task_images": None,
         "shared_file_system": None,
         "agents": {
@@ -65,6 +66,7 @@ def provider(told: dict[str, Any]) -> dict[str, Any]:
         facts(task_images={"cpu": "example.org/cpu:1", "cuda": "example.org/cuda:1"}),
         facts(shared_file_system={"dns_name": "fs-0a.efs.us-east-1.amazonaws.com"}),
         facts(endpoint_url="http://127.0.0.1:5000"),
+        facts(container_runtime="process"),
         compute(spot=True),
         compute(spot=True, spot_max_price=0.5),
     ],

@@ -68,7 +68,7 @@ def test_a_missing_program_says_how_to_get_one(tmp_path: Path) -> None:
 
 def test_an_old_one_is_refused(tmp_path: Path) -> None:
     program(tmp_path / "bin", "terraform", '{"terraform_version": "1.5.7"}')
-    with pytest.raises(InvalidInput, match=r"is version 1\.5\.7, and det deploy needs 1\.6 or newer"):
+    with pytest.raises(InvalidInput, match=r"is version 1\.5\.7, and deploying needs 1\.6 or newer"):
         find_terraform(tmp_path, {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"})
 
 
