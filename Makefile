@@ -10,7 +10,7 @@ SEEDS ?= 2000
 SEED ?=
 STORAGE ?=
 
-.PHONY: demo quick test search lint format sim bench campaign hostile lock audit sbom clean
+.PHONY: demo quick test search lint format sim bench campaign deploy-faults hostile lock audit sbom clean
 
 demo: $(VENV)/$(if $(filter s3,$(STORAGE)),dev,demo).ready # STORAGE=s3 needs an S3 on this machine: moto, of the tests
 	$(BIN)/python -m demo $(if $(KEEP),--keep) $(if $(STORAGE),--storage $(STORAGE))
@@ -46,6 +46,9 @@ campaign: $(VENV)/dev.ready
 
 hostile: $(VENV)/dev.ready
 	PYTHONPATH=tests $(BIN)/python -m hostile $(if $(SEED),--seed $(SEED)) $(if $(BUDGET),--budget $(BUDGET)) $(if $(STORE),--store $(STORE))
+
+deploy-faults: $(VENV)/dev.ready # `det deploy aws up` and `down` killed at seeded moments; KILLS=20 each
+	RESOLUTE_DEPLOY_KILLS=$(or $(KILLS),20) $(BIN)/python -m pytest -n $(WORKERS) tests/e2e/test_deploy_faults.py
 
 $(VENV)/demo.ready: pyproject.toml scripts/environment.py requirements/demo.lock
 	$(PYTHON) scripts/environment.py $(VENV) requirements/demo.lock --torch --editable

@@ -47,6 +47,7 @@ class Story:
 
     world: DeployWorld
     made: dict[str, Any]
+    certificate: str
     status: dict[str, Any]
     again: str
     experiment: dict[str, Any]
@@ -73,6 +74,7 @@ def told(world: DeployWorld) -> Story:
     status = json.loads(world.deploy("status", "--cluster-id", "vision", "--json"))
     (master,) = [each for name, each in world.bridge.machines.items() if name == status["machine"]]
     det = Det(world.directory / "person", master=f"https://{master.address}:8443")
+    certificate = Path(made["certificate"]).read_text()
     variables = {"DET_MASTER_CERT_FILE": made["certificate"], "DET_USER": "determined", "DET_PASS": made["password"]}
     det.environ |= variables
     code = world.directory / "code"
@@ -88,6 +90,7 @@ def told(world: DeployWorld) -> Story:
     return Story(
         world=world,
         made=made,
+        certificate=certificate,
         status=status,
         again=again,
         experiment=experiment,
@@ -124,7 +127,7 @@ def remaining(world: DeployWorld) -> list[str]:
 
 def test_up_brings_a_master_that_serves_and_says_how_to_use_it(story: Story) -> None:
     assert story.made["master_url"].startswith("https://")
-    assert Path(story.made["certificate"]).read_text().startswith("-----BEGIN CERTIFICATE-----")
+    assert story.certificate.startswith("-----BEGIN CERTIFICATE-----")
     assert [each["stage"] for each in story.made["stages"]][:3] == ["packages", "python", "wheel"]
 
 

@@ -32,7 +32,7 @@ class Det:
         self, *arguments: str, variables: Mapping[str, str] = NOTHING, within_s: float = 120
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self._command(arguments),
+            self.command(*arguments),
             env={**self.environ, **variables},
             cwd=self.home,
             stdin=subprocess.DEVNULL,
@@ -70,7 +70,7 @@ class Det:
     def in_background(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         """For a command that goes on, such as one that follows a log. It is ended on the way out."""
         process = subprocess.Popen(
-            self._command(arguments),
+            self.command(*arguments),
             env=self.environ,
             cwd=self.home,
             stdin=subprocess.DEVNULL,
@@ -86,5 +86,5 @@ class Det:
             process.communicate()
 
     @staticmethod
-    def _command(arguments: tuple[str, ...]) -> list[str]:
+    def command(*arguments: str) -> list[str]:
         return [sys.executable, "-m", "resolute_cli.main", *arguments]

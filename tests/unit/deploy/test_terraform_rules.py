@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import hcl2
 import pytest
 
-from resolute_deploy.shipped import shipped
+from resolute_deploy.shipped import CHECKOUT, shipped
 
 AWS = shipped("terraform") / "aws"
 FILES = sorted(AWS.rglob("*.tf"))
@@ -147,3 +149,23 @@ def test_deletion_protection_is_a_variable() -> None:
 def test_agents_are_no_resources_of_terraform() -> None:
     assert [name for _, name, _ in RESOURCES if name.startswith("aws_instance.")] == ["aws_instance.this"]
     assert not [name for _, name, _ in RESOURCES if "autoscaling" in name or "spot" in name]
+
+
+def test_readmes_say_what_the_modules_say() -> None:
+    """`python scripts/terraform_readme.py` writes them."""
+    done = subprocess.run(
+        [sys.executable, "scripts/terraform_readme.py", "--check"],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.needs("terraform")
+def test_files_are_formatted() -> None:
+    done = subprocess.run(
+        ["terraform", "fmt", "-check", "-recursive", str(AWS)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
