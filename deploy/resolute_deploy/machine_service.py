@@ -28,15 +28,19 @@ class MasterService(Protocol):
 
     def start(self, environment: Mapping[str, str], log_group: str | None) -> None:
         """Starts the master with the current release and configuration, instead of one that runs."""
+        ...
 
     def hand_over(self) -> None:
         """Before another release of this program takes over."""
+        ...
 
     def serves(self) -> bool:
         """Whether the master answers that it is ready."""
+        ...
 
     def last_words(self) -> str:
         """The end of its log."""
+        ...
 
 
 def service_of_this_machine(directory: Path) -> MasterService:

@@ -44,7 +44,9 @@ class Account:
             import boto3
             import botocore.exceptions
         except ImportError:
-            raise InvalidInput("deploying to AWS needs the extra `aws`: pip install 'resolute-ml[aws,deploy]'") from None
+            raise InvalidInput(
+                "deploying to AWS needs the extra `aws`: pip install 'resolute-ml[aws,deploy]'"
+            ) from None
         try:
             session = boto3.Session(profile_name=values.get("profile"), region_name=values.get("region"))
         except botocore.exceptions.ProfileNotFound as error:
