@@ -16,7 +16,7 @@ from resolute_cli.job_explain import show_explanation
 from resolute_cli.loading import loading
 
 if TYPE_CHECKING:
-    from resolute_master.scheduler.offline import Decided
+    from resolute_master.decision.offline import Decided
 
 # -- writing -------------------------------------------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ def snapshot_arguments(parser: argparse.ArgumentParser) -> None:
 
 def schedule(cli: Invocation, args: argparse.Namespace) -> None:
     with loading("the scheduler"):
-        from resolute_master.scheduler import offline  # needs none of what a master needs
+        from resolute_master.decision import offline  # needs none of what a master needs
     data = _read(args.snapshot, offline.parsed)
     if args.explain is not None:
         show_explanation(cli.render, offline.explained(data, args.set, args.explain))

@@ -22,7 +22,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.lifecycle import spending
+from resolute_master.engine import pool_view
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_provisioner.model import Consolidation, Disruption, Market, Offer, PoolScaling, SpotFallback, Window
 from resolute_sim.checkers.deadlines import told_length_s
@@ -232,4 +232,4 @@ def _held_until(
     there = [each for each in state.find(Instance, "instances_of_pool", policy.name) if not each.over]
     if not waiting and len(there) >= policy.scaling.min_instances:
         return []
-    return [each.until for each in spending.as_paid(state, policy.scaling, now).unpaid]
+    return [each.until for each in pool_view.payable(state, policy.scaling, now).unpaid]

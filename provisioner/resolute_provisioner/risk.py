@@ -15,8 +15,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from resolute_provisioner.model import Evidence, Offer, OfferBelief, PoolScaling, RefusalKind, Unpaid
+from resolute_provisioner.model import (
+    Cause,
+    Evidence,
+    Offer,
+    OfferBelief,
+    PoolScaling,
+    RefusalKind,
+    Termination,
+    Unpaid,
+)
 from resolute_provisioner.offers import too_dear
+
+BY_CHOICE = (Cause.CONSOLIDATION, Cause.OTHER_MARKET)
+"""Ends of machines for the sake of money alone."""
 
 REFUSAL_BACKOFF_S = 5.0
 REFUSAL_BACKOFF_CAP_S = 60.0
@@ -157,6 +169,19 @@ def disturbed(belief: OfferBelief, *, now: datetime) -> OfferBelief:
     """Work on a machine of it is made to move by our own choice: see `disruption`."""
     recent = (at for at in belief.disturbed_at if (now - at).total_seconds() < 3600.0)
     return replace(belief, disturbed_at=(*recent, now))
+
+
+def ordered(belief: OfferBelief, end: Termination, *, now: datetime) -> OfferBelief:
+    """What our own order to end one of its machines says of the offer; an order is given once."""
+    if end.drain:
+        return disturbed(belief, now=now) if end.cause in BY_CHOICE else belief
+    match end.cause:
+        case Cause.NEVER_JOINED:
+            return never_joined(belief, now=now)
+        case Cause.STRANDED:
+            return stranded(belief, now=now)
+        case _:
+            return belief
 
 
 def repriced(belief: OfferBelief, price_per_hour: float, *, source: str, as_of: datetime) -> OfferBelief:

@@ -30,17 +30,20 @@ from resolute_master.api.paging import page_of
 from resolute_master.api.queue import moving_from, queue_stats, standing_while_moving, standing_without_pool, summary_of
 from resolute_master.api.queue_rights import allow_queue_change
 from resolute_master.api.why import reason_to_hold, reason_to_idle, reason_without_pool
+from resolute_master.decision.rehearsing import deciding
 from resolute_master.domain.commands import UpdateJob
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId, JobId, PoolName, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.user import User
+from resolute_master.engine.pool_view import pool_view
 from resolute_master.event_loop import giving_way
 from resolute_master.lifecycle.budget import hold_of_pool
 from resolute_master.lifecycle.jobs import refuse_unqueued
 from resolute_master.scheduler import job_states as scheduler
 from resolute_master.scheduler.explain import reasons_of
 from resolute_master.scheduler.job_states import JobStanding, job_states
+from resolute_master.scheduler.rehearsal import Decides
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
 DEFAULT_PAGE = 100
@@ -63,6 +66,8 @@ class _Seen:
     users: Mapping[UserId, User]
     holds: Mapping[PoolName, str]
     """The budget that nothing of the pool may start for, or empty."""
+    decides: Decides
+    """What a pool decides."""
 
 
 async def page_of_queue(api: ApiContext, query: GetJobsQuery) -> tuple[tuple[WireJob, ...], Pagination]:
@@ -78,6 +83,7 @@ async def page_of_queue(api: ApiContext, query: GetJobsQuery) -> tuple[tuple[Wir
         experiments=engine.state.listed(Experiment),
         users={user.id: user for user in engine.state.listed(User)},
         holds={pool: hold_of_pool(engine.state, pool) for pool in pools},
+        decides=deciding(pool_view(engine.state, engine.snapshot(pool), ()) for pool in pools),
     )
     return await asyncio.to_thread(_page, seen, query)
 
@@ -129,7 +135,7 @@ def _reasons(
             else:
                 waiting.setdefault(job.pool, []).append(job.id)
     for pool, jobs in waiting.items():
-        reasons |= reasons_of(seen.snapshots[pool], jobs, walk=giving_way)
+        reasons |= reasons_of(seen.snapshots[pool], jobs, walk=giving_way, decides=seen.decides)
     return reasons
 
 

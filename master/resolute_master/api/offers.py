@@ -11,7 +11,7 @@ from resolute_master.api.call import Call, Route
 from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
-from resolute_master.lifecycle import spending
+from resolute_master.engine import pool_view
 from resolute_master.pools.offer_rows import shown_offers
 from resolute_provisioner.model import PoolScaling
 
@@ -33,7 +33,7 @@ async def pool_offers(call: Call, pool: PoolScaling | PoolName) -> GetPoolOffers
     beliefs = {b.belief.offer_id: b.belief for b in state.find(PoolBelief, "beliefs_of_pool", pool.pool)}
     machines = [i for i in state.find(Instance, "instances_of_pool", pool.pool) if not i.over]
     watch = next((watch.status for watch in call.api.price_watches if watch.pool == pool.pool), None)
-    payable = spending.as_paid(state, pool, now)
+    payable = pool_view.payable(state, pool, now)
     return await asyncio.to_thread(shown_offers, payable, beliefs, now, machines=machines, prices=watch)
 
 

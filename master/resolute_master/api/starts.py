@@ -22,16 +22,12 @@ from math import inf
 from resolute.clock import Clock
 from resolute.errors import ResoluteError
 from resolute_master.domain.allocation import Allocation
-from resolute_master.domain.change import PoolBelief
-from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, JobId, PoolName
-from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.engine.engine import Engine
 from resolute_master.foresight.estimate import Estimate, estimates
-from resolute_master.foresight.pool import VirtualPool
+from resolute_master.foresight.present import present_pool
 from resolute_master.foresight.run_times import MOST, RunTimes
-from resolute_master.lifecycle import spending
 from resolute_master.store.base import Store
 
 log = logging.getLogger(__name__)
@@ -223,7 +219,7 @@ class _Breath:
 async def _foresee(
     engine: Engine, store: Store, pool: PoolName, now: datetime, *, of: Collection[AllocationId] | None = None
 ) -> Mapping[AllocationId, Estimate]:
-    state, seed = _virtual(engine, pool, now), engine.memory.sequence
+    state, seed = present_pool(engine.memory, pool, now), engine.memory.sequence
     if not len(state.snapshot.queue):
         return {}
     runs = await run_times(store, pool)
@@ -233,23 +229,6 @@ async def _foresee(
     except asyncio.CancelledError:
         breath.abandoned.set()
         raise
-
-
-def _virtual(engine: Engine, pool: PoolName, now: datetime) -> VirtualPool:
-    # Who may not start now is told so elsewhere; what is foreseen is the pool without that.
-    snapshot = engine.snapshot(pool).at(now).with_hold("")
-    policy, machines = snapshot.policy, engine.memory.machines
-    if policy.scaling is not None:
-        policy = replace(policy, scaling=spending.as_paid(engine.state, policy.scaling, now))
-    mine = [instance.id for instance in engine.state.find(Instance, "instances_of_pool", pool)]
-    return VirtualPool(
-        policy=policy,
-        now=now,
-        snapshot=snapshot,
-        offers={} if policy.scaling is None else {offer.offer_id: offer for offer in policy.scaling.offers},
-        machines={id_: machines[id_] for id_ in sorted(mine) if id_ in machines},
-        beliefs={b.belief.offer_id: b.belief for b in engine.state.find(PoolBelief, "beliefs_of_pool", pool)},
-    )
 
 
 async def run_times(store: Store, pool: PoolName) -> RunTimes:

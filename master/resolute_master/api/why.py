@@ -17,12 +17,14 @@ from resolute_master.api.call import Call, Route
 from resolute_master.api.finders import find_job, trials_of
 from resolute_master.api.queue import UNKNOWN, Moving, moving_from
 from resolute_master.api.starts import Foreseen
+from resolute_master.decision.markets import sentences
+from resolute_master.decision.rehearsing import deciding
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, JobId, PoolName
 from resolute_master.domain.job import Job
-from resolute_master.engine.markets import sentences
+from resolute_master.engine.pool_view import pool_view
 from resolute_master.foresight.estimate import Estimate
 from resolute_master.lifecycle.budget import check_priced, hold_in, hold_of_pool
 from resolute_master.lifecycle.failures import end_of_experiment, last_failed
@@ -30,6 +32,7 @@ from resolute_master.lifecycle.workspaces import may_use
 from resolute_master.scheduler.explain import explain
 from resolute_master.scheduler.explain_message import explain_message
 from resolute_master.scheduler.job_states import JobState
+from resolute_master.scheduler.rehearsal import Decides
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from resolute_master.scheduler.snapshot_file import write_snapshot
 
@@ -79,8 +82,9 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
         return _explained_without_pool(job, experiment)
     snapshot, cycle = engine.snapshot(job.pool), engine.memory.sequence
     others = {name: engine.snapshot(name) for name in engine.pools if name != job.pool and _may_run_in(call, job, name)}
-    markets = sentences(engine.memory, job, call.api.clock.now())
-    explained = await asyncio.to_thread(_explained, snapshot, job, others, cycle)
+    markets = sentences(engine.view(job.pool, call.api.clock.now()), job.id)
+    decides = deciding(pool_view(engine.state, each, ()) for each in (snapshot, *others.values()))
+    explained = await asyncio.to_thread(_explained, snapshot, job, others, decides, cycle)
     explained = replace(explained, details=(*explained.details, *markets))
     if explained.state == JobState.IDLE:
         moving = moving_from({name: engine.snapshot(name) for name in engine.pools}, job)
@@ -149,9 +153,9 @@ def _may_run_in(call: Call, job: Job, pool: PoolName) -> bool:
 
 
 def _explained(
-    snapshot: PoolSnapshot, job: Job, others: dict[PoolName, PoolSnapshot], cycle: int
+    snapshot: PoolSnapshot, job: Job, others: dict[PoolName, PoolSnapshot], decides: Decides, cycle: int
 ) -> ExplainJobResponse:
-    return explain_message(snapshot, job.id, explain(snapshot, job.id, others), cycle=cycle)
+    return explain_message(snapshot, job.id, explain(snapshot, job.id, others, decides=decides), cycle=cycle)
 
 
 # -------------------------------------------------------------------------------------------------------- the snapshot

@@ -1,6 +1,6 @@
 """One cycle, as a deterministic function of memory, commands, time and entropy.
 
-    commands -> rules -> what is due -> scheduler -> planner -> one change
+    commands -> rules -> what is due -> the plan of each pool (`decision.plan_pool`) -> one change
 
 The engine commits the change and only then lets the memory absorb it; replay does the same without a store.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -16,6 +17,7 @@ from msgspec import Struct
 
 from resolute.errors import InvalidInput, ResoluteError
 from resolute.ids import SeededIds
+from resolute_master.decision.plan_pool import plan_machines, plan_pool
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import KINDS, Change, Entity, EntityKey, JournalEntry, kind_name
@@ -25,14 +27,13 @@ from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.usage import Usage
-from resolute_master.engine import markets, supply
+from resolute_master.engine.carry_out import carry_out
 from resolute_master.engine.journal import chain, encode_entities, journaled, written_down
 from resolute_master.engine.memory import POOL_KINDS, Memory, pool_of
-from resolute_master.lifecycle import allocations, budget, deadlines, instances, launch_errors, spending, usage
+from resolute_master.engine.pool_view import pool_view
+from resolute_master.lifecycle import budget, deadlines, instances, spending, usage
 from resolute_master.lifecycle.apply import apply, settle
 from resolute_master.lifecycle.step import Step
-from resolute_master.scheduler.plan import Plan
-from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.store.base import VALUE_ERRORS, Unstorable, keeping_values, unstorable
 from resolute_master.store.encoding import encode_entity
@@ -42,11 +43,6 @@ from resolute_provisioner.planning.plan import plan_scale
 SNAPSHOT_EVERY = 5000
 """Cycles between journal snapshots: few enough that a replay is done in a minute, many enough that writing down ten thousand jobs
 costs little. After each, every pool is looked at again, so that a replay may start there."""
-
-
-STARTS_A_CYCLE = 50
-"""Allocations of a pool that one cycle places at most: what they lead to (states, log lines, orders) is a part of a millisecond
-each, and everybody waits for it. What is left is placed by the cycles that follow at once."""
 
 
 DUE_A_CYCLE = 20
@@ -241,38 +237,15 @@ class Cycle:
         return pool if pool in self._snapshots else None
 
     def _decide(self, pool: PoolName) -> None:
-        policy = self._memory.pools[pool]
-        beliefs = instances.beliefs(self._step, pool)
-        snapshot = self._snapshots[pool].at(self._now)
-        payable = None if policy.scaling is None else spending.as_paid(self._step, policy.scaling, self._now)
-        if payable is not None:
-            snapshot = snapshot.with_supply(supply.of(payable, self._machines(pool), beliefs, self._now))
-        snapshot = snapshot.with_hold(budget.hold_of_pool(self._step, pool))
-        plan = schedule(snapshot, starts=STARTS_A_CYCLE)
-        self._apply(plan)
-        if plan.cut or plan.preempt:
-            # Slots are kept in number: once more are being left, others than the free ones may be enough for whom they are kept.
+        snapshot = self._snapshots[pool].at(self._now).with_hold(budget.hold_of_pool(self._step, pool))
+        view = pool_view(self._step, snapshot, self._machines(pool) if snapshot.policy.scaling is not None else ())
+        plan = plan_pool(view, machine_planner=partial(plan_machines, planner=self._remembering))
+        carry_out(self._step, plan)
+        if plan.unfinished:
             self._unfinished.add(pool)
-        wakes = [plan.revisit_at]
-        scale = ScalePlan()
-        if policy.scaling is not None and payable is not None and not plan.cut:
-            # After the scheduler's plan is applied: gangs that it has placed are no demand, and their machines are busy.
-            machines = self._machines(pool)
-            scaling = budget.buying_nothing(policy.scaling) if snapshot.held else payable
-            demand = launch_errors.fail_waiting(self._step, scaling, plan.demand)
-            if demand != plan.demand:
-                self._unfinished.add(pool)  # the demand that was listed is not all that waits
-            chosen = markets.plan_pool(self._step, scaling, machines, demand, beliefs, self._now)
-            scale = markets.with_drains(self._scale(scaling, chosen.instances, chosen.demand, beliefs), chosen)
-            scale = budget.starting_nothing(scale, machines) if snapshot.held else scale
-            scale = spending.within_budget(self._step, policy.scaling, scale)
-            instances.apply_plan(self._step, policy.scaling, scale)
-            if scale.terminations:
-                self._unfinished.add(pool)  # their place is room for others, which the scheduler did not know of
-            wakes += [scale.revisit_at, chosen.revisit_at]
-        self._plans.append([pool, plan, scale])
-        self._snapshots[pool] = snapshot
-        self._schedule_revisit(pool, [wake for wake in wakes if wake is not None])
+        self._plans.append([pool, *plan.decided])
+        self._snapshots[pool] = plan.snapshot
+        self._schedule_revisit(pool, plan.revisit_at)
 
     def _machines(self, pool: PoolName) -> tuple[InstanceView, ...]:
         """The pool's machines by id; only those that this cycle has touched are looked at anew."""
@@ -290,43 +263,29 @@ class Cycle:
         here = self._step.keys("instances_of_pool", pool)
         return tuple(view for id_ in sorted(here, key=str) if (view := seen.get(InstanceId(str(id_)))) is not None)
 
-    def _scale(
+    def _remembering(
         self,
         scaling: PoolScaling,
-        machines: tuple[InstanceView, ...],
+        machines: Sequence[InstanceView],
         demand: Demand,
         beliefs: Mapping[str, OfferBelief],
+        now: datetime,
     ) -> ScalePlan:
-        """A plan that changed nothing holds until its inputs change, or its time has come."""
+        """`plan_scale`; a plan that changed nothing holds until its inputs change, or its time has come."""
         pool, inputs = PoolName(scaling.pool), (scaling, machines, demand, dict(beliefs))
         known = self._memory.scaled.pop(pool, None)
-        if (
-            known is not None
-            and (known[1].revisit_at is None or self._now < known[1].revisit_at)
-            and known[0] == inputs
-        ):
+        if known is not None and (known[1].revisit_at is None or now < known[1].revisit_at) and known[0] == inputs:
             plan = known[1]
         else:
-            plan = plan_scale(scaling, machines, demand, beliefs, self._now)
+            plan = plan_scale(scaling, machines, demand, beliefs, now)
         if not plan.launches and not plan.terminations:
             self._memory.scaled[pool] = (inputs, plan)
         return plan
 
-    def _apply(self, plan: Plan) -> None:
-        for preemption in plan.preempt:
-            allocations.preempt(self._step, preemption.allocation, preemption.reason, for_another=True)
-        for placement in plan.place:
-            if not spending.affords(self._step, placement.allocation, placement.slots):
-                self._unfinished.add(self._step.need(Allocation, placement.allocation).pool)
-                continue
-            allocations.assign(self._step, placement.allocation, placement.slots, placement.agents, placement.reason)
-        for reservation in plan.reserve:
-            allocations.reserve(self._step, reservation.allocation, reservation.agents)
-
-    def _schedule_revisit(self, pool: PoolName, wakes: list[datetime]) -> None:
+    def _schedule_revisit(self, pool: PoolName, at: datetime | None) -> None:
         self._memory.revisit.pop(pool, None)
-        if wakes:
-            self._memory.revisit[pool] = min(wakes)
+        if at is not None:
+            self._memory.revisit[pool] = at
 
     # -- the result --------------------------------------------------------------------------------------------
 

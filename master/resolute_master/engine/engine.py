@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from resolute.clock import Clock
 from resolute.errors import InvalidInput, LimitExceeded, ResoluteError, Unavailable
 from resolute.ids import IdSource
+from resolute_master.decision.view import PoolView
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import KIND_OF, Change, Entity, EntityKey, key_of
 from resolute_master.domain.commands import Command, MasterStarted, Reconsider
@@ -197,6 +198,10 @@ class Engine:
     def state(self) -> ClusterState:
         """Committed state; what is over is in the store only."""
         return self.memory.state
+
+    def view(self, pool: PoolName, now: datetime) -> PoolView:
+        """What a decision about the pool would look at now. For use at once: see `engine.pool_view`."""
+        return self.memory.view(pool, now)
 
     def snapshot(self, pool: PoolName) -> PoolSnapshot:
         return self.memory.snapshots[pool].at(self._clock.now())

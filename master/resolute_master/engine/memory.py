@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 from resolute.ids import SeededIds
+from resolute_master.decision.view import PoolView
 from resolute_master.domain.account import Account, Owner
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
@@ -26,6 +27,7 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.search import Search, SearchTrial
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.usage import Usage
+from resolute_master.engine.pool_view import pool_view
 from resolute_master.lifecycle import instances
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.deadlines import deadline
@@ -136,6 +138,12 @@ class Memory:
         slots = (*((KIND_OF[type(entity)], key_of(entity)) for entity in change.upserts), *change.deletes)
         touched = (self.state.get(KINDS[kind], key) for kind, key in slots)
         return instances.concerned(self._reading, (entity for entity in touched if entity is not None))
+
+    def view(self, pool: PoolName, now: datetime) -> PoolView:
+        """What a decision about the pool would look at now."""
+        here = sorted(self.state.keys("instances_of_pool", pool), key=str)
+        machines = tuple(view for id_ in here if (view := self.machines.get(InstanceId(str(id_)))) is not None)
+        return pool_view(self.state, self.snapshots[pool].at(now), machines)
 
     # -- deadlines ---------------------------------------------------------------------------------------------
 

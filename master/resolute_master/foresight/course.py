@@ -11,18 +11,19 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from heapq import heappop, heappush
 from typing import Any
 
 from resolute.wire.states import AllocationState
+from resolute_master.decision.view import Progress
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, InstanceId, allocation_id
 from resolute_master.domain.job import Job
 from resolute_master.foresight.decide import Decider
 from resolute_master.foresight.market import Market, Refused
-from resolute_master.foresight.pool import Decision, VirtualPool
+from resolute_master.foresight.pool import Decision, Ends, VirtualPool
 from resolute_provisioner.model import Cause, InstanceView, Termination
 
 LEAST_PAID_S = 60.0
@@ -54,6 +55,16 @@ class Frictions:
     """How long before its end a machine that is taken back says so; 0 for no notice."""
 
 
+class Fate(StrEnum):
+    """How the work of a job has ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    """The pool had given up launching the machines that it needed."""
+    STOPPED = "stopped"
+    """It had reached the limit of its own cost."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Work:
     """One gang's way from submission to end."""
@@ -78,7 +89,13 @@ class Work:
     held: list[tuple[float, float]] = field(default_factory=list)
     """From when to when each run that is over held its slots."""
     ended_s: float | None = None
+    fate: Fate | None = None
+    """None until it has ended."""
     interruptions: int = 0
+    known_s: float | None = None
+    """`length_s` as far as decisions know it; None: nobody has told. Of use with a deadline only."""
+    begun: float = 0.0
+    """The part of it that was saved before the course began, 0 to 1."""
 
     @property
     def held_s(self) -> float:
@@ -146,6 +163,9 @@ class Course:
     _unsubmitted: int = 0
     _got_ahead_s: float = 0.0
     """When work was last submitted, or ended, or saved what it had done."""
+
+    def __post_init__(self) -> None:
+        self.pool.progress_of = self._progress_of
 
     # -- from outside ------------------------------------------------------------------------------------------
 
@@ -255,13 +275,25 @@ class Course:
         return True
 
     def _finish(self, id_: AllocationId, work: Work) -> None:
-        del self.works[id_]
         self._got_ahead_s = self.now_s
         work.held.append((work.started_s or 0.0, self.now_s))
-        work.done_s, work.started_s, work.ended_s = work.length_s, None, self.now_s
+        work.done_s, work.started_s = work.length_s, None
         self.pool.ended(id_)
+        self._over(id_, work, Fate.COMPLETED)
+
+    def _over(self, id_: AllocationId, work: Work, fate: Fate) -> None:
+        """The job's last run has ended, or none is begun any more."""
+        del self.works[id_]
+        work.ended_s, work.fate = self.now_s, fate
         self.pool.job_ended(work.job)
         self.ended(work)
+
+    def _end_waiting(self, id_: AllocationId, fate: Fate) -> None:
+        self._waiting -= 1
+        work = self.works[id_]
+        work.waited_s += self.now_s - work.queued_s
+        self.pool.ended(id_)
+        self._over(id_, work, fate)
 
     def _left(self, id_: AllocationId) -> bool:
         """It has saved: all that it had done until it was asked."""
@@ -270,6 +302,7 @@ class Course:
             return False
         asked_at = self.pool.snapshot.allocations[id_].preempt
         asked_s = self.now_s if asked_at is None else (asked_at.requested_at - self.epoch).total_seconds()
+        self.pool.left(id_)
         self._cut(id_, work, self._progress(work, asked_s))
         return True
 
@@ -277,17 +310,15 @@ class Course:
         """The run is over and another one waits, which goes on with what was kept."""
         evictions = self.pool.snapshot.allocations[id_].evictions_by_now
         self.pool.ended(id_)
-        del self.works[id_]
         work.held.append((work.started_s or 0.0, self.now_s))
         work.done_s = min(work.length_s, work.done_s + kept_s)
         work.started_s = None
         if kept_s > 0.0:
             self._got_ahead_s = self.now_s
-        if work.done_s >= work.length_s:
-            work.ended_s = self.now_s
-            self.pool.job_ended(work.job)
-            self.ended(work)
+        if work.done_s >= work.length_s or work.job.id in self.pool.stopped:
+            self._over(id_, work, Fate.COMPLETED if work.done_s >= work.length_s else Fate.STOPPED)
             return
+        del self.works[id_]
         again = replace(
             work.first,
             id=allocation_id(work.first.task_id, work.runs + 1),
@@ -364,10 +395,7 @@ class Course:
             asked = self.pool.snapshot.allocations[allocation].preempt
             if asked is None:
                 work.interruptions += 1
-            done_s = self._progress(work, self.now_s)
-            every_s = self.frictions.checkpoint_every_s
-            before = work.done_s
-            self._cut(allocation, work, max(0.0, (before + done_s) // every_s * every_s - before))
+            self._cut(allocation, work, self._saved(work))
         bill = self.bills.get(id_)
         if bill is None:
             return  # its launch was not answered yet
@@ -380,18 +408,33 @@ class Course:
 
     def _decide(self) -> None:
         for _ in range(MOST_DECISIONS_A_MOMENT):
+            self._end(self.pool.fall_due())
             begun = self.stopwatch()
             decision = self.decider.decide(self.pool)
             self.decision_s += self.stopwatch() - begun
             self.decisions += 1
             self._carry_out(decision)
-            if not (decision.terminations or decision.preempt):
+            if not decision.unfinished:
                 break
         else:
             raise CourseStuck(f"the decider does not come to rest at {self.now_s:.0f} s")
-        if decision.revisit_at is not None:
-            at_s = (decision.revisit_at - self.epoch).total_seconds()
+        moments = [at for at in (decision.revisit_at, self.pool.due()) if at is not None]
+        if moments:
+            at_s = (min(moments) - self.epoch).total_seconds()
             self._at(max(at_s, self.now_s), _Kind.REVISIT, self.decisions)
+
+    def _end(self, ends: Ends) -> None:
+        """What the limits of accounts end."""
+        for allocation in ends.asked:
+            self.log(self.now_s, "limit", allocation)
+            self._leave(allocation)
+        for allocation in ends.stopped:
+            self.log(self.now_s, "stop", allocation)
+            self._end_waiting(allocation, Fate.STOPPED)
+        for allocation in ends.killed:
+            self.log(self.now_s, "kill", allocation)
+            work = self.works[allocation]
+            self._cut(allocation, work, self._saved(work))
 
     def _carry_out(self, decision: Decision) -> None:
         for placement in decision.place:
@@ -400,6 +443,11 @@ class Course:
         for preemption in decision.preempt:
             self.log(self.now_s, "preempt", preemption.allocation)
             self._leave(preemption.allocation)
+        for refused in decision.unaffordable:
+            self._end(self.pool.refuse(refused))
+        for failing in decision.give_ups:
+            self.log(self.now_s, "give up", failing.allocation)
+            self._end_waiting(failing.allocation, Fate.FAILED)
         asked = self.pool.apply_launches(decision.launches)
         for id_, launch in zip(asked, decision.launches, strict=True):
             self.log(self.now_s, "launch", f"{id_} {launch.offer_id}")
@@ -439,11 +487,11 @@ class Course:
     def _terminate(self, termination: Termination) -> None:
         id_ = InstanceId(termination.instance_id)
         if termination.drain:
-            for allocation in self.pool.drain(id_, termination.reason):
+            for allocation in self.pool.drain(termination):
                 self._leave(allocation)
             self.log(self.now_s, "drain", id_)
             return
-        self.pool.never_joined(termination)
+        self.pool.ordered_to_end(termination)
         self._gone(id_, termination.cause.value, taken=termination.cause is Cause.LOST)
 
     # -- within ------------------------------------------------------------------------------------------------
@@ -454,6 +502,30 @@ class Course:
             return 0.0
         restart_s = self.frictions.restart_s if work.runs > 1 else 0.0
         return min(max(0.0, until_s - work.started_s - restart_s), work.length_s - work.done_s)
+
+    def _saved(self, work: Work) -> float:
+        """What of the present run is in a periodic checkpoint."""
+        done_s, before, every_s = self._progress(work, self.now_s), work.done_s, self.frictions.checkpoint_every_s
+        return max(0.0, (before + done_s) // every_s * every_s - before)
+
+    def _progress_of(self, id_: AllocationId) -> Progress | None:
+        work = self.works.get(id_)
+        if work is None:
+            return None
+        submitted_at = self.time(work.submit_s)
+        if work.known_s is None:
+            return Progress(submitted_at=submitted_at, total_s=None)
+        done_s = self._progress(work, self.now_s)
+        unsaved_s = done_s - self._saved(work)
+        done = work.begun + (work.done_s + done_s) / work.known_s if work.known_s else 1.0
+        saved = done - unsaved_s / work.known_s if work.known_s else 1.0
+        return Progress(
+            submitted_at=submitted_at,
+            total_s=work.known_s,
+            saved=min(1.0, saved),
+            done=min(1.0, done),
+            unsaved_s=unsaved_s,
+        )
 
     def _end_of(self, work: Work) -> float:
         restart_s = self.frictions.restart_s if work.runs > 1 else 0.0

@@ -1,20 +1,17 @@
-"""Who decides. `Production` does in one decision what a live master does in one cycle of a pool, with the same functions."""
+"""What decides about a virtual pool. `Production` and `Sparing` call `plan_pool`, as a live master does in each cycle."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from resolute_master.decision.plan import MachinePlan, PoolPlan
+from resolute_master.decision.plan_pool import plan_machines, plan_pool
+from resolute_master.decision.view import PoolView
 from resolute_master.domain.copies import replace
-from resolute_master.domain.ids import InstanceId
-from resolute_master.engine import supply
 from resolute_master.foresight.pool import Decision, VirtualPool
-from resolute_master.scheduler.plan import Plan
-from resolute_master.scheduler.schedule import schedule
-from resolute_provisioner.model import OfferBelief, ScalePlan
-from resolute_provisioner.planning.plan import plan_scale
+from resolute_provisioner.model import Demand, PoolScaling
 
 
 class Decider(Protocol):
@@ -28,37 +25,32 @@ class Decider(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Production:
-    """The scheduler's plan, applied; then the planner's, for what still waits. As `engine.cycle` does."""
+    """Decides as a live master."""
 
     learns: bool = True
     """Without, what refusals and interruptions teach is not looked at."""
 
     def decide(self, pool: VirtualPool) -> Decision:
-        beliefs = pool.beliefs if self.learns else {}
-        plan = _schedule(pool, beliefs)
-        pool.apply_schedule(plan.place, plan.preempt, plan.reserve)
-        scaling = pool.policy.scaling
-        scale = ScalePlan()
-        if scaling is not None:
-            scale = plan_scale(scaling, tuple(pool.machines.values()), plan.demand, beliefs, pool.now)
-        return _decision(plan, scale, scale.revisit_at)
+        plan = plan_pool(pool.view(learns=self.learns))
+        return _applied(pool, plan)
 
 
 @dataclass(slots=True)
 class Sparing:
-    """Decides as `Production` does, and asks the planner only where its answer can differ from its last one. For one course.
+    """Decides as `Production` does, and plans the machines only where the plan can differ from the last one. For one course.
 
-    A pool in which nothing is submitted any more is at rest once the planner has spoken: what it can buy is bought, and the rest
-    waits for room. That changes when work comes back into the queue, when a machine has lost its last work (the planner may
-    put another in its place) or is gone, and when the planner said that time alone changes it. Between those the scheduler
-    decides alone, at a fraction of the price. What is not seen: a machine on its way that is given back because its gang
-    found room before, which delays nobody.
+    A pool in which nothing is submitted any more is at rest once its machines have been planned: what it can buy is bought, and the
+    rest waits for room. That changes when work comes back into the queue, when a machine has lost its last work (another may take
+    its place) or is gone, when a budget closes or opens the pool, and when the plan said that time alone changes it. Between those
+    the scheduler decides alone, at a fraction of the price. What is not seen: a machine on its way that is given back because its
+    gang found room before, which delays nobody.
     """
 
     _queued: int | None = None
-    """`VirtualPool.queued` when the planner spoke last; None: it has not."""
-    _machines: frozenset[InstanceId] = frozenset()
-    _without_work: frozenset[InstanceId] = frozenset()
+    """`VirtualPool.queued` when the machines were planned last; None: they have not been."""
+    _machines: frozenset[str] = frozenset()
+    _without_work: frozenset[str] = frozenset()
+    _held: str = ""
     _revisit_at: datetime | None = None
     _opening: Decision | None = None
     """Made and applied already; the next answer."""
@@ -76,50 +68,44 @@ class Sparing:
         if self._opening is not None:
             opening, self._opening = self._opening, None
             return opening
-        plan = _schedule(pool, pool.beliefs)
-        pool.apply_schedule(plan.place, plan.preempt, plan.reserve)
-        scale = ScalePlan()
-        if pool.policy.scaling is not None and self._may_differ(pool):
-            machines = tuple(pool.machines.values())
-            scale = plan_scale(pool.policy.scaling, machines, plan.demand, pool.beliefs, pool.now)
-            self._revisit_at = scale.revisit_at
-        return _decision(plan, scale, self._revisit_at)
+        queued = pool.queued
 
-    def _may_differ(self, pool: VirtualPool) -> bool:
-        machines = frozenset(pool.machines)
-        without_work = frozenset(id_ for id_, view in pool.machines.items() if view.idle_since is not None)
-        due = self._revisit_at is not None and pool.now >= self._revisit_at
-        waits = len(pool.snapshot.queue) > 0
+        def machines(view: PoolView, scaling: PoolScaling, demand: Demand) -> MachinePlan:
+            if not self._may_differ(view, queued):
+                return MachinePlan(revisit_at=self._revisit_at)
+            found = plan_machines(view, scaling, demand)
+            moments = (found.scale.revisit_at, found.revisit_at)
+            self._revisit_at = min((at for at in moments if at is not None), default=None)
+            return found
+
+        plan = plan_pool(pool.view(), machine_planner=machines)
+        return _applied(pool, plan)
+
+    def _may_differ(self, view: PoolView, queued: int) -> bool:
+        all_machines = view.machines or ()
+        machines = frozenset(each.instance_id for each in all_machines)
+        without_work = frozenset(each.instance_id for each in all_machines if each.idle_since is not None)
+        due = self._revisit_at is not None and view.now >= self._revisit_at
         differs = (
-            self._queued != pool.queued
+            self._queued != queued
             or due
+            or self._held != view.snapshot.held
             or not self._machines <= machines
-            or (waits and not without_work <= self._without_work)
+            or (not without_work <= self._without_work and _something_waits(view))
         )
         # What has begun to work since is news once more when it stops.
-        self._machines, self._without_work = machines, without_work
+        self._machines, self._without_work, self._held = machines, without_work, view.snapshot.held
         if differs:
-            self._queued = pool.queued
+            self._queued = queued
         return differs
 
 
-def _decision(plan: Plan, scale: ScalePlan, planner_wakes: datetime | None) -> Decision:
-    wakes = [wake for wake in (plan.revisit_at, planner_wakes) if wake is not None]
-    return Decision(
-        place=plan.place,
-        preempt=plan.preempt,
-        reserve=plan.reserve,
-        launches=scale.launches,
-        terminations=scale.terminations,
-        revisit_at=min(wakes, default=None),
-    )
+def _something_waits(view: PoolView) -> bool:
+    """After what `view.changed` has placed."""
+    placed = sum(each.assigned_at == view.now and not each.leaving for each in view.changed.values())
+    return sum(len(line) for line in view.snapshot.queue.values()) > placed
 
 
-def _schedule(pool: VirtualPool, beliefs: Mapping[str, OfferBelief]) -> Plan:
-    if not len(pool.snapshot.queue):
-        return Plan()  # what the scheduler says of an empty queue; most events find it empty
-    snapshot = pool.snapshot.at(pool.now)
-    scaling = pool.policy.scaling
-    if scaling is not None:
-        snapshot = snapshot.with_supply(supply.of(scaling, tuple(pool.machines.values()), beliefs, pool.now))
-    return schedule(snapshot)
+def _applied(pool: VirtualPool, plan: PoolPlan) -> Decision:
+    pool.apply_schedule(plan.starts, plan.preempt, plan.reserve)
+    return Decision.of(plan)

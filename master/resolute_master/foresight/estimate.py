@@ -213,6 +213,7 @@ def _work(pool: VirtualPool, run_times: RunTimes, allocation: Allocation, likene
     elapsed_s = 0.0 if since is None else max(0.0, (pool.now - since).total_seconds())
     left_s = run_times.remaining_s(likeness.part(int(job.owner)), int(job.owner), allocation.slots_needed, elapsed_s)
     runs = not waits(allocation)
+    progress = pool.progress_of(allocation.id)
     return Work(
         job=job,
         first=allocation,
@@ -221,6 +222,8 @@ def _work(pool: VirtualPool, run_times: RunTimes, allocation: Allocation, likene
         slots=allocation.slots_needed,
         runs=allocation.run_id if runs else allocation.run_id - 1,
         started_s=-elapsed_s if runs else None,
+        known_s=None if progress is None else progress.total_s,
+        begun=0.0 if progress is None else progress.begun(runs=runs, elapsed_s=elapsed_s),
     )
 
 
@@ -246,15 +249,8 @@ def _estimate(
         expected_at=pool.now + timedelta(seconds=middle_s),
         earliest=pool.now + timedelta(seconds=low_s),
         latest=None if high_s == inf else pool.now + timedelta(seconds=high_s),
-        basis=f"{played} of the present queue, with {past}{_money(pool)}",
+        basis=f"{played} of the present queue, with {past}",
     )
-
-
-def _money(pool: VirtualPool) -> str:
-    """What a budget leaves room for is not counted down in a course."""
-    scaling = pool.policy.scaling
-    unpaid = scaling is not None and scaling.unpaid
-    return "; as if the pool's budget always left the room for machines that it leaves now" if unpaid else ""
 
 
 def _why_unknown(run_times: RunTimes, known: Basis | None, played: str, stopped: str) -> str:

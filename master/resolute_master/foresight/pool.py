@@ -11,19 +11,33 @@ from datetime import datetime
 
 from resolute.wire.agent_link import Device
 from resolute.wire.states import NoticeKind, SlotKind
+from resolute_master.decision.budgets import rate_of
+from resolute_master.decision.plan import GiveUp, PoolPlan, Unaffordable
+from resolute_master.decision.view import (
+    NO_BUDGETS,
+    Budgets,
+    PoolBudget,
+    PoolView,
+    Progress,
+    ReadWhenAsked,
+    SlotPrice,
+)
+from resolute_master.domain.account import NOTHING, Account, Owner, Rate, account_id
 from resolute_master.domain.agent import Agent, MachineNotice, Slot
 from resolute_master.domain.allocation import Allocation, PreemptRequest
 from resolute_master.domain.copies import replace
-from resolute_master.domain.ids import AgentId, AllocationId, InstanceId
+from resolute_master.domain.ids import AgentId, AllocationId, InstanceId, JobId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
+from resolute_master.foresight.accounts import Accounts
+from resolute_master.foresight.usage_book import UsageBook
+from resolute_master.lifecycle.spending import owners_of
 from resolute_master.scheduler.carried_out import placed
 from resolute_master.scheduler.plan import Placement, Preemption, Reservation
 from resolute_master.scheduler.rooms import Occupant
 from resolute_master.scheduler.snapshot import PoolSnapshot
-from resolute_provisioner import risk
+from resolute_provisioner import launch_errors, risk
 from resolute_provisioner.model import (
-    Cause,
     InstanceNotice,
     InstanceView,
     Intent,
@@ -31,10 +45,12 @@ from resolute_provisioner.model import (
     Observed,
     Offer,
     OfferBelief,
+    PoolLaunch,
     RefusalKind,
     Resident,
     Termination,
 )
+from resolute_provisioner.offers import priced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +62,47 @@ class Decision:
     reserve: tuple[Reservation, ...] = ()
     launches: tuple[Launch, ...] = ()
     terminations: tuple[Termination, ...] = ()
+    unaffordable: tuple[Unaffordable, ...] = ()
+    give_ups: tuple[GiveUp, ...] = ()
+    cut: bool = False
+    """More can be placed than was."""
     revisit_at: datetime | None = None
 
+    @staticmethod
+    def of(plan: PoolPlan) -> Decision:
+        return Decision(
+            place=plan.starts,
+            preempt=plan.preempt,
+            reserve=plan.reserve,
+            launches=plan.launches,
+            terminations=plan.endings,
+            unaffordable=plan.unaffordable,
+            give_ups=plan.give_ups,
+            cut=plan.schedule.cut,
+            revisit_at=plan.revisit_at,
+        )
+
     def __bool__(self) -> bool:
-        return bool(self.place or self.preempt or self.reserve or self.launches or self.terminations)
+        return bool(self.place or self.preempt or self.reserve or self.launches or self.terminations or self.give_ups)
+
+    @property
+    def unfinished(self) -> bool:
+        """Another decision follows at once (`PoolPlan.unfinished`)."""
+        return bool(self.preempt or self.terminations or self.unaffordable or self.give_ups or self.cut)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """What follows for allocations from the limits of accounts: who was asked to leave, who ends at once without having
+    started, and who is killed."""
+
+    asked: tuple[AllocationId, ...] = ()
+    stopped: tuple[AllocationId, ...] = ()
+    killed: tuple[AllocationId, ...] = ()
+
+
+def _no_progress(id_: AllocationId) -> Progress | None:
+    return None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,41 +117,126 @@ class VirtualPool:
     beliefs: dict[str, OfferBelief] = field(default_factory=dict)
     queued: int = 0
     """How often something came into the queue."""
+    accounts: Accounts | None = None
+    """Where the pool or one of its jobs has a limit."""
+    usage: UsageBook | None = None
+    """Where the pool remembers what its users have held."""
+    progress_of: Callable[[AllocationId], Progress | None] = _no_progress
+    """How far an allocation with a deadline has come."""
+    deadlines: set[AllocationId] = field(default_factory=set)
+    """The allocations that have one."""
+    stopped: set[JobId] = field(default_factory=set)
+    """Jobs that have reached their own limit: what of them is cut does not go on."""
+    _held_jobs: dict[JobId, Job] = field(default_factory=dict)
+    """Those of a workspace that has reached its limit, as they were before."""
     _launched: int = 0
 
     @staticmethod
     def empty(policy: PoolPolicy, now: datetime) -> VirtualPool:
         offers = policy.scaling.offers if policy.scaling is not None else ()
+        half_life_s = policy.usage_half_life_s
         return VirtualPool(
             policy=policy,
             now=now,
             snapshot=PoolSnapshot.build(policy, now=now),
             offers={offer.offer_id: offer for offer in offers},
+            accounts=_account_of_pool(policy, now),
+            usage=None if half_life_s is None else UsageBook(pool=policy.name, half_life_s=half_life_s),
         )
 
     def copy(self) -> VirtualPool:
         """Another one in the same state; what happens to either does not concern the other."""
-        return replace(self, machines=dict(self.machines), beliefs=dict(self.beliefs))
+        return replace(
+            self,
+            machines=dict(self.machines),
+            beliefs=dict(self.beliefs),
+            accounts=None if self.accounts is None else self.accounts.copy(),
+            usage=None if self.usage is None else self.usage.copy(),
+            deadlines=set(self.deadlines),
+            stopped=set(self.stopped),
+            _held_jobs=dict(self._held_jobs),
+        )
+
+    # -- what a decision looks at ------------------------------------------------------------------------------
+
+    def view(self, *, learns: bool = True) -> PoolView:
+        """Not `learns`: without what refusals, boots and interruptions have taught."""
+        snapshot = self.snapshot.at(self.now)
+        if self.policy.scaling is None:
+            return PoolView(snapshot=snapshot)
+        return PoolView(
+            snapshot=snapshot,
+            machines=tuple(self.machines.values()),
+            beliefs=self.beliefs if learns else {},
+            budgets=NO_BUDGETS if self.accounts is None else self._budgets(self.accounts),
+            progress=ReadWhenAsked(self.deadlines, self.progress_of),
+        )
+
+    def _budgets(self, accounts: Accounts) -> Budgets:
+        def payers(id_: AllocationId) -> tuple[Account, ...]:
+            return accounts.limited(self._payers(self.snapshot.allocations[id_]))
+
+        def price(id_: AgentId) -> SlotPrice | None:
+            view = self.machines.get(InstanceId(id_))
+            if view is None:
+                return None
+            per_hour, slots = self._price(view.offer_id), max(1, self.offers[view.offer_id].slots)
+            moves = self.offers[view.offer_id].price_moves
+            return SlotPrice(per_hour=None if per_hour is None else per_hour / slots, moves=moves)
+
+        own = accounts.of_pool
+        pool = None
+        if own is not None and own.limits and own.landing is None:
+            wanted = (view for view in self.machines.values() if view.intent is Intent.RUN)
+            pool = PoolBudget(account=own, machines=sum((self._rate(view.offer_id) for view in wanted), NOTHING))
+        return Budgets(
+            pool=pool,
+            payers=ReadWhenAsked(self.snapshot.allocations, payers),
+            prices=ReadWhenAsked(self.snapshot.agents, price),
+        )
+
+    def _payers(self, allocation: Allocation) -> tuple[str, ...]:
+        job = self.snapshot.jobs.get(allocation.job_id)
+        return () if job is None else owners_of(job)
+
+    def _price(self, offer_id: str) -> float | None:
+        return priced(self.offers[offer_id], self.beliefs.get(offer_id)).per_hour
+
+    def _rate(self, offer_id: str) -> Rate:
+        return rate_of(self._price(offer_id), moves=self.offers[offer_id].price_moves)
 
     # -- what happens to work ----------------------------------------------------------------------------------
 
     def submitted(self, job: Job, allocation: Allocation) -> None:
-        self.queued += 1
-        self.snapshot = self.snapshot.with_job(job).with_allocation(allocation)
+        self.snapshot = self.snapshot.with_job(job)
+        self.requeued(allocation)
 
     def requeued(self, allocation: Allocation) -> None:
         """Another run of work that was cut."""
         self.queued += 1
         self.snapshot = self.snapshot.with_allocation(allocation)
+        if allocation.deadline is not None:
+            self.deadlines.add(allocation.id)
 
     def ended(self, id_: AllocationId) -> None:
         """The run is over, and its slots are free."""
         allocation = self.snapshot.allocations[id_]
         self.snapshot = self.snapshot.without_allocation(id_)
+        self.deadlines.discard(id_)
+        self._book_slots(allocation, -1)
         self._refresh_occupants({container.agent for container in allocation.containers})
 
     def job_ended(self, job: Job) -> None:
         self.snapshot = self.snapshot.without_job(job.id)
+        self._held_jobs.pop(job.id, None)
+        if self.accounts is not None and job.experiment_id is not None:
+            self.accounts.known.pop(account_id(Owner.EXPERIMENT, job.experiment_id), None)
+
+    def left(self, id_: AllocationId) -> None:
+        """It has saved, and is about to end."""
+        request = self.snapshot.allocations[id_].preempt
+        if self.accounts is not None and request is not None:
+            self.accounts.saved(id_, (self.now - request.requested_at).total_seconds())
 
     # -- what happens to machines ------------------------------------------------------------------------------
 
@@ -110,10 +248,14 @@ class VirtualPool:
         self.snapshot = self.snapshot.with_agent(virtual_agent(self.policy, id_, view.slots, self.now))
 
     def launched(self, id_: InstanceId) -> None:
-        """The cloud has confirmed it."""
+        """The cloud has confirmed it, and it is paid for."""
         view = self.machines[id_]
         self._learn(view.offer_id, lambda belief: risk.launched(belief, now=self.now))
+        if self.policy.scaling is not None:
+            self._counted(view.offer_id, launch_errors.after_success(self.policy.scaling, self.now))
         self.machines[id_] = replace(view, observed=Observed.RUNNING, launched_at=self.now)
+        if self.accounts is not None:
+            self.accounts.machine_costs(id_, self._rate(view.offer_id), self.now)
 
     def refused(self, view: InstanceView, kind: RefusalKind, message: str) -> None:
         """`view`: as it was asked for. What was withdrawn meanwhile was asked for all the same, and its answer is a lesson."""
@@ -124,6 +266,12 @@ class VirtualPool:
                 belief, kind, message, asked_at=view.requested_at, now=self.now, token=view.token
             ),
         )
+        if self.policy.scaling is not None:
+            beliefs, asked_at = self.beliefs, view.requested_at
+            failure = launch_errors.after_failure(
+                self.policy.scaling, beliefs, view.offer_id, asked_at=asked_at, now=self.now
+            )
+            self._counted(view.offer_id, failure)
 
     def noticed(self, id_: InstanceId, deadline: datetime) -> list[AllocationId]:
         """The machine says that it will go away; the answer is what runs there, which is asked to leave."""
@@ -138,11 +286,14 @@ class VirtualPool:
     def gone(self, id_: InstanceId, *, taken: bool) -> list[AllocationId]:
         """The machine is no more. The answer is what ran there: the driver ends it. `taken`: not by our own order."""
         view = self.machines.pop(id_)
+        if self.accounts is not None:
+            self.accounts.machine_costs(id_, NOTHING, self.now)
         if view.joined_at is not None:
             exposure_s = (self.now - view.joined_at).total_seconds()
+            interrupted = taken or (view.notice is not None and view.notice.kind is NoticeKind.INTERRUPTION)
             self._learn(
                 view.offer_id,
-                lambda belief: risk.ended(belief, exposure_s=exposure_s, interrupted=taken, now=self.now),
+                lambda belief: risk.ended(belief, exposure_s=exposure_s, interrupted=interrupted, now=self.now),
             )
         elif taken:
             self._learn(view.offer_id, lambda belief: risk.never_joined(belief, now=self.now))
@@ -152,6 +303,78 @@ class VirtualPool:
 
     def repriced(self, offer_id: str, price_per_hour: float) -> None:
         self._learn(offer_id, lambda belief: risk.repriced(belief, price_per_hour, source="the trace", as_of=self.now))
+        if self.accounts is None or not self.offers[offer_id].price_moves:
+            return
+        for id_ in [id_ for id_ in self.accounts.machines if self.machines[id_].offer_id == offer_id]:
+            self.accounts.machine_costs(id_, self._rate(offer_id), self.now)
+            for occupant, _ in self.snapshot.occupancy.get(AgentId(id_)) or ():
+                self._book_slots(self.snapshot.allocations[occupant], 0)
+
+    # -- limits ------------------------------------------------------------------------------------------------
+
+    def due(self) -> datetime | None:
+        """When limits or what users have held are to be looked at again."""
+        moments = [None if each is None else each.due() for each in (self.accounts, self.usage)]
+        return min((at for at in moments if at is not None), default=None)
+
+    def fall_due(self) -> Ends:
+        """Look at what is due, before a decision."""
+        if self.usage is not None and (at := self.usage.due()) is not None and at <= self.now:
+            for row, kept in self.usage.measure(self.now):
+                self.snapshot = self.snapshot.with_usage(row) if kept else self.snapshot.without_usage(row)
+        if self.accounts is None:
+            return Ends()
+        landed, overdue = self.accounts.fall_due(self.now)
+        self._hold()
+        ends = [self._landed(account) for account in landed]
+        killed = [a.id for account in overdue for a in self._work_of(account) if a.assigned_at is not None]
+        return Ends(
+            asked=tuple(id_ for each in ends for id_ in each.asked),
+            stopped=tuple(id_ for each in ends for id_ in each.stopped),
+            killed=tuple(killed),
+        )
+
+    def refuse(self, refused: Unaffordable) -> Ends:
+        """What was to start would bring an account to its limit."""
+        assert self.accounts is not None
+        account = self.accounts.refuse(refused.account, refused.more, refused.reached, refused.unpriced, self.now)
+        self._hold()
+        return self._landed(account)
+
+    def _landed(self, account: Account) -> Ends:
+        assert account.landing is not None
+        work = self._work_of(account)
+        asked = [each for each in work if each.assigned_at is not None and not each.leaving]
+        for each in asked:
+            self._leave(each.id, account.landing.reason)
+        stopped = [each for each in work if each.assigned_at is None] if account.owner is Owner.EXPERIMENT else []
+        if account.owner is Owner.EXPERIMENT:
+            self.stopped.update(each.job_id for each in work)
+        return Ends(asked=tuple(each.id for each in asked), stopped=tuple(each.id for each in stopped))
+
+    def _work_of(self, account: Account) -> list[Allocation]:
+        everything = self.snapshot.allocations.values()
+        if account.owner is Owner.POOL:
+            return list(everything)
+        return [each for each in everything if account.id in self._payers(each)]
+
+    def _hold(self) -> None:
+        """What may not start: the whole pool, or the jobs of a workspace."""
+        assert self.accounts is not None
+        self.snapshot = self.snapshot.with_hold(self.accounts.hold)
+        closed = {
+            account.name
+            for account in self.accounts.known.values()
+            if account.owner is Owner.WORKSPACE and account.landing is not None
+        }
+        for id_, before in list(self._held_jobs.items()):
+            if str(before.workspace_id) not in closed:
+                del self._held_jobs[id_]
+                self.snapshot = self.snapshot.with_job(before)
+        for job in list(self.snapshot.jobs.values()) if closed else ():
+            if str(job.workspace_id) in closed and job.id not in self._held_jobs:
+                self._held_jobs[job.id] = job
+                self.snapshot = self.snapshot.with_job(replace(job, max_slots=0))
 
     # -- what was decided --------------------------------------------------------------------------------------
 
@@ -185,20 +408,22 @@ class VirtualPool:
             asked.append(id_)
         return asked
 
-    def drain(self, id_: InstanceId, reason: str) -> list[AllocationId]:
+    def drain(self, end: Termination) -> list[AllocationId]:
         """Nothing new may be placed there; the answer is what runs there, which is asked to leave."""
+        id_, reason = InstanceId(end.instance_id), end.reason
         view = self.machines[id_]
         if view.draining_since is not None:
             return []
+        self._learn(view.offer_id, lambda belief: risk.ordered(belief, end, now=self.now))
         self.machines[id_] = replace(view, draining_since=self.now)
         agent = self.snapshot.agents[AgentId(id_)]
         self.snapshot = self.snapshot.with_agent(replace(agent, draining=True))
         return self.ask_to_leave(agent.id, reason)
 
-    def never_joined(self, termination: Termination) -> None:
-        if termination.cause is Cause.NEVER_JOINED:
-            offer_id = self.machines[InstanceId(termination.instance_id)].offer_id
-            self._learn(offer_id, lambda belief: risk.never_joined(belief, now=self.now))
+    def ordered_to_end(self, end: Termination) -> None:
+        """What the order teaches; the end itself is `gone`."""
+        offer_id = self.machines[InstanceId(end.instance_id)].offer_id
+        self._learn(offer_id, lambda belief: risk.ordered(belief, end, now=self.now))
 
     def ask_to_leave(self, agent: AgentId, reason: str) -> list[AllocationId]:
         """Those on the agent that were not asked before."""
@@ -218,8 +443,26 @@ class VirtualPool:
 
     def _assign(self, placement: Placement) -> None:
         waits = self.snapshot.allocations[placement.allocation]
-        self.snapshot = self.snapshot.with_allocation(placed(waits, placement, self.now))
+        runs = placed(waits, placement, self.now)
+        self.snapshot = self.snapshot.with_allocation(runs)
+        self._book_slots(runs, 1)
         self._refresh_occupants(placement.agents)
+
+    def _book_slots(self, allocation: Allocation, sign: int) -> None:
+        """It has got its slots (1), has lost them (-1), or their price has changed (0)."""
+        slots = [(container.agent, len(container.slots)) for container in allocation.containers]
+        job = self.snapshot.jobs.get(allocation.job_id)
+        if self.usage is not None and job is not None and slots and sign:
+            self.usage.holds(job, sign * sum(count for _, count in slots), self.now)
+        if self.accounts is None or not slots:
+            return
+        rate = NOTHING
+        for agent, count in slots if sign >= 0 else ():
+            view = self.machines.get(InstanceId(agent))
+            if view is not None:
+                whole, part = self._rate(view.offer_id), count / max(1, self.offers[view.offer_id].slots)
+                rate += Rate(per_hour=whole.per_hour * part, moving_per_hour=whole.moving_per_hour * part)
+        self.accounts.slots_cost(allocation.id, rate, self._payers(allocation), self.now)
 
     def _refresh_occupants(self, agents: Iterable[AgentId]) -> None:
         for agent in agents:
@@ -252,6 +495,18 @@ class VirtualPool:
 
     def _learn(self, offer_id: str, lesson: Callable[[OfferBelief], OfferBelief]) -> None:
         self.beliefs[offer_id] = lesson(self.beliefs.get(offer_id) or OfferBelief(offer_id=offer_id))
+
+    def _counted(self, offer_id: str, launch: PoolLaunch | None) -> None:
+        """How the launch came out, as the whole pool counts."""
+        if launch is not None:
+            self._learn(offer_id, lambda belief: replace(belief, pool_launch=launch))
+
+
+def _account_of_pool(policy: PoolPolicy, now: datetime) -> Accounts | None:
+    if not policy.budget:
+        return None
+    own = Account(id=account_id(Owner.POOL, policy.name), at=now, limits=policy.budget, configured=policy.budget)
+    return Accounts(pool=policy.name, known={own.id: own})
 
 
 def virtual_agent(policy: PoolPolicy, id_: InstanceId, slots: int, now: datetime) -> Agent:

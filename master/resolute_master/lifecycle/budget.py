@@ -8,13 +8,24 @@ of an experiment as a whole only when it is raised.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from shlex import quote
 
 from resolute.errors import InvalidInput
-from resolute_master.domain.account import END_S, NOTHING, RISE, Account, Owner, Rate, account_id, next_day, next_month
+from resolute_master.domain.account import (
+    END_S,
+    NOTHING,
+    RISE,
+    Account,
+    Landing,
+    Owner,
+    Rate,
+    account_id,
+    next_day,
+    next_month,
+)
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.job import Job
@@ -22,7 +33,6 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.prices import offer_price
 from resolute_master.lifecycle.step import Step
-from resolute_provisioner.model import Cause, InstanceView, Intent, PoolScaling, ScalePlan, Termination
 
 State = Step | ClusterState
 """To be read."""
@@ -73,6 +83,28 @@ def left(account: Account, ahead_s: float) -> Iterator[tuple[Reached, float]]:
     ahead = account.rate.most_per_hour * ahead_s / 3600.0
     for each in _limits(account):
         yield each, each.limit - each.spent - ahead - ROUNDING
+
+
+def landed(account: Account, reason: str, until: datetime | None, now: datetime, *, more: Rate = NOTHING) -> Account:
+    """An account whose limit is reached. `more` would be spent beside what it spends if it were not for the limit. One that has
+    landed before stays as it is."""
+    if account.landing is not None:
+        return account
+    again = account.rate + more
+    landing = Landing(
+        reason=reason,
+        since=now,
+        until=until,
+        rate_per_hour=again.per_hour,
+        moving_rate_per_hour=again.moving_per_hour,
+        most_per_hour=account.rate.most_per_hour,
+    )
+    return replace(account.until(now), landing=landing)
+
+
+def resumed(account: Account, now: datetime) -> Account:
+    """The next period has begun, or the limit was raised."""
+    return replace(account.until(now), landing=None)
 
 
 def exhausted(account: Account, now: datetime) -> bool:
@@ -181,27 +213,6 @@ def with_hold(step: Step, job: Job) -> Job:
     """The job as it may run where it is now."""
     hold = hold_in(step, step.pools.get(job.pool), job.workspace_id)
     return job if job.hold == hold else replace(job, hold=hold)
-
-
-def buying_nothing(scaling: PoolScaling) -> PoolScaling:
-    """The elastic part of a pool that may spend nothing: no machine is bought, and one that idles is given back at once."""
-    return replace(scaling, offers=(), min_instances=0, idle_timeout_s=0.0)
-
-
-def starting_nothing(plan: ScalePlan, machines: Iterable[InstanceView]) -> ScalePlan:
-    """The plan of such a pool, which also ends what has not joined yet: nothing may run on it when it has."""
-    named = {each.instance_id for each in plan.terminations}
-    ends = [
-        Termination(
-            instance_id=each.instance_id,
-            cause=Cause.UNWANTED,
-            reason="it has not joined yet, and the pool may spend nothing now",
-        )
-        for each in machines
-        if each.joined_at is None and each.intent is Intent.RUN and not each.observed.final
-        if each.instance_id not in named
-    ]
-    return replace(plan, terminations=tuple(sorted([*plan.terminations, *ends], key=lambda each: each.instance_id)))
 
 
 def check_priced(state: State, policy: PoolPolicy | None, pool: PoolName) -> None:

@@ -19,11 +19,11 @@ from resolute_master.domain.ids import AgentId, AllocationId, InstanceId, PoolNa
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.machines import RecordBootFailure, RecordStray
 from resolute_master.lifecycle import agents, allocations, launch_errors
+from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.prices import belief_key, offer_price
 from resolute_master.lifecycle.step import Step
 from resolute_provisioner import risk
 from resolute_provisioner.model import (
-    Cause,
     InstanceNotice,
     InstanceView,
     Intent,
@@ -37,9 +37,6 @@ from resolute_provisioner.model import (
     ScalePlan,
     Termination,
 )
-
-_BY_CHOICE = (Cause.CONSOLIDATION, Cause.OTHER_MARKET)
-"""Nothing but money is at stake."""
 
 # -------------------------------------------------------------------------------------------------- for the planner
 
@@ -112,8 +109,8 @@ def concerned(step: Step, entities: Iterable[Entity]) -> set[InstanceId]:
     return {id_ for id_ in found if id_ is not None}
 
 
-def beliefs(step: Step, pool: PoolName) -> dict[str, OfferBelief]:
-    return {b.belief.offer_id: b.belief for b in step.find(PoolBelief, "beliefs_of_pool", pool)}
+def beliefs(state: Step | ClusterState, pool: PoolName) -> dict[str, OfferBelief]:
+    return {b.belief.offer_id: b.belief for b in state.find(PoolBelief, "beliefs_of_pool", pool)}
 
 
 def trust_configuration_again(step: Step) -> None:
@@ -156,22 +153,17 @@ def _record_launch(step: Step, pool: PoolName, offer: Offer, launch: Launch) -> 
 
 def _record_termination(step: Step, termination: Termination) -> None:
     instance = step.need(Instance, InstanceId(termination.instance_id))
-    if termination.drain:
-        if termination.cause in _BY_CHOICE and instance.draining_since is None:
-            _learn(step, instance, lambda belief: risk.disturbed(belief, now=step.now))
-        _drain(step, instance, termination.reason)
+    if termination.drain and instance.draining_since is not None:
         return
-    if termination.cause is Cause.NEVER_JOINED:
-        _learn(step, instance, lambda belief: risk.never_joined(belief, now=step.now))
-    if termination.cause is Cause.STRANDED:
-        _learn(step, instance, lambda belief: risk.stranded(belief, now=step.now))
-    stop(step, instance, termination.reason)
+    _learn(step, instance, lambda belief: risk.ordered(belief, termination, now=step.now))
+    if termination.drain:
+        _drain(step, instance, termination.reason)
+    else:
+        stop(step, instance, termination.reason)
 
 
 def _drain(step: Step, instance: Instance, reason: str) -> None:
     """Its work moves away first; the plan names the machine again when it is empty or has taken too long."""
-    if instance.draining_since is not None:
-        return
     step.put(replace(instance, draining_since=step.now))
     _stop_placing(step, instance)
     step.decide("drain", pool=instance.pool, subject=instance.id, reason=reason)
@@ -420,4 +412,6 @@ def _learn(step: Step, instance: Instance, lesson: Callable[[OfferBelief], Offer
     key = belief_key(instance.pool, instance.offer_id)
     known = step.get(PoolBelief, key)
     belief = known.belief if known is not None else OfferBelief(offer_id=instance.offer_id)
-    step.put(PoolBelief(id=key, pool=instance.pool, belief=lesson(belief)))
+    learnt = lesson(belief)
+    if learnt != belief:
+        step.put(PoolBelief(id=key, pool=instance.pool, belief=learnt))

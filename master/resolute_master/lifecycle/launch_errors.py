@@ -1,18 +1,17 @@
-"""A pool that gives up launching: what counts towards it, and the end of the work that waits for its machines."""
+"""A pool that gives up launching: what counts towards it, and the failure of work that waits for its machines."""
 
 from __future__ import annotations
 
-from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.copies import replace
-from resolute_master.domain.ids import PoolName
+from resolute_master.domain.ids import AllocationId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.lifecycle import allocation as machine
 from resolute_master.lifecycle import allocations
 from resolute_master.lifecycle.prices import belief_key
 from resolute_master.lifecycle.step import Step
 from resolute_provisioner import launch_errors
-from resolute_provisioner.model import Demand, Intent, OfferBelief, PoolLaunch, PoolScaling
+from resolute_provisioner.model import OfferBelief, PoolLaunch
 
 
 def succeeded(step: Step, instance: Instance) -> None:
@@ -36,29 +35,9 @@ def failed(step: Step, instance: Instance) -> None:
         step.decide("launch_error", pool=instance.pool, subject=instance.id, reason=reason)
 
 
-def fail_waiting(step: Step, scaling: PoolScaling, demand: Demand) -> Demand:
-    """While the pool has given up, waiting work that needs more slots than its machines have fails; what is left waits."""
-    pool = PoolName(scaling.pool)
-    error = launch_errors.launch_error(scaling, _beliefs(step, pool), step.now)
-    if error is None:
-        return demand
-    held = sum(
-        instance.slots
-        for instance in step.find(Instance, "instances_of_pool", pool)
-        if instance.intent is Intent.RUN and not instance.over
-    )
-    kept = []
-    for gang in demand.gangs:
-        allocation = step.get(Allocation, gang.token)
-        if allocation is None or gang.slots <= held:
-            kept.append(gang)
-            continue
-        reason = (
-            f"{error.reason}; it needs {gang.slots} slots and the machines of pool {pool} have {held} "
-            "(launch_error_timeout, launch_error_retries)"
-        )
-        allocations.move(step, allocation.id, machine.LaunchGivenUp(reason=reason))
-    return replace(demand, gangs=tuple(kept))
+def give_up(step: Step, id_: AllocationId, reason: str) -> None:
+    """It waits for machines that cannot be launched, and fails."""
+    allocations.move(step, id_, machine.LaunchGivenUp(reason=reason))
 
 
 def _beliefs(step: Step, pool: PoolName) -> dict[str, OfferBelief]:

@@ -53,14 +53,23 @@ def price_of(step: Step, slots: Sequence[SlotRef]) -> Price:
     return Price(total if known else None, moves)
 
 
+def price_of_slot(state: State, agent_id: AgentId) -> Price | None:
+    """Of one slot of an agent; None where nothing is paid for it."""
+    instance = _instance_of(state, agent_id)
+    if instance is None:
+        return None
+    known = instance.price_per_hour
+    return Price(None if known is None else known / max(1, instance.slots), instance.price_moves)
+
+
 def slots_of(allocation: Allocation) -> tuple[SlotRef, ...]:
     """All that it was given: it pays for them until its end, whichever of its containers end before."""
     return tuple(SlotRef(agent=each.agent, index=index) for each in allocation.containers for index in each.slots)
 
 
-def _instance_of(step: Step, agent_id: AgentId) -> Instance | None:
-    agent = step.get(Agent, agent_id)
-    return step.get(Instance, agent.instance_id) if agent is not None and agent.instance_id else None
+def _instance_of(state: State, agent_id: AgentId) -> Instance | None:
+    agent = state.get(Agent, agent_id)
+    return state.get(Instance, agent.instance_id) if agent is not None and agent.instance_id else None
 
 
 def follow_the_market(step: Step, pool: PoolName, offers: Iterable[Offer]) -> None:

@@ -11,14 +11,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import accumulate
-from math import ceil
 
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute.wire.states import ExperimentState
-from resolute_master.domain.account import NOTHING, Account, Landing, Limits, Owner, Rate, account_id
+from resolute_master.domain.account import NOTHING, Account, Limits, Owner, Rate, account_id
 from resolute_master.domain.administration import SetBudget, SetMaxCost
-from resolute_master.domain.agent import SlotRef
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
@@ -28,9 +25,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle import allocations, budget, experiments, workspaces
 from resolute_master.lifecycle.cluster import ClusterState
-from resolute_master.lifecycle.prices import offer_price, price_of
 from resolute_master.lifecycle.step import Step
-from resolute_provisioner.model import Intent, Note, PoolScaling, ScalePlan, Unpaid
 
 State = Step | ClusterState
 
@@ -87,13 +82,19 @@ def _configured(step: Step, account: Account) -> Account:
 
 def _account(step: Step, id_: str) -> Account:
     known = step.get(Account, id_)
+    return _configured(step, account_of(step, id_, step.now)) if known is None else known
+
+
+def account_of(state: State, id_: str, now: datetime) -> Account:
+    """As it is, or as it begins."""
+    known = state.get(Account, id_)
     if known is not None:
         return known
-    new = Account(id=id_, at=step.now)
-    if new.owner is Owner.EXPERIMENT:
-        experiment = step.get(Experiment, int(new.name))
-        return replace(new, limits=Limits(in_all=experiment.max_cost if experiment is not None else None))
-    return _configured(step, new)
+    new = Account(id=id_, at=now)
+    if new.owner is not Owner.EXPERIMENT:
+        return new
+    experiment = state.get(Experiment, int(new.name))
+    return replace(new, limits=Limits(in_all=experiment.max_cost if experiment is not None else None))
 
 
 def _close(step: Step, id_: str) -> None:
@@ -134,6 +135,10 @@ def _at(price_per_hour: float | None, *, moves: bool) -> Rate:
 def _owners(state: State, allocation: Allocation) -> tuple[str, ...]:
     job = state.get(Job, allocation.job_id)
     assert job is not None, f"{allocation.id} holds slots for a job that is not there"
+    return owners_of(job)
+
+
+def owners_of(job: Job) -> tuple[str, ...]:
     workspace = account_id(Owner.WORKSPACE, job.workspace_id)
     if job.experiment_id is None:
         return (workspace,)
@@ -181,112 +186,29 @@ def _learn(step: Step, ended: Allocation) -> None:
 # ------------------------------------------------------------------------------------------------------------- limits
 
 
-def affords(step: Step, id_: AllocationId, slots: Sequence[SlotRef]) -> bool:
-    """Whether it may have these slots. If not, who would pay for them lands, and it does not wait any more or waits on."""
-    allocation = step.need(Allocation, id_)
-    price, moves = price_of(step, slots)
-    more = _at(price, moves=moves)
-    for owner in _owners(step, allocation) if price != 0.0 else ():
-        account = _account(step, owner)
-        if not account.limits:
-            continue
-        if price is None and account.owner is Owner.EXPERIMENT:
-            _land(step, account, _unpriced(account, slots), None)
-            return False
-        found = budget.reached(account, step.now, more=more)
-        if found is not None:
-            _land(step, account, _reason(step, account, found), found.until, more=more)
-            return False
-    return True
+def payers(state: State, allocation: Allocation, now: datetime) -> tuple[Account, ...]:
+    """The accounts with limits that pay for it, or would when it has slots."""
+    job = state.get(Job, allocation.job_id)
+    known = (account_of(state, owner, now) for owner in (() if job is None else owners_of(job)))
+    return tuple(account for account in known if account.limits)
 
 
-def _unpriced(account: Account, slots: Sequence[SlotRef]) -> str:
-    where = ", ".join(sorted({slot.agent for slot in slots}))
+def refuse_start(step: Step, id_: str, more: Rate, found: budget.Reached | None, unpriced: str = "") -> None:
+    """An account closes, since what was to start would spend so much more, and reach the limit `found`; or since nobody knows what
+    it would spend, on the agents `unpriced`."""
+    account = _account(step, id_)
+    if unpriced:
+        _land(step, account, _unpriced(account, unpriced), None)
+    elif found is not None:
+        _land(step, account, _reason(step, account, found), found.until, more=more)
+    elif account.landing is not None:
+        _land(step, account, account.landing.reason, account.landing.until)
+
+
+def _unpriced(account: Account, agents: str) -> str:
     return (
-        f"experiment {account.name} has a max_cost, and the price of {where} is not known; give the offer a price, or remove "
+        f"experiment {account.name} has a max_cost, and the price of {agents} is not known; give the offer a price, or remove "
         f"the limit with `det experiment set max-cost {account.name} none`, then activate the experiment"
-    )
-
-
-class _Purse:
-    """What a pool may spend on more machines, beside those that it pays for and those that it has asked for."""
-
-    def __init__(self, state: State, account: Account, scaling: PoolScaling, now: datetime) -> None:
-        self._pool = pool = PoolName(scaling.pool)
-        wanted = [each for each in state.find(Instance, "instances_of_pool", pool) if _is_to_be_paid(each)]
-        beside = sum((_at(each.price_per_hour, moves=each.price_moves) for each in wanted), NOTHING)
-        # The rate of the account is of what was booked, and this cycle may have bought already.
-        current = replace(
-            account.until(now), rate_per_hour=beside.per_hour, moving_rate_per_hour=beside.moving_per_hour
-        )
-        life_s = max(account.landing_s, budget.LEAST_LIFE_S)
-        rates = {o.offer_id: _at(offer_price(state, pool, o), moves=o.price_moves) for o in scaling.offers}
-        self._left = tuple(budget.left(current, life_s))
-        self._costs = {offer_id: rate.most_per_hour * life_s / 3600.0 for offer_id, rate in rates.items()}
-        """What a machine of the offer costs for as long as it must live to be of use."""
-        self._most = scaling.max_instances
-
-    def affordable(self, offers: Sequence[str]) -> tuple[int, budget.Reached | None]:
-        """How many of these machines can be paid for, in their order, and the limit that the next one would reach."""
-        for count, cost in enumerate(accumulate(self._costs[each] for each in offers)):
-            found = next((limit for limit, left in self._left if cost >= left), None)
-            # What costs nothing reaches no limit.
-            if found is not None and cost:
-                return count, found
-        return len(offers), None
-
-    def unpaid(self, offer_id: str) -> Unpaid | None:
-        """None for an offer of which as many can be paid for as the pool may have."""
-        cost = self._costs[offer_id]
-        if not cost:
-            return None
-        beyond = [(ceil(min(max(left / cost, 1.0), self._most + 1.0)), limit) for limit, left in self._left]
-        first, found = min(beyond, key=lambda each: each[0])
-        if first > self._most:
-            return None
-        reason = budget.no_room(found, self._pool, first - 1)
-        return Unpaid(offer_id=offer_id, machines=first - 1, reason=reason, until=found.until)
-
-
-def _is_to_be_paid(instance: Instance) -> bool:
-    if instance.over or instance.paid_until is not None:
-        return False
-    return instance.paid_from is not None or instance.intent is Intent.RUN
-
-
-def _purse(state: State, scaling: PoolScaling, now: datetime) -> _Purse | None:
-    """None where nothing limits what the pool buys, or it buys nothing at all because its limit is reached."""
-    account = state.get(Account, account_id(Owner.POOL, scaling.pool))
-    if account is None or account.landing is not None or not account.limits:
-        return None
-    return _Purse(state, account, scaling, now)
-
-
-def as_paid(state: State, scaling: PoolScaling, now: datetime) -> PoolScaling:
-    """The elastic part of a pool with what its budget leaves room for now: for all who ask what could be bought."""
-    purse = _purse(state, scaling, now)
-    if purse is None:
-        return scaling
-    unpaid = tuple(found for each in scaling.offers if (found := purse.unpaid(each.offer_id)) is not None)
-    return replace(scaling, unpaid=unpaid)
-
-
-def within_budget(step: Step, scaling: PoolScaling, plan: ScalePlan) -> ScalePlan:
-    """The plan without the machines that the pool could not pay for long enough to be of use, and with a note for who had been
-    meant to get them. Gangs get all of theirs or none. `as_paid` has judged each offer alone, here they are judged together."""
-    purse = _purse(step, scaling, step.now) if plan.launches else None
-    if purse is None:
-        return plan
-    kept, found = purse.affordable([launch.offer_id for launch in plan.launches])
-    if found is None:
-        return plan
-    left_out = {gang for launch in plan.launches[kept:] for gang in launch.gang_tokens}
-    reason = budget.no_room(found, scaling.pool, kept)
-    return replace(
-        plan,
-        launches=tuple(each for each in plan.launches[:kept] if not left_out.intersection(each.gang_tokens)),
-        notes=(*plan.notes, *(Note(subject=gang, text=reason) for gang in sorted(left_out))),
-        revisit_at=min((at for at in (plan.revisit_at, found.until) if at is not None), default=None),
     )
 
 
@@ -309,16 +231,7 @@ def fall_due(step: Step, account: Account) -> None:
 def _land(step: Step, account: Account, reason: str, until: datetime | None, *, more: Rate = NOTHING) -> None:
     """Nothing new, and what runs saves and ends. `more` would be spent beside that if it were not for the limit."""
     if account.landing is None:
-        again = account.rate + more
-        landing = Landing(
-            reason=reason,
-            since=step.now,
-            until=until,
-            rate_per_hour=again.per_hour,
-            moving_rate_per_hour=again.moving_per_hour,
-            most_per_hour=account.rate.most_per_hour,
-        )
-        step.put(replace(account.until(step.now), landing=landing))
+        step.put(budget.landed(account, reason, until, step.now, more=more))
         _say(step, account, reason)
     landed, hard = step.need(Account, account.id), account.owner is Owner.EXPERIMENT
     _hold_jobs(step, account)
@@ -333,7 +246,7 @@ def _land(step: Step, account: Account, reason: str, until: datetime | None, *, 
 
 def _resumed(step: Step, account: Account) -> Account:
     """The next period has begun, or the limit was raised."""
-    going_on = replace(account.until(step.now), landing=None)
+    going_on = budget.resumed(account, step.now)
     step.put(going_on)
     _say(step, account, "there is money to spend again: work goes on")
     _hold_jobs(step, account)

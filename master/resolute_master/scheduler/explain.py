@@ -15,7 +15,17 @@ from resolute_master.scheduler.blockers import Blockers, find_blockers
 from resolute_master.scheduler.job_states import JobState, Walk, job_standing, jobs_before
 from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.reasons import NAMES_SHOWN, Reasons
-from resolute_master.scheduler.rehearsal import PASSES, PassesSpent, Rehearsal, Start, hold_of, start_in, verdict_in
+from resolute_master.scheduler.rehearsal import (
+    PASSES,
+    Decides,
+    PassesSpent,
+    Rehearsal,
+    Start,
+    hold_of,
+    start_in,
+    verdict_in,
+)
+from resolute_master.scheduler.schedule import run
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from resolute_master.scheduler.what_if import WhatIfs, what_if
 
@@ -50,8 +60,10 @@ def explain(
     others: Mapping[PoolName, PoolSnapshot] | None = None,
     *,
     passes: int = PASSES,
+    decides: Decides = run,
 ) -> Explanation:
-    """What the job waits for, or where it runs. `others` are the pools that it could be moved to."""
+    """What the job waits for, or where it runs. `others` are the pools that it could be moved to, `decides` says what each of the
+    pools decides."""
     standing = job_standing(snapshot, job)
     if standing is None:
         return Explanation(state=JobState.IDLE, reason="Nothing of this job waits or runs in this pool.")
@@ -59,15 +71,19 @@ def explain(
     if not waiting:
         first, *more = [_runs(a) for a in running]
         return Explanation(state=standing.state, reason=first, details=tuple(more[:NAMES_SHOWN]))
-    return _Waiting(snapshot, waiting, running, others or {}, passes).explained(standing.state, standing.jobs_ahead)
+    return _Waiting(snapshot, waiting, running, others or {}, passes, decides).explained(
+        standing.state, standing.jobs_ahead
+    )
 
 
-def reasons_of(snapshot: PoolSnapshot, jobs: Iterable[JobId], *, walk: Walk = iter) -> dict[JobId, str]:
+def reasons_of(
+    snapshot: PoolSnapshot, jobs: Iterable[JobId], *, walk: Walk = iter, decides: Decides = run
+) -> dict[JobId, str]:
     """Of those of which something waits: the `reason` that `explain` gives. Two passes in all, however many they are."""
     first = {job: waiting[0] for job in walk(jobs) if (waiting := _work_of(snapshot, job)[0])}
     if not first:
         return {}
-    decision = Rehearsal(2)
+    decision = Rehearsal(2, decides)
     reasons = Reasons(snapshot, decision.run(snapshot), decision)
     return {job: reasons.reason(allocation) for job, allocation in walk(first.items())}
 
@@ -88,6 +104,7 @@ class _Waiting:
         running: list[Allocation],
         others: Mapping[PoolName, PoolSnapshot],
         passes: int,
+        decides: Decides,
     ) -> None:
         self._snapshot = snapshot
         self._mine = waiting[0]
@@ -96,11 +113,12 @@ class _Waiting:
         self._others = others
         self._passes = max(passes, 2)
         """One for the decision itself, one for what more time alone would change."""
+        self._decides = decides
         self._gave_up: list[str] = []
 
     def explained(self, state: JobState, ahead: int) -> Explanation:
         snapshot, mine = self._snapshot, self._mine
-        decision = Rehearsal(2)
+        decision = Rehearsal(2, self._decides)
         outcome = decision.run(snapshot)
         start = start_in(snapshot, outcome, mine.id)
         reasons = Reasons(snapshot, outcome, decision)
@@ -111,9 +129,9 @@ class _Waiting:
         details.extend(_runs(a) for a in self._running[:NAMES_SHOWN])
         blockers, found, spent = None, None, decision.made
         if start is None or start.after:
-            search = Rehearsal(int((self._passes - spent) * _FOR_BLOCKERS))
+            search = Rehearsal(int((self._passes - spent) * _FOR_BLOCKERS), self._decides)
             blockers = self._blockers(search, outcome)
-            rest = Rehearsal(self._passes - spent - search.made)
+            rest = Rehearsal(self._passes - spent - search.made, self._decides)
             found = what_if(snapshot, mine, start, rest, self._others)
             spent += search.made + rest.made
             if not found.complete:

@@ -1,7 +1,8 @@
-"""The production scheduler on a snapshot that was changed, a bounded number of times: would it start then?"""
+"""A decision about a snapshot that was changed, a bounded number of times: would it start then?"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from resolute_master.domain.allocation import Allocation
@@ -15,6 +16,10 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 PASSES = 60
 """Passes that one explanation may take. A pass over a full pool of 1,000 agents is some milliseconds, over an empty one that
 is filled some ten times that, and somebody waits for the answer."""
+
+
+Decides = Callable[[PoolSnapshot], Outcome]
+"""What a pool would decide in the state of a snapshot: `schedule.run`, or with the rules of a whole pool `decision.rehearsing`."""
 
 
 class PassesSpent(Exception):
@@ -32,9 +37,10 @@ class Start:
 class Rehearsal:
     """Passes on behalf of one question."""
 
-    def __init__(self, passes: int = PASSES) -> None:
+    def __init__(self, passes: int = PASSES, decides: Decides = run) -> None:
         self.limit = passes
         self.made = 0
+        self._decides = decides
 
     @property
     def left(self) -> int:
@@ -45,7 +51,7 @@ class Rehearsal:
         if self.left <= 0:
             raise PassesSpent
         self.made += 1
-        return run(snapshot)
+        return self._decides(snapshot)
 
     def start(self, snapshot: PoolSnapshot, allocation: AllocationId) -> Start | None:
         """How the allocation would start; None when it would go on waiting. Raises `PassesSpent`."""

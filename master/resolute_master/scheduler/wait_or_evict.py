@@ -1,7 +1,7 @@
 """Whether the more important waits for a machine or makes others leave. Pure.
 
 Both ways one more machine is had, because whoever has to leave needs one, too: so its price is paid either way, and does
-not decide. (What is above a price limit or beyond the pool's budget is no supply, and nobody waits for it: `engine.supply`
+not decide. (What is above a price limit or beyond the pool's budget is no supply, and nobody waits for it: `decision.supply`
 leaves it out.) What differs is who waits for the machine, and that work is done again:
 
     waiting   costs  urgency x slots of the claim x (wait - time that leaving takes)

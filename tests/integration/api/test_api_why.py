@@ -9,11 +9,11 @@ from typing import Any
 
 from resolute.clock import FixedClock
 from resolute_master.api.starts import Starts
+from resolute_master.decision.offline import decide
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.pools.policies import pool_policies
-from resolute_master.scheduler.offline import decide
 from support.api import World, a_config, an_api, master_config, settled
 from support.cluster import T0
 from support.engines import AgentByHand, joined, launched

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from resolute.clock import FixedClock
+from resolute_master.decision.view import STARTS_A_PASS
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import RegisterAgent
 from resolute_master.domain.ids import AgentId, ExperimentId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
 from resolute_master.domain.trial import Trial
-from resolute_master.engine.cycle import STARTS_A_CYCLE
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.replay import replay
 from resolute_master.scheduler.schedule import schedule
@@ -22,7 +22,7 @@ from support.cluster import T0, device
 from support.engines import DEFAULT, AgentByHand, a_config, a_user, an_engine, an_experiment, running
 from support.pools import NOW, a_job, a_policy, an_agent, waiting
 
-MORE = 2 * STARTS_A_CYCLE + 10
+MORE = 2 * STARTS_A_PASS + 10
 
 
 async def test_a_flood_is_placed_in_the_order_of_the_queue_over_several_cycles_and_replays() -> None:
@@ -38,7 +38,7 @@ async def test_a_flood_is_placed_in_the_order_of_the_queue_over_several_cycles_a
                 await AgentByHand(engine, slots=MORE).register()
                 while any(a.assigned_at is None for a in engine.state.all(Allocation)):
                     assert await watch.changed(10.0)
-            assert [count for count in placed if count] == [STARTS_A_CYCLE, STARTS_A_CYCLE, MORE - 2 * STARTS_A_CYCLE]
+            assert [count for count in placed if count] == [STARTS_A_PASS, STARTS_A_PASS, MORE - 2 * STARTS_A_PASS]
         snapshots = await store.snapshots()
         found = await replay(snapshots[0], store.journal(snapshots[0].sequence), pools)
         assert found.divergence is None and found.cycles == engine.memory.sequence
@@ -76,7 +76,7 @@ def _started(engine: Engine, experiment: ExperimentId) -> bool:
 async def test_no_machine_is_ended_before_all_that_fits_on_it_has_been_placed() -> None:
     """Two machines join at once: the first cycle fills one, and the other must not be taken for idle."""
     offer = Offer(
-        offer_id="o", instance_type="t", zone="z", market=Market.ON_DEMAND, slots=STARTS_A_CYCLE, price_per_hour=1.0
+        offer_id="o", instance_type="t", zone="z", market=Market.ON_DEMAND, slots=STARTS_A_PASS, price_per_hour=1.0
     )
     scaling = PoolScaling(pool="default", offers=(offer,), max_instances=2, idle_timeout_s=0.0)
     pools = {DEFAULT: PoolPolicy(name=DEFAULT, scaling=scaling)}
@@ -84,7 +84,7 @@ async def test_no_machine_is_ended_before_all_that_fits_on_it_has_been_placed() 
     async with running(an_engine(store, pools=pools, clock=FixedClock(T0))) as engine:
         owner = await a_user(engine)
         with engine.watch("", "") as watch:
-            await asyncio.gather(*(an_experiment(engine, owner) for _ in range(2 * STARTS_A_CYCLE)))
+            await asyncio.gather(*(an_experiment(engine, owner) for _ in range(2 * STARTS_A_PASS)))
             while len(engine.state.all(Instance)) < 2:
                 assert await watch.changed(10.0)
             await asyncio.gather(*(_joins(engine, instance) for instance in engine.state.all(Instance)))

@@ -12,6 +12,7 @@ import pytest
 from resolute.clock import FixedClock
 from resolute.wire.agent_link import Exit
 from resolute.wire.states import ContainerState, NoticeKind
+from resolute_master.decision.markets import sentences
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import (
     AcknowledgePreemption,
@@ -28,7 +29,6 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
 from resolute_master.engine.engine import Engine
-from resolute_master.engine.markets import sentences
 from resolute_master.engine.replay import replay
 from resolute_master.store.memory import MemoryStore
 from resolute_provisioner.model import Market, Observed, Offer, PoolScaling, RefusalKind
@@ -90,7 +90,7 @@ class Cloud:
 
     def why(self) -> str:
         (job,) = self.engine.state.all(Job)
-        return " ".join(sentences(self.engine.memory, job, self.clock.now()))
+        return " ".join(sentences(self.engine.view(job.pool, self.clock.now()), job.id))
 
 
 @pytest.fixture

@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 
 from resolute.wire.states import ExperimentState, TaskType
+from resolute_master.decision.markets import START_S, work_of
+from resolute_master.decision.view import PoolView
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment, written
 from resolute_master.domain.ids import AllocationId, ExperimentId, JobId, PoolName, TaskId, TrialId, UserId
+from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import CheckpointRef, Pace, Trial
-from resolute_master.engine.markets import START_S, running_work, waiting_work
+from resolute_master.engine.pool_view import pool_view
 from resolute_master.lifecycle.cluster import ClusterState
+from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_provisioner.model import Market, Offer, OfferBelief, PoolScaling
 from resolute_provisioner.planning.deadline import Work
 from support.cluster import T0
@@ -105,15 +109,21 @@ def state_of(trial: Trial, *, length: dict[str, int] | None = None, estimate: st
         state=ExperimentState.ACTIVE,
         started_at=T0,
     )
-    return ClusterState([trial, experiment])
+    return ClusterState([trial, experiment, ALLOCATION])
+
+
+def seen(state: ClusterState, now: datetime = T0) -> PoolView:
+    return pool_view(state, PoolSnapshot.build(PoolPolicy(name=PoolName("default"), scaling=POOL), now=now), ())
 
 
 def waiting(trial: Trial = TRIAL, **experiment: Any) -> Work:
-    return waiting_work(state_of(trial, **experiment), POOL, ALLOCATION, {}) or pytest.fail("it has a deadline")
+    found = work_of(seen(state_of(trial, **experiment)), POOL, ALLOCATION, runs=False)
+    return found or pytest.fail("it has a deadline")
 
 
 def running(trial: Trial, now: datetime, **experiment: Any) -> Work:
-    return running_work(state_of(trial, **experiment), POOL, ALLOCATION, {}, now) or pytest.fail("it has a deadline")
+    found = work_of(seen(state_of(trial, **experiment), now), POOL, ALLOCATION, runs=True)
+    return found or pytest.fail("it has a deadline")
 
 
 BATCHES = {"batches": 1000}
@@ -154,11 +164,11 @@ def test_what_older_runs_did_past_the_checkpoint_does_not_count() -> None:
 
 
 def test_a_restart_takes_the_boot_that_was_seen_and_a_start() -> None:
-    seen = {"firm": OfferBelief(offer_id="firm", join_time_s=200.0)}
-    found = waiting_work(state_of(TRIAL), POOL, ALLOCATION, seen)
+    known = {"firm": OfferBelief(offer_id="firm", join_time_s=200.0)}
+    found = work_of(replace(seen(state_of(TRIAL)), beliefs=known), POOL, ALLOCATION, runs=False)
     assert found is not None
     assert found.restart_s == 200.0 + START_S
 
 
 def test_without_a_deadline_there_is_nothing_to_know() -> None:
-    assert waiting_work(state_of(TRIAL), POOL, replace(ALLOCATION, deadline=None), {}) is None
+    assert work_of(seen(state_of(TRIAL)), POOL, replace(ALLOCATION, deadline=None), runs=False) is None

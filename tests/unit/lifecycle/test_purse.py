@@ -9,10 +9,11 @@ from random import Random
 
 import pytest
 
+from resolute_master.decision import supply
 from resolute_master.domain.account import RISE, Account, Limits
 from resolute_master.domain.copies import replace
-from resolute_master.engine import supply
-from resolute_master.lifecycle import budget, spending
+from resolute_master.engine import pool_view
+from resolute_master.lifecycle import budget
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_provisioner import risk
 from resolute_provisioner.model import Market, Offer, OfferBelief, PoolScaling
@@ -46,7 +47,7 @@ def test_what_is_payable_is_as_many_as_machine_by_machine(seed: int) -> None:
     )
     machine = an_instance("default-1", paid_from=T0, price_per_hour=rng.choice((0.0, 3.6)))
     state = ClusterState((account, machine))
-    found = {each.offer_id: each for each in spending.as_paid(state, scaling, T0).unpaid}
+    found = {each.offer_id: each for each in pool_view.payable(state, scaling, T0).unpaid}
     life_s = max(account.landing_s, budget.LEAST_LIFE_S)
     for offer in offers:
         one = (offer.price_per_hour or 0.0) * (RISE if offer.price_moves else 1.0)
@@ -85,7 +86,7 @@ def test_how_much_is_reckoned_does_not_grow_with_the_machines_that_a_pool_may_ha
         gc.disable()  # whoever has asked to be told of collections would be counted
         sys.setprofile(count)
         try:
-            assert spending.as_paid(state, scaling, T0).unpaid == ()
+            assert pool_view.payable(state, scaling, T0).unpaid == ()
         finally:
             sys.setprofile(None)
             gc.enable()
@@ -104,7 +105,7 @@ def test_of_each_offer_as_many_machines_may_be_asked_for_as_the_budget_pays() ->
     stranded = {"paid": risk.stranded(OfferBelief(offer_id="paid"), now=T0)}
 
     def of(*offers: Offer, beliefs: dict[str, OfferBelief]) -> tuple[int, dict[str, tuple[int | None, bool]]]:
-        pool = spending.as_paid(ClusterState((account,)), replace(scaling, offers=offers), T0)
+        pool = pool_view.payable(ClusterState((account,)), replace(scaling, offers=offers), T0)
         found = supply.of(pool, (), beliefs, T0)
         return found.room, {each.offer_id: (each.room, each.one_only) for each in found.offers}
 

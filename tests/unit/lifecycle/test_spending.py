@@ -10,6 +10,7 @@ import pytest
 from resolute.errors import FailedPrecondition, InvalidInput
 from resolute.ids import SeededIds
 from resolute.wire.states import ExperimentState
+from resolute_master.decision import budgets, supply
 from resolute_master.domain.account import (
     DEFAULT_SAVE_S,
     END_S,
@@ -27,12 +28,14 @@ from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.commands import ActivateExperiment, CancelExperiment, RecordObservation
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
-from resolute_master.engine import supply
+from resolute_master.domain.pool import PoolPolicy
+from resolute_master.engine import pool_view
 from resolute_master.lifecycle import budget, spending
 from resolute_master.lifecycle.apply import apply
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.step import Step
 from resolute_master.scheduler.explain import explain
+from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_provisioner.model import Launch, Market, Observed, Offer, PoolScaling, ScalePlan
 from support.cluster import T0, an_instance, at
 from support.paid_cluster import POOL, Habits, PaidCluster, a_paid_pool, words
@@ -393,7 +396,7 @@ def what_else_is_payable(per_day: float, *machines: Instance) -> PoolScaling:
     scaling = a_paid_pool(machines=9)[POOL].scaling
     assert scaling is not None
     account = Account(id="pool/default", at=T0, limits=Limits(per_day=per_day))
-    return spending.as_paid(ClusterState((account, *machines)), scaling, T0)
+    return pool_view.payable(ClusterState((account, *machines)), scaling, T0)
 
 
 def test_machines_that_were_asked_for_and_are_not_paid_for_yet_take_room_in_the_budget() -> None:
@@ -462,9 +465,9 @@ def test_a_scale_plan_says_who_gets_no_machine_for_the_budget() -> None:
     account = Account(id="pool/default", at=T0, limits=Limits(per_day=1.0), in_day=0.2, rate_per_hour=3.6)
     runs = an_instance("default-1")
     state = ClusterState((account, replace(runs, offer_id="paid", price_per_hour=3.6, paid_from=T0)))
-    step = Step(state, now=T0, ids=SeededIds("a"), sequence=1, pools={})
     asked = ScalePlan(launches=tuple(Launch(offer_id="paid", gang_tokens=(token,), reason="") for token in "ab"))
-    kept = spending.within_budget(step, scaling, asked)
+    view = pool_view.pool_view(state, PoolSnapshot.build(PoolPolicy(name=POOL, scaling=scaling), now=T0), ())
+    kept = budgets.within(view, scaling, asked)
     assert [each.gang_tokens for each in kept.launches] == [("a",)]
     (note,) = kept.notes
     assert (note.subject, note.text) == (

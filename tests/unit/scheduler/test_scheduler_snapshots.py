@@ -13,9 +13,9 @@ from resolute.config.durations import MAX_DURATION_S
 from resolute.config.resources import LEAST_WEIGHT, MOST_WEIGHT
 from resolute.errors import InvalidInput, NotFound
 from resolute.wire.states import AllocationState
+from resolute_master.decision.offline import decide, explained
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId
-from resolute_master.scheduler.offline import decide, explained
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.snapshot_edit import edited, parsed

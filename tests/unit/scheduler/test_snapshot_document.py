@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from resolute_cli.job_snapshot import plan_lines
-from resolute_master.scheduler.offline import decide
+from resolute_master.decision.offline import decide
 from resolute_master.scheduler.snapshot_format import (
     AgentRow,
     JobRow,

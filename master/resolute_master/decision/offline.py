@@ -1,4 +1,4 @@
-"""The scheduler on a snapshot file, without a master: what it would decide, and why the rest waits.
+"""A decision about a snapshot file, without a master: what would be decided, and why the rest waits.
 
 The one door for `det job schedule`: it needs the scheduler and the configuration library, and nothing that serves.
 """
@@ -12,6 +12,9 @@ from typing import Any
 
 from resolute.errors import NotFound
 from resolute.wire.rest.why import ExplainJobResponse
+from resolute_master.decision.plan_pool import plan_pool
+from resolute_master.decision.rehearsing import deciding
+from resolute_master.decision.view import PoolView
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, JobId
 from resolute_master.scheduler import snapshot_edit
@@ -20,7 +23,6 @@ from resolute_master.scheduler.explain_message import explain_message
 from resolute_master.scheduler.plan import Plan
 from resolute_master.scheduler.reasons import Reasons, names
 from resolute_master.scheduler.rehearsal import Rehearsal
-from resolute_master.scheduler.schedule import run
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.snapshot_edit import edited
 from resolute_master.scheduler.snapshot_file import read_snapshot
@@ -60,11 +62,12 @@ def parsed(text: str) -> object:
 def decide(data: object, changes: Sequence[str] = ()) -> Decided:
     """`data` is what a JSON parser made of the file. Raises `InvalidInput` for a file or a change that is wrong."""
     snapshot = read_snapshot(edited(data, changes))
-    outcome = run(snapshot)
+    view = PoolView(snapshot=snapshot, starts=None)
+    outcome = plan_pool(view).outcome
     plan = outcome.plan
     placed = {placement.allocation for placement in plan.place}
     rest = [allocation for allocation in snapshot.pending() if allocation.id not in placed]
-    reasons = Reasons(snapshot, outcome, Rehearsal(1))
+    reasons = Reasons(snapshot, outcome, Rehearsal(1, deciding([view])))
     machines = tuple(_machines(snapshot, plan, reasons))
     return Decided(
         pool=snapshot.policy.name,
@@ -87,7 +90,8 @@ def explained(data: object, changes: Sequence[str], job: str) -> ExplainJobRespo
     snapshot = read_snapshot(edited(data, changes))
     if JobId(job) not in snapshot.job_allocations:
         raise NotFound("job", job, f"the jobs with work in the file are {names(list(snapshot.job_allocations))}")
-    return explain_message(snapshot, JobId(job), explain(snapshot, JobId(job)), cycle=0)
+    view = PoolView(snapshot=snapshot, starts=None)
+    return explain_message(snapshot, JobId(job), explain(snapshot, JobId(job), decides=deciding([view])), cycle=0)
 
 
 def _no_machines(supply: Supply) -> str:

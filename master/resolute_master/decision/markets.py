@@ -1,0 +1,198 @@
+"""What a pool's work means for the choice between spot and on demand: the pool's view in the provisioner's words. Pure.
+
+Work with a deadline brings what is known of its length; what runs is looked at because it may have to move. Pools with one market
+only cost nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+from resolute_master.decision.view import PoolView
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
+from resolute_master.domain.ids import AllocationId, JobId
+from resolute_provisioner.model import Demand, Gang, InstanceView, Market, PoolScaling, ScalePlan
+from resolute_provisioner.planning import rebalance
+from resolute_provisioner.planning.deadline import Course, Work
+from resolute_provisioner.planning.disruption import leave
+from resolute_provisioner.planning.markets import (
+    MarketPlan,
+    Running,
+    ToBeHad,
+    Waiting,
+    choices,
+    course_of_running,
+    course_of_start,
+    held_back,
+    plan_markets,
+    there,
+    where_there_is_room,
+)
+
+DEFAULT_JOIN_TIME_S = 120.0
+"""Assumed of an offer of which no machine has joined yet."""
+
+START_S = 60.0
+"""From a machine that has joined to the first new step: the task's start and the restore of its checkpoint."""
+
+SENTENCES = 8
+"""Allocations of one job that are explained."""
+
+
+def choose(view: PoolView, pool: PoolScaling, demand: Demand) -> MarketPlan:
+    """`demand` and the pool's machines with their markets, the moves that begin, and what to drain now: for a move, or because what
+    is at risk has got its replacement."""
+    machines = view.machines or ()
+    at_risk = rebalance.drains(machines)
+    if not _has_choice(pool):
+        return MarketPlan(demand=demand, instances=machines, drains=at_risk)
+    waiting: dict[str, Waiting] = {}
+    for gang in demand.gangs:
+        allocation = view.allocation(gang.token)
+        if allocation is not None:
+            waiting[gang.token] = _waiting(view, pool, allocation)
+    running = tuple(_running(view, pool))
+    found = plan_markets(pool, machines, demand, waiting, running, view.beliefs, view.now)
+    named = {each.instance_id for each in at_risk}
+    return replace(found, drains=(*at_risk, *(each for each in found.drains if each.instance_id not in named)))
+
+
+def with_drains(plan: ScalePlan, markets: MarketPlan) -> ScalePlan:
+    """`plan` with what the choice of markets drains; a machine that ends anyway needs no further reason."""
+    named = {each.instance_id for each in plan.terminations}
+    drains = tuple(each for each in markets.drains if each.instance_id not in named)
+    if not drains:
+        return plan
+    return replace(plan, terminations=tuple(sorted((*plan.terminations, *drains), key=lambda each: each.instance_id)))
+
+
+def sentences(view: PoolView, job: JobId) -> tuple[str, ...]:
+    """Why the job's work waits for spot, runs on demand, or is about to move: one for each of its first allocations; none
+    where there is no choice between markets."""
+    scaling = view.policy.scaling
+    if scaling is None or not _has_choice(scaling):
+        return ()
+    found = []
+    for id_ in list(view.snapshot.job_allocations.get(job) or ())[:SENTENCES]:
+        allocation = view.allocation(id_)
+        course = None if allocation is None else course_of(view, scaling, allocation)
+        if course is not None:
+            markets = " or ".join(sorted(market.value.replace("_", " ") for market in course.markets))
+            found.append(f"{id_} is for {markets}: {course.reason}.")
+    return tuple(found)
+
+
+def course_of(view: PoolView, pool: PoolScaling, allocation: Allocation) -> Course | None:
+    """Why an allocation is given the markets that it is given; None where there is no choice."""
+    if not _has_choice(pool) or allocation.ended or allocation.slots_needed == 0:
+        return None
+    gang = _gang_of(allocation)
+    beliefs, machines, now = view.beliefs, view.machines or (), view.now
+    among = choices(pool, beliefs).holding(gang)
+    if allocation.assigned_at is None:
+        waiting, to_be_had = _waiting(view, pool, allocation), ToBeHad(pool, machines, beliefs, now)
+        course = course_of_start(pool, among, gang, waiting, to_be_had, now)
+        return where_there_is_room(course, among, gang, there(pool, machines))
+    running = next((each for each in _running(view, pool) if each.gang.token == allocation.id), None)
+    if running is None:
+        return None
+    return held_back(course_of_running(pool, among, running, now), running, leave(pool.disruption, beliefs, now))
+
+
+def _has_choice(pool: PoolScaling) -> bool:
+    return len({offer.market for offer in pool.offers}) > 1
+
+
+def _waiting(view: PoolView, pool: PoolScaling, allocation: Allocation) -> Waiting:
+    work = work_of(view, pool, allocation, runs=False)
+    return Waiting(token=allocation.id, since=allocation.requested_at, work=work)
+
+
+def _running(view: PoolView, pool: PoolScaling) -> Iterator[Running]:
+    """Gangs that have machines of this pool for themselves. A gang that shares one stays: others would have to move along."""
+    market_of = {offer.offer_id: offer.market for offer in pool.offers}
+    machines = view.machines or ()
+    concerned = _concerned(view, pool)
+    of_gang: dict[str, list[InstanceView]] = {}
+    shared: set[str] = set()
+    for machine in machines:
+        for token in machine.occupants:
+            if token in concerned:
+                of_gang.setdefault(token, []).append(machine)
+                if len(machine.occupants) > 1:
+                    shared.add(token)
+    for token, own in sorted(of_gang.items()):
+        allocation = view.allocation(token)
+        # Of an offer that has left the configuration the market is not known, and neither is what a move would gain.
+        if token in shared or allocation is None or any(each.offer_id not in market_of for each in own):
+            continue
+        if allocation.slots_needed == 0 or allocation.assigned_at is None or not allocation.preemptible:
+            continue
+        on_spot = any(market_of[each.offer_id] is Market.SPOT for each in own)
+        yield Running(
+            gang=_gang_of(allocation),
+            machines=tuple(sorted(each.instance_id for each in own)),
+            market=Market.SPOT if on_spot else Market.ON_DEMAND,
+            since=allocation.assigned_at,
+            leaving=allocation.leaving,
+            work=work_of(view, pool, allocation, runs=True),
+        )
+
+
+def _gang_of(allocation: Allocation) -> Gang:
+    return Gang(
+        token=allocation.id,
+        slots=allocation.slots_needed,
+        submitted_at=allocation.requested_at,
+        single_machine=allocation.single_node or allocation.slots_needed <= 1,
+    )
+
+
+class _Either(Container[str]):
+    def __init__(self, *members: Container[object]) -> None:
+        self._members = members
+
+    def __contains__(self, token: object) -> bool:
+        return any(token in each for each in self._members)
+
+
+def _concerned(view: PoolView, pool: PoolScaling) -> Container[str]:
+    """The running work whose market may change: with a deadline, or about to lose its machine; all of it where the pool
+    returns to spot by itself."""
+    machines = view.machines or ()
+    if pool.spot_fallback.return_after_s is not None:
+        return {token for machine in machines for token in machine.occupants}
+    leaving = {token for machine in machines if machine.notice is not None for token in machine.occupants}
+    return _Either(leaving, view.progress)
+
+
+def work_of(view: PoolView, pool: PoolScaling, allocation: Allocation, *, runs: bool) -> Work | None:
+    """What is left for an allocation: all that was not done if it runs, else all that was not saved. None without a deadline."""
+    if allocation.deadline is None:
+        return None
+    progress = view.progress.get(AllocationId(allocation.id))
+    if progress is None:
+        return None
+    total_s, part = progress.total_s, progress.done if runs else progress.saved
+    return Work(
+        submitted_at=progress.submitted_at,
+        deadline=allocation.deadline,
+        remaining_s=None if total_s is None else total_s * (1 - part),
+        total_s=total_s,
+        restart_s=_join_time_s(view, pool) + START_S,
+        unsaved_s=progress.unsaved_s if runs else 0.0,
+        interruptions_per_hour=progress.interruptions_per_hour,
+    )
+
+
+def _join_time_s(view: PoolView, pool: PoolScaling) -> float:
+    """Until a machine on demand is there: the slowest that is known of those offers, to be safe."""
+    known = [
+        belief.join_time_s
+        for offer in pool.offers
+        if offer.market is Market.ON_DEMAND
+        and (belief := view.beliefs.get(offer.offer_id)) is not None
+        and belief.join_time_s is not None
+    ]
+    return max(known, default=DEFAULT_JOIN_TIME_S)

@@ -1,0 +1,140 @@
+"""Everything that the decision about one pool may look at, as one frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeVar
+
+from resolute_master.domain.account import NOTHING, Account, Rate
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import AgentId, AllocationId
+from resolute_master.domain.pool import PoolPolicy
+from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_provisioner.model import InstanceView, OfferBelief
+from resolute_provisioner.planning.deadline import INTERRUPTIONS_PER_HOUR
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+STARTS_A_PASS = 50
+"""Allocations of a pool that one decision places at most: what they lead to (states, log lines, orders) is a part of a millisecond
+each, and other commands wait for it. The rest is placed by the decisions that follow at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far work with a deadline has come. Durations are seconds on the slots that it asks for."""
+
+    submitted_at: datetime
+    total_s: float | None
+    """All of it, from its first step; None: neither its pace nor an estimate is known."""
+    saved: float = 0.0
+    """The part of the whole that its newest checkpoint holds, 0 to 1."""
+    done: float = 0.0
+    """The part that is done, 0 to 1."""
+    unsaved_s: float = 0.0
+    """The work since the newest checkpoint."""
+    interruptions_per_hour: float = INTERRUPTIONS_PER_HOUR
+    """See `deadline.Work`."""
+
+    def begun(self, *, runs: bool, elapsed_s: float) -> float:
+        """The part that had been done before a run that has lasted so long."""
+        if not runs:
+            return self.saved
+        return max(0.0, self.done - elapsed_s / self.total_s) if self.total_s else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotPrice:
+    """What one slot of an agent costs an hour."""
+
+    per_hour: float | None
+    """None when it is not known."""
+    moves: bool = False
+    """It may change while the slot is held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolBudget:
+    """What limits the machines of a pool."""
+
+    account: Account
+    """The pool's own, which has limits and has not reached one."""
+    machines: Rate = NOTHING
+    """What the pool's machines cost, those that are asked for included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budgets:
+    """What may be spent."""
+
+    pool: PoolBudget | None = None
+    """None: nothing limits what the pool buys, or a limit is reached and the snapshot is held."""
+    payers: Mapping[AllocationId, tuple[Account, ...]] = field(default_factory=dict)
+    """The accounts with limits that would pay for a waiting allocation: those of its experiment and its workspace."""
+    prices: Mapping[AgentId, SlotPrice] = field(default_factory=dict)
+    """Of agents whose slots are paid for."""
+
+
+NO_BUDGETS = Budgets()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolView:
+    """`snapshot` has the pool's settings, its agents, jobs and allocations (what runs and what waits), why nothing may start in it,
+    and the time of the decision.
+
+    `machines` None: which machines may come is in the snapshot's `supply`, and none is asked for or given back. Else these are
+    the pool's machines by id, and the supply is derived from them.
+    """
+
+    snapshot: PoolSnapshot
+    machines: tuple[InstanceView, ...] | None = None
+    beliefs: Mapping[str, OfferBelief] = field(default_factory=dict)
+    """By offer id: the price of the moment, and what refusals, boots and interruptions have taught."""
+    budgets: Budgets = NO_BUDGETS
+    progress: Mapping[AllocationId, Progress] = field(default_factory=dict)
+    """Of the allocations with a deadline. Where the pool has no choice of markets, none is read."""
+    starts: int | None = STARTS_A_PASS
+    """Allocations that may be placed at most; None for any number."""
+    changed: Mapping[AllocationId, Allocation] = field(default_factory=dict)
+    """Allocations that are not any more as the snapshot has them (`occupation.after`)."""
+
+    @property
+    def now(self) -> datetime:
+        return self.snapshot.now
+
+    @property
+    def policy(self) -> PoolPolicy:
+        return self.snapshot.policy
+
+    def allocation(self, id_: str) -> Allocation | None:
+        """As it is now, by its id or token."""
+        known = AllocationId(id_)
+        return self.changed.get(known) or self.snapshot.allocations.get(known)
+
+
+class ReadWhenAsked(Mapping[Key, Value]):
+    """A mapping whose values are looked up in something larger: a decision reads a few of many."""
+
+    def __init__(self, keys: Collection[Key], read: Callable[[Key], Value | None]) -> None:
+        """`read` answers None for a key that has no value after all."""
+        self._keys = keys
+        self._read = read
+
+    def __getitem__(self, key: Key) -> Value:
+        value = self._read(key) if key in self._keys else None
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)

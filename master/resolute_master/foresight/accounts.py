@@ -1,0 +1,106 @@
+"""What a virtual pool and its jobs spend, and when that reaches a limit: the accounts of `lifecycle.spending`, in virtual time.
+
+A limit is reached, and spending goes on, by the rules of `lifecycle.budget`. Only accounts with limits are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from resolute_master.domain.account import NOTHING, Account, Owner, Rate, account_id
+from resolute_master.domain.copies import replace
+from resolute_master.domain.ids import AllocationId, InstanceId, PoolName
+from resolute_master.lifecycle import budget
+
+
+@dataclass(slots=True, kw_only=True)
+class Accounts:
+    """`known` are the accounts by id, `machines` what each machine of the pool costs, `held` what each allocation pays for its
+    slots and who pays."""
+
+    pool: PoolName
+    known: dict[str, Account] = field(default_factory=dict)
+    machines: dict[InstanceId, Rate] = field(default_factory=dict)
+    held: dict[AllocationId, tuple[Rate, tuple[str, ...]]] = field(default_factory=dict)
+
+    def copy(self) -> Accounts:
+        return replace(self, known=dict(self.known), machines=dict(self.machines), held=dict(self.held))
+
+    @property
+    def of_pool(self) -> Account | None:
+        return self.known.get(account_id(Owner.POOL, self.pool))
+
+    @property
+    def hold(self) -> str:
+        """Why nothing may start in the pool; empty when it may."""
+        account = self.of_pool
+        return "" if account is None or account.landing is None else account.landing.reason
+
+    def limited(self, ids: Iterable[str]) -> tuple[Account, ...]:
+        """Those of these accounts that have limits."""
+        return tuple(known for id_ in ids if (known := self.known.get(id_)) is not None and known.limits)
+
+    # -- bookings ----------------------------------------------------------------------------------------------
+
+    def machine_costs(self, id_: InstanceId, rate: Rate, now: datetime) -> None:
+        """From now on, 0 when it has ended."""
+        before = self.machines.pop(id_, NOTHING)
+        if rate != NOTHING:
+            self.machines[id_] = rate
+        self._pay((account_id(Owner.POOL, self.pool),), rate - before, now)
+
+    def slots_cost(self, id_: AllocationId, rate: Rate, payers: tuple[str, ...], now: datetime) -> None:
+        """What an allocation holds costs so much from now on, 0 when it has ended."""
+        before, paid_by = self.held.pop(id_, (NOTHING, payers))
+        if rate != NOTHING:
+            self.held[id_] = (rate, paid_by)
+        self._pay(paid_by, rate - before, now)
+
+    def saved(self, id_: AllocationId, took_s: float) -> None:
+        """An allocation that was asked to leave has taken so long for its save and end."""
+        _, payers = self.held.get(id_, (NOTHING, ()))
+        for account in (*payers, account_id(Owner.POOL, self.pool)):
+            if account in self.known:
+                self.known[account] = self.known[account].having_saved(took_s)
+
+    def _pay(self, ids: Iterable[str], more: Rate, now: datetime) -> None:
+        for id_ in ids if more != NOTHING else ():
+            if id_ in self.known:
+                self.known[id_] = self.known[id_].paying(more, now)
+
+    # -- limits ------------------------------------------------------------------------------------------------
+
+    def due(self) -> datetime | None:
+        """When a limit is to be looked at again if nothing changes."""
+        return min((at for each in self.known.values() if (at := budget.due(each)) is not None), default=None)
+
+    def fall_due(self, now: datetime) -> tuple[list[Account], list[Account]]:
+        """The accounts that land now, and those that had landed before and whose work has not ended: it is to be killed."""
+        landed: list[Account] = []
+        overdue: list[Account] = []
+        for id_, account in sorted(self.known.items()):
+            at = budget.due(account)
+            if at is None or at > now:
+                continue
+            if account.landing is not None and account.landing.until is None:
+                overdue.append(account)
+                continue
+            current = budget.resumed(account, now)
+            found = budget.reached(current, now)
+            if found is not None:
+                current = budget.landed(current, budget.reason(current, found, current.name), found.until, now)
+                landed.append(current)
+            self.known[id_] = current
+        return landed, overdue
+
+    def refuse(self, id_: str, more: Rate, found: budget.Reached | None, unpriced: str, now: datetime) -> Account:
+        """The account lands, since what was to start would spend so much more."""
+        account = self.known[id_]
+        reason = f"the price of {unpriced} is not known" if unpriced or found is None else ""
+        until = None if found is None else found.until
+        if found is not None and not unpriced:
+            reason = budget.reason(account, found, account.name)
+        self.known[id_] = budget.landed(account, reason, until, now, more=more)
+        return self.known[id_]
