@@ -1,7 +1,7 @@
 """One training job in one pool under virtual time: every decision is production code, the cloud is an availability series.
 
-`plan_markets` and `plan_scale` decide, `risk` learns, as the master's engine lets them. A spot machine is granted while its zone
-has capacity. When that ends the machine is under notice: the job saves within the notice and its replacement is asked for at once.
+`plan_pool` decides and `risk` learns, as in a live master. A spot machine is granted while its zone has capacity.
+When that ends the machine is under notice: the job saves within the notice and its replacement is asked for at once.
 What is trained or booted during a notice counts for nobody, neither here nor for the oracle.
 """
 
@@ -11,10 +11,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from benchmarks.spot_series import Region
+from resolute.wire.states import TaskType
+from resolute_master.decision.plan_pool import plan_pool
+from resolute_master.decision.view import PoolView, Progress
+from resolute_master.domain.agent import SlotRef
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import AgentId, AllocationId, InstanceId, JobId, PoolName, TaskId, UserId
+from resolute_master.domain.job import Job
+from resolute_master.domain.pool import PoolPolicy
+from resolute_master.foresight.pool import virtual_agent
+from resolute_master.scheduler.carried_out import placed
+from resolute_master.scheduler.plan import Placement
+from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_provisioner import risk
 from resolute_provisioner.model import (
-    Demand,
-    Gang,
     InstanceView,
     Intent,
     Launch,
@@ -26,15 +36,12 @@ from resolute_provisioner.model import (
     RefusalKind,
     Termination,
 )
-from resolute_provisioner.planning.deadline import INTERRUPTIONS_PER_HOUR, Work
-from resolute_provisioner.planning.markets import Running, Waiting, plan_markets
-from resolute_provisioner.planning.plan import plan_scale
+from resolute_provisioner.planning.deadline import INTERRUPTIONS_PER_HOUR
 
 START = datetime(2023, 1, 1, tzinfo=UTC)
+POOL = PoolName("p")
 RESTORE_S = 15.0
 """From a machine that has joined to the first new step."""
-EXPECTED_START_S = 60.0
-"""What the engine reckons for that (`resolute_master.engine.markets.START_S`)."""
 SPOT_PRICE, ON_DEMAND_PRICE = 0.918, 3.06
 """An hour of one V100 (p3.2xlarge, us-east-1, list price of early 2023 and the usual spot price then)."""
 ON_DEMAND = "on-demand"
@@ -54,7 +61,6 @@ class Machine:
     until_s: float
     reserved_for: tuple[str, ...] = ()
     idle_since_s: float | None = None
-    draining: bool = False
 
 
 @dataclass(slots=True)
@@ -97,7 +103,8 @@ class World:
         if self.deadline_s is not None:
             offers.append(_offer(ON_DEMAND, Market.ON_DEMAND, ON_DEMAND_PRICE))
         self.pool = PoolScaling(pool="p", offers=tuple(offers), max_instances=4, idle_timeout_s=300.0)
-        self.now_s = self.begin_s
+        self.now_s = self.asked_s = self.begin_s
+        self.beliefs.setdefault(ON_DEMAND, OfferBelief(offer_id=ON_DEMAND, join_time_s=self.boot_s))
 
     @property
     def boot_s(self) -> float:
@@ -146,7 +153,6 @@ class World:
             self._learn(machine.offer, "joined", to_s - machine.asked_s)
         for machine in [m for m in self.machines if m.until_s <= to_s]:
             self._lose(machine)
-        self._place()
 
     def _lose(self, machine: Machine) -> None:
         if machine is self.on:
@@ -160,13 +166,6 @@ class World:
         self.outcome.kept_s = self._done_s()
         self.on, self.run, self.asked_s = None, self.run + 1, self.now_s
 
-    def _place(self) -> None:
-        """As the scheduler does: on any free machine."""
-        free = [m for m in self.machines if m.joins_s <= self.now_s and not m.draining]
-        if self.on is None and free:
-            self.on, self.placed_s = free[0], self.now_s
-            free[0].idle_since_s = None
-
     def _learn(self, offer: Offer, what: str, seconds: float) -> None:
         belief = self.beliefs.get(offer.offer_id, OfferBelief(offer_id=offer.offer_id))
         now = _at(self.now_s)
@@ -179,61 +178,83 @@ class World:
     # -- decisions ---------------------------------------------------------------------------------------------
 
     def _decide(self) -> float | None:
-        """Plan and carry out until nothing more is launched at this moment; answers when to plan again."""
+        """Plan and carry out until nothing more is changed at this moment; answers when to plan again."""
         for _ in range(MAX_ROUNDS):
-            now, views = _at(self.now_s), [self._view(machine) for machine in self.machines]
-            chosen = plan_markets(self.pool, views, self._demand(), self._waiting(), self._running(), self.beliefs, now)
-            plan = plan_scale(self.pool, views, chosen.demand, self.beliefs, now)
+            plan = plan_pool(self._view())
             self.outcome.plans += 1
-            for termination in (*plan.terminations, *chosen.drains):
+            for placement in plan.starts:
+                self._start(placement.agents[0])
+            for termination in plan.endings:
                 self._end(termination)
-            granted = [self._launch(launch) for launch in plan.launches]
-            times = [each for each in (plan.revisit_at, chosen.revisit_at) if each is not None]
-            if not (granted or plan.terminations or chosen.drains):
-                return _seconds(times)
-            if not (any(granted) or plan.terminations or chosen.drains) and self._all_blocked(chosen.demand, now):
-                # Nothing is left to ask for, so that another plan of this moment would be empty.
-                until = [each.backoff_until for each in self.beliefs.values()]
-                return _seconds([*times, *(each for each in until if each is not None and each > now)])
+            for launch in plan.launches:
+                self._launch(launch)
+            if not (plan.starts or plan.endings or plan.launches):
+                return None if plan.revisit_at is None else (plan.revisit_at - START).total_seconds()
         raise AssertionError(f"{MAX_ROUNDS} plans at one moment")
 
-    def _all_blocked(self, demand: Demand, now: datetime) -> bool:
-        markets = {market for gang in demand.gangs for market in gang.markets}
-        blocks = risk.blocks(self.pool.offers, self.beliefs, now)
-        return all(offer.offer_id in blocks for offer in self.pool.offers if offer.market in markets)
-
-    def _gang(self) -> Gang:
-        return Gang(token=f"job.{self.run}", slots=1, submitted_at=_at(self.begin_s), single_machine=True)
-
-    def _demand(self) -> Demand:
-        return Demand(gangs=(self._gang(),) if self.on is None else ())
-
-    def _waiting(self) -> dict[str, Waiting]:
-        token = f"job.{self.run}"
-        return {token: Waiting(token=token, since=_at(self.asked_s), work=self._work())}
-
-    def _running(self) -> tuple[Running, ...]:
-        if self.on is None:
-            return ()
-        market, since = self.on.offer.market, _at(self.placed_s)
-        return (Running(gang=self._gang(), machines=(self.on.id,), market=market, since=since, work=self._work()),)
-
-    def _work(self) -> Work | None:
-        if self.deadline_s is None:
-            return None
-        known = self.beliefs.get(ON_DEMAND)
-        boot_s = self.boot_s if known is None or known.join_time_s is None else known.join_time_s
-        return Work(
+    def _view(self) -> PoolView:
+        policy, now = PoolPolicy(name=POOL, scaling=self.pool), _at(self.now_s)
+        job = Job(
+            id=JobId("job"),
+            kind="EXPERIMENT",
+            name="job",
+            owner=UserId(1),
+            workspace_id=1,
+            project_id=1,
+            pool=POOL,
+            priority=42,
+            weight=1.0,
+            max_slots=None,
             submitted_at=_at(self.begin_s),
-            deadline=_at(self.begin_s + self.deadline_s),
-            remaining_s=self.length_s - self._done_s(),
+            queue_position=0.0,
+        )
+        allocation = self._allocation()
+        joined = [machine for machine in self.machines if machine.joins_s <= self.now_s]
+        agents = [virtual_agent(policy, InstanceId(each.id), 1, _at(each.joins_s)) for each in joined]
+        return PoolView(
+            snapshot=PoolSnapshot.build(policy, agents, [job], [allocation], now=now),
+            machines=tuple(self._machine_view(machine) for machine in self.machines),
+            beliefs=self.beliefs,
+            progress={} if self.deadline_s is None else {allocation.id: self._progress()},
+        )
+
+    def _allocation(self) -> Allocation:
+        waits = Allocation(
+            id=AllocationId(f"job.{self.run}"),
+            task_id=TaskId("job"),
+            task_type=TaskType.TRIAL,
+            job_id=JobId("job"),
+            pool=POOL,
+            slots_needed=1,
+            run_id=self.run,
+            requested_at=_at(self.asked_s),
+            single_node=True,
+            deadline=None if self.deadline_s is None else _at(self.begin_s + self.deadline_s),
+        )
+        if self.on is None:
+            return waits
+        agent = AgentId(self.on.id)
+        slots = (SlotRef(agent=agent, index=0),)
+        return placed(
+            waits, Placement(allocation=waits.id, agents=(agent,), slots=slots, reason=""), _at(self.placed_s)
+        )
+
+    def _progress(self) -> Progress:
+        """Nothing is ever lost, so that what is done is saved."""
+        part = self._done_s() / self.length_s
+        return Progress(
+            submitted_at=_at(self.begin_s),
             total_s=self.length_s,
-            restart_s=boot_s + EXPECTED_START_S,
+            saved=part,
+            done=part,
             interruptions_per_hour=self.interruptions_per_hour,
         )
 
-    def _launch(self, launch: Launch) -> bool:
-        """Whether the cloud grants it."""
+    def _start(self, id_: str) -> None:
+        (machine,) = [each for each in self.machines if each.id == id_]
+        self.on, self.placed_s, machine.idle_since_s = machine, self.now_s, None
+
+    def _launch(self, launch: Launch) -> None:
         (offer,) = [each for each in self.pool.offers if each.offer_id == launch.offer_id]
         belief = self.beliefs.get(offer.offer_id, OfferBelief(offer_id=offer.offer_id))
         self.launches += 1
@@ -243,7 +264,7 @@ class World:
             self.beliefs[offer.offer_id] = risk.refused(
                 belief, RefusalKind.NO_CAPACITY, "no capacity", asked_at=now, now=now, token=str(self.launches)
             )
-            return False
+            return
         self.beliefs[offer.offer_id] = risk.launched(belief, now=now)
         machine = Machine(
             id=f"m{self.launches:06d}",
@@ -254,7 +275,6 @@ class World:
             reserved_for=launch.gang_tokens,
         )
         self.machines.append(machine)
-        return True
 
     def _until(self, offer: Offer) -> float | None:
         """When a machine of the offer is taken back; None when it is refused."""
@@ -272,9 +292,8 @@ class World:
         self.machines.remove(machine)
         if machine.joins_s <= self.now_s:
             self._learn(machine.offer, "ended", self.now_s - machine.joins_s)
-        self._place()
 
-    def _view(self, machine: Machine) -> InstanceView:
+    def _machine_view(self, machine: Machine) -> InstanceView:
         joined = machine.joins_s <= self.now_s
         return InstanceView(
             instance_id=machine.id,
@@ -296,10 +315,6 @@ class World:
 
 def _offer(zone: str, market: Market, price: float) -> Offer:
     return Offer(offer_id=zone, instance_type="p3.2xlarge", zone=zone, market=market, slots=1, price_per_hour=price)
-
-
-def _seconds(moments: list[datetime]) -> float | None:
-    return (min(moments) - START).total_seconds() if moments else None
 
 
 def _at(seconds: float) -> datetime:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from resolute_master.decision.plan import MachinePlan, PoolPlan
+from resolute_master.decision.plan import GiveUp, MachinePlan, PoolPlan
 from resolute_master.decision.plan_pool import plan_machines, plan_pool
 from resolute_master.decision.view import PoolView
 from resolute_master.domain.copies import replace
@@ -60,6 +60,11 @@ class Sparing:
         whose first decision will be this one."""
         opening = self.decide(pool)
         return replace(self, _opening=opening)
+
+    @property
+    def give_ups(self) -> tuple[GiveUp, ...]:
+        """Those of the first decision, of one that was opened."""
+        return () if self._opening is None else self._opening.give_ups
 
     def copy(self) -> Sparing:
         return replace(self)

@@ -84,6 +84,7 @@ def estimates(
     stopped, play = stoppage(_head(pool, waiting))
     opened = play.copy()
     opening = (decider or Sparing()).opened(opened)
+    fails = {each.allocation: each.reason for each in opening.give_ups}
     joins = JoinTimes.of(pool)
     samples: list[list[float]] = []
     stuck: list[CourseStuck] = []
@@ -109,7 +110,10 @@ def estimates(
     found = {}
     for id_, starts in zip(targets, zip(*samples, strict=True), strict=True):
         breathe()
-        found[id_] = _estimate(pool, run_times, id_, sorted(starts), played, stopped)
+        if id_ in fails:
+            found[id_] = Estimate(basis=f"it is about to fail: {fails[id_]}")
+        else:
+            found[id_] = _estimate(pool, run_times, id_, sorted(starts), played, stopped)
     return found
 
 
@@ -142,7 +146,7 @@ def _play(
     def over() -> bool:
         breathe()
         # What is the most important starts first at most times, so that this seldom looks at more than one.
-        while unstarted and unstarted[-1].first_start_s is not None:
+        while unstarted and (unstarted[-1].first_start_s is not None or unstarted[-1].fate is not None):
             unstarted.pop()
         return not unstarted or course.now_s > HORIZON_S or course.decisions >= decisions
 

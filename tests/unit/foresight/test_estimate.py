@@ -9,11 +9,13 @@ from random import Random
 import pytest
 
 from resolute.wire.states import TaskType
+from resolute_master.domain.account import Limits
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, InstanceId, JobId, PoolName, TaskId, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
+from resolute_master.foresight.accounts import Accounts
 from resolute_master.foresight.course import CourseStuck
 from resolute_master.foresight.decide import Production, Sparing
 from resolute_master.foresight.estimate import HEAD, estimates, stoppage
@@ -22,7 +24,7 @@ from resolute_master.foresight.join_times import JoinTimes
 from resolute_master.foresight.pool import Decision, VirtualPool, virtual_agent
 from resolute_master.foresight.run_times import LEAST, MOST, RunTimes
 from resolute_master.scheduler.plan import Preemption
-from resolute_provisioner.model import Market, Offer, OfferBelief, PoolLaunch, PoolScaling, Unpaid
+from resolute_provisioner.model import Market, Offer, OfferBelief, PoolLaunch, PoolScaling
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 POOL = PoolName("p")
@@ -157,17 +159,22 @@ def test_a_machine_that_is_coming_needs_no_past() -> None:
     assert estimates(pool, RunTimes(), seed=1)[waits] == found
 
 
-def test_where_a_budget_is_near_the_answer_says_that_its_room_was_taken_to_stay() -> None:
-    scaling = PoolScaling(pool="p", offers=(OFFER,), max_instances=5)
-    short = replace(scaling, unpaid=(Unpaid(offer_id="o", machines=1, reason="no room", until=None),))
-    words = []
-    for each in (scaling, short):
-        pool = VirtualPool.empty(replace(ELASTIC, scaling=each), NOW)
-        waits = _submit(pool, "next")
-        (machine,) = pool.apply_launches(Production().decide(pool).launches)
-        pool.launched(machine)
-        words.append(estimates(pool, RunTimes(), seed=1)[waits].basis)
-    assert words[1] == words[0] + "; as if the pool's budget always left the room for machines that it leaves now"
+def test_a_start_that_the_budget_of_today_does_not_pay_is_foreseen_for_tomorrow() -> None:
+    noon = NOW + timedelta(hours=12)
+    expected = []
+    for per_day in (None, 0.05):  # 300 s of the machine cost 0.083
+        pool = VirtualPool.empty(replace(ELASTIC, budget=Limits(per_day=per_day, per_month=100.0)), noon)
+        if per_day is not None:
+            (account,) = pool.accounts.known.values() if pool.accounts else ()
+            pool.accounts = Accounts(
+                pool=POOL, known={account.id: replace(account, limits=Limits(per_day=0.1), in_day=0.05)}
+            )
+        found = estimates(pool, _past(*[60.0] * LEAST), seed=1, of=[_submit(pool, "next")])
+        (start,) = (each.earliest for each in found.values())
+        expected.append(None if start is None else start - NOW)
+    today, tomorrow = expected
+    assert today is not None and today < timedelta(hours=13)
+    assert tomorrow is not None and timedelta(hours=24) <= tomorrow < timedelta(hours=25)
 
 
 def test_the_pool_that_is_asked_about_is_not_changed() -> None:
@@ -322,12 +329,20 @@ def test_machines_that_did_not_join_are_asked_for_again() -> None:
 def test_a_pool_that_gave_up_for_a_while_asks_again() -> None:
     scaling = PoolScaling(pool="p", offers=(OFFER,), max_instances=5, launch_error_timeout_s=300.0)
     pool = VirtualPool.empty(replace(ELASTIC, scaling=scaling), NOW)
-    waits = _submit(pool, "next")
-    pool.beliefs["o"] = OfferBelief(offer_id="o", pool_launch=PoolLaunch(at=NOW, failures=1))
+    _submit(pool, "runs")
+    (machine,) = pool.apply_launches(Production().decide(pool).launches)
+    pool.launched(machine)
+    pool.joined(machine)
+    Production().decide(pool)
+    waits, fails = _submit(pool, "next"), _submit(pool, "wide", slots=2)
+    pool.beliefs["o"] = replace(pool.beliefs["o"], pool_launch=PoolLaunch(at=NOW, failures=1))
     assert stoppage(pool) == ("", pool)
-    found = estimates(pool, RunTimes(), seed=1)[waits]
-    assert found.earliest is not None and found.latest is not None
-    assert NOW + timedelta(seconds=300) < found.earliest < found.latest < NOW + timedelta(seconds=600)
+    found = estimates(pool, RunTimes(), seed=1)
+    one = found[waits]
+    assert one.earliest is not None and one.latest is not None
+    assert NOW + timedelta(seconds=300) <= one.earliest <= one.latest < NOW + timedelta(seconds=600)
+    assert found[fails].expected_at is None
+    assert found[fails].basis.startswith("it is about to fail: the last launch has failed")
 
 
 def test_an_offer_whose_machines_did_not_join_is_not_lost_beside_others() -> None:
