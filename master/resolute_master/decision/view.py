@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from resolute_master.domain.account import NOTHING, Account, Rate
 from resolute_master.domain.allocation import Allocation
@@ -116,10 +116,20 @@ class PoolView:
         return self.changed.get(known) or self.snapshot.allocations.get(known)
 
 
+class Keys(Protocol[Key]):
+    """A set of keys, or a mapping by them."""
+
+    def __contains__(self, key: Key, /) -> bool: ...
+
+    def __iter__(self) -> Iterator[Key]: ...
+
+    def __len__(self) -> int: ...
+
+
 class ReadWhenAsked(Mapping[Key, Value]):
     """A mapping whose values are looked up in something larger: a decision reads a few of many."""
 
-    def __init__(self, keys: Collection[Key], read: Callable[[Key], Value | None]) -> None:
+    def __init__(self, keys: Keys[Key], read: Callable[[Key], Value | None]) -> None:
         """`read` answers None for a key that has no value after all."""
         self._keys = keys
         self._read = read
@@ -130,7 +140,7 @@ class ReadWhenAsked(Mapping[Key, Value]):
             raise KeyError(key)
         return value
 
-    def __contains__(self, key: object) -> bool:
+    def __contains__(self, key: Any) -> bool:
         return key in self._keys
 
     def __iter__(self) -> Iterator[Key]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import cast
 
 from resolute_master.decision import budgets
 from resolute_master.decision.view import Budgets, PoolBudget, PoolView, Progress, ReadWhenAsked, SlotPrice
@@ -83,7 +84,8 @@ def _is_to_be_paid(instance: Instance) -> bool:
 
 def _progress(state: State, pool: PoolName, now: datetime) -> Mapping[AllocationId, Progress]:
     """Of the pool's allocations with a deadline."""
-    return ReadWhenAsked(state.keys("deadlines_of_pool", pool), lambda id_: progress_of(state, id_, now))
+    ids = cast("frozenset[AllocationId]", state.keys("deadlines_of_pool", pool))
+    return ReadWhenAsked(ids, lambda id_: progress_of(state, id_, now))
 
 
 def progress_of(state: State, id_: AllocationId, now: datetime) -> Progress | None:

@@ -20,9 +20,8 @@ Must not know asyncio, the store, a clock or clouds; nothing here acts, and the 
 - `unused`       machines that have just joined, and whom they were launched for
 - `demand`       the gangs that wait for machines
 - `explain`      why a job waits, when somebody asks; `reasons` are its sentences, `explain_message` its form on the wire
-- `rehearsal`    the scheduler on changed snapshots, a bounded number of times
+- `rehearsal`    decisions about changed snapshots, a bounded number of them
 - `blockers`     what is in a job's way; `what_if` what would start it: both by rehearsal
 - `snapshot_format`, `snapshot_file`, `snapshot_edit`   a snapshot as a file: its keys, reading and writing, changes by name
-- `offline`      the scheduler on such a file, without a master
 - `job_states`   the job queue as people see it
 """
