@@ -35,6 +35,7 @@ COLUMNS = (
     "Cut",
     "Launches",
     "Jobs",
+    "Late",
     "Decided In",
     "Digest",
 )
@@ -88,7 +89,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--jobs",
         type=Path,
         metavar="JOBS.csv",
-        help="columns job_id, submit_s, duration_s, slots, group; or 'synthetic' for a trace made from the seed",
+        help="columns job_id, submit_s, duration_s, slots, group, and others that docs/simulation.md lists; or 'synthetic' for a "
+        "trace made from the seed",
     )
     parser.add_argument(
         "--spot", type=Path, action="append", default=[], metavar="FILE_OR_DIR", help="traces of capacity and price"
@@ -188,6 +190,7 @@ def _row(policy: str, figures: Mapping[str, Any]) -> tuple[object, ...]:
         figures["interruptions"],
         figures["launches"],
         figures["jobs_completed"],
+        figures["deadlines_missed"],
         duration_text(figures["decision_cpu_s"]),
         figures["digest"][:12],
     )

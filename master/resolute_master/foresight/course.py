@@ -96,6 +96,17 @@ class Work:
     """`length_s` as far as decisions know it; None: nobody has told. Of use with a deadline only."""
     begun: float = 0.0
     """The part of it that was saved before the course began, 0 to 1."""
+    deadline_s: float | None = None
+    """By when it shall be done."""
+    max_cost: float | None = None
+    """What its slots may cost in all."""
+
+    @property
+    def late(self) -> bool:
+        """It has missed its deadline."""
+        if self.deadline_s is None:
+            return False
+        return self.fate is not Fate.COMPLETED or self.ended_s is None or self.ended_s > self.deadline_s
 
     @property
     def held_s(self) -> float:
@@ -265,7 +276,7 @@ class Course:
         self._got_ahead_s = self.now_s
         work.queued_s = self.now_s
         self.works[work.first.id] = work
-        self.pool.submitted(work.job, work.first)
+        self.pool.submitted(work.job, work.first, max_cost=work.max_cost)
 
     def _ended(self, id_: AllocationId) -> bool:
         work = self.works.get(id_)

@@ -22,7 +22,7 @@ from resolute_master.decision.view import (
     ReadWhenAsked,
     SlotPrice,
 )
-from resolute_master.domain.account import NOTHING, Account, Owner, Rate, account_id
+from resolute_master.domain.account import NOTHING, Account, Limits, Owner, Rate, account_id
 from resolute_master.domain.agent import Agent, MachineNotice, Slot
 from resolute_master.domain.allocation import Allocation, PreemptRequest
 from resolute_master.domain.copies import replace
@@ -207,8 +207,14 @@ class VirtualPool:
 
     # -- what happens to work ----------------------------------------------------------------------------------
 
-    def submitted(self, job: Job, allocation: Allocation) -> None:
+    def submitted(self, job: Job, allocation: Allocation, *, max_cost: float | None = None) -> None:
         self.snapshot = self.snapshot.with_job(job)
+        if max_cost is not None and job.experiment_id is not None:
+            self.accounts = self.accounts or Accounts(pool=self.policy.name)
+            account = Account(
+                id=account_id(Owner.EXPERIMENT, job.experiment_id), at=self.now, limits=Limits(in_all=max_cost)
+            )
+            self.accounts.known[account.id] = account
         self.requeued(allocation)
 
     def requeued(self, allocation: Allocation) -> None:
@@ -305,8 +311,9 @@ class VirtualPool:
         self._learn(offer_id, lambda belief: risk.repriced(belief, price_per_hour, source="the trace", as_of=self.now))
         if self.accounts is None or not self.offers[offer_id].price_moves:
             return
-        for id_ in [id_ for id_ in self.accounts.machines if self.machines[id_].offer_id == offer_id]:
-            self.accounts.machine_costs(id_, self._rate(offer_id), self.now)
+        for id_ in [id_ for id_, view in self.machines.items() if view.offer_id == offer_id]:
+            if self.machines[id_].launched_at is not None:
+                self.accounts.machine_costs(id_, self._rate(offer_id), self.now)
             for occupant, _ in self.snapshot.occupancy.get(AgentId(id_)) or ():
                 self._book_slots(self.snapshot.allocations[occupant], 0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from resolute_master.foresight.course import Bill, Work
+from resolute_master.foresight.course import Bill, Fate, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,9 @@ class Figures:
     lost_slot_s: float
     launches: int
     jobs_completed: int
+    jobs_failed: int
+    jobs_stopped: int
+    deadlines_missed: int
     decision_cpu_s: float
     digest: str
 
@@ -63,25 +66,29 @@ def figures_of(
     digest: str,
 ) -> Figures:
     """Of a course that has come to its end."""
-    useful_slot_s = sum(work.length_s * work.slots for work in works)
+    useful_slot_s = sum(work.done_s * work.slots for work in works)
     held_slot_s = sum(work.held_s * work.slots for work in works)
     paid_slot_s = sum(((bill.ended_s or 0.0) - bill.launched_s) * bill.slots for bill in bills)
     cost, bound = sum(bill.cost for bill in bills), useful_slot_s / 3600.0 * cheapest_slot_hour
     waits = sorted(work.waited_s for work in works)
-    in_all_s = sum((work.ended_s or 0.0) - work.submit_s for work in works)
+    completed = [work for work in works if work.fate is Fate.COMPLETED]
+    in_all_s = sum((work.ended_s or 0.0) - work.submit_s for work in completed)
     return Figures(
         cost=cost,
         cost_lower_bound=bound,
         excess=(cost - bound) / bound if bound else 0.0,
         wait_mean_s=sum(waits) / len(waits),
         wait_p95_s=waits[max(0, -(-len(waits) * 95 // 100) - 1)],
-        jct_ratio=in_all_s / max(1e-9, sum(work.length_s for work in works)),
+        jct_ratio=in_all_s / max(1e-9, sum(work.length_s for work in completed)),
         utilisation=held_slot_s / paid_slot_s if paid_slot_s else 0.0,
         goodput=useful_slot_s / held_slot_s if held_slot_s else 1.0,
         interruptions=sum(work.interruptions for work in works),
         lost_slot_s=max(0.0, held_slot_s - useful_slot_s),
         launches=launches,
-        jobs_completed=sum(work.ended_s is not None for work in works),
+        jobs_completed=sum(work.fate is Fate.COMPLETED for work in works),
+        jobs_failed=sum(work.fate is Fate.FAILED for work in works),
+        jobs_stopped=sum(work.fate is Fate.STOPPED for work in works),
+        deadlines_missed=sum(work.late for work in works),
         decision_cpu_s=decision_cpu_s,
         digest=digest,
     )

@@ -12,7 +12,16 @@ from resolute.config.errors import suggestion
 from resolute.errors import InvalidInput
 
 REQUIRED = ("job_id", "submit_s", "duration_s", "slots", "group")
-OPTIONAL = ("priority", "weight", "max_slots", "single_node", "preemptible")
+OPTIONAL = (
+    "priority",
+    "weight",
+    "max_slots",
+    "single_node",
+    "preemptible",
+    "deadline_s",
+    "workspace",
+    "max_cost",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +42,12 @@ class TraceJob:
     single_node: bool | None = None
     """None: on one machine when one can hold it."""
     preemptible: bool = True
+    deadline_s: float | None = None
+    """By when its work shall be done, from the trace's beginning."""
+    workspace: str = ""
+    """Empty: one of its group's own."""
+    max_cost: float | None = None
+    """What its slots may cost in all, in the currency of the prices."""
 
 
 def read_jobs(path: Path) -> tuple[TraceJob, ...]:
@@ -92,9 +107,10 @@ class _Row:
         if None in self._row:
             raise InvalidInput(f"--jobs: {self._path}, row {self._number}: has more values than columns; mend the row")
         job_id, slots = self._text("job_id"), self._count("slots", least=1)
+        submit_s = self._number_of("submit_s", least=0.0)
         return TraceJob(
             job_id=job_id if job_id else self._wrong("job_id", "must not be empty"),
-            submit_s=self._number_of("submit_s", least=0.0),
+            submit_s=submit_s,
             duration_s=self._number_of("duration_s", least=0.0),
             slots=slots,
             group=self._text("group"),
@@ -103,6 +119,9 @@ class _Row:
             max_slots=self._max_slots(slots) if self._text("max_slots") else None,
             single_node=self._flag("single_node") if self._text("single_node") else None,
             preemptible=self._flag("preemptible") if self._text("preemptible") else True,
+            deadline_s=self._deadline(submit_s) if self._text("deadline_s") else None,
+            workspace=self._text("workspace"),
+            max_cost=self._max_cost() if self._text("max_cost") else None,
         )
 
     def _text(self, column: str) -> str:
@@ -130,6 +149,18 @@ class _Row:
         value = self._count("max_slots", least=1)
         if value < slots:
             self._wrong("max_slots", f"must be at least the job's slots, {slots}, or it never starts")
+        return value
+
+    def _deadline(self, submit_s: float) -> float:
+        value = self._number_of("deadline_s", least=0.0)
+        if value <= submit_s:
+            self._wrong("deadline_s", f"must be after the submission, second {submit_s:g} of the trace")
+        return value
+
+    def _max_cost(self) -> float:
+        value = self._number_of("max_cost", least=0.0)
+        if value <= 0.0:
+            self._wrong("max_cost", "must be above 0; leave it empty for no limit")
         return value
 
     def _flag(self, column: str) -> bool:

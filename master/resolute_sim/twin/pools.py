@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from resolute.config import InvalidConfig, MasterConfig, ResourceManager, ResourcePool
+from resolute.config.base import ConfigModel
 from resolute.config.errors import problems_of, suggestion
 from resolute.config.layers import read_file
 from resolute.errors import InvalidInput
@@ -14,10 +16,30 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.pools.policies import pool_policies
 from resolute_master.pools.pool_file import config_of_pools
 
+UNPLAYED = {
+    "agent_reconnect_wait": "its agents never lose contact",
+    "max_aux_containers_per_agent": "every job of a trace has slots",
+}
+"""Keys of a pool that a simulation cannot play, each with the reason."""
+
+UNPLAYED_OF_PROVIDER = {
+    "boot_delay": "--boot says how long machines take to join",
+    "refuse": "--spot says when machines can be had",
+    "interruptions": "--spot says when machines are taken back",
+}
+
 
 def read_pool(path: Path, name: str | None = None) -> PoolPolicy:
-    """The elastic pool of the file, or the one of that name. Raises `InvalidInput`, with all that is wrong in it."""
-    policies = {str(id_): policy for id_, policy in pool_policies(_config(path)).items()}
+    """The elastic pool of the file, or the one of that name. Raises `InvalidInput`, with all that is wrong in it, and for a key
+    that a simulation cannot play."""
+    config = _config(path)
+    found = _chosen(path, config, name)
+    _refuse_unplayed(path, next(each for each in config.resource_pools if each.pool_name == found.name))
+    return found
+
+
+def _chosen(path: Path, config: MasterConfig, name: str | None) -> PoolPolicy:
+    policies = {str(id_): policy for id_, policy in pool_policies(config).items()}
     elastic = {id_: policy for id_, policy in policies.items() if policy.scaling is not None}
     if name is not None:
         if name not in policies:
@@ -34,6 +56,20 @@ def read_pool(path: Path, name: str | None = None) -> PoolPolicy:
             f"--pool: {path} has several elastic pools; name one of {', '.join(sorted(elastic))} with --resource-pool"
         )
     return next(iter(elastic.values()))
+
+
+def _refuse_unplayed(path: Path, pool: ResourcePool) -> None:
+    """What could change a decision of a live master, and cannot here, is refused rather than left out."""
+    _refuse(path, pool, pool.pool_name, UNPLAYED)
+    if pool.provider is not None:
+        _refuse(path, pool.provider, f"{pool.pool_name}.provider", UNPLAYED_OF_PROVIDER)
+
+
+def _refuse(path: Path, given: ConfigModel, where: str, unplayed: Mapping[str, str]) -> None:
+    fields = type(given).model_fields
+    for name, why in unplayed.items():
+        if name in fields and getattr(given, name) != fields[name].default:
+            raise InvalidInput(f"--pool: {path}: {where}.{name} has no effect in a simulation: {why}; remove it")
 
 
 def _config(path: Path) -> MasterConfig:

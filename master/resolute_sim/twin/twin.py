@@ -10,9 +10,10 @@ from datetime import timedelta
 
 from resolute.errors import InvalidInput
 from resolute.wire.states import TaskType
+from resolute_master.domain.account import NO_LIMITS
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
-from resolute_master.domain.ids import JobId, TaskId, UserId, allocation_id
+from resolute_master.domain.ids import ExperimentId, JobId, TaskId, UserId, allocation_id
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.foresight.course import EPOCH, Course, Frictions, OutOfPatience, Work
@@ -29,7 +30,13 @@ from resolute_sim.twin.rivals import Determined, FirstFit, Static, peak_machines
 POLICIES = ("resolute", "determined", "static", "cheapest", "packing")
 """What a policy may be called; the first is ours."""
 
+OURS = ("resolute", "cheapest")
+"""Those that keep to the limits of the pool and of the jobs."""
+
 DEFAULT_BOOT_S = 180.0
+
+LONGEST_PERIOD_S = 2.0 * 31 * 86_400.0
+"""What a budget does not pay in two months, it does not pay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +55,7 @@ class Setting:
 def simulate(setting: Setting, policy: str) -> Report:
     """Raises `InvalidInput` for a policy that is not known, for a job that the pool can never hold, and where the series of
     `capacity` never let a job get ahead."""
-    pool = _pool_of(setting, policy)
+    pool, limited = _pool_of(setting, policy), policy in OURS
     check_jobs(pool, setting.jobs)
     # All offers, whatever the policy knows of them: the lower bound of the cost is the same for all policies.
     market = TracedMarket(_offers(setting.pool), setting.capacity, boot_s=setting.boot_s, seed=setting.seed)
@@ -62,13 +69,17 @@ def simulate(setting: Setting, policy: str) -> Report:
         stopwatch=time.process_time,
         log=journal.note,
         standing=_standing(decider, pool),
-        patience_s=market.patience_s,
+        patience_s=max(market.patience_s, LONGEST_PERIOD_S) if pool.budget else market.patience_s,
     )
-    works = [as_work(pool, number, job) for number, job in enumerate(setting.jobs)]
+    works = [as_work(pool, number, job, limited=limited) for number, job in enumerate(setting.jobs)]
     course.submit(works)
     try:
         course.run()
     except OutOfPatience as error:
+        if pool.budget:
+            raise InvalidInput(
+                f"--pool: {error}; raise the budget of pool '{pool.name}', for in no day and no month it pays enough for them"
+            ) from None
         if not any(trace.kind == "availability" for trace in setting.capacity):
             raise  # whatever is asked for is given: the fault is not in what was given to us
         raise InvalidInput(
@@ -137,8 +148,9 @@ def _offers(pool: PoolPolicy) -> tuple[Offer, ...]:
 
 
 def _pool_of(setting: Setting, policy: str) -> PoolPolicy:
-    """`determined` and `static` know machines of one size only: the largest, so that as many jobs as can be fit on one."""
-    pool = setting.pool
+    """Only our own policies know of a budget. `determined` and `static` know machines of one size only: the largest, so that as
+    many jobs as can be fit on one."""
+    pool = setting.pool if policy in OURS else replace(setting.pool, budget=NO_LIMITS)
     if pool.scaling is None or policy not in ("determined", "static"):
         return pool
     size = largest_size(pool)
@@ -178,15 +190,19 @@ def _standing(decider: Decider, pool: PoolPolicy) -> int:
             return pool.scaling.min_instances if pool.scaling is not None else 0
 
 
-def as_work(pool: PoolPolicy, number: int, trace: TraceJob) -> Work:
+def as_work(pool: PoolPolicy, number: int, trace: TraceJob, *, limited: bool = True) -> Work:
+    """Not `limited`: without what the job may cost. How long it runs is known to decisions about its deadline, as if its owner
+    had told (`estimated_duration`)."""
     submitted_at = EPOCH + timedelta(seconds=trace.submit_s)
-    owner = UserId(1 + int.from_bytes(hashlib.sha256(trace.group.encode()).digest()[:3]))
+    owner = UserId(_number_of(trace.group))
+    deadline_s = trace.deadline_s
+    max_cost = trace.max_cost if limited else None
     job = Job(
         id=JobId(f"{number:07d}"),
         kind="EXPERIMENT",
         name=trace.job_id,
         owner=owner,
-        workspace_id=int(owner),
+        workspace_id=_number_of(f"workspace {trace.workspace}") if trace.workspace else int(owner),
         project_id=1,
         pool=pool.name,
         priority=pool.default_priority if trace.priority is None else trace.priority,
@@ -194,6 +210,7 @@ def as_work(pool: PoolPolicy, number: int, trace: TraceJob) -> Work:
         max_slots=trace.max_slots,
         submitted_at=submitted_at,
         queue_position=submitted_at.timestamp(),
+        experiment_id=None if max_cost is None else ExperimentId(number + 1),
     )
     single = trace.single_node if trace.single_node is not None else trace.slots <= largest_size(pool)
     first = Allocation(
@@ -206,8 +223,22 @@ def as_work(pool: PoolPolicy, number: int, trace: TraceJob) -> Work:
         requested_at=submitted_at,
         single_node=single,
         preemptible=trace.preemptible,
+        deadline=None if deadline_s is None else EPOCH + timedelta(seconds=deadline_s),
     )
-    return Work(job=job, first=first, submit_s=trace.submit_s, length_s=trace.duration_s, slots=trace.slots)
+    return Work(
+        job=job,
+        first=first,
+        submit_s=trace.submit_s,
+        length_s=trace.duration_s,
+        slots=trace.slots,
+        known_s=trace.duration_s,
+        deadline_s=deadline_s,
+        max_cost=max_cost,
+    )
+
+
+def _number_of(name: str) -> int:
+    return 1 + int.from_bytes(hashlib.sha256(name.encode()).digest()[:3])
 
 
 def _report(policy: str, course: Course, works: Sequence[Work], market: TracedMarket, journal: _Digest) -> Report:

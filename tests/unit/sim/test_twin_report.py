@@ -49,6 +49,9 @@ FIGURES = {
     "lost_slot_s",
     "launches",
     "jobs_completed",
+    "jobs_failed",
+    "jobs_stopped",
+    "deadlines_missed",
     "decision_cpu_s",
     "digest",
 }
