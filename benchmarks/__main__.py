@@ -31,6 +31,7 @@ BENCHMARKS = (
     "commits",
     "ingest",
     "requests",
+    "reads",
     "cost",
     "restart",
     "noisy",

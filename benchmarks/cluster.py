@@ -80,10 +80,15 @@ class Cluster:
         self.agent: subprocess.Popen[bytes] | None = None
         self._token = ""
 
-    def start(self) -> None:
-        """Both processes; returns when the agent is connected and its slots are known."""
+    def configured(self) -> Path:
+        """The master's configuration file: what fills its store before it starts reads it."""
         config = self.directory / "master.yaml"
         config.write_text(yaml.safe_dump(self._config))
+        return config
+
+    def start(self) -> None:
+        """Both processes; returns when the agent is connected and its slots are known."""
+        config = self.configured()
         self.master = self._spawn("master", ["-m", "resolute_master", "--config-file", str(config)])
         self._until("the master serves", self._serves)
         answer = self.client(login=False).post("/api/v1/auth/login", {"username": "determined", "password": PASSWORD})

@@ -95,6 +95,19 @@ def taken_over() -> dict[str, Any]:
     return {"search": [search], "trials": rows}
 
 
+def _kept_searches() -> tuple[str, ...]:
+    """The same search, as a version since 0009 has stored it."""
+    found = taken_over()
+    (search,) = found["search"]
+    return (
+        f"INSERT INTO searches (id, body) VALUES (7, '{encode_entity(search).decode()}')",
+        *(
+            f"INSERT INTO search_trials (id, search, body) VALUES ('{each.id}', 7, '{encode_entity(each).decode()}')"
+            for each in found["trials"]
+        ),
+    )
+
+
 _METRIC = (
     "INSERT INTO metrics (trial_id, run_id, metric_group, steps_completed, reported_at, archived, metrics) "
     "VALUES (1, 1, '{group}', {steps}, {at}, false, '{{\"loss\":{at}}}')"
@@ -119,6 +132,7 @@ _COLUMNS = (
     ("0007", "UPDATE allocations SET pool = 'default'"),
     ("0006", f"UPDATE instances SET paid_until = {moment(10).timestamp() * 1_000_000:.0f}"),
     ("0007", "UPDATE allocations SET pool = 'default'"),
+    *(("0009", statement) for statement in _kept_searches()),
 )
 """Since which version the rows have a column more, and how that was filled."""
 
@@ -127,6 +141,7 @@ def first_version_rows() -> dict[str, Any]:
     """What `migrated_rows` finds after an upgrade of what `filled_at` has stored."""
     return {
         "training": [(1, {"loss": 10}), (2, {"loss": 20})],
+        "chunks": {(1, "training"): [(1, 2, 2, 30.0)]},
         "gpu": [{"loss": 30}],
         "logs": ["a line"],
         "id": "an id",
@@ -141,6 +156,10 @@ async def migrated_rows(store: Store) -> dict[str, Any]:
     trial = TrialId(1)
     return {
         "training": [(row.steps_completed, row.metrics) for row in await store.metrics(trial, "training")],
+        "chunks": {
+            key: [(each.first_step, each.last_step, each.reports, each.names["loss"].total) for each in chunks]
+            for key, chunks in (await store.metric_chunks([trial])).items()
+        },
         "gpu": [row.metrics for row in await store.metrics(trial, "gpu")],
         "logs": [line.log for line in await store.logs(LogQuery(task_ids=(TaskId("task"),)))],
         "id": await store.setting("cluster_id"),

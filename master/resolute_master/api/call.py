@@ -227,22 +227,26 @@ def json_response(message: object) -> web.Response:
 
 async def rendered(make: Callable[[], object]) -> web.Response:
     """Made and rendered in a thread: for lists of all that a large cluster has. `make` reads only values that never change."""
-    return await asyncio.to_thread(lambda: _in_pieces(make()))
+    return await asyncio.to_thread(lambda: _response(make()))
 
 
 async def large_response(message: object) -> web.Response:
     """The same of a message that is there: for answers that may hold a whole archive."""
-    return await asyncio.to_thread(_in_pieces, message)
+    return await asyncio.to_thread(_response, message)
 
 
-def _in_pieces(message: object) -> web.Response:
-    """As `json_response`, for a thread: a row at a time, giving way to the event loop between two. While one call encodes or frees
-    ten thousand rows, the loop waits for the interpreter."""
+def _response(message: object) -> web.Response:
+    return web.Response(body=in_pieces(message), content_type="application/json")
+
+
+def in_pieces(message: object) -> bytes:
+    """The body of `json_response`, made in a thread: a row at a time, giving way to the event loop between two. While one call
+    encodes or frees ten thousand rows, the loop waits for the interpreter."""
     parts: list[bytes] = []
     for key, value in to_wire_in_rows(message):
         parts += (b",", msgspec.json.encode(key), b":")
         parts += _rows(value) if isinstance(value, Rows) else (msgspec.json.encode(value),)
-    return web.Response(body=b"{%s}" % b"".join(parts[1:]), content_type="application/json")
+    return b"{%s}" % b"".join(parts[1:])
 
 
 def _rows(rows: Rows) -> Iterator[bytes]:

@@ -26,7 +26,7 @@ from resolute_master.store.base import CheckpointQuery, TrialQuery
 async def new_policy(api: ApiContext, experiment: Experiment, wanted: PatchCheckpointStorage) -> SetCheckpointPolicy:
     """What is not given stays as it is."""
     found = await api.store.checkpoints(CheckpointQuery(experiment_id=experiment.id))
-    validations, metric = await validations_of(api, (checkpoint.trial_id for checkpoint in found)), experiment.metric
+    validations, metric = await validations_of(api, found), experiment.metric
     return SetCheckpointPolicy(
         experiment=experiment.id,
         experiment_best=wanted.save_experiment_best,
@@ -55,7 +55,7 @@ async def preview(call: Call, experiment: Experiment) -> web.Response:
     found = await call.api.store.checkpoints(CheckpointQuery(experiment_id=experiment.id))
     trials = (await call.api.store.page_trials(TrialQuery(experiment_id=experiment.id))).rows
     gone = removable(found, trials, policy, smaller_is_better=experiment.smaller_is_better)
-    validations = await validations_of(call.api, (checkpoint.trial_id for checkpoint in gone))
+    validations = await validations_of(call.api, gone)
     body = {
         "metric_name": experiment.metric,
         "checkpoints": [_shown(checkpoint, validations[checkpoint.trial_id]) for checkpoint in gone],

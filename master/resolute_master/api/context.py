@@ -16,6 +16,7 @@ from resolute_master.api.barriers import Barriers
 from resolute_master.api.limits import MAX_UPLOAD_BYTES
 from resolute_master.api.log_ring import LogRing
 from resolute_master.api.login_attempts import LoginAttempts
+from resolute_master.api.queue_orders import QueueOrders
 from resolute_master.api.starts import Starts
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.price_watch import PriceWatch
@@ -67,6 +68,7 @@ class ApiContext:
     logins: LoginAttempts = field(default_factory=LoginAttempts)
     starts: Starts = field(default_factory=Starts)
     """Foresees when what waits will start."""
+    queue_orders: QueueOrders = field(default_factory=QueueOrders)
     price_watches: Sequence[PriceWatch] = ()
     """Of the pools whose cloud tells prices of the moment."""
     max_request_bytes: int = MAX_UPLOAD_BYTES

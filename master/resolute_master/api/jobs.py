@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, repeat
 
 from resolute.errors import InvalidInput, PermissionDenied, ResoluteError
 from resolute.wire.rest.empty import Empty
@@ -28,6 +29,7 @@ from resolute_master.api.context import ApiContext
 from resolute_master.api.finders import find_job, job_id_of
 from resolute_master.api.paging import page_of
 from resolute_master.api.queue import moving_from, queue_stats, standing_while_moving, standing_without_pool, summary_of
+from resolute_master.api.queue_orders import QueueOrders
 from resolute_master.api.queue_rights import allow_queue_change
 from resolute_master.api.why import reason_to_hold, reason_to_idle, reason_without_pool
 from resolute_master.decision.rehearsing import deciding
@@ -42,7 +44,7 @@ from resolute_master.lifecycle.budget import hold_of_pool
 from resolute_master.lifecycle.jobs import refuse_unqueued
 from resolute_master.scheduler import job_states as scheduler
 from resolute_master.scheduler.explain import reasons_of
-from resolute_master.scheduler.job_states import JobStanding, job_states
+from resolute_master.scheduler.job_states import JobOrder, JobStanding
 from resolute_master.scheduler.rehearsal import Decides
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
@@ -85,30 +87,90 @@ async def page_of_queue(api: ApiContext, query: GetJobsQuery) -> tuple[tuple[Wir
         holds={pool: hold_of_pool(engine.state, pool) for pool in pools},
         decides=deciding(pool_view(engine.state, engine.snapshot(pool), ()) for pool in pools),
     )
-    return await asyncio.to_thread(_page, seen, query)
+    return await asyncio.to_thread(_page, seen, query, api.queue_orders)
 
 
-def _page(seen: _Seen, query: GetJobsQuery) -> tuple[tuple[WireJob, ...], Pagination]:
+_Row = tuple[PoolName, int, JobId]
+"""The place of a job: its pool, how many come before it there, and its id."""
+
+
+def _page(seen: _Seen, query: GetJobsQuery, orders: QueueOrders) -> tuple[tuple[WireJob, ...], Pagination]:
+    """The queues are in order; where each job stands is found out for those of the page alone, unless states are asked for."""
     experiments = {experiment.id: experiment for experiment in seen.experiments}
-    standings = {pool: job_states(snapshot, walk=giving_way) for pool, snapshot in seen.snapshots.items()}
+    jobs = {job.id: job for job in seen.jobs}
+    order = {pool: orders.of(pool, snapshot) for pool, snapshot in seen.snapshots.items()}
+    standing = _Standings(seen, order, jobs, experiments)
+    rows = _rows(seen, query, order, standing)
     wanted = [state for state in query.states if state is not JobState.UNSPECIFIED]
-    rows: list[tuple[Job, JobStanding | None]] = []
-    # In the order of the queues, nearly that of the answer: to sort ten thousand at random holds everybody up.
-    known = {job.id: job for job in seen.jobs}
-    queued = [job for pool in sorted(standings) for id_ in standings[pool] if (job := known.pop(id_, None)) is not None]
-    for job in giving_way((*queued, *known.values())):
-        if job.pool not in standings and query.resource_pool:
-            continue
-        experiment = experiments.get(job.experiment_id) if job.experiment_id is not None else None
-        standing = standings[job.pool].get(job.id) if job.pool in standings else _without_pool(job, experiment)
-        if standing is None and not job.ended and (moving := moving_from(seen.all_pools, job)) is not None:
-            standing = standing_while_moving(job.id, moving.slots)
-        if _is_listed(job, standing, experiment) and (not wanted or summary_of(standing).state in wanted):
-            rows.append((job, standing))
-    rows.sort(key=_place, reverse=query.order_by is OrderBy.DESC)
-    found, pages = page_of(rows, offset=query.offset, limit=query.limit or DEFAULT_PAGE)
+    if wanted:
+        rows = [row for row in giving_way(rows) if summary_of(standing.of(row[2])).state in wanted]
+    if query.order_by is OrderBy.DESC:
+        rows.reverse()
+    page, pages = page_of(rows, offset=query.offset, limit=query.limit or DEFAULT_PAGE)
+    found = [(jobs[id_], standing.of(id_)) for _, _, id_ in page]
     reasons = _reasons(seen, found, experiments) if query.reasons else {}
-    return tuple(_show(job, standing, seen.users, experiments, reasons.get(job.id)) for job, standing in found), pages
+    shown = (_show(job, at, seen.users, experiments, reasons.get(job.id)) for job, at in giving_way(found))
+    return tuple(shown), pages
+
+
+def _rows(seen: _Seen, query: GetJobsQuery, order: Mapping[PoolName, JobOrder], standing: _Standings) -> list[_Row]:
+    """All places that are listed, by pool; the jobs that wait in no order first."""
+    others: dict[PoolName, list[_Row]] = {}
+    for job in giving_way(seen.jobs):
+        in_order = order.get(job.pool)
+        if (in_order is not None and job.id in in_order) or (in_order is None and query.resource_pool):
+            continue
+        if standing.is_listed(job):
+            others.setdefault(job.pool, []).append((job.pool, summary_of(standing.of(job.id)).jobs_ahead, job.id))
+    rows: list[_Row] = []
+    for pool in sorted({*others, *order}):
+        rows += sorted(others.get(pool, ()))
+        if pool in order:
+            places = zip(repeat(pool), count(), order[pool].jobs, strict=False)
+            rows += (place for place in giving_way(places) if standing.is_queued(place))
+    return rows
+
+
+class _Standings:
+    """Where jobs stand, each as it is asked for."""
+
+    def __init__(
+        self,
+        seen: _Seen,
+        order: Mapping[PoolName, JobOrder],
+        jobs: Mapping[JobId, Job],
+        experiments: Mapping[ExperimentId, Experiment],
+    ) -> None:
+        self._seen = seen
+        self._order = order
+        self._jobs = jobs
+        self._experiments = experiments
+
+    def of(self, id_: JobId) -> JobStanding | None:
+        job = self._jobs[id_]
+        if job.pool not in self._order:
+            return _without_pool(job, self._experiment(job))
+        standing = self._order[job.pool].standing(id_)
+        if standing is None and not job.ended and (moving := moving_from(self._seen.all_pools, job)) is not None:
+            return standing_while_moving(id_, moving.slots)
+        return standing
+
+    def is_queued(self, row: _Row) -> bool:
+        """Of one that is in the order of a pool: whether it is listed there. One that was moved may still be in its old one."""
+        pool, _, id_ = row
+        job = self._jobs.get(id_)
+        return job is not None and not job.ended and job.pool == pool
+
+    def is_listed(self, job: Job) -> bool:
+        """Of one that is in no order. Paused experiments are no part of the queue."""
+        if job.ended:
+            return False
+        experiment = self._experiment(job)
+        active = experiment is not None and experiment.state is ExperimentState.ACTIVE
+        return active or self.of(job.id) is not None
+
+    def _experiment(self, job: Job) -> Experiment | None:
+        return None if job.experiment_id is None else self._experiments.get(job.experiment_id)
 
 
 def _without_pool(job: Job, experiment: Experiment | None) -> JobStanding | None:
@@ -137,18 +199,6 @@ def _reasons(
     for pool, jobs in waiting.items():
         reasons |= reasons_of(seen.snapshots[pool], jobs, walk=giving_way, decides=seen.decides)
     return reasons
-
-
-def _is_listed(job: Job, standing: JobStanding | None, experiment: Experiment | None) -> bool:
-    """Paused experiments are no part of the queue."""
-    if job.ended:
-        return False
-    return standing is not None or (experiment is not None and experiment.state is ExperimentState.ACTIVE)
-
-
-def _place(row: tuple[Job, JobStanding | None]) -> tuple[str, int, str]:
-    job, standing = row
-    return job.pool, summary_of(standing).jobs_ahead, job.id
 
 
 def _show(

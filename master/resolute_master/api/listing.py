@@ -15,7 +15,7 @@ from resolute_master.api.context import ApiContext
 from resolute_master.api.finders import find_experiment, find_trial
 from resolute_master.api.paging import page_of
 from resolute_master.api.render.checkpoints import checkpoint as render_checkpoint
-from resolute_master.api.showing import validations_of
+from resolute_master.api.showing import reports_at, validations_of
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.lifecycle.checkpoints import metric_at
 from resolute_master.store.base import CheckpointQuery
@@ -42,7 +42,7 @@ async def show_checkpoints(api: ApiContext, rows: Sequence[Checkpoint]) -> tuple
     """With what each comes from; every trial and experiment is read once."""
     experiments = {id_: await find_experiment(api, id_) for id_ in sorted({row.experiment_id for row in rows})}
     trials = {id_: await find_trial(api, id_) for id_ in sorted({row.trial_id for row in rows})}
-    reports = {id_: await api.store.metrics(id_) for id_ in trials}
+    reports = await reports_at(api, rows)
     return tuple(
         render_checkpoint(
             row,
@@ -87,7 +87,7 @@ async def _by_metric(
     api: ApiContext, found: Sequence[Checkpoint], asked: GetCheckpointsQuery
 ) -> tuple[Checkpoint, ...]:
     """Rows without the metric come last. The searcher's metric without a direction shows the better ones first."""
-    validations = await validations_of(api, (c.trial_id for c in found))
+    validations = await validations_of(api, found)
     searched: dict[int, tuple[str, bool]] = {}
     """Of each experiment the searcher's metric, and whether smaller is better."""
     keyed: list[tuple[float, str, Checkpoint]] = []

@@ -31,6 +31,7 @@ from resolute_master.api.streaming import stream
 from resolute_master.domain.ids import TrialId
 from resolute_master.domain.metrics import MetricReport
 from resolute_master.domain.trial import Trial
+from resolute_master.event_loop import giving_way
 from resolute_master.store.base import MetricOutcome
 
 TRAINING = "training"
@@ -105,6 +106,9 @@ async def _trials(call: Call) -> tuple[Trial, ...]:
 
 Item = Callable[[tuple[MetricsReport, ...]], object]
 
+Numbered = tuple[int, Sequence[MetricReport]]
+"""Reports, and the number of the first of them in the stream."""
+
 
 async def any_group(call: Call, trials: tuple[Trial, ...]) -> web.StreamResponse:
     group = call.query(GetMetricsQuery).group
@@ -122,22 +126,26 @@ async def validation(call: Call, trials: tuple[Trial, ...]) -> web.StreamRespons
 
 
 async def _stream(call: Call, trials: Sequence[Trial], group: str, item: Item) -> web.StreamResponse:
-    return await stream(call, _batches(call, [t.id for t in trials], group, item))
+    def render(batch: Numbered) -> object:
+        first, reports = batch
+        return item(tuple(render_report(row, number) for number, row in enumerate(giving_way(reports), first)))
+
+    return await stream(call, _batches(call, [t.id for t in trials], group), render=render)
 
 
-async def _batches(call: Call, trials: Sequence[TrialId], group: str, item: Item) -> AsyncGenerator[object, None]:
-    """By trial, then step; never an empty line."""
-    number = 0
-    waiting: list[MetricsReport] = []
+async def _batches(call: Call, trials: Sequence[TrialId], group: str) -> AsyncGenerator[Numbered, None]:
+    """By trial, then step; never an empty line. Those of small trials share one."""
+    number = 1
+    waiting: list[MetricReport] = []
     for trial in trials:
-        for row in await call.api.store.metrics(trial, group, include_archived=True):
-            number += 1
-            waiting.append(render_report(row, number))
-            if len(waiting) == BATCH:
-                yield item(tuple(waiting))
-                waiting = []
+        async for page in call.api.store.metric_pages(trial, group, include_archived=True):
+            waiting += page
+            while len(waiting) >= BATCH:
+                yield number, waiting[:BATCH]
+                number += BATCH
+                waiting = waiting[BATCH:]
     if waiting:
-        yield item(tuple(waiting))
+        yield number, waiting
 
 
 def render_report(row: MetricReport, number: int) -> MetricsReport:

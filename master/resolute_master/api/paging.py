@@ -18,13 +18,18 @@ def page_of(rows: Sequence[Row], *, offset: int, limit: int) -> tuple[tuple[Row,
     A page has at most `MAX_PAGE_ROWS`, also of everything: the next one begins at `end_index`.
     """
     total = len(rows)
+    start, end = bounds_of(total, offset=offset, limit=limit)
+    return tuple(rows[start:end]), pagination(start=start, count=end - start, total=total, limit=limit)
+
+
+def bounds_of(total: int, *, offset: int, limit: int) -> tuple[int, int]:
+    """The first row of the page, and the one after its last; for lists of which only the page is read. Raises as `page_of`."""
     start = offset + total if offset < 0 else offset
     if not 0 <= start <= total:
         raise InvalidInput(f"offset: {offset} is outside of the {total} rows")
     if limit < 0:
         raise InvalidInput(f"limit: {limit} must not be negative; 0 is everything")
-    end = min(start + min(limit or MAX_PAGE_ROWS, MAX_PAGE_ROWS), total)
-    return tuple(rows[start:end]), pagination(start=start, count=end - start, total=total, limit=limit)
+    return start, min(start + min(limit or MAX_PAGE_ROWS, MAX_PAGE_ROWS), total)
 
 
 def pagination(*, start: int, count: int, total: int, limit: int) -> Pagination:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any
 
 from resolute.wire.rest.experiments import Experiment as WireExperiment
 from resolute.wire.rest.trials import Trial as WireTrial
@@ -25,9 +28,8 @@ from resolute_master.event_loop import giving_way
 from resolute_master.lifecycle import workspaces
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.store.base import CheckpointQuery, ExperimentNumbers
+from resolute_master.store.metric_rows import STEPPED_GROUPS, VALIDATION
 from resolute_master.turns import made_a_few_at_a_time
-
-VALIDATION = "validation"
 
 FEW = 5
 """More experiments than this are rendered in a thread: each takes a part of a millisecond."""
@@ -121,12 +123,37 @@ async def show_trial(
             experiment=experiment,
             allocations=await api.store.allocations_of_task(trial.task_id),
             checkpoints=checkpoints,
-            validations=await api.store.metrics(trial.id, VALIDATION) if checkpoints else (),
-            summaries=summaries(await api.store.metrics(trial.id)) if with_summaries else None,
+            validations=await validations_at(api, checkpoints),
+            summaries=await summaries_of(api, trial.id) if with_summaries else None,
             now=api.clock.now(),
         ),
     )
 
 
-async def validations_of(api: ApiContext, trials: Iterable[TrialId]) -> dict[TrialId, tuple[MetricReport, ...]]:
-    return {trial: await api.store.metrics(trial, VALIDATION) for trial in sorted(set(trials))}
+async def summaries_of(api: ApiContext, trial: TrialId) -> dict[str, Any]:
+    """Of what counts, as it was kept when it was reported."""
+    return summaries({group: chunks for (_, group), chunks in (await api.store.metric_chunks([trial])).items()})
+
+
+async def validations_at(api: ApiContext, checkpoints: Iterable[Checkpoint]) -> tuple[MetricReport, ...]:
+    """The validations at the steps of these checkpoints, of all their trials."""
+    return tuple(chain.from_iterable((await validations_of(api, checkpoints)).values()))
+
+
+async def validations_of(api: ApiContext, checkpoints: Iterable[Checkpoint]) -> dict[TrialId, tuple[MetricReport, ...]]:
+    """The same, by trial; each that has a checkpoint is there."""
+    return await reports_at(api, checkpoints, (VALIDATION,))
+
+
+async def reports_at(
+    api: ApiContext, checkpoints: Iterable[Checkpoint], groups: Sequence[str] = STEPPED_GROUPS
+) -> dict[TrialId, tuple[MetricReport, ...]]:
+    """By trial the reports at the steps of its checkpoints: their number does not depend on how much it has reported."""
+    steps: dict[TrialId, set[int]] = defaultdict(set)
+    for checkpoint in checkpoints:
+        steps[checkpoint.trial_id].add(checkpoint.steps_completed)
+    found: dict[TrialId, tuple[MetricReport, ...]] = {}
+    for trial, own in sorted(steps.items()):
+        of_groups = [await api.store.metrics_at(trial, group, own) for group in groups]
+        found[trial] = tuple(chain.from_iterable(of_groups))
+    return found

@@ -37,7 +37,7 @@ from resolute_master.domain.ids import PoolName
 from resolute_master.domain.user import AgentUser
 from resolute_master.domain.workspace import Project, Workspace
 from resolute_master.lifecycle import workspaces
-from resolute_master.store.base import ExperimentQuery
+from resolute_master.store.base import ProjectNumbers
 
 
 def workspace_at(part: str) -> Finder:
@@ -57,6 +57,7 @@ async def _project_at_id(call: Call) -> Project:
 async def _show(call: Call, workspace: Workspace) -> WireWorkspace:
     owner = owner_of(call.api, workspace)
     projects = workspaces.projects(call.api.engine.state, workspace.id)
+    numbers = await call.api.store.project_numbers([project.id for project in projects])
     return WireWorkspace(
         id=workspace.id,
         name=workspace.name,
@@ -64,7 +65,7 @@ async def _show(call: Call, workspace: Workspace) -> WireWorkspace:
         immutable=workspace.immutable,
         pinned=False,
         error_message="",
-        num_experiments=sum([await _count(call, project) for project in projects]),
+        num_experiments=sum(each.experiments for each in numbers.values()),
         num_projects=len(projects),
         state=WorkspaceState.UNSPECIFIED,
         user_id=owner.id if owner else 0,
@@ -75,17 +76,19 @@ async def _show(call: Call, workspace: Workspace) -> WireWorkspace:
     )
 
 
-async def _count(call: Call, project: Project) -> int:
-    return (await call.api.store.page_experiments(ExperimentQuery(limit=0, project_id=project.id))).total
-
-
 async def show_project(call: Call, project: Project) -> WireProject:
+    (shown,) = await _show_projects(call, [project])
+    return shown
+
+
+async def _show_projects(call: Call, projects: Sequence[Project]) -> tuple[WireProject, ...]:
+    numbers = await call.api.store.project_numbers([project.id for project in projects])
+    return tuple(_project(call, project, numbers[project.id]) for project in projects)
+
+
+def _project(call: Call, project: Project, numbers: ProjectNumbers) -> WireProject:
     state = call.api.engine.state
     owner = owner_of(call.api, project)
-    every = await call.api.store.page_experiments(
-        ExperimentQuery(limit=None, sort_by="start_time", project_id=project.id)
-    )
-    numbers = await call.api.store.experiment_numbers([e.id for e in every.rows])
     return WireProject(
         id=project.id,
         workspace_id=project.workspace_id,
@@ -97,10 +100,10 @@ async def show_project(call: Call, project: Project) -> WireProject:
         immutable=project.immutable,
         error_message="",
         notes=(),
-        num_experiments=every.total,
-        num_active_experiments=sum(not e.state.gone for e in every.rows),
-        num_runs=sum(n.trials for n in numbers.values()),
-        last_experiment_started_at=every.rows[-1].started_at if every.rows else None,
+        num_experiments=numbers.experiments,
+        num_active_experiments=numbers.active,
+        num_runs=numbers.trials,
+        last_experiment_started_at=numbers.last_started_at,
         state=WorkspaceState.UNSPECIFIED,
         user_id=owner.id if owner else 0,
         username=owner.username if owner else "",
@@ -143,9 +146,7 @@ async def list_projects(call: Call, workspace: Workspace) -> GetWorkspaceProject
     if query.sort_by is ProjectSortBy.NAME:
         found.sort(key=lambda one: (one.name, one.id))
     rows, pages = page_of(_directed(found, query.order_by), offset=query.offset, limit=query.limit)
-    return GetWorkspaceProjectsResponse(
-        projects=tuple([await show_project(call, one) for one in rows]), pagination=pages
-    )
+    return GetWorkspaceProjectsResponse(projects=await _show_projects(call, rows), pagination=pages)
 
 
 def _directed(found: Sequence[Any], order: OrderBy) -> Sequence[Any]:

@@ -78,6 +78,6 @@ class CheckpointKeeping:
         for each in checkpoints:
             by_trial.setdefault(each.trial_id, []).append(each)
         for trial, mine in sorted(by_trial.items()):
-            reports = await self._store.metrics(trial, VALIDATION)
+            reports = await self._store.metrics_at(trial, VALIDATION, {each.steps_completed for each in mine})
             for each in mine:
                 yield each.uuid, metric_at(reports, each, experiment.metric)

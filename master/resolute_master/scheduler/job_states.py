@@ -49,19 +49,51 @@ class Walk(Protocol):
     def __call__(self, items: Iterable[T], /) -> Iterator[T]: ...
 
 
+class JobOrder:
+    """The jobs of which something waits or runs, in the pool's order. Where each stands is found out when it is asked for."""
+
+    def __init__(self, snapshot: PoolSnapshot, *, walk: Walk = iter) -> None:
+        self._snapshot = snapshot
+        self._line = _WaitingLine(snapshot)
+        self.jobs = [id_ for _, _, id_ in _in_order([_rank(snapshot, job) for job in walk(_present(snapshot))])]
+        self._ahead = {id_: number for number, id_ in enumerate(self.jobs)}
+
+    def is_of(self, snapshot: PoolSnapshot) -> bool:
+        """Whether the jobs of that snapshot are the same in the same order, without looking at each."""
+        mine = self._snapshot
+        return (
+            snapshot.jobs is mine.jobs
+            and snapshot.job_allocations is mine.job_allocations
+            and snapshot.shares is mine.shares
+        )
+
+    def at(self, snapshot: PoolSnapshot) -> JobOrder:
+        """The same order for another snapshot, of which `is_of` holds."""
+        if snapshot is self._snapshot:
+            return self
+        other = object.__new__(JobOrder)
+        other._snapshot, other._line = snapshot, _WaitingLine(snapshot)
+        other.jobs, other._ahead = self.jobs, self._ahead
+        return other
+
+    def __contains__(self, id_: JobId) -> bool:
+        return id_ in self._ahead
+
+    def standing(self, id_: JobId) -> JobStanding | None:
+        """None when nothing of the job waits or runs."""
+        ahead = self._ahead.get(id_)
+        if ahead is None:
+            return None
+        allocations = [self._snapshot.allocations[a] for a in self._snapshot.job_allocations[id_]]
+        held = self._snapshot.job_slots.get(id_) or 0
+        return _standing(self._snapshot, id_, allocations, held, ahead, self._line)
+
+
 def job_states(snapshot: PoolSnapshot, *, walk: Walk = iter) -> dict[JobId, JobStanding]:
     """Every job of which something waits or runs, in the pool's order (fair share: what holds least for its weight first)."""
-    line = _WaitingLine(snapshot)
-    order = _in_order([_rank(snapshot, job) for job in walk(_present(snapshot))])
-    of_job: dict[JobId, list[Allocation]] = {id_: [] for _, _, id_ in order}
-    for allocation in walk(snapshot.allocations.values()):
-        if (mine := of_job.get(allocation.job_id)) is not None:
-            mine.append(allocation)
-    held = dict(snapshot.job_slots.items())
-    return {
-        id_: _standing(snapshot, id_, of_job[id_], held.get(id_, 0), ahead, line)
-        for ahead, (_, _, id_) in walk(enumerate(order))
-    }
+    order = JobOrder(snapshot, walk=walk)
+    found = ((id_, order.standing(id_)) for id_ in walk(order.jobs))
+    return {id_: standing for id_, standing in found if standing is not None}
 
 
 _Rank = tuple[tuple[float | str, ...], tuple[float, datetime], JobId]
@@ -126,24 +158,32 @@ class _WaitingLine:
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self._snapshot = snapshot
-        self._places: list[tuple[int, float]] = []
-        self._since: list[datetime] = []
-        """The earliest request up to each place."""
-        if snapshot.shares is not None:
-            return
+        self._known: tuple[list[tuple[int, float]], list[datetime]] | None = None
+
+    def _places(self) -> tuple[list[tuple[int, float]], list[datetime]]:
+        """Each place, and the earliest request up to it; found out when the first is asked for who runs."""
+        if self._known is None:
+            self._known = self._found() if self._snapshot.shares is None else ([], [])
+        return self._known
+
+    def _found(self) -> tuple[list[tuple[int, float]], list[datetime]]:
+        snapshot = self._snapshot
+        places: list[tuple[int, float]] = []
+        since: list[datetime] = []
         largest = sum(size * count for size, count in snapshot.sizes.items())
         for allocation in snapshot.pending():
             if 0 < allocation.slots_needed <= largest and not snapshot.over_cap(allocation):
-                earliest = min(self._since[-1], allocation.requested_at) if self._since else allocation.requested_at
-                self._places.append(snapshot.standing(allocation)[:2])
-                self._since.append(earliest)
+                places.append(snapshot.standing(allocation)[:2])
+                since.append(min(since[-1], allocation.requested_at) if since else allocation.requested_at)
+        return places, since
 
     def overtaken_by(self, allocation: Allocation) -> bool:
         """Whether some of it is more important, and waited already when the allocation was given its slots."""
         if not allocation.slots_needed or allocation.assigned_at is None:
             return False
-        ahead = bisect_left(self._places, self._snapshot.standing(allocation)[:2])
-        return ahead > 0 and self._since[ahead - 1] < allocation.assigned_at
+        places, since = self._places()
+        ahead = bisect_left(places, self._snapshot.standing(allocation)[:2])
+        return ahead > 0 and since[ahead - 1] < allocation.assigned_at
 
 
 _FURTHER = {state: number for number, state in enumerate(JobState)}

@@ -28,6 +28,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark, StepReport
 from resolute_master.domain.search import SearchTrial
 from resolute_master.domain.trial import Trial
+from resolute_master.store.metric_chunks import Chunk
 
 Row = TypeVar("Row")
 
@@ -85,6 +86,20 @@ class CheckpointQuery:
     experiment_id: ExperimentId | None = None
     trial_id: TrialId | None = None
     states: tuple[CheckpointState, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricQuery:
+    """Reports of some groups of a trial that count, by step; at one step validations after all others. Those without a step
+    count are not among them. The steps include both ends."""
+
+    trial: TrialId
+    groups: tuple[str, ...]
+    first_step: int | None = None
+    last_step: int | None = None
+    descending: bool = False
+    offset: int = 0
+    limit: int = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +263,10 @@ class Store(Protocol):
         """Sums over trials and checkpoints, for listings."""
         ...
 
+    async def project_numbers(self, ids: Sequence[int]) -> dict[int, ProjectNumbers]:
+        """What the experiments of each of these projects come to, also of those without any."""
+        ...
+
     async def trial(self, id_: TrialId) -> Trial | None: ...
 
     async def page_trials(self, query: TrialQuery) -> Page[Trial]: ...
@@ -305,6 +324,30 @@ class Store(Protocol):
         self, trial: TrialId, group: str | None = None, *, include_archived: bool = False
     ) -> tuple[MetricReport, ...]:
         """By step count, then run, then group; `group` None is every group but the system metrics."""
+        ...
+
+    def metric_pages(
+        self, trial: TrialId, group: str, *, include_archived: bool = False
+    ) -> AsyncIterator[tuple[MetricReport, ...]]:
+        """The same of one group, a thousand at a time; each page is a transaction of its own."""
+        ...
+
+    async def ordered_metrics(self, query: MetricQuery) -> tuple[MetricReport, ...]: ...
+
+    async def metrics_at(self, trial: TrialId, group: str, steps: Collection[int]) -> tuple[MetricReport, ...]:
+        """Those of the group that count and have one of these step counts, ordered as `metrics`."""
+        ...
+
+    async def metric_chunks(
+        self,
+        trials: Sequence[TrialId],
+        groups: Sequence[str] = (),
+        *,
+        first_step: int | None = None,
+        last_step: int | None = None,
+    ) -> dict[tuple[int, str], tuple[Chunk, ...]]:
+        """What the reports that count come to: by trial and group consecutive chunks of them, of which each that reaches
+        into the range of steps. Without `groups` of all but the system's."""
         ...
 
     async def outer_reports(self, runs: Collection[tuple[TrialId, int]]) -> tuple[StepReport, ...]:
@@ -370,3 +413,14 @@ class ExperimentNumbers:
     trials: int = 0
     checkpoints: int = 0
     checkpoint_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectNumbers:
+    """Sums over the experiments of a project."""
+
+    experiments: int = 0
+    active: int = 0
+    """Those that are not over."""
+    trials: int = 0
+    last_started_at: datetime | None = None

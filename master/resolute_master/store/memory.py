@@ -43,7 +43,9 @@ from resolute_master.store.base import (
     ExperimentQuery,
     LogQuery,
     MetricOutcome,
+    MetricQuery,
     Page,
+    ProjectNumbers,
     Snapshot,
     TrialQuery,
     keeping_values,
@@ -58,7 +60,8 @@ from resolute_master.store.encoding import (
     kind_of,
     with_bodies,
 )
-from resolute_master.store.memory_streams import LogTable, MetricTable
+from resolute_master.store.memory_streams import METRIC_PAGE, LogTable, MetricTable
+from resolute_master.store.metric_chunks import Chunk
 
 Row = TypeVar("Row")
 SortValue = int | float | str | datetime | None
@@ -278,6 +281,18 @@ class MemoryStore:
                 )
         return numbers
 
+    async def project_numbers(self, ids: Sequence[int]) -> dict[int, ProjectNumbers]:
+        found: dict[int, ProjectNumbers] = {}
+        for id_ in ids:
+            own = {each.id: each for each in self._all(Experiment) if each.project_id == id_}
+            found[id_] = ProjectNumbers(
+                experiments=len(own),
+                active=sum(not each.state.gone for each in own.values()),
+                trials=sum(trial.experiment_id in own for trial in self._all(Trial)),
+                last_started_at=max((each.started_at for each in own.values()), default=None),
+            )
+        return found
+
     async def trial(self, id_: TrialId) -> Trial | None:
         return self._one(Trial, id_)
 
@@ -372,6 +387,40 @@ class MemoryStore:
         self, trial: TrialId, group: str | None = None, *, include_archived: bool = False
     ) -> tuple[MetricReport, ...]:
         return self._open.metrics.select(trial, group, include_archived=include_archived)
+
+    async def metric_pages(
+        self, trial: TrialId, group: str, *, include_archived: bool = False
+    ) -> AsyncIterator[tuple[MetricReport, ...]]:
+        found = await self.metrics(trial, group, include_archived=include_archived)
+        for first in range(0, len(found), METRIC_PAGE):
+            yield found[first : first + METRIC_PAGE]
+
+    async def ordered_metrics(self, query: MetricQuery) -> tuple[MetricReport, ...]:
+        return self._open.metrics.ordered(query)
+
+    async def metrics_at(self, trial: TrialId, group: str, steps: Collection[int]) -> tuple[MetricReport, ...]:
+        found = self._open.metrics.select(trial, group, include_archived=False)
+        return tuple(report for report in found if report.steps_completed in steps)
+
+    async def metric_chunks(
+        self,
+        trials: Sequence[TrialId],
+        groups: Sequence[str] = (),
+        *,
+        first_step: int | None = None,
+        last_step: int | None = None,
+    ) -> dict[tuple[int, str], tuple[Chunk, ...]]:
+        found: dict[tuple[int, str], tuple[Chunk, ...]] = {}
+        for key, chunks in (item for trial in trials for item in self._open.metrics.chunks(trial).items()):
+            reaching = tuple(
+                chunk
+                for chunk in chunks
+                if (first_step is None or chunk.last_step >= first_step)
+                and (last_step is None or chunk.first_step <= last_step)
+            )
+            if reaching and (not groups or key[1] in groups):
+                found[key] = reaching
+        return found
 
     async def outer_reports(self, runs: Collection[tuple[TrialId, int]]) -> tuple[StepReport, ...]:
         return tuple(report for trial, run in sorted(set(runs)) for report in self._open.metrics.outer(trial, run))

@@ -12,9 +12,13 @@ from msgspec.structs import replace
 from resolute_master.domain.ids import TaskId, TrialId
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepReport
 from resolute_master.store import metric_rows
-from resolute_master.store.base import LogQuery, MetricOutcome, keeping_values
+from resolute_master.store.base import LogQuery, MetricOutcome, MetricQuery, keeping_values
 from resolute_master.store.encoding import decode, encode
 from resolute_master.store.listing import searcher, storable_lines
+from resolute_master.store.metric_chunks import Chunk, by_group, chunks_of
+
+METRIC_PAGE = 100
+"""Reports of one page: few, so that what reads pages meets several."""
 
 
 @dataclass(slots=True)
@@ -114,6 +118,26 @@ class MetricTable:
         last = min(told, key=lambda report: (-report.steps_completed, report.at))
         return (first,) if first == last else (first, last)
 
+    def ordered(self, query: MetricQuery) -> tuple[MetricReport, ...]:
+        """As the query says."""
+        low = -1 if query.first_step is None else query.first_step
+        rows = [
+            row
+            for row in self._rows.get(query.trial, ())
+            if not row.head.archived and row.head.group in query.groups and _within(row.head, low, query.last_step)
+        ]
+        rows.sort(key=lambda row: metric_rows.listing_order(row.head))
+        rows.sort(
+            key=lambda row: (row.head.steps_completed, row.head.group == metric_rows.VALIDATION),
+            reverse=query.descending,
+        )
+        return tuple(row.read() for row in rows[query.offset : query.offset + query.limit])
+
+    def chunks(self, trial: TrialId) -> dict[tuple[int, str], tuple[Chunk, ...]]:
+        """Of all groups but the system's."""
+        reports = self.select(trial, None, include_archived=False)
+        return {key: tuple(chunks_of(of_key)) for key, of_key in by_group(reports).items()}
+
     def select(self, trial: TrialId, group: str | None, *, include_archived: bool) -> tuple[MetricReport, ...]:
         rows = [
             row
@@ -123,6 +147,11 @@ class MetricTable:
         ]
         rows.sort(key=lambda row: metric_rows.listing_order(row.head))
         return tuple(row.read() for row in rows)
+
+
+def _within(head: MetricReport, low: int, high: int | None) -> bool:
+    steps = head.steps_completed
+    return steps is not None and steps >= low and (high is None or steps <= high)
 
 
 class LogTable:

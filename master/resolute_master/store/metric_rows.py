@@ -16,7 +16,9 @@ from resolute_master.store.encoding import decode_plain, encode
 SYSTEM_GROUPS = frozenset({"cpu", "disk", "gpu", "memory", "network"})
 """What a machine says of itself: kept raw, shown only when asked for by name, never rolled back."""
 
-STEPPED_GROUPS = ("training", "validation")
+TRAINING, VALIDATION = "training", "validation"
+
+STEPPED_GROUPS = (TRAINING, VALIDATION)
 """Groups that roll back each on their own; all others count as one."""
 
 RowKey = tuple[int, int, str, int]

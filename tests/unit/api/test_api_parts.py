@@ -27,6 +27,7 @@ from resolute_master.api.runs import check_metadata, storage_number
 from resolute_master.domain.ids import AllocationId, InstanceId, PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.lifecycle.capacity import shortage
+from resolute_master.store.metric_chunks import by_group, chunks_of
 from resolute_provisioner.model import Intent, Market, Observed, Offer, PoolScaling
 from support.cluster import an_agent, an_allocation, an_instance, at
 from support.stores import a_line, a_report
@@ -266,11 +267,10 @@ def test_summaries_follow_the_types() -> None:
     reports = [
         a_report(1, {"loss": 4.0, "name": "a", "when": "2026-01-01T00:00:00Z", "odd": 1}, group="training"),
         a_report(2, {"loss": 2.0, "name": "b", "odd": "x"}, group="training"),
-        a_report(9, {"loss": 99.0}, group="training", archived=True),
         a_report(2, {"loss": "NaN"}, group="validation"),
         a_report(2, {"f": [1], "g": {}, "h": None, "i": True}, group="custom"),
     ]
-    found = summaries(reports)
+    found = summaries({group: chunks_of(of_group) for (_, group), of_group in by_group(reports).items()})
     assert found["avg_metrics"]["loss"] == {
         "type": "number", "min": 2.0, "max": 4.0, "sum": 6.0, "count": 2, "mean": 3.0, "last": 2.0
     }  # fmt: skip

@@ -2,59 +2,34 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from resolute_master.domain.metrics import MetricReport
+from resolute_master.domain.json_text import number_out
+from resolute_master.store.metric_chunks import NUMBER, Chunk, NameSummary, whole
 
 _KEYS = {"training": "avg_metrics", "validation": "validation_metrics"}
-_SPECIAL = {"nan", "infinity", "-infinity"}
-_TIME = re.compile(r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}")
 
 
-def summaries(reports: Iterable[MetricReport]) -> dict[str, Any]:
-    """Over unarchived reports in the order of their steps. A name whose type changes becomes a string."""
-    groups: dict[str, dict[str, dict[str, Any]]] = {}
-    for report in reports:
-        if report.archived:
-            continue
-        group = groups.setdefault(_KEYS.get(report.group, report.group), {})
-        for name, summary in group.items():
-            if name not in report.metrics:
-                summary["last"] = None
-        for name in sorted(report.metrics):
-            group[name] = _with(group.get(name), report.metrics[name])
-    for group in groups.values():
-        for summary in group.values():
-            if summary["type"] == "number" and summary["count"]:
-                summary["mean"] = summary["sum"] / summary["count"]
-    return groups
+def summaries(chunks: Mapping[str, Sequence[Chunk]]) -> dict[str, Any]:
+    """Of the chunks of each group, in their order. A name whose type changes is a string."""
+    return {
+        _KEYS.get(group, group): {name: summary(one) for name, one in sorted(together.names.items())}
+        for group, of_group in sorted(chunks.items())
+        if (together := whole(of_group)) is not None
+    }
 
 
-def _with(before: Mapping[str, Any] | None, value: Any) -> dict[str, Any]:
-    kind = _type_of(value)
-    if before is not None and before["type"] != kind:
-        return {"type": "string", "last": value}
-    if kind != "number" or (before is not None and "count" not in before):
-        return {"type": kind, "last": value}
-    number = float(value)
-    low, high, total, count = number, number, number, 1
-    if before is not None:
-        low, high = min(before["min"], number), max(before["max"], number)
-        total, count = before["sum"] + number, before["count"] + 1
-    return {"type": "number", "min": low, "max": high, "sum": total, "count": count, "last": value}
-
-
-def _type_of(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int | float):
-        return "number"
-    if isinstance(value, str):
-        if value.lower() in _SPECIAL:
-            return "number"
-        return "date" if _TIME.match(value) else "string"
-    return "array" if isinstance(value, list | tuple) else "object"
+def summary(one: NameSummary) -> dict[str, Any]:
+    """As the contract has it; numbers that JSON cannot spell are words."""
+    if one.type != NUMBER:
+        return {"type": one.type, "last": one.last}
+    return {
+        "type": one.type,
+        "min": number_out(one.low),
+        "max": number_out(one.high),
+        "sum": number_out(one.total),
+        "count": one.count,
+        "last": one.last,
+        "mean": number_out(one.total / one.count),
+    }

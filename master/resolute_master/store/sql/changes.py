@@ -122,6 +122,7 @@ def _delete_entities(connection: Connection, deletes: Sequence[tuple[str, Any]])
 
 def _delete_streams_of_trials(connection: Connection, trials: Sequence[int]) -> None:
     _delete_by(connection, tables.metrics.c.trial_id, trials)
+    _delete_by(connection, tables.metric_chunks.c.trial_id, trials)
     task = select(tables.trials.c.task_id).where(tables.trials.c.id == bindparam("forgotten")).scalar_subquery()
     statement = delete(tables.logs).where(tables.logs.c.task_id == task)
     connection.execute(statement, [{"forgotten": trial} for trial in trials])

@@ -215,7 +215,7 @@ def _delete(text: _Text, kind: str) -> list[str]:
     elif kind == "trial":
         tasks = text.array(tables.trials.c.task_id)
         of_trials = f"SELECT task_id FROM trials WHERE id = ANY({keys})"
-        parts.append(of(tables.metrics, "trial_id"))
+        parts += [of(tables.metrics, "trial_id"), of(tables.metric_chunks, "trial_id")]
         parts.append(f"DELETE FROM logs WHERE (task_id IN ({of_trials}) OR task_id = ANY({tasks})) AND {_GO_ON}")
     return parts
 

@@ -20,6 +20,7 @@ from resolute_master.domain.metrics import MetricReport, StepMark
 from resolute_master.store import metric_rows
 from resolute_master.store.base import keeping_values
 from resolute_master.store.sql import tables
+from resolute_master.store.sql.postgres_chunks import LastChunks, put_chunks
 from resolute_master.store.sql.postgres_rows import array_type, as_arrays, columns_of
 from resolute_master.store.sql.streams import mark_values
 
@@ -31,6 +32,11 @@ Rows = list[list[Any]]
 
 ROWS_A_TURN = 500
 """Rows that are made in one turn of the event loop: a third of a millisecond, after which whoever asks for little goes on."""
+
+
+class _RolledBack(Exception):
+    """Rows of older runs no longer count: what they came to is made anew by the careful way."""
+
 
 REMEMBERED_TRIALS = 50_000
 """Past that the memory of what is archived starts anew: it only saves work."""
@@ -61,33 +67,39 @@ class MetricCopier:
     def __init__(self) -> None:
         self._archived: dict[int, tuple[int, int]] = {}
         """trial -> (run, step): of older runs everything past that step is archived."""
+        self._chunks = LastChunks()
 
     def forget(self, reports: Sequence[MetricReport]) -> None:
         """These reports were stored another way."""
         for report in reports:
             self._archived.pop(report.trial_id, None)
+        self._chunks.forget(reports)
 
     async def copy(self, connection: asyncpg.Connection, reports: Sequence[MetricReport], rows: Rows) -> bool:
         """True when all reports were news and are stored; False when nothing is, because some were not. `rows` are theirs.
 
-        Reports without a step count have no key that the database could check: such a batch is for the careful way.
+        Reports without a step count have no key that the database could check: such a batch is for the careful way, as is one whose
+        steps do not follow what its trials have reported.
         """
         if not reports:
             return True
         series = _series(reports)
         if series is None or _several_runs(series):
             return False
+        chunks = await self._chunks.after(connection, reports)
+        if chunks is None:
+            return False
         first = _first_steps(series)
         news = {trial: at for trial, at in first.items() if not self._is_archived(trial, *at)}
         try:
-            if not news:
+            async with connection.transaction():
+                if news and await _archive(connection, _rollbacks(series, news)):
+                    raise _RolledBack
                 await _copy(connection, tables.metrics, rows)
-            else:
-                async with connection.transaction():
-                    await connection.execute(_ROLL_BACK, *map(list, zip(*_rollbacks(series, news), strict=True)))
-                    await _copy(connection, tables.metrics, rows)
-        except asyncpg.UniqueViolationError:
+                await put_chunks(connection, chunks)
+        except (asyncpg.UniqueViolationError, _RolledBack):
             return False
+        self._chunks.remember(chunks)
         self._remember(news)
         return True
 
@@ -197,6 +209,12 @@ def _rollbacks(series: Sequence[_Series], first: Mapping[int, tuple[int, int]]) 
             if metric_rows.group_rolls_back(one.group) and one.trial in first and one.first == first[one.trial][1]
         }
     )
+
+
+async def _archive(connection: asyncpg.Connection, rollbacks: Sequence[tuple[int, int, int, str]]) -> bool:
+    """Whether any row was."""
+    done: str = await connection.execute(_ROLL_BACK, *map(list, zip(*rollbacks, strict=True)))
+    return done.rpartition(" ")[2] != "0"
 
 
 def _quoted(names: Sequence[str]) -> str:

@@ -28,12 +28,15 @@ from resolute_master.store.base import (
     ExperimentQuery,
     LogQuery,
     MetricOutcome,
+    MetricQuery,
     Page,
+    ProjectNumbers,
     Snapshot,
     TrialQuery,
 )
 from resolute_master.store.encoding import decode_plain, encode
-from resolute_master.store.sql import changes, dialect, queries, streams, tables
+from resolute_master.store.metric_chunks import Chunk
+from resolute_master.store.sql import changes, chunk_rows, dialect, metric_reads, queries, streams, tables
 from resolute_master.store.sql.database import Database, SqliteDatabase
 
 FEW = 50
@@ -110,6 +113,9 @@ class SqlStore:
     async def experiment_numbers(self, ids: Sequence[ExperimentId]) -> dict[ExperimentId, ExperimentNumbers]:
         return await self._database.read(lambda connection: queries.experiment_numbers(connection, ids))
 
+    async def project_numbers(self, ids: Sequence[int]) -> dict[int, ProjectNumbers]:
+        return await self._database.read(lambda connection: queries.project_numbers(connection, ids))
+
     async def trial(self, id_: TrialId) -> Trial | None:
         return await self._database.read(lambda connection: queries.one(connection, Trial, id_))
 
@@ -158,7 +164,42 @@ class SqlStore:
         self, trial: TrialId, group: str | None = None, *, include_archived: bool = False
     ) -> tuple[MetricReport, ...]:
         return await self._database.read(
-            lambda connection: streams.metrics(connection, trial, group, include_archived=include_archived)
+            lambda connection: metric_reads.metrics(connection, trial, group, include_archived=include_archived)
+        )
+
+    async def metric_pages(
+        self, trial: TrialId, group: str, *, include_archived: bool = False
+    ) -> AsyncIterator[tuple[MetricReport, ...]]:
+        after: metric_reads.Place | None = None
+        while True:
+            page, after = await self._metric_page(trial, group, after, include_archived)
+            if not page:
+                return
+            yield page
+
+    async def _metric_page(
+        self, trial: TrialId, group: str, after: metric_reads.Place | None, include_archived: bool
+    ) -> tuple[tuple[MetricReport, ...], metric_reads.Place | None]:
+        return await self._database.read(
+            lambda connection: metric_reads.page(connection, trial, group, after, include_archived=include_archived)
+        )
+
+    async def ordered_metrics(self, query: MetricQuery) -> tuple[MetricReport, ...]:
+        return await self._database.read(lambda connection: metric_reads.ordered(connection, query))
+
+    async def metrics_at(self, trial: TrialId, group: str, steps: Collection[int]) -> tuple[MetricReport, ...]:
+        return await self._database.read(lambda connection: metric_reads.at_steps(connection, trial, group, steps))
+
+    async def metric_chunks(
+        self,
+        trials: Sequence[TrialId],
+        groups: Sequence[str] = (),
+        *,
+        first_step: int | None = None,
+        last_step: int | None = None,
+    ) -> dict[tuple[int, str], tuple[Chunk, ...]]:
+        return await self._database.read(
+            lambda connection: chunk_rows.of_trials(connection, trials, groups, first=first_step, last=last_step)
         )
 
     async def logs(self, query: LogQuery) -> tuple[LogRecord, ...]:

@@ -36,9 +36,9 @@ from resolute_master.domain.json_text import encode_plain
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark, StepReport
 from resolute_master.store import metric_rows
 from resolute_master.store.base import LogQuery, MetricOutcome
-from resolute_master.store.encoding import decode_plain
 from resolute_master.store.listing import with_nul_again
-from resolute_master.store.sql import dialect, tables
+from resolute_master.store.sql import chunk_rows, dialect, tables
+from resolute_master.store.sql.metric_reads import report_of
 from resolute_master.store.sql.searching import searching
 
 # ------------------------------------------------------------------------------------------------------------ metrics
@@ -58,15 +58,28 @@ def append_metrics(connection: Connection, reports: Sequence[MetricReport]) -> t
     plain = [metric_rows.plain_report(report) for report in reports]
     batch = _MetricBatch(_stored_rows(connection, plain))
     outcomes = tuple(batch.add(report) for report in plain)
-    for (trial, run), newer in batch.newer.items():
-        connection.execute(_roll_back(trial, run, newer))
+    rolled_back = _rolled_back(connection, batch)
     new = [metric_values(row.report) for row in batch.rows if row.id is None]
     if new:
         connection.execute(insert(tables.metrics), new)
     merged = [{**_metric_texts(row.report), "row": row.id} for row in batch.rows if row.id is not None and row.changed]
     if merged:
         connection.execute(update(tables.metrics).where(tables.metrics.c.id == bindparam("row")), merged)
+    fresh = [row.report for row in batch.rows if row.id is None]
+    changed = [row.report for row in batch.rows if row.id is not None and row.changed]
+    chunk_rows.keep(connection, fresh, changed, rolled_back)
     return outcomes
+
+
+def _rolled_back(connection: Connection, batch: _MetricBatch) -> dict[TrialId, int]:
+    """Archives rows of older runs; of each trial that had some, the lowest step from which on."""
+    found: dict[TrialId, int] = {}
+    for (trial, run), newer in batch.newer.items():
+        archived = connection.execute(_roll_back(trial, run, newer)).rowcount
+        if archived or any(row.report.archived and row.report.trial_id == trial for row in batch.rows):
+            step = min(report.steps_completed for report in newer if report.steps_completed is not None)
+            found[trial] = min(step, found.get(trial, step))
+    return found
 
 
 class _MetricBatch:
@@ -153,7 +166,7 @@ def _stored_rows(connection: Connection, reports: Sequence[MetricReport]) -> lis
             column.trial_id == trial, column.steps_completed.is_(None), column.reported_at.in_(sorted(at_times))
         )
         rows.extend(connection.execute(select(tables.metrics).where(where)))
-    return [_Pending(id=row.id, report=_metric_report(row), changed=False) for row in rows]
+    return [_Pending(id=row.id, report=report_of(row), changed=False) for row in rows]
 
 
 def _roll_back(trial: TrialId, run: int, newer: Sequence[MetricReport]) -> Update:
@@ -201,35 +214,6 @@ def _metric_texts(report: MetricReport) -> dict[str, Any]:
         "metrics": encode_plain(report.metrics).decode(),
         "batch_metrics": None if batches is None else encode_plain(batches).decode(),
     }
-
-
-def _metric_report(row: Row[Any]) -> MetricReport:
-    return MetricReport(
-        trial_id=row.trial_id,
-        run_id=row.run_id,
-        group=row.metric_group,
-        steps_completed=row.steps_completed,
-        reported_at=row.reported_at,
-        metrics=decode_plain(row.metrics),
-        batch_metrics=None if row.batch_metrics is None else tuple(decode_plain(row.batch_metrics)),
-        archived=row.archived,
-    )
-
-
-def metrics(
-    connection: Connection, trial: TrialId, group: str | None, *, include_archived: bool
-) -> tuple[MetricReport, ...]:
-    """In `metric_rows.listing_order`."""
-    column = tables.metrics.c
-    statement = select(tables.metrics).where(column.trial_id == trial)
-    if group is None:
-        statement = statement.where(column.metric_group.not_in(sorted(metric_rows.SYSTEM_GROUPS)))
-    else:
-        statement = statement.where(column.metric_group == group)
-    if not include_archived:
-        statement = statement.where(column.archived.is_(False))
-    order = (func.coalesce(column.steps_completed, -1), column.run_id, column.metric_group, column.reported_at)
-    return tuple(_metric_report(row) for row in connection.execute(statement.order_by(*order, column.id)))
 
 
 def outer_reports(connection: Connection, runs: Collection[tuple[TrialId, int]]) -> tuple[StepReport, ...]:

@@ -109,6 +109,7 @@ experiments = Table(
     Column("parent_id", BigInteger),
     Column("best_validation", Float),
     Column("body", StoredText, nullable=False),
+    Index("ix_experiments_project_id_state_started_at", "project_id", "state", "started_at"),
 )
 
 experiment_labels = Table(
@@ -348,6 +349,19 @@ metrics = Table(
     Index("ix_metrics_without_step", "trial_id", "reported_at"),
     sqlite_autoincrement=True,
 )
+
+metric_chunks = Table(
+    "metric_chunks",
+    metadata,
+    Column("trial_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("metric_group", NameText, primary_key=True),
+    Column("first_step", BigInteger, primary_key=True, autoincrement=False),
+    Column("last_step", BigInteger, nullable=False),
+    Column("reports", BigInteger, nullable=False),
+    Column("preceding", BigInteger, nullable=False),
+    Column("body", StoredText, nullable=False),
+)
+"""What `store.metric_chunks` keeps of `metrics`: nothing is in it that its rows do not say."""
 
 logs = Table(
     "logs",
