@@ -77,7 +77,15 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
         "harness/resolute/launch/context_dir.py": ("MAX_UNPACKED_BYTES",),
     },
     "lists": {
-        API: ("MAX_PAGE_ROWS", "MAX_LOG_TAIL", "MAX_TRIALS_PER_STREAM"),
+        API: (
+            "MAX_PAGE_ROWS",
+            "MAX_LOG_TAIL",
+            "MAX_TRIALS_PER_STREAM",
+            "MAX_DATAPOINTS",
+            "MAX_METRICS_OF_SERIES",
+            "MAX_SAMPLED_TRIALS",
+            "MAX_STREAM_PERIOD_S",
+        ),
         "master/resolute_master/api/extensions.py": ("MAX_DECISIONS",),
     },
     "logs": {
@@ -172,6 +180,10 @@ HELD_BY: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_a_list_of_decisions_has_the_newest_of_so_many": ("MAX_DECISIONS",),
         "test_a_posted_line_that_is_too_long_goes_on_as_the_next": ("MAX_LINE_LENGTH",),
+    },
+    "integration/api/test_api_series.py": {
+        "test_what_cannot_be_compared_is_refused_by_name": ("MAX_DATAPOINTS", "MAX_METRICS_OF_SERIES"),
+        "test_streams_refuse_by_name_what_they_cannot_tell": ("MAX_SAMPLED_TRIALS", "MAX_STREAM_PERIOD_S"),
     },
     "integration/api/test_api_workspaces.py": {
         "test_projects_have_names_of_their_workspace_and_keys_of_the_cluster": (

@@ -185,3 +185,17 @@ MAX_TRIALS = 100_000
 
 MAX_TRIALS_AT_ONCE = 2_000
 """Trials that one search begins together: they are made in one cycle of the engine."""
+
+# ------------------------------------------------------------------------------------------------------------ charts
+
+MAX_DATAPOINTS = 10_000
+"""Points of one series: more than a screen has columns."""
+
+MAX_METRICS_OF_SERIES = 100
+"""Names of metrics of one call for series: more than a chart has lines."""
+
+MAX_SAMPLED_TRIALS = 500
+"""Trials of a sample."""
+
+MAX_STREAM_PERIOD_S = 3_600
+"""The pause between two looks of a stream of metrics."""

@@ -133,6 +133,8 @@ def _page(
     """The entries from `first` up to `after` of reports and checkpoints together."""
     descending = query.order_by is OrderBy.DESC
     entries = [_report_entry(report, query) for report in giving_way(window.reports)]
+    # Of several runs that count at one step, the store has each run's together.
+    entries.sort(key=_by_place, reverse=descending)
     earlier = 0
     if entries and window.first:
         edge = entries[0].place

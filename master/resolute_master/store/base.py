@@ -90,8 +90,8 @@ class CheckpointQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricQuery:
-    """Reports of some groups of a trial that count, by step; at one step validations after all others. Those without a step
-    count are not among them. The steps include both ends."""
+    """Reports of some groups of a trial that count, by step, run and group, or the reverse. Those without a step count are not
+    among them. The steps include both ends."""
 
     trial: TrialId
     groups: tuple[str, ...]
@@ -336,6 +336,12 @@ class Store(Protocol):
 
     async def metrics_at(self, trial: TrialId, group: str, steps: Collection[int]) -> tuple[MetricReport, ...]:
         """Those of the group that count and have one of these step counts, ordered as `metrics`."""
+        ...
+
+    async def metrics_between(
+        self, trials: Sequence[TrialId], group: str, *, first_step: int, last_step: int
+    ) -> tuple[MetricReport, ...]:
+        """Reports of these trials in a short range of steps, that count; by trial, then step."""
         ...
 
     async def metric_chunks(

@@ -7,6 +7,7 @@ with the caller by accident. No threads and no waiting: it runs on any event loo
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -401,6 +402,13 @@ class MemoryStore:
     async def metrics_at(self, trial: TrialId, group: str, steps: Collection[int]) -> tuple[MetricReport, ...]:
         found = self._open.metrics.select(trial, group, include_archived=False)
         return tuple(report for report in found if report.steps_completed in steps)
+
+    async def metrics_between(
+        self, trials: Sequence[TrialId], group: str, *, first_step: int, last_step: int
+    ) -> tuple[MetricReport, ...]:
+        limits = {"first_step": first_step, "last_step": last_step, "limit": sys.maxsize}
+        queries = (MetricQuery(trial=trial, groups=(group,), **limits) for trial in sorted(set(trials)))
+        return tuple(report for query in queries for report in self._open.metrics.ordered(query))
 
     async def metric_chunks(
         self,

@@ -126,11 +126,7 @@ class MetricTable:
             for row in self._rows.get(query.trial, ())
             if not row.head.archived and row.head.group in query.groups and _within(row.head, low, query.last_step)
         ]
-        rows.sort(key=lambda row: metric_rows.listing_order(row.head))
-        rows.sort(
-            key=lambda row: (row.head.steps_completed, row.head.group == metric_rows.VALIDATION),
-            reverse=query.descending,
-        )
+        rows.sort(key=lambda row: metric_rows.listing_order(row.head), reverse=query.descending)
         return tuple(row.read() for row in rows[query.offset : query.offset + query.limit])
 
     def chunks(self, trial: TrialId) -> dict[tuple[int, str], tuple[Chunk, ...]]:

@@ -28,21 +28,20 @@ def keep(
 ) -> None:
     """After rows were stored: `new` ones and `changed` ones that were there, and of some trials the step from which on rows of
     older runs are archived now."""
-    by_trial = sorted(rolled_back.items())
-    for trial, step in by_trial:
+    for trial, step in sorted(rolled_back.items()):
         _cut(connection, trial, step, {report.group for report in new if report.trial_id == trial})
     touched: dict[Key, set[int]] = defaultdict(set)
     for report in changed:
         touched[report.trial_id, report.group].add(metric_chunks.step_of(report))
-    for (trial, group), reports in metric_chunks.by_group(new).items():
-        if trial in rolled_back or group in metric_rows.SYSTEM_GROUPS:
+    for (number, group), reports in metric_chunks.by_group(new).items():
+        if number in rolled_back or group in metric_rows.SYSTEM_GROUPS:
             continue
-        if not touched.get((trial, group)) and _extend(connection, (trial, group), reports):
+        if not touched.get((number, group)) and _extend(connection, (number, group), reports):
             continue
-        touched[trial, group].update(map(metric_chunks.step_of, reports))
-    for (trial, group), steps in touched.items():
-        if trial not in rolled_back and group not in metric_rows.SYSTEM_GROUPS:
-            _repair(connection, (trial, group), steps)
+        touched[number, group].update(map(metric_chunks.step_of, reports))
+    for (number, group), steps in touched.items():
+        if number not in rolled_back and group not in metric_rows.SYSTEM_GROUPS:
+            _repair(connection, (number, group), steps)
 
 
 def _extend(connection: Connection, key: Key, reports: Sequence[MetricReport]) -> bool:

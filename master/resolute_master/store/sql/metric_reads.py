@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select, tuple_
 
 from resolute_master.domain.ids import TrialId
 from resolute_master.domain.metrics import MetricReport
@@ -52,17 +52,18 @@ def metrics(
 def ordered(connection: Connection, query: MetricQuery) -> tuple[MetricReport, ...]:
     """As the query says."""
     column = tables.metrics.c
-    statement = select(tables.metrics).where(column.trial_id == query.trial, column.metric_group.in_(query.groups))
+    # PostgreSQL reads an index in order only where a list of values is no condition on the index itself.
+    in_groups = func.coalesce(column.metric_group, "").in_(query.groups)
+    statement = select(tables.metrics).where(column.trial_id == query.trial, in_groups)
     statement = statement.where(column.archived.is_(False), column.steps_completed.is_not(None))
     if query.first_step is not None:
         statement = statement.where(column.steps_completed >= query.first_step)
     if query.last_step is not None:
         statement = statement.where(column.steps_completed <= query.last_step)
-    validations_last = case((column.metric_group == metric_rows.VALIDATION, 1), else_=0)
-    order: list[ColumnElement[Any]] = [column.steps_completed, validations_last]
-    if query.descending:
-        order = [each.desc() for each in order]
-    statement = statement.order_by(*order, column.run_id, column.metric_group)
+    # Exactly the order of the index.
+    dialect.read_in_order(connection)
+    order = (column.steps_completed, column.run_id, column.metric_group)
+    statement = statement.order_by(*(each.desc() if query.descending else each for each in order))
     rows = connection.execute(statement.offset(query.offset).limit(query.limit))
     return tuple(report_of(row) for row in rows)
 
@@ -76,6 +77,7 @@ def page(
 ) -> tuple[tuple[MetricReport, ...], Place | None]:
     """At most `PAGE` reports of a group in `metric_rows.listing_order`, and where they end; None when nothing follows."""
     column = tables.metrics.c
+    dialect.read_in_order(connection)
     of_group = select(tables.metrics).where(column.trial_id == trial, column.metric_group == group)
     if not include_archived:
         of_group = of_group.where(column.archived.is_(False))
@@ -111,3 +113,20 @@ def at_steps(connection: Connection, trial: TrialId, group: str, steps: Collecti
         )
         found += [report_of(row) for row in connection.execute(statement.where(column.archived.is_(False)))]
     return tuple(sorted(found, key=metric_rows.listing_order))
+
+
+def between(
+    connection: Connection, trials: Sequence[TrialId], group: str, first_step: int, last_step: int
+) -> tuple[MetricReport, ...]:
+    """By trial, then step."""
+    column, found = tables.metrics.c, list[MetricReport]()
+    for some in dialect.batches(sorted(set(trials))):
+        statement = select(tables.metrics).where(
+            column.trial_id.in_(some),
+            column.metric_group == group,
+            column.steps_completed.between(first_step, last_step),
+            column.archived.is_(False),
+        )
+        order = (column.trial_id, column.steps_completed, column.run_id)
+        found += [report_of(row) for row in connection.execute(statement.order_by(*order))]
+    return tuple(found)

@@ -190,6 +190,13 @@ class SqlStore:
     async def metrics_at(self, trial: TrialId, group: str, steps: Collection[int]) -> tuple[MetricReport, ...]:
         return await self._database.read(lambda connection: metric_reads.at_steps(connection, trial, group, steps))
 
+    async def metrics_between(
+        self, trials: Sequence[TrialId], group: str, *, first_step: int, last_step: int
+    ) -> tuple[MetricReport, ...]:
+        return await self._database.read(
+            lambda connection: metric_reads.between(connection, trials, group, first_step, last_step)
+        )
+
     async def metric_chunks(
         self,
         trials: Sequence[TrialId],

@@ -1,0 +1,217 @@
+"""Series of metrics for charts: of several trials, and as streams while an experiment runs.
+
+GET /api/v1/trials/time-series                                          CompareTrialsResponse
+GET /api/v1/experiments/metrics-stream/metric-names                     stream of ExpMetricNamesResponse
+GET /api/v1/experiments/{experimentId}/metrics-stream/batches           stream of MetricBatchesResponse
+GET /api/v1/experiments/{experimentId}/metrics-stream/trials-snapshot   stream of TrialsSnapshotResponse
+GET /api/v1/experiments/{experimentId}/metrics-stream/trials-sample     stream of TrialsSampleResponse
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from resolute.wire.rest.enums import MetricType
+from resolute.wire.rest.trials import Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataPoint:
+    """What was reported after so many batches, of the names that were asked for."""
+
+    batches: int
+    time: datetime
+    values: Mapping[str, Any] = field(default_factory=dict)
+    epoch: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DownsampledMetrics:
+    """The points of one group, by batches."""
+
+    data: tuple[DataPoint, ...]
+    group: str
+    type: MetricType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparableTrial:
+    """A trial with its series."""
+
+    trial: Trial
+    metrics: tuple[DownsampledMetrics, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareTrialsResponse:
+    """In the order of the trials' ids."""
+
+    trials: tuple[ComparableTrial, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoubleRange:
+    """Bounds on a number."""
+
+    gt: float | None = None
+    gte: float | None = None
+    lt: float | None = None
+    lte: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntegerRange:
+    """Bounds on a whole number; `incl` and `not_in` list some."""
+
+    gt: int | None = None
+    gte: int | None = None
+    lt: int | None = None
+    lte: int | None = None
+    incl: tuple[int, ...] = ()
+    not_in: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeRange:
+    """Bounds on a time."""
+
+    gt: datetime | None = None
+    gte: datetime | None = None
+    lt: datetime | None = None
+    lte: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeSeriesFilter:
+    """`name` is "batches", "time", or the name of a metric; the range of its type decides."""
+
+    name: str = "batches"
+    double_range: DoubleRange | None = None
+    integer_range: IntegerRange | None = None
+    time_range: TimeRange | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareTrialsQuery:
+    """`metric_ids` are `<group>.<name>`; `metric_names` are of `group`, or of the one that `metric_type` names. `max_datapoints` 0
+    is 1000."""
+
+    trial_ids: tuple[int, ...] = ()
+    metric_names: tuple[str, ...] = ()
+    metric_ids: tuple[str, ...] = ()
+    group: str | None = None
+    metric_type: MetricType = MetricType.UNSPECIFIED
+    max_datapoints: int = 0
+    start_batches: int = 0
+    end_batches: int = 0
+    time_series_filter: TimeSeriesFilter | None = None
+
+
+# ---------------------------------------------------------------------------------------------------------- streams
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricIdentifier:
+    """A metric of a group."""
+
+    group: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpMetricNamesResponse:
+    """Names that were not told before."""
+
+    searcher_metrics: tuple[str, ...] = ()
+    training_metrics: tuple[str, ...] = ()
+    validation_metrics: tuple[str, ...] = ()
+    metric_names: tuple[MetricIdentifier, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpMetricNamesQuery:
+    """`ids` of experiments; `period_seconds` 0 is 30."""
+
+    ids: tuple[int, ...] = ()
+    period_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricBatchesResponse:
+    """Batches with reports of the metric that were not told before."""
+
+    batches: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricBatchesQuery:
+    """`metric_name` must be given."""
+
+    metric_name: str = ""
+    metric_type: MetricType = MetricType.UNSPECIFIED
+    group: str | None = None
+    period_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotTrial:
+    """What a trial had reached."""
+
+    trial_id: int
+    hparams: Mapping[str, Any]
+    metric: float
+    batches_processed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialsSnapshotResponse:
+    """The trials that have a value, as far as it was not told before."""
+
+    trials: tuple[SnapshotTrial, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialsSnapshotQuery:
+    """The metric after `batches_processed`, or up to `batches_margin` before or after."""
+
+    metric_name: str = ""
+    metric_type: MetricType = MetricType.UNSPECIFIED
+    group: str | None = None
+    batches_processed: int = 0
+    batches_margin: int = 0
+    period_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledTrial:
+    """The points of a trial that were not told before."""
+
+    trial_id: int
+    hparams: Mapping[str, Any]
+    data: tuple[DataPoint, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialsSampleResponse:
+    """The best trials: those that are among them now and were not, and those that were and are not."""
+
+    trials: tuple[SampledTrial, ...]
+    promoted_trials: tuple[int, ...]
+    demoted_trials: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialsSampleQuery:
+    """`max_trials` 0 is 25, `max_datapoints` 0 is 1000, `end_batches` 0 is the end."""
+
+    metric_name: str = ""
+    metric_type: MetricType = MetricType.UNSPECIFIED
+    group: str | None = None
+    max_trials: int = 0
+    max_datapoints: int = 0
+    start_batches: int = 0
+    end_batches: int = 0
+    period_seconds: int = 0
