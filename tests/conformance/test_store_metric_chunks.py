@@ -153,6 +153,13 @@ async def test_reports_are_found_by_their_steps(store: Store) -> None:
     assert await store.metrics_at(TRIAL, "validation", [2]) == ()
 
 
+async def test_reports_of_several_trials_are_found_between_two_steps(store: Store) -> None:
+    for trial in (1, 2, 3):
+        await store.append_metrics([a_report(step, trial_id=TrialId(trial)) for step in range(1, 9)])
+    found = await store.metrics_between([TrialId(3), TrialId(1)], "training", first_step=4, last_step=5)
+    assert [(r.trial_id, r.steps_completed) for r in found] == [(1, 4), (1, 5), (3, 4), (3, 5)]
+
+
 async def test_ordered_reports_are_cut_out_of_the_whole(store: Store) -> None:
     await store.append_metrics([a_report(step) for step in range(1, 9)])
     await store.append_metrics([a_report(step, group="validation") for step in (4, 8)])

@@ -22,6 +22,7 @@ BEFORE_THEIR_USERS = (
     "resolute.wire.rest.experiments",
     "resolute.wire.rest.auth",
     "resolute.wire.rest.workspaces",
+    "resolute.wire.rest.trials",
     "resolute_master.scheduler.blockers",
     "resolute_master.scheduler.snapshot_format",
     "resolute_master.scheduler.what_if",

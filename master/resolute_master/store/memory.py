@@ -406,8 +406,10 @@ class MemoryStore:
     async def metrics_between(
         self, trials: Sequence[TrialId], group: str, *, first_step: int, last_step: int
     ) -> tuple[MetricReport, ...]:
-        limits = {"first_step": first_step, "last_step": last_step, "limit": sys.maxsize}
-        queries = (MetricQuery(trial=trial, groups=(group,), **limits) for trial in sorted(set(trials)))
+        queries = (
+            MetricQuery(trial=t, groups=(group,), first_step=first_step, last_step=last_step, limit=sys.maxsize)
+            for t in sorted(set(trials))
+        )
         return tuple(report for query in queries for report in self._open.metrics.ordered(query))
 
     async def metric_chunks(

@@ -192,7 +192,7 @@ def project_numbers(connection: Connection, ids: Sequence[int]) -> dict[int, Pro
             .where(column.project_id.in_(some))
             .group_by(column.project_id)
         )
-        of_runs: dict[int, int] = dict(map(tuple, runs))
+        of_runs: dict[int, int] = {row[0]: row[1] for row in runs}
         for project in some:
             count, active, last = sums.get(project, (0, 0, None))
             found[project] = ProjectNumbers(
