@@ -19,6 +19,7 @@ from resolute import logs, printable, private_files
 from resolute.clock import Clock, SystemClock
 from resolute.errors import InvalidInput, ResoluteError
 from resolute.ids import SystemIds
+from resolute.processors import usable_processors
 from resolute.providers import NOTICE_SOURCES, part
 from resolute.wire.agent_link import Device
 from resolute_agent.agent import Agent, AgentRefused, AgentSetup
@@ -128,11 +129,6 @@ def _devices(settings: AgentSettings, limit_s: float = TOOL_TIMEOUT_S) -> tuple[
     )
 
 
-def _processors() -> int:
-    """Those that this process, and so its tasks, may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 async def runtime_of(settings: AgentSettings) -> Runtime:
     """What the settings say that containers are run by."""
     if settings.runtime == "scripted":
@@ -194,7 +190,7 @@ async def serve(
         reconnect_cap_s=settings.reconnect_cap_s,
         master_cert=master_cert,
         environment={
-            SLOT_THREADS: str(settings.slot_threads or slot_threads(_processors(), len(devices))),
+            SLOT_THREADS: str(settings.slot_threads or slot_threads(usable_processors(), len(devices))),
             **machine_environment(settings.container_master_url or settings.master_url, settings.proxies),
             **trust_environment(
                 has_cert=bool(master_cert),

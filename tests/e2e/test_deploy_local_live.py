@@ -14,7 +14,9 @@ import psutil
 import pytest
 import yaml
 
+from resolute.processors import usable_processors
 from resolute.wire.rest.passwords import hash_password
+from resolute_cli.nouns.deploy import instances_for
 from support.det import Det
 from support.live import a_free_port, until
 
@@ -70,6 +72,8 @@ def test_a_cluster_to_keep_trains_and_leaves_nothing(det: Det, tmp_path: Path) -
     det("experiment", "create", "kept.yaml", "-f")
     det("experiment", "wait", "1", "--polling-interval", "1")
     until("its machine idles", lambda: [a for a in det.json("agent", "list") if not a["containers"]] or None)
+    (pool,) = yaml.safe_load((cluster / "master.yaml").read_text())["resource_pools"]
+    assert pool["provider"]["max_instances"] == instances_for(usable_processors(), 1), "sized by this machine"
     assert "serves" in det("deploy", "local", "logs", "--no-follow", "--dir", str(cluster))
 
     det("deploy", "local", "cluster-down", "--dir", str(cluster))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 from resolute.config.environment import DEFAULT_CPU_IMAGE
+from resolute.processors import usable_processors
 from resolute_cli.command import Command, Group, UsageError
 from resolute_cli.invocation import Invocation
 from resolute_cli.local_cluster import (
@@ -66,7 +66,7 @@ def up(cli: Invocation, args: argparse.Namespace) -> None:
         host=args.host,
         port=args.master_port,
         slots_per_instance=args.slots_per_instance,
-        max_instances=args.max_instances or instances_for(os.cpu_count() or 1, args.slots_per_instance),
+        max_instances=args.max_instances or instances_for(usable_processors(), args.slots_per_instance),
         boot_delay_s=args.boot_delay,
         price_per_hour=args.price_per_hour,
         idle_s=args.max_idle_agent_period,

@@ -33,6 +33,7 @@ from resolute_cli.local_cluster import (
     read_cluster,
 )
 from resolute_cli.main import main
+from resolute_cli.nouns.deploy import instances_for
 from resolute_cli.nouns.user import password_weakness
 from resolute_cli.render import Renderer
 
@@ -208,6 +209,15 @@ def test_the_configuration_is_one_that_a_master_reads(tmp_path: Path) -> None:
     assert provider is not None
     assert (config.port, config.host, config.is_loopback) == (9000, "127.0.0.1", True)
     assert (provider.max_instances, provider.min_instances, provider.max_idle_agent_period) == (3, 0, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("processors", "slots", "machines"), [(1, 1, 1), (2, 1, 2), (3, 2, 1), (4, 1, 4), (64, 1, 4), (2, 8, 1)]
+)
+def test_a_local_pool_has_a_processor_for_each_slot_and_at_most_four_machines(
+    processors: int, slots: int, machines: int
+) -> None:
+    assert instances_for(processors, slots) == machines
 
 
 def test_the_log_is_followed_to_the_masters_end(plan: ClusterPlan) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 
 from resolute.config.errors import Location
 from resolute.config.pools import ResourcePool
+from resolute.processors import usable_processors
 from resolute_provisioner.catalogue import Catalogue
 from resolute_provisioner.clouds.base import Cloud
 from resolute_provisioner.clouds.driver import (
@@ -68,7 +68,7 @@ class LocalDriver(Driver[LocalProvider]):
         certified = {"tls_master_cert": master.certificate_file} if master.certificate_file else {}
         return MachineLink(
             master_url=provider.master_url or f"{'https' if master.tls else 'http'}://{host}:{master.port}",
-            agent_options={**_agent_options(provider, master), **certified},
+            agent_options={**agent_options(provider, master, usable_processors()), **certified},
             master_timeout_s=provider.master_timeout,
             slot_type="artificial",
         )
@@ -110,13 +110,13 @@ def _offers(provider: LocalProvider) -> Iterator[Offer]:
         yield replace(firm, offer_id="local/spot", market=Market.SPOT, price_per_hour=price)
 
 
-def _agent_options(provider: LocalProvider, master: MasterPlace) -> dict[str, object]:
+def agent_options(provider: LocalProvider, master: MasterPlace, processors: int) -> dict[str, object]:
     """Settings of the machines' agents, beyond what every agent is told. They share this machine with the master, whose
-    state is hidden from their tasks, and its processors with each other."""
+    state is hidden from their tasks, and its `processors` with each other."""
     most = provider.slots_per_instance * provider.max_instances
     own: dict[str, object] = {
         "hidden_paths": list(master.private_paths),
-        "slot_threads": max(1, (os.cpu_count() or 1) // most),
+        "slot_threads": max(1, processors // most),
     }
     if provider.container_runtime == "process":
         return own
