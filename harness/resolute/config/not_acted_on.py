@@ -77,6 +77,44 @@ MASTER_KEYS: tuple[NotActedOn, ...] = (
     NotActedOn(path="logging.type", accepted=("default",), reason="logs are kept in the database; remove the key"),
     NotActedOn(path="__internal.external_sessions", accepted=({},), reason="it is not available yet; remove the key"),
     NotActedOn(path="__internal.proxied_servers", accepted=([],), reason="it is not available yet; remove the key"),
+    NotActedOn(
+        path="__internal.audit_logging_enabled", accepted=(False,), reason="it is not available yet; remove the key"
+    ),
+    NotActedOn(
+        path="reserved_ports",
+        accepted=([],),
+        reason="tasks get ports from 12350, 12360, 12365 and 29400 upwards; keep other programs off them, and remove the key",
+    ),
+    NotActedOn(
+        path="cache.cache_dir",
+        accepted=("/var/cache/determined",),
+        reason="this master keeps no cache on the disk; remove the key",
+    ),
+    NotActedOn(
+        path="ui_customization", accepted=({"logo_paths": None},), reason="the logo cannot be changed; remove the key"
+    ),
+    NotActedOn(
+        path="security.authz.rbac_ui_enabled",
+        accepted=(None, False),
+        reason="there are no roles but administrator and user; remove the key",
+    ),
+    NotActedOn(
+        path="security.authz.workspace_creator_assign_role",
+        accepted=({"enabled": True, "role_id": 2}, {"enabled": False, "role_id": 2}),
+        reason="who makes a workspace owns it; remove the key",
+    ),
+    *(
+        NotActedOn(
+            path=f"security.token.{name}", accepted=(30,), reason="there are no access tokens yet; remove the key"
+        )
+        for name in ("default_lifespan_days", "max_lifespan_days")
+    ),
+    NotActedOn(path="notebook_timeout", accepted=(None,), reason="there are no notebooks yet; remove the key"),
+    NotActedOn(path="tensorboard_timeout", accepted=("5m",), reason="there are no TensorBoards yet; remove the key"),
+    *(
+        NotActedOn(path=f"security.ssh.{name}", accepted=(default,), reason="there are no shells yet; remove the key")
+        for name, default in (("rsa_key_size", 1024), ("key_type", "ED25519"))
+    ),
     NotActedOn(path="telemetry.enabled", accepted=(False,), reason="there is no telemetry; remove the key"),
     NotActedOn(
         path="retention_policy.schedule",

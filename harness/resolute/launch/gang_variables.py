@@ -45,4 +45,7 @@ def gang_variables(gang: RendezvousInfo, environ: Mapping[str, str]) -> dict[str
             "GROUP_RANK": str(rank),
             "GROUP_WORLD_SIZE": str(nodes),
         }
+        interface = environ.get("DET_INTER_NODE_NETWORK_INTERFACE")
+        if interface:
+            found |= {"NCCL_SOCKET_IFNAME": interface, "GLOO_SOCKET_IFNAME": interface}
     return {name: value for name, value in found.items() if name not in environ}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from resolute.config import MasterConfig
-from resolute.config.task_defaults import DEFAULT_SHM_BYTES
+from resolute.config.task_defaults import DEFAULT_SHM_BYTES, TaskContainerDefaults
 from resolute.wire.agent_link import PYTHON_VARIABLE, BindMount, ContainerOptions, ContainerSpec, HostDevice
 from resolute.wire.states import SlotKind
 from resolute_master.agents.task_users import TaskUsers
@@ -41,6 +41,8 @@ class ContainerDefaults:
     """0 leaves it to the runtime."""
     startup_hook: str = field(default="", repr=False)
     """A shell script that tasks run before their own; empty for none."""
+    network_variables: Mapping[str, str] = field(default_factory=dict)
+    """How the members of a gang reach each other, as their libraries read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,6 @@ class SpecRenderer:
     user_token: TaskToken
     """What its owner's commands use inside the task."""
     task_users: TaskUsers = field(default_factory=TaskUsers)
-    inter_node_network_interface: str = ""
     defaults: Mapping[PoolName, ContainerDefaults] = field(default_factory=dict)
     """By pool; a pool that is not named gets the plain ones."""
     configured_paths: tuple[str, ...] = ()
@@ -122,12 +123,11 @@ class SpecRenderer:
         }
         if allocation.resumed_checkpoint is not None:
             variables["DET_LATEST_CHECKPOINT"] = allocation.resumed_checkpoint
-        if self.inter_node_network_interface:
-            variables["DET_INTER_NODE_NETWORK_INTERFACE"] = self.inter_node_network_interface
         trace = self.trace_of(member.id)
         if trace:
             variables["TRACEPARENT"] = trace  # the name that OpenTelemetry gives it
-        return {**variables, **user_variables(config, kind), **_chosen_python(config)}
+        network = self.defaults.get(allocation.pool, ContainerDefaults()).network_variables
+        return {**variables, **network, **user_variables(config, kind), **_chosen_python(config)}
 
     def _options(
         self, config: Mapping[str, Any], allocation: Allocation, defaults: ContainerDefaults, user: str
@@ -195,6 +195,15 @@ def _shared_directories(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...
     return ()
 
 
+def _network_variables(defaults: TaskContainerDefaults) -> dict[str, str]:
+    named = {
+        "DET_INTER_NODE_NETWORK_INTERFACE": defaults.dtrain_network_interface,
+        "NCCL_PORT_RANGE": defaults.nccl_port_range,
+        "GLOO_PORT_RANGE": defaults.gloo_port_range,
+    }
+    return {name: value for name, value in named.items() if value}
+
+
 def container_defaults(config: MasterConfig) -> dict[PoolName, ContainerDefaults]:
     """What containers get in each pool where their experiment does not say otherwise."""
     return {
@@ -202,6 +211,7 @@ def container_defaults(config: MasterConfig) -> dict[PoolName, ContainerDefaults
             network_mode=defaults.network_mode,
             shm_bytes=defaults.shm_size_bytes if defaults.shm_size_bytes != DEFAULT_SHM_BYTES else 0,
             startup_hook=defaults.startup_hook or "",
+            network_variables=_network_variables(defaults),
         )
         for pool in config.resource_pools
         for defaults in (config.task_defaults_of(pool),)

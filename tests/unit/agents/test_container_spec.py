@@ -189,6 +189,25 @@ def test_what_only_an_engine_honours_is_told() -> None:
     )
 
 
+def test_the_network_of_gangs_is_the_pools_unless_the_experiment_says_otherwise() -> None:
+    block = {"dtrain_network_interface": "eth1", "nccl_port_range": "5000:5100", "gloo_port_range": "6000:6100"}
+    own = {"task_container_defaults": {"dtrain_network_interface": "ib0"}}
+    pools = [{"pool_name": "default"}, {"pool_name": "fast", **own}]
+    defaults = container_defaults(parse_master_config({"task_container_defaults": block, "resource_pools": pools}))
+    expected = {
+        "DET_INTER_NODE_NETWORK_INTERFACE": "eth1",
+        "NCCL_PORT_RANGE": "5000:5100",
+        "GLOO_PORT_RANGE": "6000:6100",
+    }
+    assert defaults[PoolName("default")].network_variables == expected
+    assert defaults[PoolName("fast")].network_variables == {**expected, "DET_INTER_NODE_NETWORK_INTERFACE": "ib0"}
+    renderer = replace(RENDERER, defaults=defaults)
+    chosen = {"environment": {"environment_variables": ["GLOO_PORT_RANGE=7000:7100"]}}
+    spec = renderer.render(a_state(chosen), a_running_allocation(members=2), ContainerId("container-1"))
+    assert spec is not None
+    assert {**expected, "GLOO_PORT_RANGE": "7000:7100"}.items() <= spec.environment.items()
+
+
 def test_the_hook_of_the_pool_goes_along_and_is_not_shown() -> None:
     spec = rendered()
     assert spec.startup_hook == "hunter2"

@@ -57,18 +57,19 @@ def test_the_environment_may_name_the_file(tmp_path: Path) -> None:
 def test_variables_keep_texts_and_read_other_values_as_yaml() -> None:
     environ = {
         "DET_SECURITY_INITIAL_USER_PASSWORD": "12345",
-        "DET_SECURITY_TOKEN_MAX_LIFESPAN_DAYS": "60",
+        "DET_PORT": "60",
         "DET_ENABLE_CORS": "true",
         "DET_HEARTBEAT_INTERVAL": "500ms",
-        "DET_RESERVED_PORTS": "[80, 81]",
+        "DET_SECURITY_TLS_NAMES": "[a.example, b.example]",
         "DET_NOTEBOOK_TIMEOUT": "",
         "DET_CHECKPOINT_STORAGE_TYPE": "shared_fs",
         "DET_CHECKPOINT_STORAGE_HOST_PATH": "/c",
     }
     config = load_master_config(None, environ)
     assert config.security.initial_user_password == "12345"
-    assert config.security.token.max_lifespan_days == 60
-    assert (config.enable_cors, config.heartbeat_interval, config.reserved_ports) == (True, 0.5, (80, 81))
+    assert config.port == 60
+    assert (config.enable_cors, config.heartbeat_interval) == (True, 0.5)
+    assert config.security.tls.names == ("a.example", "b.example")
     assert config.notebook_timeout is None
     assert config.checkpoint_storage is not None
     assert config.checkpoint_storage.type == "shared_fs"
@@ -125,6 +126,13 @@ def test_one_mistake_is_one_line(case: dict[str, Any]) -> None:
             "__internal.proxied_servers",
         ),
         ({"feature_switches": ["streaming_updates"]}, "feature_switches"),
+        ({"reserved_ports": [12350]}, "reserved_ports"),
+        ({"cache": {"cache_dir": "/fast"}}, "cache.cache_dir"),
+        ({"notebook_timeout": "1h"}, "notebook_timeout"),
+        ({"security": {"ssh": {"key_type": "RSA"}}}, "security.ssh.key_type"),
+        ({"security": {"token": {"default_lifespan_days": 7}}}, "security.token.default_lifespan_days"),
+        ({"security": {"authz": {"rbac_ui_enabled": True}}}, "security.authz.rbac_ui_enabled"),
+        ({"__internal": {"audit_logging_enabled": True}}, "__internal.audit_logging_enabled"),
         ({"saml": {"enabled": True, "idp_cert_path": "x"}}, "saml"),
     ],
 )

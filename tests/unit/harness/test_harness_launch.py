@@ -188,3 +188,7 @@ def test_a_program_of_a_gang_is_told_the_chief_and_its_own_choice_wins() -> None
     assert (found["MASTER_ADDR"], found["RANK"], found["WORLD_SIZE"]) == ("10.0.0.5", "1", "2")
     assert (found["PET_NNODES"], found["PET_NODE_RANK"]) == ("2", "1")
     assert "MASTER_PORT" not in found, "the experiment has set it"
+    assert "NCCL_SOCKET_IFNAME" not in found
+    named = gang_variables(gang, {"DET_INTER_NODE_NETWORK_INTERFACE": "ib0", "GLOO_SOCKET_IFNAME": "eth1"})
+    assert named["NCCL_SOCKET_IFNAME"] == "ib0"
+    assert "GLOO_SOCKET_IFNAME" not in named, "the experiment has set it"
