@@ -49,9 +49,11 @@ ICONS = [
     "hourglass",
     "house",
     "info",
+    "key",
     "layers",
     "list-ordered",
     "loader-circle",
+    "lock",
     "log-out",
     "menu",
     "monitor",
@@ -65,6 +67,7 @@ ICONS = [
     "power-off",
     "search",
     "server",
+    "settings",
     "square",
     "sun",
     "tag",
@@ -74,6 +77,7 @@ ICONS = [
     "upload",
     "user",
     "x",
+    "zap",
 ]
 
 

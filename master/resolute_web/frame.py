@@ -30,6 +30,7 @@ PLACES: Sequence[Place] = (
     Place("Queue", "/det/queue", "list-ordered"),
     Place("Cluster", "/det/clusters", "server"),
     Place("Money", "/det/money", "circle-dollar-sign"),
+    Place("Administration", "/det/admin", "settings"),
 )
 
 

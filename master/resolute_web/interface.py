@@ -11,6 +11,7 @@ from resolute_web import assets
 from resolute_web.live import Live
 from resolute_web.page import Page, error_page, see
 from resolute_web.views import (
+    administration,
     bulk,
     checkpoints,
     cluster,
@@ -21,6 +22,7 @@ from resolute_web.views import (
     home,
     log,
     login,
+    master_log,
     money,
     pool,
     queue,
@@ -62,6 +64,8 @@ class Interface:
             *cluster.PAGES,
             *pool.PAGES,
             *money.PAGES,
+            *administration.PAGES,
+            *master_log.PAGES,
             Page("GET", "/det/{rest:.+}", Action.PUBLIC, nothing, _nowhere),
         )
 

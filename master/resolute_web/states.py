@@ -51,6 +51,8 @@ _LOOKS: Mapping[str, Look] = {
     "connected": Look("Connected", "plug", "done"),
     "disconnected": Look("Out of contact", "unplug", "failed"),
     "disabled": Look("Disabled", "ban", "quiet"),
+    "ACTIVE_USER": Look("Active", "circle-check", "done"),
+    "INACTIVE_USER": Look("Deactivated", "ban", "quiet"),
     "leaving": Look("Leaving", "triangle-alert", "waiting"),
 }
 

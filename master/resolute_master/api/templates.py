@@ -75,7 +75,12 @@ async def get_template(call: Call, template: Template) -> GetTemplateResponse:
 
 
 async def create(call: Call, _: None) -> PostTemplateResponse:
-    return PostTemplateResponse(template=await _put(call, replace=False))
+    return PostTemplateResponse(template=await create_named(call, call.text("templateName")))
+
+
+async def create_named(call: Call, name: str) -> WireTemplate:
+    """A new one of the message in the body."""
+    return await _put(call, name, replace=False)
 
 
 async def create_or_replace(call: Call, _: None) -> PutTemplateResponse:
@@ -83,14 +88,14 @@ async def create_or_replace(call: Call, _: None) -> PutTemplateResponse:
     before = call.api.engine.state.get(Template, call.text("templateName"))
     if before is not None:
         await allow(call, Action.CONTROL_TEMPLATES, before)
-    return PutTemplateResponse(template=await _put(call, replace=before is not None))
+    return PutTemplateResponse(template=await _put(call, call.text("templateName"), replace=before is not None))
 
 
-async def _put(call: Call, *, replace: bool) -> WireTemplate:
-    """The name in the path counts."""
+async def _put(call: Call, name: str, *, replace: bool) -> WireTemplate:
+    """The name in the path counts, not that of the message."""
     body = await call.body(WireTemplate)
     place = workspaces.need_workspace(call.api.engine.state, body.workspace_id or UNCATEGORIZED_ID)
-    return await _store(call, call.text("templateName"), body.config, replace=replace, workspace=place.id)
+    return await _store(call, name, body.config, replace=replace, workspace=place.id)
 
 
 async def _store(

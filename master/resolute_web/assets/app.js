@@ -111,7 +111,7 @@
     for (const counted of document.querySelectorAll("[data-count]")) {
       const boxes = [...document.querySelectorAll(`input[type='checkbox'][name='${counted.dataset.count}']`)];
       const chosen = boxes.filter((box) => box.checked).length;
-      counted.textContent = `${chosen} selected`;
+      counted.textContent = chosen ? `${chosen} selected` : counted.dataset.none || "none selected";
       counted.closest("[data-needs-selection]")?.classList.toggle("nothing", chosen === 0);
     }
   }

@@ -66,3 +66,43 @@ async def test_a_pool_has_a_page_and_an_administrator_drains_and_enables_its_age
         assert "agent-7 Disabled" in disabled.words
     await browser.open("/det/resourcepool/none", status=404)
     assert "hours: '5' is not known" in (await browser.open("/det/resourcepool/default?hours=5", status=400)).words
+
+
+async def test_a_job_is_moved_and_its_priority_changed_where_that_is_allowed(browser: Browser) -> None:
+    names = {}
+    for name in ("first", "second", "third"):
+        names[name] = (await browser.world.create(a_config(name=name, resources={"slots_per_trial": 1})))["jobId"]
+    await settled(browser.world)
+    page = await browser.open("/det/queue")
+    order = [page.words.index(name) for name in names]
+    assert order == sorted(order)
+    there = f"/det/queue/{names['second']}"
+    fields = {**page.form("/det/logout"), "back": "/det/queue"}
+    moved = await browser.send(there, {**fields, "ahead_of": names["first"]})
+    assert moved.words.index("second") < moved.words.index("first") < moved.words.index("third")
+    await browser.send(there, {**fields, "priority": "7"})
+    shown = await browser.world.get("/api/v1/job-queues")
+    assert [job["priority"] for job in shown["jobs"] if job["jobId"] == names["second"]] == [7]
+    refused = await browser.send(there, {**fields, "priority": "0"}, status=400)
+    assert "priority" in refused.words
+    assert "weight: 'x' is no number" in (await browser.send(there, {**fields, "weight": "x"}, status=400)).words
+    async with a_browser(browser.world) as bob:
+        await bob.log_in("bob")
+        other = await bob.open("/det/queue")
+        assert not other.has_form(there) and "may not change the priority, weight, pool or place" in other.text
+        await bob.send(there, {**other.form("/det/logout"), "priority": "1"}, status=403)
+
+
+async def test_a_waiting_job_says_what_would_start_it(browser: Browser) -> None:
+    agent = await browser.world.agent(slots=1)
+    await browser.world.started(agent, name="first")
+    waiting = await browser.world.create(a_config(name="second", resources={"slots_per_trial": 1}))
+    await settled(browser.world)
+    explained = await browser.world.get(f"/api/v1/jobs/{waiting['id']}/explain")
+    page = await browser.open(f"/det/queue/{explained['jobId']}")
+    assert explained["reason"] in page.words
+    for change in explained["whatIf"]:
+        assert change["text"] in page.words
+    queue = await browser.open("/det/queue")
+    assert f"/det/queue/{explained['jobId']}" in queue.links
+    assert not explained["whatIf"] or explained["whatIf"][0]["text"] in queue.words
