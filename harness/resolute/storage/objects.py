@@ -180,12 +180,15 @@ class ObjectStorage:
     # -- removing --------------------------------------------------------------------------------------------------
 
     def delete(self, uuid: str) -> None:
-        if next(self._listed(self._key(uuid, "")), None) is not None:
+        above = self._key(uuid, "")
+        found = [each.key for each in self._listed(above)]
+        mark = f"{self._unfinished(uuid)}delete"
+        if found:
             self._mark(uuid, "delete")
-            self._call(lambda: self._bucket.delete([self._key(uuid, MANIFEST_NAME)]))
-            self._remove_files_of(uuid)
-        self.reported(uuid)
-        self._unmark(uuid)
+            self._remove_one_by_one([self._key(uuid, MANIFEST_NAME)])
+            self._call(lambda: self._bucket.drop_unfinished(above))
+            self._remove(key for key in found if key != self._key(uuid, MANIFEST_NAME))
+        self._remove_one_by_one([self._unreported(uuid), mark])  # a mark of somebody else's is left to the sweep
 
     def remove_files(self, uuid: str, matches: Selector) -> dict[str, int]:
         above = self._key(uuid, "")
@@ -275,6 +278,12 @@ class ObjectStorage:
         waiting = iter(keys)
         while some := list(islice(waiting, at_once * FILES_AT_ONCE)):
             self._each(self._bucket.delete, [some[at : at + at_once] for at in range(0, len(some), at_once)])
+
+    def _remove_one_by_one(self, keys: Sequence[str]) -> None:
+        """Each is gone before the next goes, or all at once: whoever dies in between leaves the last ones."""
+        for at in range(0, len(keys), self._bucket.deletes_at_once):
+            some = keys[at : at + self._bucket.deletes_at_once]
+            self._call(partial(self._bucket.delete, some))
 
     def _listed(self, prefix: str) -> Iterator[StoredObject]:
         after: str | None = None

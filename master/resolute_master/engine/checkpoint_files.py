@@ -1,16 +1,20 @@
 """Carries out the removal of files of checkpoints and of TensorBoard, and says what is left when it is done.
 
 The manifest goes first, or is written anew without what will be gone: a checkpoint never promises more than there is, however far
-the rest of the removal gets. A storage that is away is asked again until it answers.
+the rest of the removal gets. Several removals run at once, those of one checkpoint in their order. A storage that is away is asked
+again until it answers, and meanwhile the removals of other experiments go on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import zlib
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from resolute.storage import StorageAway
 from resolute_master.domain.change import Change
 from resolute_master.domain.commands import RecordRemovedTensorboards, SetCheckpointResources
 from resolute_master.domain.effects import RemoveCheckpoint, RemoveFiles, RemoveTensorboardFiles, ReviewCheckpoints
@@ -18,7 +22,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.globs import matcher
 from resolute_master.domain.ids import ExperimentId
 from resolute_master.engine.checkpoint_keeping import REVIEW_S, CheckpointKeeping
-from resolute_master.engine.checkpoint_storage import StorageAccess
+from resolute_master.engine.checkpoint_storage import KeptStorages, StorageAccess
 from resolute_master.engine.engine import Engine
 from resolute_master.store.base import Store
 
@@ -27,13 +31,17 @@ log = logging.getLogger(__name__)
 RETRY_S = 30.0
 """A removal that failed is tried again after so long."""
 
+REMOVALS_AT_ONCE = 8
+"""A removal waits for the store nearly all of its time. More threads than these take the interpreter from the event loop."""
+
 Removal = RemoveCheckpoint | RemoveFiles | RemoveTensorboardFiles | ReviewCheckpoints
 
 
 class CheckpointRemoval:
-    """One removal at a time; what the outbox holds at the start is done first.
+    """At most `REMOVALS_AT_ONCE` removals at a time; what the outbox holds at the start is done first.
 
-    `blocking` calls what waits for a storage. `cluster_id` is part of the paths that trials write their TensorBoard files to.
+    `blocking` calls what waits for a storage; by default in threads that do nothing else. `cluster_id` is part of the paths that
+    trials write their TensorBoard files to.
     """
 
     def __init__(
@@ -43,29 +51,43 @@ class CheckpointRemoval:
         access: StorageAccess,
         *,
         cluster_id: str,
-        blocking: Callable[..., Awaitable[Any]] = asyncio.to_thread,
+        blocking: Callable[..., Awaitable[Any]] | None = None,
     ) -> None:
         self._engine = engine
         self._store = store
-        self._access = access
+        self._storages = KeptStorages(access)
         self._cluster_id = cluster_id
-        self._blocking = blocking
-        self._wanted: asyncio.Queue[Removal] = asyncio.Queue()
+        self._threads = ThreadPoolExecutor(REMOVALS_AT_ONCE, thread_name_prefix="removal")
+        self._blocking = blocking or self._in_thread
+        self._lanes: tuple[asyncio.Queue[Removal], ...] = tuple(asyncio.Queue() for _ in range(REMOVALS_AT_ONCE))
+        self._away_until: dict[ExperimentId, float] = {}
         self._keeping = CheckpointKeeping(engine, store)
         engine.on_commit(self._take)
 
     def _take(self, change: Change) -> None:
         for effect in change.outbox_added:
             if isinstance(effect, Removal):
-                self._wanted.put_nowait(effect)
+                self._lane_of(effect).put_nowait(effect)
+
+    def _lane_of(self, effect: Removal) -> asyncio.Queue[Removal]:
+        """Removals from one checkpoint are in one lane, and so in their order."""
+        about = effect.uuid if isinstance(effect, RemoveCheckpoint | RemoveFiles) else effect.key
+        return self._lanes[zlib.crc32(about.encode()) % len(self._lanes)]
 
     async def run(self) -> None:
         for effect in self._engine.outstanding():
             if isinstance(effect, Removal):
-                self._wanted.put_nowait(effect)
-        async with asyncio.TaskGroup() as both:
-            both.create_task(self._remove_one_by_one())
-            both.create_task(self._review_running())
+                self._lane_of(effect).put_nowait(effect)
+        try:
+            async with asyncio.TaskGroup() as all_of_them:
+                for lane in self._lanes:
+                    all_of_them.create_task(self._remove_in_order(lane))
+                all_of_them.create_task(self._review_running())
+        finally:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _in_thread(self, action: Callable[..., Any], *args: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, action, *args)
 
     async def _review_running(self) -> None:
         while True:
@@ -75,16 +97,25 @@ class CheckpointRemoval:
             except Exception as error:  # the next checkpoint has it looked at again
                 log.warning("checkpoints are not reviewed: %s: %s", type(error).__name__, error)
 
-    async def _remove_one_by_one(self) -> None:
+    async def _remove_in_order(self, lane: asyncio.Queue[Removal]) -> None:
+        loop = asyncio.get_running_loop()
         while True:
-            effect = await self._wanted.get()
+            effect = await lane.get()
             if effect.key not in self._engine.state.outbox:
                 continue  # it was ordered twice, and is done
+            away_until = self._away_until.get(effect.experiment, 0.0)
+            if loop.time() < away_until:
+                loop.call_at(away_until, lane.put_nowait, effect)
+                continue
             try:
                 await self._obey(effect)
             except Exception as error:  # the files are a task's: nothing in them may end the master
                 log.warning("%s is not done yet: %s: %s", effect.key, type(error).__name__, error)
-                asyncio.get_running_loop().call_later(RETRY_S, self._wanted.put_nowait, effect)
+                if isinstance(error, StorageAway):  # the others of the experiment would only wait for it, too
+                    self._away_until[effect.experiment] = loop.time() + RETRY_S
+                loop.call_later(RETRY_S, lane.put_nowait, effect)
+            else:
+                self._away_until.pop(effect.experiment, None)
 
     async def _obey(self, effect: Removal) -> None:
         match effect:
@@ -109,16 +140,16 @@ class CheckpointRemoval:
 
     def _delete(self, storage: Mapping[str, Any] | None, uuid: str) -> None:
         if storage:
-            self._access.storage(storage).delete(uuid)
+            self._storages.storage(storage).delete(uuid)
 
     def _remove_below(self, storage: Mapping[str, Any], path: str) -> None:
         if storage:
-            self._access.storage(storage).remove_below(path)
+            self._storages.storage(storage).remove_below(path)
 
     def _remove_matching(self, storage: Mapping[str, Any] | None, effect: RemoveFiles) -> dict[str, int]:
         if not storage:
             return {}
         matchers = [matcher(glob) for glob in effect.globs]
-        return self._access.storage(storage).remove_files(
+        return self._storages.storage(storage).remove_files(
             effect.uuid, lambda path: any(matches(path) for matches in matchers)
         )

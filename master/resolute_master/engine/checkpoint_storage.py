@@ -6,7 +6,10 @@ owner is read (`resolute.beneath`). The master's own files are no storage, whate
 
 from __future__ import annotations
 
+import json
 import os
+import threading
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +18,13 @@ from resolute.beneath import Beneath, LeadsOut
 from resolute.errors import FailedPrecondition, InvalidInput
 from resolute.host_paths import HostPathRules
 from resolute.storage import CheckpointStorage, storage_from_config
+from resolute.storage.retries import Retries
+
+PATIENCE_S = 20.0
+"""With a store that is away, of a caller that asks again later."""
+
+KEPT_STORAGES = 32
+"""Experiments of a cluster name few storages. Each that is kept holds connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,14 +33,14 @@ class StorageAccess:
 
     rules: HostPathRules
 
-    def storage(self, config: Mapping[str, Any]) -> CheckpointStorage:
+    def storage(self, config: Mapping[str, Any], *, retries: Retries | None = None) -> CheckpointStorage:
         """The storage of a `checkpoint_storage`. Blocking, as its methods are: a client looks for the machine's identity.
 
         Raises `FailedPrecondition` for one that names no usable place; the storage's methods raise `LeadsOut` for a directory that
         is the master's own or leads through a link.
         """
         try:
-            return storage_from_config(config, shared_fs_mount=None, one_owner=True, check=self._check)
+            return storage_from_config(config, shared_fs_mount=None, one_owner=True, check=self._check, retries=retries)
         except InvalidInput as error:
             raise FailedPrecondition(str(error)) from None
 
@@ -38,6 +48,30 @@ class StorageAccess:
         """By the directory that is open, not by its name, which may mean another one by now."""
         if problem := self.rules.why_not_state(_real(root)):
             raise LeadsOut(f"checkpoint_storage: {problem}")
+
+
+class KeptStorages:
+    """Storages that stay open, for a caller that uses the same ones again and again and repeats what fails: a client of an object
+    store takes as long to make as some removals. Its methods may be called from several threads.
+    """
+
+    def __init__(self, access: StorageAccess) -> None:
+        self._access = access
+        self._kept: OrderedDict[str, CheckpointStorage] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def storage(self, config: Mapping[str, Any]) -> CheckpointStorage:
+        """As `StorageAccess.storage`."""
+        place = json.dumps(
+            {key: value for key, value in config.items() if not key.startswith("save_")}, sort_keys=True, default=str
+        )
+        with self._guard:
+            if place not in self._kept:
+                self._kept[place] = self._access.storage(config, retries=Retries(total_s=PATIENCE_S))
+                if len(self._kept) > KEPT_STORAGES:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(place)
+            return self._kept[place]
 
 
 def _real(directory: Beneath) -> str:
