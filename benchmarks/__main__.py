@@ -38,6 +38,7 @@ BENCHMARKS = (
     "load",
     "spot",
     "search",
+    "storage",
 )
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 KEPT, PAGE = DOCS / "benchmarks.json", DOCS / "benchmarks.md"

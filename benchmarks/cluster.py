@@ -47,7 +47,10 @@ class Client:
         return json.loads(self.send("GET", path))
 
     def post(self, path: str, body: Any) -> Any:
-        return json.loads(self.send("POST", path, json.dumps(body).encode()))
+        return self.call("POST", path, body)
+
+    def call(self, verb: str, path: str, body: Any) -> Any:
+        return json.loads(self.send(verb, path, json.dumps(body).encode()))
 
     def lines(self, trial: int) -> list[str]:
         """The log of a trial so far, line by line, as its processes wrote it."""

@@ -220,8 +220,9 @@ class Cluster:
 # -------------------------------------------------------------------------------------------------------------- jobs
 
 
-async def fill(config_file: Path, jobs: int) -> float:
-    """Store as many active experiments as the API would, by the engine's own commands; answers how long it took."""
+async def fill(config_file: Path, jobs: int, text: str = EXPERIMENT) -> float:
+    """Store as many active experiments as the API would, by the engine's own commands; answers how long it took. `text` is their
+    configuration."""
     config = load_master_config(config_file, {}, {})
     clock, ids = SystemClock(), SystemIds()
     store = await open_store(config)
@@ -230,7 +231,7 @@ async def fill(config_file: Path, jobs: int) -> float:
     running = asyncio.create_task(engine.run())
     await bootstrap.first_users(engine, config, Path(config.cluster_state_dir), Passwords().hash)
     owner = next(user.id for user in engine.state.all(User) if user.username == "determined")
-    raw = load_yaml(EXPERIMENT, what="the experiment")
+    raw = load_yaml(text, what="the experiment")
     parsed = parse_experiment(raw, defaults=experiment_defaults(config, raw, ids=ids, clock=clock)).to_json()
     parsed["resources"] = {**parsed["resources"], "resource_pool": "default"}
     permits = asyncio.Semaphore(IN_FLIGHT)

@@ -1,0 +1,96 @@
+"""An S3 of this machine (moto) that counts its requests: `python -m benchmarks.storage_server PORT`; `/requests` tells them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+READY_S = 60.0
+BUCKET = "bench"
+IDENTITY = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench", "AWS_DEFAULT_REGION": "us-east-1"}
+"""moto asks for some, and believes any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """`address` of a server with one empty bucket."""
+
+    address: str
+
+    def config(self, prefix: str) -> dict[str, Any]:
+        """As `checkpoint_storage`."""
+        return {"type": "s3", "bucket": BUCKET, "endpoint_url": self.address, "prefix": prefix}
+
+    def client(self) -> Any:
+        """The vendor's, with its own defaults."""
+        import boto3
+
+        return boto3.client("s3", endpoint_url=self.address)
+
+    def requests(self) -> int:
+        """Answered so far."""
+        with urllib.request.urlopen(f"{self.address}/requests") as answer:
+            return int(answer.read())
+
+
+@contextlib.contextmanager
+def server(environ: Mapping[str, str]) -> Iterator[Server]:
+    """It ends with the context. This process and its children may use it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.storage_server", str(port)],
+        env={**os.environ, **environ},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    os.environ |= IDENTITY
+    found = Server(f"http://127.0.0.1:{port}")
+    try:
+        until = time.monotonic() + READY_S
+        while not _answers(port):
+            if process.poll() is not None or time.monotonic() > until:
+                raise RuntimeError("moto does not start")
+            time.sleep(0.1)
+        found.client().create_bucket(Bucket=BUCKET)
+        yield found
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def main(port: int) -> None:
+    from moto.server import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+    from werkzeug.serving import run_simple
+
+    application = DomainDispatcherApplication(create_backend_app)
+    answered = itertools.count()
+
+    def counted(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == "/requests":
+            start("200 OK", [("Content-Type", "text/plain")])
+            return [str(next(answered)).encode()]
+        next(answered)
+        answer: Iterable[bytes] = application(environ, start)
+        return answer
+
+    run_simple("127.0.0.1", port, counted, threaded=True, request_handler=MotoRequestHandler)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
