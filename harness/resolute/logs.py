@@ -121,7 +121,7 @@ class TextFormatter(logging.Formatter):
 
     def __init__(self, *, color: bool = False) -> None:
         super().__init__()
-        self._color = color
+        self.color = color
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{_moment(record)} {record.levelname:<7} {record.name}: {text_of(record)}"
@@ -129,7 +129,7 @@ class TextFormatter(logging.Formatter):
         if bound:
             first, newline, rest = line.partition("\n")
             line = f"{first} [{printable.one_line(without_secrets(bound))}]{newline}{rest}"
-        color = _COLORS.get(record.levelno) if self._color else None
+        color = _COLORS.get(record.levelno) if self.color else None
         return f"{color}{line}{_PLAIN}" if color else line
 
 
@@ -196,3 +196,10 @@ def set_up(
     logging.basicConfig(level=LEVELS[level], handlers=[shown, *beside], force=True)
     for noisy in ("alembic", "asyncio", "aiohttp.access", "urllib3", "docker"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, LEVELS[level]))
+
+
+def set_color(color: bool) -> None:
+    """Colours of the lines from now on: on a terminal only, and none in JSON."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler) and isinstance(handler.formatter, TextFormatter):
+            handler.formatter.color = color and handler.stream.isatty()

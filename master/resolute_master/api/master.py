@@ -10,12 +10,14 @@ from typing import Any
 from aiohttp import web
 
 from resolute.errors import InvalidInput
+from resolute.logs import set_color
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.enums import LogLevel, Product
 from resolute.wire.rest.info import Info
 from resolute.wire.rest.master import (
     GetMasterConfigResponse,
     GetMasterResponse,
+    LogConfig,
     LogEntry,
     MasterLogsQuery,
     MasterLogsResponse,
@@ -29,6 +31,7 @@ from resolute_master.api.render.states import level_of
 from resolute_master.api.streaming import stream
 
 ROOT_LOGGERS = ("resolute_master", "resolute_provisioner")
+CHANGEABLE = frozenset({"log.level", "log.color"})
 _LEVELS = {
     LogLevel.TRACE: logging.DEBUG,
     LogLevel.DEBUG: logging.DEBUG,
@@ -71,19 +74,23 @@ async def config(call: Call, _: None) -> GetMasterConfigResponse:
 
 
 async def change_config(call: Call, _: None) -> Empty:
-    """Only the level of the log can change while the master runs."""
+    """Level and colours of the log, until the master's next start. Nothing else can change while it runs."""
     request = await call.body(PatchMasterConfigRequest)
-    paths = request.field_mask.paths if request.field_mask else ()
-    unknown = sorted(set(paths) - {"log.level"})
+    paths = set(request.field_mask.paths if request.field_mask else ())
+    unknown = sorted(paths - CHANGEABLE)
     if unknown or not paths:
         named = ", ".join(unknown) or "nothing"
-        raise InvalidInput(f"fieldMask.paths: {named} cannot be changed while the master runs; only log.level can")
-    log = request.config.log if request.config else None
-    level = _LEVELS.get(log.level) if log is not None and log.level is not None else None
-    if level is None:
-        raise InvalidInput("config.log.level: name a level, LOG_LEVEL_DEBUG for example")
-    for name in ROOT_LOGGERS:
-        logging.getLogger(name).setLevel(level)
+        only = " and ".join(sorted(CHANGEABLE))
+        raise InvalidInput(f"fieldMask.paths: {named} cannot be changed while the master runs; only {only} can")
+    log = (request.config.log if request.config else None) or LogConfig()
+    level = _LEVELS.get(log.level) if log.level is not None else None
+    if "log.level" in paths:
+        if level is None:
+            raise InvalidInput("config.log.level: name a level, LOG_LEVEL_DEBUG for example")
+        for name in ROOT_LOGGERS:
+            logging.getLogger(name).setLevel(level)
+    if "log.color" in paths:
+        set_color(log.color)
     return Empty()
 
 

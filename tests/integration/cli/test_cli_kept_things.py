@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 from collections.abc import AsyncIterator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from resolute.logs import TextFormatter
 from resolute_master.api.master import ROOT_LOGGERS
 from support.api import World, an_api
 from support.checkpoints import UUIDS, removing, settled, with_checkpoints
@@ -114,13 +116,29 @@ async def test_a_search_is_previewed(det: Shell, tmp_path: Path) -> None:
     assert [row["count"] for row in (await det.json("preview-search", str(config)))["trials"]] == [4]
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 async def test_the_master_s_log_is_set_until_its_next_start(det: Shell) -> None:
     logger = logging.getLogger(ROOT_LOGGERS[0])
     before = logger.level
+    terminal = Terminal()
+    shown = logging.StreamHandler(terminal)
+    shown.setFormatter(TextFormatter(color=True))
+    logging.getLogger().addHandler(shown)
     try:
-        await det("master", "config", "set", "--log.level", "error")
+        await det("master", "config", "set", "--log.level", "error", "--log.color", "off")
         assert logger.level == logging.ERROR
+        logger.error("without colours")
+        assert "Set log.color on" in await det("master", "config", "set", "--log.color", "on")
+        assert logger.level == logging.ERROR
+        logger.error("with colours")
     finally:
         logger.setLevel(before)
-    assert "log.color cannot be changed" in await det("master", "config", "set", "--log.color", "off", code=1)
+        logging.getLogger().removeHandler(shown)
+    plain, red = terminal.getvalue().splitlines()
+    assert "without colours" in plain and "\x1b" not in plain
+    assert "with colours" in red and red.startswith("\x1b[31m")
     assert "nothing is to be set" in await det("master", "config", "set", code=2)
