@@ -17,9 +17,10 @@ from support.api import PASSWORD, World
 class Shell:
     """Runs commands as the administrator, each in a thread, for the master is in this process."""
 
-    def __init__(self, world: World, home: Path) -> None:
-        self._environ = {
-            "DET_MASTER": str(world.server.make_url("/")).rstrip("/"),
+    def __init__(self, world: World, home: Path, *, master: str = "") -> None:
+        """`master` is the address of what stands before the master's own."""
+        self.environ = {
+            "DET_MASTER": master or str(world.server.make_url("/")).rstrip("/"),
             "DET_USER": "root",
             "DET_PASS": PASSWORD,
             "DET_DEBUG_CONFIG_PATH": str(home / "config"),
@@ -29,7 +30,7 @@ class Shell:
     async def __call__(self, *words: str, code: int = 0, typed: str = "") -> str:
         """What it printed, or for another code what it complained."""
         out, err = io.StringIO(), io.StringIO()
-        invocation = Invocation(environ=self._environ, render=Renderer(out, err), stdin=io.StringIO(typed))
+        invocation = Invocation(environ=self.environ, render=Renderer(out, err), stdin=io.StringIO(typed))
         ended = await asyncio.to_thread(main, words, invocation)
         assert ended == code, err.getvalue()
         return out.getvalue() if code == 0 else err.getvalue()

@@ -13,13 +13,15 @@ from typing import IO
 
 from resolute.errors import InvalidInput, ResoluteError
 
+_GZIP = b"\x1f\x8b"
+
 
 class DamagedArchive(ResoluteError):
     """What arrived is not what was announced; fetch it again."""
 
 
 def extract(archive: IO[bytes], target: Path, *, expected: Mapping[str, int] | None = None) -> None:
-    """Unpacks a gzip tar into the new directory `target`.
+    """Unpacks a tar, compressed with gzip or not, into the new directory `target`.
 
     `expected` maps the path of each file to its size; names that end in `/` are directories and are not checked.
     Until everything is there and checked the files lie in a neighbour of `target`. Raises `InvalidInput` when `target`
@@ -69,7 +71,7 @@ def check_files(directory: Path, expected: Mapping[str, int]) -> None:
 
 def _unpack(archive: IO[bytes], directory: Path) -> None:
     try:
-        with gzip.GzipFile(fileobj=archive) as plain, tarfile.open(fileobj=plain, mode="r:") as tar:
+        with _plain(archive) as plain, tarfile.open(fileobj=plain, mode="r:") as tar:
             for member in tar:
                 path = directory / _inside(member.name)
                 if member.isdir():
@@ -89,6 +91,18 @@ def _unpack(archive: IO[bytes], directory: Path) -> None:
         if isinstance(error, OSError) and error.errno is not None:
             raise InvalidInput(f"cannot write to {str(directory.parent)!r}: {error.strerror}") from None
         raise DamagedArchive(f"the archive is damaged ({error}); fetch it again") from None
+
+
+@contextmanager
+def _plain(archive: IO[bytes]) -> Iterator[IO[bytes]]:
+    """The tar itself. `archive` can be rewound."""
+    compressed = archive.read(len(_GZIP)) == _GZIP
+    archive.seek(0)
+    if not compressed:
+        yield archive
+        return
+    with gzip.GzipFile(fileobj=archive) as plain:
+        yield plain  # type: ignore[misc]
 
 
 def _inside(name: str) -> PurePosixPath:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from resolute.client.archive import check_files, extract, refuse_occupied
+from resolute.client.archive import DamagedArchive, check_files, extract, refuse_occupied
 from resolute.client.paging import segment
+from resolute.client.resumed import fetch_archive
 from resolute.client.session import Progress, Session
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
 from resolute.storage import (
@@ -68,8 +68,8 @@ class Checkpoints:
         """Fetches the files of a checkpoint into the new directory `target`, complete or not at all.
 
         `direct` copies from the storage, where this machine can see it; `master` asks the master for an archive; `auto`
-        tries the first and falls back to the second. `progress` hears of the bytes that arrived. A copy that was broken off goes on
-        when it is asked for again.
+        tries the first and falls back to the second. `progress` hears of the bytes that arrived. What was broken off, by a
+        connection or a kill, goes on when it is asked for again.
         """
         checkpoint = self.get(uuid)
         if checkpoint.state not in _DOWNLOADABLE:
@@ -78,11 +78,14 @@ class Checkpoints:
         refuse_occupied(target)
         if mode != "master" and self._copied(checkpoint, target, mode, progress):
             return target
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=target.parent) as archive:
-            self.session.download(f"checkpoints/{segment(uuid)}", archive.write, progress)
-            archive.seek(0)
-            extract(archive, target, expected=checkpoint.resources)
+        archive = fetch_archive(self.session, f"checkpoints/{segment(uuid)}", target, progress)
+        try:
+            with open(archive, "rb") as file:
+                extract(file, target, expected=checkpoint.resources)
+        except DamagedArchive:
+            archive.unlink()
+            raise
+        archive.unlink()
         return target
 
     def verify(self, uuid: str, *, progress: Progress | None = None) -> Verified:

@@ -27,6 +27,7 @@ class MasterUnreachable(Unavailable):
     def __init__(self, master: str, cause: str) -> None:
         super().__init__(f"no master answers at {master} ({cause})")
         self.master = master
+        self.cause = cause
 
 
 class ServerError(ResoluteError):

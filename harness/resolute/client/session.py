@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
@@ -220,17 +220,22 @@ class Session:
             if rest:
                 yield rest
 
-    def download(self, path: str, write: Callable[[bytes], object], progress: Progress | None = None) -> None:
-        """Hands the raw body to `write`, piece by piece. Raises `MasterUnreachable` when it ends too early."""
-        with self._connection(), self._http.stream("GET", path, headers={"Accept": "application/gzip"}) as response:
-            self._check(response)
-            total = int(response.headers.get("Content-Length") or 0)
-            done = 0
-            for piece in response.iter_raw():
-                write(piece)
-                done += len(piece)
-                if progress is not None:
-                    progress(done, total)
+    @contextmanager
+    def raw(
+        self, method: str, path: str, headers: Mapping[str, str], *, also: Collection[int] = ()
+    ) -> Iterator[httpx.Response]:
+        """An answer whose body is read in the block. Statuses other than 200 and those of `also` are raised.
+
+        Raises `MasterUnreachable` when the body ends too early.
+        """
+        with self._connection(), self._http.stream(method, path, headers=dict(headers)) as response:
+            if response.status_code not in also:
+                self._check(response)
+            yield response
+
+    def wait_after(self, failures: int) -> None:
+        """The pause after so many failures of a call that its caller repeats."""
+        self._pause(self.retry.pause_s(failures))
 
     def _check(self, response: httpx.Response) -> None:
         if response.status_code != 200:

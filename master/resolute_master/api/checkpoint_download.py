@@ -1,12 +1,14 @@
 """A checkpoint's files as one archive, packed while it is sent.
 
-The master reads storages that it can reach itself; one that only tasks see is named in the refusal.
+The master reads storages that it can reach itself; one that only tasks see is named in the refusal. An uncompressed tar has a known
+length and can be asked for from any byte on (`Range`, with `If-Range`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import io
+import logging
 import shutil
 import stat
 import tarfile
@@ -14,23 +16,28 @@ import zipfile
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 import msgspec
 from aiohttp import web
 
 from resolute.beneath import readable
-from resolute.errors import FailedPrecondition, InvalidInput, NotFound
+from resolute.errors import FailedPrecondition, InvalidInput, NotFound, ResoluteError
 from resolute.storage import FileKind, OpenCheckpoint, StorageUnavailable, StoredFile
 from resolute.storage.verified import Verified, verified
 from resolute.wire.states import CheckpointState
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
+from resolute_master.api.checkpoint_tar import layout_of, write_tar
 from resolute_master.api.finders import find_checkpoint, find_experiment
 from resolute_master.api.host_paths import rules_of
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.engine.checkpoint_storage import StorageAccess
+
+log = logging.getLogger(__name__)
+
+TAR = "application/x-tar"
 
 CHUNK_BYTES = 1024 * 1024
 CHUNKS_AHEAD = 8
@@ -52,7 +59,7 @@ async def _wanted(call: Call) -> Checkpoint:
 
 
 async def download(call: Call, checkpoint: Checkpoint) -> web.StreamResponse:
-    kind, pack = _format(call.request.headers.get("Accept", "*/*"))
+    kind = _format(call.request.headers.get("Accept", "*/*"))
     if why := no_files(checkpoint):
         raise FailedPrecondition(why)
     experiment = await find_experiment(call.api, checkpoint.experiment_id)
@@ -62,7 +69,7 @@ async def download(call: Call, checkpoint: Checkpoint) -> web.StreamResponse:
     except (NotFound, StorageUnavailable) as error:
         raise FailedPrecondition(str(error)) from None
     with opened:
-        return await _sent(call, opened, kind, pack)
+        return await (_sent_tar(call, opened) if kind == TAR else _sent(call, opened, kind))
 
 
 async def verify(call: Call, checkpoint: Checkpoint) -> Verified:
@@ -97,16 +104,70 @@ def _opened(access: StorageAccess, storage: Mapping[str, Any], uuid: str) -> Ope
     return opened
 
 
-async def _sent(call: Call, stored: OpenCheckpoint, kind: str, pack: Pack) -> web.StreamResponse:
+async def _sent(call: Call, stored: OpenCheckpoint, kind: str) -> web.StreamResponse:
     # No Content-Encoding: clients feed the bytes to an archive reader as they come.
     response = web.StreamResponse(headers={"Content-Type": kind})
     response.enable_chunked_encoding()
     await response.prepare(call.request)
-    async with aclosing(packed(stored, pack)) as chunks:
-        async for chunk in chunks:
-            await response.write(chunk)
+    return await _written(call.request, response, packed(stored, PACKERS[kind]))
+
+
+async def _sent_tar(call: Call, stored: OpenCheckpoint) -> web.StreamResponse:
+    """A tar, whole or the part that is asked for."""
+    layout = await asyncio.to_thread(lambda: layout_of(_sendable(stored)))
+    etag = f'"{layout.etag}"'
+    start, stop = _wanted_part(call.request, etag, layout.size)
+    headers = {"Content-Type": TAR, "Accept-Ranges": "bytes", "ETag": etag, "Content-Length": str(stop - start)}
+    part = (start, stop) != (0, layout.size)
+    if part:
+        headers["Content-Range"] = f"bytes {start}-{stop - 1}/{layout.size}"
+    response = web.StreamResponse(status=206 if part else 200, headers=headers)
+    await response.prepare(call.request)
+
+    def pack(opened: OpenCheckpoint, out: io.RawIOBase) -> None:
+        write_tar(opened, _sendable(opened), layout, out, start, stop)
+
+    return await _written(call.request, response, packed(stored, pack))
+
+
+async def _written(
+    request: web.Request, response: web.StreamResponse, archive: AsyncGenerator[bytes, None]
+) -> web.StreamResponse:
+    async with aclosing(archive) as chunks:
+        try:
+            async for chunk in chunks:
+                await response.write(chunk)
+        except (OSError, ResoluteError) as error:
+            # An answer that has begun cannot become a refusal: a connection that is cut tells that something is missing.
+            if request.transport is not None:
+                request.transport.abort()
+            if isinstance(error, ConnectionResetError):
+                raise
+            log.warning("the download of %s broke off: %s", request.path, error)
+            raise ConnectionResetError from error
     await response.write_eof()
     return response
+
+
+def _wanted_part(request: web.Request, etag: str, size: int) -> tuple[int, int]:
+    """First byte and the one behind the last. Of what has changed since, and where no part is named, everything.
+
+    Raises HTTP 416 for a part that is not there.
+    """
+    if request.headers.get("If-Range", etag) != etag:
+        return 0, size
+    try:
+        asked = request.http_range
+    except ValueError:
+        return 0, size
+    start, stop, _ = asked.indices(size)
+    if start >= stop:
+        raise web.HTTPRequestRangeNotSatisfiable(
+            headers={"Content-Range": f"bytes */{size}", "ETag": etag},
+            text=_message(f"Range: the archive has {size} bytes, and none of them is asked for"),
+            content_type="application/json",
+        )
+    return start, stop
 
 
 # --------------------------------------------------------------------------------------------------------- packing
@@ -114,20 +175,17 @@ async def _sent(call: Call, stored: OpenCheckpoint, kind: str, pack: Pack) -> we
 Pack = Callable[[OpenCheckpoint, io.RawIOBase], None]
 
 
-def _tar(mode: Literal["w|", "w|gz"]) -> Pack:
-    def pack(stored: OpenCheckpoint, out: io.RawIOBase) -> None:
-        with tarfile.open(fileobj=out, mode=mode) as archive:
-            for file in _sendable(stored):
-                if file.kind is FileKind.DIRECTORY:
-                    archive.addfile(_member(file, tarfile.DIRTYPE))
-                    continue
-                stream, size = stored.open(file)
-                with stream:
-                    member = _member(file, tarfile.REGTYPE)
-                    member.size = size
-                    archive.addfile(member, stream)
-
-    return pack
+def _tgz(stored: OpenCheckpoint, out: io.RawIOBase) -> None:
+    with tarfile.open(fileobj=out, mode="w|gz") as archive:
+        for file in _sendable(stored):
+            if file.kind is FileKind.DIRECTORY:
+                archive.addfile(_member(file, tarfile.DIRTYPE))
+                continue
+            stream, size = stored.open(file)
+            with stream:
+                member = _member(file, tarfile.REGTYPE)
+                member.size = size
+                archive.addfile(member, stream)
 
 
 def _member(file: StoredFile, kind: bytes) -> tarfile.TarInfo:
@@ -164,24 +222,24 @@ def _sendable(stored: OpenCheckpoint) -> Iterator[StoredFile]:
     return (file for file in stored.files() if file.kind is not FileKind.OTHER)
 
 
-FORMATS: Mapping[str, Pack] = {
-    "application/gzip": _tar("w|gz"),
-    "application/x-tar": _tar("w|"),
-    "application/zip": _zip,
-}
+PACKERS: Mapping[str, Pack] = {"application/gzip": _tgz, "application/zip": _zip}
+FORMATS = (*sorted(PACKERS), TAR)
 
 
-def _format(accept: str) -> tuple[str, Pack]:
+def _format(accept: str) -> str:
     """The first acceptable format. Raises HTTP 415 as the contract has it."""
     asked = [part.partition(";")[0].strip() for part in accept.split(",")]
     for name in asked:
         if name in FORMATS:
-            return name, FORMATS[name]
+            return name
     if "*/*" in asked or "application/*" in asked:
-        return "application/gzip", FORMATS["application/gzip"]
+        return "application/gzip"
     message = f"Accept: {accept} is not available; ask for one of {', '.join(FORMATS)}"
-    body = msgspec.json.encode({"message": message}).decode()
-    raise web.HTTPUnsupportedMediaType(text=body, content_type="application/json")
+    raise web.HTTPUnsupportedMediaType(text=_message(message), content_type="application/json")
+
+
+def _message(text: str) -> str:
+    return msgspec.json.encode({"message": text}).decode()
 
 
 class _Abandoned(Exception):

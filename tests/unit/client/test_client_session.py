@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from resolute.client.errors import MasterUnreachable, ServerError
+from resolute.client.resumed import fetch_archive
 from resolute.client.session import Retry, Session, retry_from
 from resolute.client.trials import RECONNECT_PAUSES_S, Trials
 from resolute.errors import (
@@ -274,15 +275,15 @@ def test_an_abandoned_stream_is_closed() -> None:
     assert closed
 
 
-def test_a_download_is_raw_and_reported() -> None:
+def test_an_archive_of_a_master_without_entity_tags_comes_whole_and_is_reported(tmp_path: Path) -> None:
     body = b"\x1f\x8bnot really gzip"
     headers = {"Content-Length": str(len(body)), "Content-Type": "application/gzip"}
     session, seen = session_of(httpx.Response(200, headers=headers, stream=Pieces(body[:4], body[4:])))
-    got, heard = bytearray(), []
-    session.download("checkpoints/u", got.extend, lambda done, total: heard.append((done, total)))
-    assert bytes(got) == body
+    heard: list[tuple[int, int]] = []
+    got = fetch_archive(session, "checkpoints/u", tmp_path / "c", lambda done, total: heard.append((done, total)))
+    assert got.read_bytes() == body
     assert heard == [(4, len(body)), (len(body), len(body))]
-    assert seen[0].headers["Accept"] == "application/gzip"
+    assert seen[0].headers["Accept"] == "application/x-tar"
 
 
 # ------------------------------------------------------------------------------------ following over a master's restart
