@@ -14,11 +14,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from resolute_provisioner.clouds.local_files import read_json
+
 from benchmarks import storage_trial
 from benchmarks.report import Row, Spread
 from benchmarks.storage_server import BUCKET, IDENTITY, Server
 from resolute_provisioner.clouds.local import order_interruption
-from resolute_provisioner.clouds.local_files import read_json
 from support.live import LiveCluster, live_cluster, until
 
 SIZES = {"1 MiB": 1024**2, "256 MiB": 256 * 1024**2}

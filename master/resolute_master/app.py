@@ -19,6 +19,7 @@ from aiohttp import web
 from resolute import private_files
 from resolute.clock import Clock
 from resolute.config import MasterConfig, PostgresDatabase
+from resolute.config.pools import LOCAL_STORAGES
 from resolute.errors import InvalidInput, Unavailable
 from resolute.ids import IdSource
 from resolute_master import bootstrap
@@ -43,6 +44,7 @@ from resolute_master.api.requests import PROBES, Surroundings
 from resolute_master.api.response_headers import ResponseHeaders
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
+from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
@@ -69,6 +71,7 @@ from resolute_master.store.recent_code import RecentCode
 from resolute_master.store.sql import SqlStore, sqlite_url
 from resolute_master.tls import Tls
 from resolute_master.trust import Trust
+from resolute_master.turns import a_few_at_a_time
 
 log = logging.getLogger(__name__)
 
@@ -363,6 +366,7 @@ async def _serving(
         services += await _hands(settings, store, engine, hub, identity, shelf, tls)
         if tls is not None:
             services.append(asyncio.create_task(tls.watch(), name="watch of the certificate"))
+        await _tell_of_lost_files(engine, config)
         yield services
 
 
@@ -467,6 +471,19 @@ def _tell_of_lost_pools(engine: Engine) -> None:
             pool,
             jobs,
         )
+
+
+async def _tell_of_lost_files(engine: Engine, config: MasterConfig) -> None:
+    """Experiments whose pool keeps no files by this configuration. They were accepted under another one, and go on."""
+    losing = {pool.pool_name for pool in config.resource_pools if any(map(pool.loses_files_of, LOCAL_STORAGES))}
+
+    def tell(job: Job) -> None:
+        found = engine.state.get(Experiment, job.experiment_id) if job.experiment_id is not None else None
+        storage = None if found is None else found.config.get("checkpoint_storage")
+        if storage and (why := config.pool_loses_files(job.pool, storage["type"])):
+            log.warning("experiment %s: checkpoint_storage.type: %s", job.experiment_id, why)
+
+    await a_few_at_a_time([job for job in engine.state.all(Job) if not job.ended and job.pool in losing], tell)
 
 
 async def _cancel(services: list[asyncio.Task[None]]) -> None:

@@ -254,7 +254,7 @@ class MasterConfig(ConfigModel):
         found: list[tuple[tuple[str | int, ...], str, object]] = [
             (("resource_pools", place, "provider", "type"), why, pool.provider.name)
             for place, pool in enumerate(self.resource_pools)
-            if pool.provider is not None and (why := pool.loses_files_of(self.checkpoint_storage))
+            if pool.provider is not None and (why := pool.loses_files_of(self._storage_type))
         ]
         if found:
             raise broken_at(*found)
@@ -284,6 +284,15 @@ class MasterConfig(ConfigModel):
         if isinstance(self.db, PostgresDatabase):
             return None
         return Path(self.db.path) if self.db.path else Path(self.cluster_state_dir) / "resolute.db"
+
+    @property
+    def _storage_type(self) -> str | None:
+        return None if self.checkpoint_storage is None else self.checkpoint_storage.type
+
+    def pool_loses_files(self, name: str, storage_type: str | None) -> str:
+        """As `ResourcePool.loses_files_of`, of the pool of that name; empty where there is none."""
+        found = next((pool for pool in self.resource_pools if pool.pool_name == name), None)
+        return "" if found is None else found.loses_files_of(storage_type)
 
     def pool(self, name: str, *, key: str = "resources.resource_pool") -> ResourcePool:
         """The pool of that name, which `key` gives. Raises InvalidInput with the nearest name that exists."""

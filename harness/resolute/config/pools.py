@@ -9,7 +9,6 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from resolute.config.base import ConfigModel, Count, Flag, FreeMap, NonEmptyText, Text, broken_at, broken_rule
 from resolute.config.budgets import Budget
-from resolute.config.checkpoint_storage import CheckpointStorage
 from resolute.config.durations import Duration, PositiveDuration, format_duration
 from resolute.config.providers import Provider
 from resolute.config.resources import Priority
@@ -69,6 +68,10 @@ class Scheduler(ConfigModel):
         return self
 
 
+LOCAL_STORAGES = ("shared_fs", "directory")
+"""Types of checkpoint_storage that are a directory of the machine."""
+
+
 class ResourcePool(ConfigModel):
     """Machines of one kind, with one queue."""
 
@@ -98,13 +101,14 @@ class ResourcePool(ConfigModel):
     def _old_names(cls, value: Any) -> Any:
         return renamed(value, {"max_cpu_containers_per_agent": "max_aux_containers_per_agent"})
 
-    def loses_files_of(self, storage: CheckpointStorage | None) -> str:
-        """Why checkpoints in that storage would end with a machine of this pool, and what to do; empty where they would not."""
+    def loses_files_of(self, storage_type: str | None) -> str:
+        """Why checkpoints in a storage of that type would end with a machine of this pool, and what to do; empty where they would
+        not."""
         rented = self.provider is not None and not self.provider.on_masters_machine
-        if storage is None or storage.type not in ("shared_fs", "directory") or not rented or self.shared_file_system:
+        if storage_type not in LOCAL_STORAGES or not rented or self.shared_file_system:
             return ""
         return (
-            f"pool '{self.pool_name}' rents its machines, and checkpoint_storage of type {storage.type} is a directory that ends "
+            f"pool '{self.pool_name}' rents its machines, and checkpoint_storage of type {storage_type} is a directory that ends "
             "with the machine; use a storage of type s3, gcs or azure, or, where one file system is mounted on all machines of "
             "the pool, set shared_file_system: true for the pool"
         )

@@ -182,8 +182,8 @@ def _with_default_pool(raw: dict[str, Any], workspace: Workspace) -> dict[str, A
 
 def _check_kept(call: Call, config: ExperimentConfig, pool: PoolName) -> None:
     """Checkpoints that end with the machine that wrote them keep nothing."""
-    configured = next((each for each in call.api.config.resource_pools if each.pool_name == pool), None)
-    if configured is not None and (why := configured.loses_files_of(config.checkpoint_storage)):
+    storage = config.checkpoint_storage
+    if why := call.api.config.pool_loses_files(pool, None if storage is None else storage.type):
         raise InvalidInput(f"checkpoint_storage.type: {why}")
 
 

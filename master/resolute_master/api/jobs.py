@@ -26,7 +26,7 @@ from resolute.wire.states import ExperimentState
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Also, Call, Route, nothing
 from resolute_master.api.context import ApiContext
-from resolute_master.api.finders import find_job, job_id_of
+from resolute_master.api.finders import find_experiment, find_job, job_id_of
 from resolute_master.api.paging import page_of
 from resolute_master.api.queue import moving_from, queue_stats, standing_while_moving, standing_without_pool, summary_of
 from resolute_master.api.queue_orders import QueueOrders
@@ -294,10 +294,20 @@ async def _command(api: ApiContext, control: QueueControl) -> UpdateJob:
         job=job.id,
         priority=control.priority,
         weight=control.weight,
-        pool=None if pool is None else PoolName(api.config.pool(pool, key="resourcePool").pool_name),
+        pool=None if pool is None else await _keeping_pool(api, job, pool),
         ahead_of=None if ahead_of is None else await job_id_of(api, "aheadOf", ahead_of),
         behind_of=None if behind_of is None else await job_id_of(api, "behindOf", behind_of),
     )
+
+
+async def _keeping_pool(api: ApiContext, job: Job, name: str) -> PoolName:
+    """As at the submission: a pool that keeps what the job saves."""
+    pool = PoolName(api.config.pool(name, key="resourcePool").pool_name)
+    if job.experiment_id is not None:
+        storage = (await find_experiment(api, job.experiment_id)).config.get("checkpoint_storage") or {}
+        if why := api.config.pool_loses_files(pool, storage.get("type")):
+            raise InvalidInput(f"checkpoint_storage.type: {why}")
+    return pool
 
 
 _CHANGES = (Also(Action.CONTROL_QUEUE), Also(Action.OVERTAKE, "ahead of others' work"))

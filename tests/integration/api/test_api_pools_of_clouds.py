@@ -78,3 +78,25 @@ async def test_an_experiment_does_not_keep_its_checkpoints_on_machines_that_are_
             a_config(checkpoint_storage=on_disk, resources={"resource_pool": "own", "slots_per_trial": 0})
         )
         await world.create(a_config())
+
+
+async def test_a_job_does_not_move_to_a_pool_that_ends_with_its_checkpoints(tmp_path: Path) -> None:
+    rented = {**POOLS["resource_pools"][0], "shared_file_system": False}
+    shared = {**POOLS["resource_pools"][0], "pool_name": "shared"}
+    config: dict[str, Any] = {
+        "resource_pools": [rented, shared, {"pool_name": "own"}],
+        "checkpoint_storage": {"type": "s3", "bucket": "b"},
+    }
+    pools = pool_policies(master_config(tmp_path, **config))
+    on_disk = {"type": "directory", "container_path": str(tmp_path)}
+    own = {"resource_pool": "own", "slots_per_trial": 0}
+    async with an_api(tmp_path, pools=pools, config=config) as world:
+        job = (await world.create(a_config(checkpoint_storage=on_disk, resources=own)))["jobId"]
+        in_bucket = (await world.create(a_config(resources=own)))["jobId"]
+        to_rented = {"updates": [{"jobId": job, "resourcePool": "default"}]}
+        said = await world.error("POST", "/api/v1/job-queues", to_rented, status=400)
+        assert "checkpoint_storage.type: pool 'default' rents its machines" in said and "shared_file_system" in said
+        jobs = (await world.get("/api/v1/job-queues-v2"))["jobs"]
+        assert {each["full"]["resourcePool"] for each in jobs} == {"own"}
+        for moved, pool in ((job, "shared"), (in_bucket, "default")):
+            await world.post("/api/v1/job-queues", {"updates": [{"jobId": moved, "resourcePool": pool}]})

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import ClientConnectionError, ClientSession, ClientWebSocketResponse, WSCloseCode, WSMsgType
 
 from resolute.clock import SystemClock
-from resolute.config import MasterConfig, load_master_config
+from resolute.config import MasterConfig, load_master_config, parse_master_config
 from resolute.errors import InvalidInput, NotFound, Unavailable
 from resolute.ids import SystemIds
 from resolute.wire.agent_link import Welcome
@@ -22,7 +22,14 @@ from resolute.wire.states import ContainerState
 from resolute_agent.link import decode_master_frame, encode_frame
 from resolute_master.agents.websocket import LINK_PATH
 from resolute_master.api.log_ring import LogRing
-from resolute_master.app import MasterSettings, _check_machines, _tell_of_lost_pools, _until, run_master
+from resolute_master.app import (
+    MasterSettings,
+    _check_machines,
+    _tell_of_lost_files,
+    _tell_of_lost_pools,
+    _until,
+    run_master,
+)
 from resolute_master.bootstrap import PASSWORD_FILE, first_users
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
@@ -38,7 +45,18 @@ from resolute_master.store.memory import MemoryStore
 from resolute_provisioner.clouds.driver import StepInterruption
 from resolute_provisioner.model import Market, Offer, PoolScaling
 from support.cluster import T0, an_instance
-from support.engines import DEFAULT, POOLS, AgentByHand, a_user, an_engine, an_experiment, joined, launched, running
+from support.engines import (
+    DEFAULT,
+    POOLS,
+    AgentByHand,
+    a_config,
+    a_user,
+    an_engine,
+    an_experiment,
+    joined,
+    launched,
+    running,
+)
 from support.hubs import a_hello
 from support.stores import a_change
 
@@ -304,6 +322,29 @@ async def test_jobs_whose_pool_has_left_the_configuration_are_told_of_at_the_sta
     assert line.startswith(
         "resource_pools: pool 'other', which 1 job(s) are in, is not configured any more; put it back"
     )
+
+
+async def test_experiments_whose_pool_now_loses_their_checkpoints_are_told_of_at_the_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    machine = {"machine_type": "n1-standard-8"}
+    provider = {"type": "gcp", "project": "p", "zone": "us-central1-a", "instance_type": machine}
+    rented, kept = {"pool_name": DEFAULT, "provider": provider}, {"pool_name": "own"}
+    config = parse_master_config(
+        {"checkpoint_storage": {"type": "s3", "bucket": "b"}, "resource_pools": [rented, kept]}
+    )
+    on_disk = {**a_config(), "checkpoint_storage": {"type": "shared_fs", "host_path": "/data"}}
+    in_bucket = {**a_config(), "checkpoint_storage": {"type": "s3", "bucket": "b"}}
+    own = PoolName("own")
+    async with running(an_engine(MemoryStore(), pools={**POOLS, own: PoolPolicy(name=own)})) as engine:
+        owner = await a_user(engine)
+        for settings, pool in ((on_disk, DEFAULT), (in_bucket, DEFAULT), (on_disk, own), (on_disk, DEFAULT)):
+            await an_experiment(engine, owner, settings, pool=pool)
+        await engine.submit(KillExperiment(experiment=ExperimentId(4)))
+        with caplog.at_level(logging.WARNING, "resolute_master.app"):
+            await _tell_of_lost_files(engine, config)
+    (line,) = caplog.messages
+    assert line.startswith("experiment 1: checkpoint_storage.type: pool 'default' rents its machines")
 
 
 async def test_of_a_pool_that_is_gone_a_job_that_was_moved_out_of_it_is_told_as_long_as_something_of_it_is_there(
