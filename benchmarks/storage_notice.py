@@ -14,12 +14,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from resolute_provisioner.clouds.local_files import read_json
-
 from benchmarks import storage_trial
 from benchmarks.report import Row, Spread
 from benchmarks.storage_server import BUCKET, IDENTITY, Server
-from resolute_provisioner.clouds.local import order_interruption
+from resolute_provisioner.clouds.local.cloud import order_interruption
+from resolute_provisioner.clouds.local.files import read_json
 from support.live import LiveCluster, live_cluster, until
 
 SIZES = {"1 MiB": 1024**2, "256 MiB": 256 * 1024**2}
@@ -47,7 +46,7 @@ def _noticed(cluster: LiveCluster, store: Server, code: Path, directory: Path, s
         "max_restarts": 0,
     }
     experiment = cluster.client.create_experiment(config, code)
-    (trial,) = until("it has a trial", experiment.list_trials) or ()
+    trial = until("it has a trial", lambda: next(iter(experiment.list_trials()), None))
     rounds = [_round(cluster, trial, number) for number in range(ROUNDS + 1)][1:]  # the first one warms up
     bare = [_bare_upload(store, directory, SIZES[size]) for _ in rounds]
     experiment.kill()

@@ -75,7 +75,7 @@ def _answers(port: int) -> bool:
 
 
 def main(port: int) -> None:
-    from moto.server import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
     from werkzeug.serving import run_simple
 
     application = DomainDispatcherApplication(create_backend_app)

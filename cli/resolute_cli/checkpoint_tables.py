@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from resolute.wire.rest.checkpoints import Checkpoint
 
 
+REMOVAL = ("Removed Because",)
+
+
 def checkpoint_table(cli: Invocation, checkpoints: Sequence[Checkpoint]) -> None:
-    """The table of `list-checkpoints`."""
+    """The table of `list-checkpoints`; why one was removed stands in a column of its own when one was."""
     columns = ("Trial ID", "# of Batches", "State", "Validation Metric", "UUID", "Resources", "Size")
+    removed = any(checkpoint.removal for checkpoint in checkpoints)
     rows = [
         (
             checkpoint.training.trial_id,
@@ -25,10 +29,11 @@ def checkpoint_table(cli: Invocation, checkpoints: Sequence[Checkpoint]) -> None
             checkpoint.uuid,
             Block(sorted(checkpoint.resources)),
             size_text(sum(checkpoint.resources.values())),
+            *((checkpoint.removal or "",) if removed else ()),
         )
         for checkpoint in checkpoints
     ]
-    cli.render.table(columns, rows, checkpoints)
+    cli.render.table((*columns, *(REMOVAL if removed else ())), rows, checkpoints)
 
 
 def checkpoint_record(cli: Invocation, checkpoint: Checkpoint) -> None:
@@ -44,7 +49,10 @@ def checkpoint_record(cli: Invocation, checkpoint: Checkpoint) -> None:
         metrics.avg_metrics if metrics else None,
         checkpoint.metadata,
     )
-    cli.render.table((*columns, "Validation Metrics", "Metadata"), [row], checkpoint)
+    columns = (*columns, "Validation Metrics", "Metadata")
+    if checkpoint.removal:
+        columns, row = (*columns, "State", *REMOVAL), (*row, state_text(checkpoint.state), checkpoint.removal)
+    cli.render.table(columns, [row], checkpoint)
 
 
 def download(cli: Invocation, uuid: str, target: Path, mode: str, *, quiet: bool) -> None:

@@ -7,14 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from resolute.wire.rest.enums import WireTrialState
+from resolute.wire.states import CheckpointState
 from resolute_master.api.booked_runs import runs_of
 from resolute_master.api.context import ApiContext
 from resolute_master.api.render.states import trial_state
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import ExperimentId, TrialId
 from resolute_master.domain.trial import Trial
 from resolute_master.store.base import CheckpointQuery, Page, TrialQuery
 from resolute_web.life import Life, life_of
+
+REMOVED_SHOWN = 20
+"""Removed checkpoints that a page lists; `det checkpoint list --all` lists them all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,16 @@ async def lived(api: ApiContext, trial: Trial) -> Life | None:
     runs = await runs_of(api.store, [trial.task_id])
     checkpoints = await api.store.checkpoints(CheckpointQuery(trial_id=trial.id))
     return life_of(runs, checkpoints, api.clock.now())
+
+
+async def removed_checkpoints(
+    api: ApiContext, experiment: ExperimentId, trial: TrialId | None = None
+) -> Sequence[Checkpoint]:
+    """Those that are gone, or are going, and why: the ones of the most steps."""
+    query = CheckpointQuery(
+        experiment_id=experiment, trial_id=trial, states=(CheckpointState.DELETED,), most=REMOVED_SHOWN
+    )
+    return tuple(reversed(await api.store.checkpoints(query)))
 
 
 def best_first(rows: Sequence[TrialRow], experiment: Experiment) -> Sequence[TrialRow]:

@@ -562,6 +562,8 @@ async def test_checkpoints_are_filtered_and_sorted(store: Store) -> None:
     assert await uuids(experiment_id=1, states=(CheckpointState.DELETED,)) == ["gone"]
     assert await uuids(experiment_id=1, states=(CheckpointState.DELETED, CheckpointState.ERROR)) == ["gone", "bad"]
     assert await uuids() == ["d", "a", "b", "c", "bad", "elsewhere"]
+    assert await uuids(experiment_id=1, most=2) == ["a", "b"]
+    assert await uuids(experiment_id=1, most=3) == ["a", "b", "bad"]
 
 
 # -------------------------------------------------------------------------------------------- contexts and settings

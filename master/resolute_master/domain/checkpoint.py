@@ -45,6 +45,8 @@ class Checkpoint(Struct, frozen=True, kw_only=True, gc=False):
     used_by: tuple[CheckpointUse, ...] = ()
     continued: bool = False
     """Whether trials of another experiment were started from it. It is not removed by itself."""
+    removal: str = ""
+    """Why files of it were removed, or are going to be, in words; empty while nothing was ordered."""
 
     @property
     def id(self) -> str:

@@ -36,7 +36,7 @@ class CheckpointKeeping:
 
     def _take(self, change: Change) -> None:
         for entity in change.upserts:
-            if isinstance(entity, Checkpoint) and entity.state is CheckpointState.COMPLETED:
+            if isinstance(entity, Checkpoint) and entity.state is CheckpointState.COMPLETED and not entity.removal:
                 self._new.setdefault(entity.experiment_id, set()).add(entity.trial_id)
 
     async def review_new(self) -> None:

@@ -32,6 +32,12 @@ MAX_GLOBS = 100
 SHOWN_GLOB = 100
 """Letters of a pattern that a refusal shows."""
 
+SHOWN_GLOBS = 5
+
+ON_REQUEST = "on request"
+BY_A_TASK = "a task removed its files"
+"""Why a checkpoint was removed."""
+
 COUNTS = ("save_experiment_best", "save_trial_best", "save_trial_latest")
 
 FALLBACKS = 2
@@ -75,7 +81,8 @@ def set_resources(step: Step, command: SetCheckpointResources) -> None:
         step.done(f"remove-checkpoint:{command.uuid}")
     elif set(command.resources) - NOT_FILES_OF_THE_USER < set(before.resources) - NOT_FILES_OF_THE_USER:
         state = CheckpointState.PARTIALLY_DELETED
-    step.put(replace(before, resources=command.resources, state=state))
+    removal = before.removal or (BY_A_TASK if state is CheckpointState.DELETED else "")
+    step.put(replace(before, resources=command.resources, state=state, removal=removal))
     experiments.deleted_if_done(step, before.experiment_id)
 
 
@@ -84,7 +91,21 @@ def delete(step: Step, uuids: Iterable[str]) -> None:
         found = need_checkpoint(step, uuid)
         _check_not_needed(step, found)
         if found.state is not CheckpointState.DELETED:
-            step.emit([RemoveCheckpoint(uuid=uuid, experiment=found.experiment_id)])
+            _order_removal(step, found, ON_REQUEST)
+
+
+def _order_removal(step: Step, checkpoint: Checkpoint, why: str) -> None:
+    """Ordered again for the same reason, as while its storage is away, it is noted once."""
+    step.emit([RemoveCheckpoint(uuid=checkpoint.uuid, experiment=checkpoint.experiment_id)])
+    _note_removal(step, checkpoint, why, "")
+
+
+def _note_removal(step: Step, checkpoint: Checkpoint, why: str, what: str) -> None:
+    if checkpoint.removal == why:
+        return
+    step.put(replace(checkpoint, removal=why))
+    text = f"{what}checkpoint {checkpoint.uuid} of step {checkpoint.steps_completed} is removed: {why}"
+    step.log(checkpoint.task_id, None, text, level="INFO")
 
 
 def remove_files(step: Step, command: RemoveCheckpointFiles) -> None:
@@ -102,6 +123,10 @@ def remove_files(step: Step, command: RemoveCheckpointFiles) -> None:
             raise FailedPrecondition(f"checkpoint '{uuid}' is deleted; there are no files to remove")
         if command.globs:
             _check_not_needed(step, found)
+            shown = ", ".join(glob[:SHOWN_GLOB] for glob in command.globs[:SHOWN_GLOBS])
+            more = len(command.globs) - SHOWN_GLOBS
+            others = f" and {more} other patterns" if more > 0 else ""
+            _note_removal(step, found, f"files that match {shown}{others}, on request", "a part of ")
         order = step.next_number("remove-files")
         step.emit([RemoveFiles(uuid=uuid, experiment=found.experiment_id, globs=command.globs, order=order)])
 
@@ -162,8 +187,9 @@ def set_policy(step: Step, command: SetCheckpointPolicy) -> None:
     step.put(experiment.with_settings("checkpoint_storage", counts))
     found = step.find(Checkpoint, "checkpoints_of_experiment", experiment.id)
     trials = experiments.trials_of(step, experiment)
+    why = _not_kept(counts)
     for checkpoint in removable(found, trials, policy, smaller_is_better=experiment.smaller_is_better):
-        step.emit([RemoveCheckpoint(uuid=checkpoint.uuid, experiment=experiment.id)])
+        _order_removal(step, checkpoint, why)
 
 
 def keep(step: Step, command: KeepCheckpoints) -> None:
@@ -173,17 +199,14 @@ def keep(step: Step, command: KeepCheckpoints) -> None:
     if experiment is None or not experiment.removes_checkpoints:
         return
     found = step.find(Checkpoint, "checkpoints_of_experiment", experiment.id)
+    why = _not_kept(experiment.config["checkpoint_storage"])
     for checkpoint in superfluous(experiment, found, experiments.trials_of(step, experiment), command.metrics):
-        step.emit([RemoveCheckpoint(uuid=checkpoint.uuid, experiment=experiment.id)])
-        storage = experiment.config["checkpoint_storage"]
-        counts = ", ".join(f"{name} {storage[name]}" for name in COUNTS)
-        step.log(
-            checkpoint.task_id,
-            None,
-            f"checkpoint {checkpoint.uuid} of step {checkpoint.steps_completed} is removed: it is not among those that are kept "
-            f"({counts}), and nothing refers to it",
-            level="INFO",
-        )
+        _order_removal(step, checkpoint, why)
+
+
+def _not_kept(storage: Mapping[str, Any]) -> str:
+    counts = ", ".join(f"{name} {storage[name]}" for name in COUNTS)
+    return f"it is not among those that are kept ({counts}), and nothing refers to it"
 
 
 def superfluous(

@@ -81,11 +81,13 @@ class TrialQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointQuery:
-    """Checkpoints of an experiment or of a trial; DELETED ones only when asked for by state."""
+    """Checkpoints of an experiment or of a trial; DELETED ones only when asked for by state. `most` limits them to those of the
+    most steps."""
 
     experiment_id: ExperimentId | None = None
     trial_id: TrialId | None = None
     states: tuple[CheckpointState, ...] = ()
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -332,6 +332,7 @@ class MemoryStore:
             and (query.trial_id is None or checkpoint.trial_id == query.trial_id)
             and (checkpoint.state in query.states if query.states else checkpoint.state is not CheckpointState.DELETED)
         ]
+        found = sorted(found, key=lambda c: (-c.steps_completed, c.trial_id, c.uuid))[: query.most]
         return tuple(sorted(found, key=lambda c: (c.trial_id, c.steps_completed, c.uuid)))
 
     async def allocation(self, id_: AllocationId) -> Allocation | None:

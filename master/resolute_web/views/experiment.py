@@ -25,7 +25,7 @@ from resolute_web import actions, configuration, rungs, search_pictures
 from resolute_web.forms import read_form
 from resolute_web.page import Page, data, page, see
 from resolute_web.series import column_of, lines_of, thinned
-from resolute_web.trials import TrialRow, best_first, flat, lived, rows_of, searched
+from resolute_web.trials import TrialRow, best_first, flat, lived, removed_checkpoints, rows_of, searched
 
 MOST_TRIALS = 1000
 """Rows of one page of trials, and points of a picture of a search."""
@@ -95,6 +95,7 @@ async def overview(call: Call, experiment: Experiment) -> web.Response:
         cost=await experiment_cost(call.api, experiment),
         lives=await _lives(call, found.rows) if found.total == 1 else (),
         settings=experiment.settings,
+        removed=await removed_checkpoints(call.api, experiment.id),
     )
 
 

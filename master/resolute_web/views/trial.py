@@ -18,7 +18,7 @@ from resolute_master.domain.trial import Trial
 from resolute_master.store.base import CheckpointQuery
 from resolute_web.page import Page, data, page, see
 from resolute_web.series import Lines, column_of, lines_of, summary, thinned
-from resolute_web.trials import flat, lived, row_of
+from resolute_web.trials import flat, lived, removed_checkpoints, row_of
 
 MOST_CHARTS = 8
 PLACES = ("epoch", "epochs", "batches")
@@ -63,6 +63,7 @@ async def overview(call: Call, trial: Trial) -> web.Response:
         summaries=[summary(group, name, points) for (group, name), points in lines.items()],
         life=await lived(call.api, trial),
         checkpoints=sorted(checkpoints, key=lambda each: (-each.steps_completed, each.uuid)),
+        removed=await removed_checkpoints(call.api, trial.experiment_id, trial.id),
         hyperparameters=flat(trial.hparams),
     )
 

@@ -142,3 +142,29 @@ async def test_the_master_s_log_is_set_until_its_next_start(det: Shell) -> None:
     assert "without colours" in plain and "\x1b" not in plain
     assert "with colours" in red and red.startswith("\x1b[31m")
     assert "nothing is to be set" in await det("master", "config", "set", code=2)
+
+
+async def test_what_was_removed_is_shown_with_its_reason(world: World, det: Shell, tmp_path: Path) -> None:
+    agent, trial, _ = await with_checkpoints(world, tmp_path / "storage", 4, counts={"save_trial_latest": 2})
+    number = str(trial.experiment_id)
+    assert "Removed Because" not in await det("checkpoint", "list", number, "--all")
+    async with removing(world):
+        await agent.run_all()
+        await settled(world)
+        await det("checkpoint", "delete", UUIDS[3], "--yes")
+        await det("checkpoint", "rm", UUIDS[4], "--glob", "**/*.pt", "--yes")
+        await settled(world)
+    listed = await det("checkpoint", "list", number, "--all")
+    assert "Removed Because" in listed
+    rows = {row["uuid"]: row.get("removal") for row in await det.json("checkpoint", "list", number, "--all")}
+    counts = "save_experiment_best 0, save_trial_best 1, save_trial_latest 2"
+    why = f"it is not among those that are kept ({counts}), and nothing refers to it"
+    assert rows[UUIDS[1]] == rows[UUIDS[2]] == why
+    assert (rows[UUIDS[3]], rows[UUIDS[4]]) == ("on request", "files that match **/*.pt, on request")
+    assert "DELETED" in await det("checkpoint", "describe", UUIDS[1])
+    lines = await det("trial", "logs", str(trial.id))
+    for told in (
+        f"checkpoint {UUIDS[3]} of step 3 is removed: on request",
+        f"a part of checkpoint {UUIDS[4]} of step 4 is removed: files that match **/*.pt, on request",
+    ):
+        assert lines.count(told) == 1

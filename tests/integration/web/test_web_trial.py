@@ -9,6 +9,8 @@ from resolute.storage import MANIFEST_NAME, FileEntry, Manifest
 from resolute.storage.manifest import resources
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.trial import Trial
+from support.checkpoints import removing, settled
+from support.engines import AgentByHand
 from support.web import Browser
 
 
@@ -123,6 +125,23 @@ async def _checkpoint(browser: Browser, storage: Path, trial: Trial, task: str) 
     }
     await browser.world.post("/api/v1/checkpoints", body, token="", task=task)
     return uuid
+
+
+async def test_a_removed_checkpoint_is_shown_with_the_reason(browser: Browser, tmp_path: Path) -> None:
+    trial, task = await _with_reports(browser)
+    uuid = await _checkpoint(browser, tmp_path, trial, task)
+    assert "Removed checkpoints" not in (await browser.open(path_of(trial))).words
+    agent = AgentByHand(browser.world.engine)
+    agent.sequence = 100
+    await agent.run_all()
+    await browser.world.call("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [uuid]})
+    assert "on request" in (await browser.open(path_of(trial))).words
+    async with removing(browser.world):
+        await settled(browser.world)
+    for path in (path_of(trial), f"/det/experiments/{trial.experiment_id}"):
+        page = await browser.open(path)
+        assert "Removed checkpoints" in page.words and "on request" in page.words and uuid in page.words
+    assert "Removed: on request" in (await browser.open(f"/det/checkpoints/{uuid}")).words
 
 
 async def test_a_checkpoint_is_shown_downloaded_and_verified(browser: Browser, tmp_path: Path) -> None:

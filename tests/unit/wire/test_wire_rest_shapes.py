@@ -61,6 +61,7 @@ ADDED_FIELDS = {
     "Job": {"reason"},
     "LogEntry": {"logger", "fields"},
     "Trial": {"failure"},
+    "Checkpoint": {"removal"},
 }
 
 ADDED_PARAMETERS = {"MasterLogs": {"timestampAfter"}, "GetJobs": {"reasons"}, "GetJobsV2": {"reasons"}}

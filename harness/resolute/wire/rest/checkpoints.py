@@ -28,7 +28,8 @@ class CheckpointTrainingMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A checkpoint; `resources` maps each file to its size in bytes, directories end in `/`."""
+    """A checkpoint; `resources` maps each file to its size in bytes, directories end in `/`. `removal` says why files of it were or
+    will be removed."""
 
     metadata: Mapping[str, Any] = field(default_factory=dict)
     resources: Mapping[str, Int64]
@@ -39,6 +40,7 @@ class Checkpoint:
     report_time: datetime | None = None
     storage_id: int | None = None
     task_id: str | None = None
+    removal: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

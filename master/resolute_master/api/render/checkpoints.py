@@ -36,6 +36,7 @@ def checkpoint(
         metadata={"steps_completed": value.steps_completed, **value.metadata},
         state=WireCheckpointState[value.state.name],
         storage_id=value.storage_id,
+        removal=value.removal or None,
         training=CheckpointTrainingMetadata(
             trial_id=value.trial_id,
             experiment_id=value.experiment_id,

@@ -244,6 +244,10 @@ def checkpoints(connection: Connection, query: CheckpointQuery) -> tuple[Checkpo
         found = found.where(column.state.in_([state.value for state in query.states]))
     else:
         found = found.where(_NOT_DELETED)
+    if query.most is not None:
+        last = (column.steps_completed.desc(), column.trial_id, column.uuid)
+        most = _decoded(connection, Checkpoint, found.order_by(*last).limit(query.most))
+        return tuple(sorted(most, key=lambda each: (each.trial_id, each.steps_completed, each.uuid)))
     return _decoded(connection, Checkpoint, found.order_by(column.trial_id, column.steps_completed, column.uuid))
 
 
