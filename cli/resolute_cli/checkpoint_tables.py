@@ -49,10 +49,9 @@ def checkpoint_record(cli: Invocation, checkpoint: Checkpoint) -> None:
         metrics.avg_metrics if metrics else None,
         checkpoint.metadata,
     )
-    columns = (*columns, "Validation Metrics", "Metadata")
-    if checkpoint.removal:
-        columns, row = (*columns, "State", *REMOVAL), (*row, state_text(checkpoint.state), checkpoint.removal)
-    cli.render.table(columns, [row], checkpoint)
+    gone = ("State", *REMOVAL) if checkpoint.removal else ()
+    why = (state_text(checkpoint.state), checkpoint.removal) if checkpoint.removal else ()
+    cli.render.table((*columns, "Validation Metrics", "Metadata", *gone), [(*row, *why)], checkpoint)
 
 
 def download(cli: Invocation, uuid: str, target: Path, mode: str, *, quiet: bool) -> None:
