@@ -96,7 +96,7 @@ async def _reported(config_file: Path, uuids: list[str]) -> None:
         agent = AgentByHand(engine, "by-hand", pool=PoolName("default"))
         await agent.register()
         (allocation,) = engine.state.all(Allocation)
-        resources = dict.fromkeys(FILES, 1)
+        resources: dict[str, int] = dict.fromkeys(FILES, 1)
         for first in range(0, len(uuids), 500):
             await asyncio.gather(
                 *(

@@ -148,7 +148,7 @@ def test_other_counts_empty_the_bucket_through_the_master(story: Story) -> None:
 
 
 def run_of(checkpoint: Checkpoint) -> int:
-    return int(checkpoint.allocation_id.rpartition(".")[2])
+    return int((checkpoint.allocation_id or "").rpartition(".")[2])
 
 
 def found_in(directory: Path) -> dict[str, bytes]:

@@ -61,9 +61,16 @@ class Gang:
 
         def one(rank: int) -> None:
             machine, local = divmod(rank, ON_A_MACHINE)
-            place = {"local_rank": local, "local_size": ON_A_MACHINE, "cross_rank": machine, "cross_size": 2}
             try:
-                distributed = DistributedContext(rank=rank, size=RANKS, key=f"{os.getpid()}-{key}", **place)
+                distributed = DistributedContext(
+                    rank=rank,
+                    size=RANKS,
+                    local_rank=local,
+                    local_size=ON_A_MACHINE,
+                    cross_rank=machine,
+                    cross_size=RANKS // ON_A_MACHINE,
+                    key=f"{os.getpid()}-{key}",
+                )
                 with core.init(
                     environ={}, distributed=distributed, checkpoint_storage=self.storage(machine)
                 ) as context:
