@@ -17,7 +17,8 @@ from resolute.storage import DirectoryStorage
 from resolute.storage.manifest import files_below
 from resolute.testing.diary import read_diary
 from resolute.wire.rest.experiments import GetExperimentsQuery
-from resolute_provisioner.clouds.local.files import parse_time, process_lives, read_json
+from resolute_provisioner.clouds.local.files import process_lives
+from resolute_provisioner.clouds.records import parse_time, read_json
 from support.diary_checker import TrialRecord, judge
 from support.live import record_of, until
 

@@ -21,7 +21,8 @@ from resolute_master.store.sql.postgres_address import PostgresAddress
 from resolute_provisioner.clouds.base import Cloud, Launched, LaunchRequest
 from resolute_provisioner.clouds.driver import CloudPlace
 from resolute_provisioner.clouds.local.cloud import LocalCloud, LocalCloudSettings
-from resolute_provisioner.clouds.local.files import MachineFiles, Record
+from resolute_provisioner.clouds.local.files import MachineFiles
+from resolute_provisioner.clouds.records import Record
 
 
 class PointedCloud(LocalCloud):

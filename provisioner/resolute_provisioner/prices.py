@@ -22,7 +22,7 @@ class LivePrice:
 
 
 class PriceSource(Protocol):
-    """Tells the prices of the moment. Shipped: `clouds.aws_prices` for AWS, `clouds.fake` for tests."""
+    """Tells the prices of the moment. Shipped: `clouds.aws.prices` for AWS, `clouds.fake` for tests."""
 
     @property
     def name(self) -> str:

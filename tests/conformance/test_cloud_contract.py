@@ -4,45 +4,39 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from resolute.providers import PROVIDERS, part
 from resolute_provisioner.clouds.base import CLOUD_ERRORS, BadRequest, Cloud, CloudInstance
+from resolute_provisioner.clouds.fake_world import OpenWorld, World
 from resolute_provisioner.model import Observed, RefusalKind
-from support.aws_world import AwsWorld
-from support.gcp_world import GcpWorld
-from support.moto_ec2 import CREDENTIALS, ec2_front
-from support.provisioner import a_request
-from support.provisioner_worlds import FakeWorld, LocalWorld, Scenario, World, run_virtually, until
+from support.provisioner import a_request, an_offer
+from support.provisioner_worlds import FakeWorld, Scenario, run_virtually, until
 
 Run = Callable[..., None]
 
 
-@pytest.fixture(params=["fake", "local", "aws", "gcp"])
-def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+@pytest.fixture(params=["fake", *PROVIDERS])
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Run]:
     """Runs a scenario in a world of this kind; refusals are those of the first launch requests."""
-    worlds: list[LocalWorld | GcpWorld] = []
+    with ExitStack() as worlds:
 
-    def run_scenario(scenario: Scenario, refusals: tuple[RefusalKind, ...] = ()) -> None:
-        async def in_world(world: World) -> None:
-            await scenario(world)
+        def run_scenario(scenario: Scenario, refusals: tuple[RefusalKind, ...] = ()) -> None:
+            if request.param == "fake":
+                run_virtually(lambda clock: _in(FakeWorld(clock, refusals), scenario))
+            else:
+                open_world: OpenWorld = part(request.param, "fake", "open_world")
+                world = worlds.enter_context(open_world(tmp_path / "cloud", an_offer(), refusals))
+                asyncio.run(_in(world, scenario))
 
-        if request.param == "fake":
-            run_virtually(lambda clock: in_world(FakeWorld(clock, refusals)))
-        elif request.param == "aws":
-            for name, value in CREDENTIALS.items():
-                monkeypatch.setenv(name, value)
-            with ec2_front() as front:
-                asyncio.run(in_world(AwsWorld(front, refusals)))
-        else:
-            gcp = request.param == "gcp"
-            worlds.append(GcpWorld(refusals) if gcp else LocalWorld(tmp_path / "cloud", refusals))
-            asyncio.run(in_world(worlds[-1]))
+        yield run_scenario
 
-    yield run_scenario
-    for world in worlds:
-        world.close()
+
+async def _in(world: World, scenario: Scenario) -> None:
+    await scenario(world)
 
 
 async def listed(cloud: Cloud, provider_id: str, cluster: str = "cluster-1") -> CloudInstance | None:

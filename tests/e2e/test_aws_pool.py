@@ -19,12 +19,12 @@ import pytest
 
 from resolute.testing.diary import read_diary
 from resolute.wire.rest.extensions import Instance, TrialAllocation
+from resolute_provisioner.clouds.aws.fake_ec2 import Lose
 from resolute_provisioner.risk import BOOT_BACKOFF_S
 from support.aws_cluster import AwsCluster, aws_cluster
 from support.diary_checker import TrialRecord, check
 from support.ec2_bridge import Ec2Bridge
 from support.live import LiveCluster, record_of, until
-from support.moto_ec2 import Lose
 
 pytestmark = pytest.mark.needs("machines")
 

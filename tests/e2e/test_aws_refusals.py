@@ -12,9 +12,9 @@ import pytest
 from resolute.client.sdk import Experiment
 from resolute.wire.rest.extensions import Instance, TrialAllocation
 from resolute.wire.rest.offers import GetPoolOffersResponse, PoolOffer
+from resolute_provisioner.clouds.aws.fake_ec2 import Refuse
 from support.aws_cluster import AwsCluster, aws_cluster
 from support.live import until
-from support.moto_ec2 import Refuse
 
 pytestmark = pytest.mark.needs("machines")
 

@@ -19,7 +19,13 @@ import yaml
 
 from resolute.testing.diary import read_diary
 from resolute.wire.rest.extensions import Instance, TrialAllocation
-from support.compute_engine import PROJECT, FailedOperation, FakeComputeEngine, Times, compute_engine
+from resolute_provisioner.clouds.gcp.fake_compute_engine import (
+    PROJECT,
+    FailedOperation,
+    FakeComputeEngine,
+    Times,
+    compute_engine,
+)
 from support.diary_checker import TrialRecord, check
 from support.gce_bridge import gce_bridge
 from support.live import LiveCluster, record_of, until

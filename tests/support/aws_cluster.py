@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
+from resolute_provisioner.clouds.aws.fake_ec2 import CREDENTIALS, IMAGE, REGION, Ec2Front, ec2_front
 from support.ec2_bridge import Ec2Bridge, ec2_bridge
 from support.live import LiveCluster
-from support.moto_ec2 import CREDENTIALS, IMAGE, REGION, Ec2Front, ec2_front
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from resolute_provisioner.clouds.aws.fake_ec2 import REGION, Ec2Front
 from support.booted_machines import BootedMachine, Network
 from support.cloud_bridge import CloudBridge
-from support.moto_ec2 import REGION, Ec2Front
 
 
 class Ec2Bridge(CloudBridge):

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 
+from resolute_provisioner.clouds.gcp.fake_compute_engine import FakeComputeEngine
 from support.booted_machines import BootedMachine, Network
 from support.cloud_bridge import CloudBridge
-from support.compute_engine import FakeComputeEngine
 
 
 class GceBridge(CloudBridge):

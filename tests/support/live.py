@@ -24,7 +24,8 @@ from resolute.client.sdk import Experiment
 from resolute.clock import SystemClock
 from resolute.wire.rest.metrics import MetricsReport
 from resolute_provisioner.clouds.local.cloud import stop_all
-from resolute_provisioner.clouds.local.files import MachineFiles, Record, machines, read_json
+from resolute_provisioner.clouds.local.files import MachineFiles, machines
+from resolute_provisioner.clouds.records import Record, read_json
 from support.diary_checker import TrialRecord
 
 T = TypeVar("T")

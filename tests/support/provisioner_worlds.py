@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import selectors
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-import psutil
-
-from resolute.clock import Clock, LoopClock, SystemClock
+from resolute.clock import Clock, LoopClock
 from resolute_provisioner.clouds.base import Cloud
 from resolute_provisioner.clouds.fake import FakeBehaviour, FakeCloud
-from resolute_provisioner.clouds.local.cloud import (
-    LocalCloud,
-    LocalCloudSettings,
-    ScriptedInterruption,
-    ScriptedRefusal,
-    machine_environment,
-    stop_all,
-)
+from resolute_provisioner.clouds.fake_world import World
+from resolute_provisioner.clouds.local.cloud import ScriptedInterruption
+from resolute_provisioner.clouds.local.fake import STAND_IN_MACHINE, LocalWorld, processes_of
 from resolute_provisioner.model import RefusalKind
 from support.provisioner import NOW
+
+__all__ = ["STAND_IN_MACHINE", "LocalWorld", "World", "processes_of"]
 
 Result = TypeVar("Result")
 
@@ -60,22 +53,6 @@ def run_virtually(work: Callable[[Clock], Coroutine[Any, Any, Result]]) -> Resul
         return runner.run(work(clock))
 
 
-class World(Protocol):
-    """One cloud and a hand on it."""
-
-    cloud: Cloud
-
-    def reopened(self) -> Cloud:
-        """The same cloud as another process would see it."""
-        ...
-
-    async def interrupt(self, provider_id: str, notice_s: float | None) -> None: ...
-
-    def machine_is_there(self, provider_id: str) -> bool:
-        """Whether the machine really exists, whatever the port says."""
-        ...
-
-
 Scenario = Callable[[World], Awaitable[None]]
 
 
@@ -93,52 +70,6 @@ class FakeWorld:
 
     def machine_is_there(self, provider_id: str) -> bool:
         return any(line.provider_id == provider_id for line in self._fake.bill.running())
-
-
-STAND_IN_MACHINE = ("/bin/sh", "-c", "sleep 1000 & wait", "stand-in-machine")
-"""A machine process with a child of its own; called with its directory."""
-
-
-class LocalWorld:
-    def __init__(self, root: Path, refusals: tuple[RefusalKind, ...] = (), **changes: Any) -> None:
-        self.root = root
-        self._settings = LocalCloudSettings(
-            root=root,
-            environment=machine_environment(os.environ),
-            refuse=tuple(ScriptedRefusal(launch=index, error=kind) for index, kind in enumerate(refusals, start=1)),
-            **{"machine_command": STAND_IN_MACHINE, "boot_delay_s": 0.2, **changes},
-        )
-        self.local = LocalCloud(self._settings, clock=SystemClock())
-        self.cloud: Cloud = self.local
-
-    def reopened(self) -> Cloud:
-        return LocalCloud(self._settings, clock=SystemClock())
-
-    async def interrupt(self, provider_id: str, notice_s: float | None) -> None:
-        await self.local.interrupt(provider_id, notice_s=notice_s)
-
-    def machine_is_there(self, provider_id: str) -> bool:
-        return bool(processes_of(self.root, provider_id))
-
-    def close(self) -> None:
-        """End what a failed test left."""
-        stop_all(self.root, clock=SystemClock(), wait_s=30.0)
-
-
-def processes_of(root: Path, instance_id: str = "") -> list[int]:
-    """Living processes whose command line names a machine directory below `root`, and their descendants."""
-    directory = str(root / "instances" / instance_id)
-    found: set[int] = set()
-    for process in psutil.process_iter():
-        try:
-            named = any(part == directory or part.startswith(directory.rstrip("/") + "/") for part in process.cmdline())
-            if instance_id:
-                named = directory in process.cmdline()
-            if named and process.status() != psutil.STATUS_ZOMBIE:
-                found.update({process.pid, *(child.pid for child in process.children(recursive=True))})
-        except psutil.NoSuchProcess:
-            continue
-    return sorted(found)
 
 
 async def until(condition: Callable[[], Awaitable[bool]], *, what: str, within_s: float = 60.0) -> None:

@@ -12,6 +12,8 @@ import pytest
 from resolute.clock import SystemClock
 from resolute_provisioner.clouds.aws.calls import Ec2
 from resolute_provisioner.clouds.aws.cloud import AwsCloud
+from resolute_provisioner.clouds.aws.fake import HOST, AwsWorld, aws_settings
+from resolute_provisioner.clouds.aws.fake_ec2 import CREDENTIALS, REGION, Ec2Front, Lose, Refuse, ec2_front
 from resolute_provisioner.clouds.aws.prices import AwsPrices
 from resolute_provisioner.clouds.base import (
     BadRequest,
@@ -33,8 +35,6 @@ from resolute_provisioner.reconcile import (
     ReconcileSettings,
     StrayFound,
 )
-from support.aws_world import HOST, AwsWorld, aws_settings
-from support.moto_ec2 import CREDENTIALS, REGION, Ec2Front, Lose, Refuse, ec2_front
 from support.provisioner import a_request, an_offer
 from support.provisioner_worlds import until
 

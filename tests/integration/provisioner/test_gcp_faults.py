@@ -14,9 +14,16 @@ from resolute.clock import SystemClock
 from resolute.errors import InvalidInput
 from resolute_provisioner.clouds.base import BadRequest, CloudInstance, NoCapacity, QuotaExceeded, Transient
 from resolute_provisioner.clouds.gcp.cloud import GcpCloud
+from resolute_provisioner.clouds.gcp.fake import gcp_cloud, gcp_settings
+from resolute_provisioner.clouds.gcp.fake_compute_engine import (
+    LOST,
+    FailedOperation,
+    FakeComputeEngine,
+    HttpError,
+    Times,
+    compute_engine,
+)
 from resolute_provisioner.model import Observed, RefusalKind
-from support.compute_engine import LOST, FailedOperation, FakeComputeEngine, HttpError, Times, compute_engine
-from support.gcp_world import gcp_cloud, gcp_settings
 from support.provisioner import a_request, an_offer
 from support.provisioner_worlds import until
 

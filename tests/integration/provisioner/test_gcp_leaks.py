@@ -12,9 +12,16 @@ import pytest
 from resolute.clock import SystemClock
 from resolute_provisioner.clouds.base import CloudError
 from resolute_provisioner.clouds.gcp.cloud import GcpCloud
+from resolute_provisioner.clouds.gcp.fake import gcp_cloud
+from resolute_provisioner.clouds.gcp.fake_compute_engine import (
+    LOST,
+    FailedOperation,
+    FakeComputeEngine,
+    HttpError,
+    Times,
+    compute_engine,
+)
 from resolute_provisioner.reconcile import Reconciler, ReconcileSettings
-from support.compute_engine import LOST, FailedOperation, FakeComputeEngine, HttpError, Times, compute_engine
-from support.gcp_world import gcp_cloud
 from support.provisioner import a_request
 from support.provisioner_ledger import MemoryLedger
 

@@ -14,7 +14,8 @@ import pytest
 from resolute.clock import SystemClock
 from resolute_provisioner.clouds.base import LaunchRequest
 from resolute_provisioner.clouds.local.cloud import MACHINE_COMMAND
-from resolute_provisioner.clouds.local.files import MachineFiles, read_json
+from resolute_provisioner.clouds.local.files import MachineFiles
+from resolute_provisioner.clouds.records import read_json
 from resolute_provisioner.model import Observed, RefusalKind
 from resolute_provisioner.reconcile import Reconciler
 from support.provisioner import a_request

@@ -19,7 +19,8 @@ import pytest
 
 from resolute.clock import SystemClock
 from resolute_provisioner.clouds.base import CloudInstance
-from resolute_provisioner.clouds.local.files import MachineFiles, process_lives, read_json
+from resolute_provisioner.clouds.local.files import MachineFiles, process_lives
+from resolute_provisioner.clouds.records import read_json
 from resolute_provisioner.model import Observed
 from support.provisioner import a_request
 from support.provisioner_worlds import STAND_IN_MACHINE, LocalWorld, processes_of, run_now, wait_until

@@ -9,9 +9,9 @@ import pytest
 
 from resolute.errors import InvalidInput
 from resolute_provisioner.bootstrap import render_boot_script
+from resolute_provisioner.clouds.aws.fake import HOST
 from resolute_provisioner.clouds.aws.request import AwsSettings, client_token, render_launch_request
 from resolute_provisioner.model import Market, Offer
-from support.aws_world import HOST
 from support.provisioner import a_request
 
 SETTINGS = AwsSettings(

@@ -12,6 +12,8 @@ import pytest
 from resolute.errors import InvalidInput
 from resolute_provisioner.clouds.base import BadRequest, NoCapacity, QuotaExceeded, Throttled, Transient
 from resolute_provisioner.clouds.gcp.calls import error_of, parsed
+from resolute_provisioner.clouds.gcp.fake import gcp_settings
+from resolute_provisioner.clouds.gcp.fake_rules import check
 from resolute_provisioner.clouds.gcp.request import (
     GcpSettings,
     label_value,
@@ -20,8 +22,6 @@ from resolute_provisioner.clouds.gcp.request import (
     request_id,
 )
 from resolute_provisioner.model import Market, Offer
-from support.compute_engine_rules import check
-from support.gcp_world import gcp_settings
 from support.provisioner import a_request
 
 T4 = Offer(

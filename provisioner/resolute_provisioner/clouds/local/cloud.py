@@ -32,19 +32,13 @@ from resolute_provisioner.clouds.base import (
 )
 from resolute_provisioner.clouds.local.files import (
     MachineFiles,
-    Record,
-    claim_json,
     control_directory,
     create_machine,
     instances_directory,
-    locked,
     machines,
-    parse_time,
     process_lives,
-    read_json,
-    time_text,
-    write_json,
 )
+from resolute_provisioner.clouds.records import Record, claim_json, locked, parse_time, read_json, time_text, write_json
 from resolute_provisioner.model import Observed, RefusalKind
 
 MACHINE_COMMAND = (sys.executable, "-m", "resolute_agent.machine")

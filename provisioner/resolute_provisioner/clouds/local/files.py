@@ -17,23 +17,20 @@ Nothing is forced to disk: what must be survived is the death of a process, and 
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from resolute_provisioner.clouds.records import Record, read_json, write_json
+
 SAME_START_S = 2.0
 """Two readings of one process's start time differ by less, also when the wall clock was stepped in between."""
-
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,50 +80,6 @@ def control_directory(root: Path) -> Path:
     return root / "control"
 
 
-def read_json(path: Path) -> Record | None:
-    """None when there is no such file."""
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
-
-
-def write_json(path: Path, record: Mapping[str, Any], *, private: bool = False) -> None:
-    """Replace the file as a whole. `private` keeps other users from reading it."""
-    temporary = _write_beside(path, record, private=private)
-    temporary.replace(path)
-
-
-def claim_json(path: Path, record: Mapping[str, Any]) -> bool:
-    """Create the file as a whole if nobody has. True for exactly one of all who try."""
-    temporary = _write_beside(path, record, private=False)
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    finally:
-        temporary.unlink(missing_ok=True)
-    return True
-
-
-def _write_beside(path: Path, record: Mapping[str, Any], *, private: bool) -> Path:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    mode = 0o600 if private else 0o644
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(json.dumps(record, indent=2, sort_keys=True) + "\n")
-    return temporary
-
-
-@contextmanager
-def locked(root: Path) -> Iterator[None]:
-    """One process at a time decides about launches. The lock ends with its holder, however that dies."""
-    root.mkdir(parents=True, exist_ok=True)
-    with (root / "lock").open("a", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def machines(root: Path) -> list[tuple[MachineFiles, Record]]:
     """Every machine that was ever launched and not yet forgotten, by name."""
     found = []
@@ -169,11 +122,3 @@ def process_lives(identity: Mapping[str, Any] | None) -> bool:
         return same and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def time_text(moment: datetime) -> str:
-    return moment.isoformat()
-
-
-def parse_time(text: object) -> datetime | None:
-    return datetime.fromisoformat(str(text)) if text else None

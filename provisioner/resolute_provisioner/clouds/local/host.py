@@ -24,14 +24,8 @@ import psutil
 
 from resolute.clock import Clock, SystemClock
 from resolute.wire.states import NoticeKind
-from resolute_provisioner.clouds.local.files import (
-    MachineFiles,
-    claim_json,
-    process_identity,
-    read_json,
-    time_text,
-    write_json,
-)
+from resolute_provisioner.clouds.local.files import MachineFiles, process_identity
+from resolute_provisioner.clouds.records import claim_json, read_json, time_text, write_json
 
 log = logging.getLogger(__name__)
 

@@ -1,18 +1,23 @@
-"""The AWS cloud over moto, as a world of the conformance suite, and what its tests share."""
+"""EC2 made of moto, as a world of the conformance suite, and what its tests share. Needs moto, which only tests install."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from resolute_provisioner.bootstrap import AgentWheel, HostSetup
 from resolute_provisioner.clouds.aws.boot import METADATA
 from resolute_provisioner.clouds.aws.calls import Ec2
 from resolute_provisioner.clouds.aws.cloud import AwsCloud
+from resolute_provisioner.clouds.aws.fake_ec2 import CREDENTIALS, IMAGE, REGION, Ec2Front, Refuse, ec2_front
 from resolute_provisioner.clouds.aws.request import AwsSettings
 from resolute_provisioner.clouds.base import Cloud
-from resolute_provisioner.model import RefusalKind
-from support.moto_ec2 import IMAGE, REGION, Ec2Front, Refuse
+from resolute_provisioner.model import Offer, RefusalKind
 
 HOST = HostSetup(metadata=METADATA, wheel=AgentWheel(name="resolute_ml-1.0-py3-none-any.whl", sha256="0f" * 32))
 
@@ -45,3 +50,10 @@ class AwsWorld:
 
     def machine_is_there(self, provider_id: str) -> bool:
         return self.front.lives(provider_id)
+
+
+@contextmanager
+def open_world(directory: Path, offer: Offer, refusals: tuple[RefusalKind, ...]) -> Iterator[AwsWorld]:
+    """For the conformance suite."""
+    with mock.patch.dict(os.environ, CREDENTIALS), ec2_front() as front:
+        yield AwsWorld(front, refusals)

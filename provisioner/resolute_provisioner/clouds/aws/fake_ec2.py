@@ -14,7 +14,6 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cache
 from io import BytesIO
 from socket import SHUT_RDWR
@@ -25,6 +24,8 @@ from xml.etree import ElementTree
 from moto.ec2.models import ec2_backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
+
+from resolute.clock import SystemClock
 
 REGION = "us-east-1"
 ACCOUNT = "123456789012"
@@ -108,7 +109,7 @@ class Ec2Front:
                 machine.terminate()
             _state(machine, "terminated")
             self._ending.pop(machine_id, None)
-            machine._reason = f"{code.partition('.')[2]} ({datetime.now(UTC):%Y-%m-%d %H:%M:%S} GMT)"
+            machine._reason = f"{code.partition('.')[2]} ({SystemClock().now():%Y-%m-%d %H:%M:%S} GMT)"
             machine.state_reason.code, machine.state_reason.message = code, f"{code}: {message}"
 
     def interrupt(self, machine_id: str) -> None:

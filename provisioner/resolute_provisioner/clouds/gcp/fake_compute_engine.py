@@ -20,7 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from resolute.clock import Clock, SystemClock
-from support.compute_engine_rules import Call, Json, Violation, check_answer, understood
+from resolute_provisioner.clouds.gcp.fake_rules import Call, Json, Violation, check_answer, understood
 
 PROJECT = "project-1"
 LABEL = re.compile(r"[a-z0-9_-]{0,63}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from google.auth.credentials import AnonymousCredentials
@@ -9,9 +12,9 @@ from google.auth.credentials import AnonymousCredentials
 from resolute.clock import SystemClock
 from resolute_provisioner.clouds.base import Cloud
 from resolute_provisioner.clouds.gcp.cloud import GcpCloud
+from resolute_provisioner.clouds.gcp.fake_compute_engine import PROJECT, FailedOperation, FakeComputeEngine, HttpError
 from resolute_provisioner.clouds.gcp.request import GcpSettings
-from resolute_provisioner.model import RefusalKind
-from support.compute_engine import PROJECT, FailedOperation, FakeComputeEngine, HttpError
+from resolute_provisioner.model import Offer, RefusalKind
 
 REFUSALS = {
     RefusalKind.NO_CAPACITY: FailedOperation(code="ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", status=503),
@@ -73,3 +76,13 @@ class GcpWorld:
             cloud.close()
         self.engine.close()
         assert self.engine.violations == []
+
+
+@contextmanager
+def open_world(directory: Path, offer: Offer, refusals: tuple[RefusalKind, ...]) -> Iterator[GcpWorld]:
+    """For the conformance suite."""
+    world = GcpWorld(refusals)
+    try:
+        yield world
+    finally:
+        world.close()

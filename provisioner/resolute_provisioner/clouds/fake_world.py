@@ -1,0 +1,39 @@
+"""What the conformance suite of the cloud port runs on: a made-up cloud of one provider, and a hand on it.
+
+The module `fake` of each provider's package has `open_world`, which obeys `OpenWorld`. It may import what only tests install.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from resolute_provisioner.clouds.base import Cloud
+from resolute_provisioner.model import Offer, RefusalKind
+
+
+class World(Protocol):
+    """One cloud and a hand on it."""
+
+    cloud: Cloud
+
+    def reopened(self) -> Cloud:
+        """The same cloud as another process would see it."""
+        ...
+
+    async def interrupt(self, provider_id: str, notice_s: float | None) -> None:
+        """Take a machine away, `notice_s` after it was told or without a word."""
+        ...
+
+    def machine_is_there(self, provider_id: str) -> bool:
+        """Whether the machine really exists, whatever the port says."""
+        ...
+
+
+class OpenWorld(Protocol):
+    """Made in `directory`; the first launches are refused as `refusals` say, and requests ask for `offer`."""
+
+    def __call__(
+        self, directory: Path, offer: Offer, refusals: tuple[RefusalKind, ...]
+    ) -> AbstractContextManager[World]: ...
