@@ -31,6 +31,7 @@ PROVIDERS: Mapping[str, Registration] = {
     "aws": Registration(package="resolute_provisioner.clouds.aws", notice_source="ec2"),
     "gcp": Registration(package="resolute_provisioner.clouds.gcp", notice_source="gce"),
     "local": Registration(package="resolute_provisioner.clouds.local"),
+    "command": Registration(package="resolute_provisioner.clouds.command"),
 }
 """By the key `type` of the block `provider`."""
 

@@ -77,6 +77,8 @@ class Metadata:
     """Lines of a bash function that prints the machine's name at its cloud."""
     most_bytes: int
     """Of the script, as the cloud takes it."""
+    keeps_disk: bool = False
+    """A machine has its disk again when it is launched the next time: nothing of its last life may start with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +159,7 @@ def render_boot_script(boot: MachineBoot, host: HostSetup) -> str:
         "IMAGE": host.agent_image,
         "BOOT_TIMEOUT_S": str(round(host.boot_timeout_s)),
         "SILENCE_LIMIT_S": str(round(boot.master_timeout_s + SILENCE_MARGIN_S)),
+        **({"KEEPS_DISK": "1"} if host.metadata.keeps_disk else {}),
     }
     text = "\n".join(
         [

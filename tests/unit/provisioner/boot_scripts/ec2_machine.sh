@@ -116,10 +116,12 @@ keep() { # the agent runs until it says that the machine is to end
 }
 
 serve() { # in the background and, where systemd is, after a reboot too; tasks outlive a restart of the agent
+  local units=/etc/systemd/system lasting=enable
+  if [ -n "${KEEPS_DISK:-}" ]; then units=/run/systemd/system lasting='enable --runtime'; fi
   if [ -d /run/systemd/system ]; then
     printf '[Unit]\nAfter=network-online.target docker.service\n[Service]\nExecStart=/bin/bash %s %s\nRestart=always\nKillMode=process\n[Install]\nWantedBy=multi-user.target\n' \
-      "$DIR/boot" "$1" >"/etc/systemd/system/resolute-$1.service"
-    systemctl enable --now --no-block "resolute-$1.service" >>"$LOG" 2>&1
+      "$DIR/boot" "$1" >"$units/resolute-$1.service"
+    systemctl $lasting --now --no-block "resolute-$1.service" >>"$LOG" 2>&1
   else
     setsid nohup /bin/bash "$DIR/boot" "$1" >>"$LOG" 2>&1 </dev/null &
   fi
@@ -158,7 +160,12 @@ case "${1:-boot}" in
   watch) watch ;;
   keep) PYTHON=$(cat "$DIR/python"); keep ;;
   boot)
-    [ -e "$DIR/booted" ] && exit 0 # a second run of the same user data
+    [ "$(cat "$DIR/booted" 2>/dev/null)" = "$INSTANCE" ] && exit 0 # a second run of the same user data
+    if [ -n "${KEEPS_DISK:-}" ] && [ "$(cat "$DIR/instance" 2>/dev/null)" != "$INSTANCE" ]; then
+      find "$DIR" -mindepth 1 -delete # of the machine's last life
+      mkdir -p "$STATE"
+      echo "$INSTANCE" >"$DIR/instance"
+    fi
     cat "$0" >"$DIR/boot"
     write_files
     serve watch
@@ -170,7 +177,7 @@ case "${1:-boot}" in
     PYTHON=
     install_agent
     echo "$PYTHON" >"$DIR/python"
-    touch "$DIR/booted"
+    echo "$INSTANCE" >"$DIR/booted"
     serve keep
     say "the agent is started"
     ;;
