@@ -20,10 +20,10 @@ from typing import Any
 import boto3
 from moto.server import ThreadedMotoServer
 
+from resolute_provisioner.clouds.aws.fake_ec2 import CREDENTIALS, IMAGE, REGION
 from support.booted_machines import BootedMachine, Network
 from support.cloud_bridge import CloudBridge
 from support.det import Det
-from support.moto_ec2 import CREDENTIALS, IMAGE, REGION
 from support.postgres import PASSWORD, USER, PostgresServer
 from support.terraform import terraform_environment
 
