@@ -5,15 +5,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 COMPAT := .venv-compat
 PACKAGES := resolute resolute_agent resolute_provisioner resolute_master resolute_cli resolute_sim resolute_web
-WORKERS ?= 2
+# More than there are processors: most of a test of real programs is waiting.
+WORKERS ?= 6
 SEEDS ?= 2000
 SEED ?=
 STORAGE ?=
 
-.PHONY: demo quick test search lint format sim bench campaign deploy-faults hostile lock audit sbom clean
+LINTERS := ruff mypy pyright imports
+.PHONY: demo quick test search lint $(LINTERS:%=lint-%) format sim bench campaign deploy-faults hostile lock audit sbom clean
 
 demo: $(VENV)/$(if $(filter s3,$(STORAGE)),dev,demo).ready # STORAGE=s3 needs an S3 on this machine: moto, of the tests
 	$(BIN)/python -m demo $(if $(KEEP),--keep) $(if $(STORAGE),--storage $(STORAGE))
+
+# A run starts hundreds of processes: each would compile all modules again.
+quick test search: export PYTHONDONTWRITEBYTECODE :=
 
 quick: $(VENV)/dev.ready
 	RESOLUTE_SIM_SEEDS=20 $(BIN)/python -m pytest -q tests/unit tests/properties tests/conformance/test_store* tests/simulation/test_worlds.py
@@ -25,10 +30,19 @@ search: $(VENV)/dev.ready # examples that were never tried
 	$(BIN)/python -m pytest -q -n $(WORKERS) tests/properties --hypothesis-profile=search
 
 lint: $(VENV)/dev.ready
+	@$(MAKE) --no-print-directory --output-sync=target --keep-going -j $(words $(LINTERS)) $(LINTERS:%=lint-%)
+
+lint-ruff:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+lint-mypy:
 	$(BIN)/mypy
+
+lint-pyright:
 	$(BIN)/pyright
+
+lint-imports:
 	$(BIN)/lint-imports
 
 format: $(VENV)/dev.ready

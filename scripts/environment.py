@@ -82,6 +82,7 @@ def uv_environment(python: Path) -> dict[str, str]:
             environ.setdefault(variable, " ".join(found.split()))
     # pip takes the best version of all indexes; uv by default looks no further than the first that knows the name.
     environ.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
+    environ.setdefault("UV_COMPILE_BYTECODE", "1")  # as pip does; else the first start of each program compiles
     return environ
 
 

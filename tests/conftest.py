@@ -74,11 +74,21 @@ def part_present(part: str) -> bool:
     return PARTS[part][0]()
 
 
-LONGEST_FIRST = ("e2e", "compat", "integration/docker", "simulation", "integration", "properties")
+ONE_AFTER_THE_OTHER = ("tests/compat/", "tests/integration/docker/", "tests/e2e/test_docker_cluster.py")
+"""What shares something dear, so that one worker runs all of it."""
+
+LONGEST_FIRST = (
+    *ONE_AFTER_THE_OTHER,
+    "tests/e2e/",
+    "tests/simulation/",
+    "tests/integration/",
+    "tests/conformance/",
+    "tests/properties/",
+)
 
 
 def _turn(item: pytest.Item) -> int:
-    places = (n for n, part in enumerate(LONGEST_FIRST) if item.nodeid.startswith(f"tests/{part}/"))
+    places = (n for n, part in enumerate(LONGEST_FIRST) if item.nodeid.startswith(part))
     return next(places, len(LONGEST_FIRST))
 
 
@@ -138,9 +148,15 @@ def docker() -> Iterator[DockerEngine]:
         yield engine
 
 
+@pytest.fixture(scope="module")
+def new_db() -> NewDb:
+    """Where a live cluster keeps its state, a new place each time: `live_cluster(directory, **new_db())`. On SQLite."""
+    return dict
+
+
 @pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.needs("postgres"))])
-def new_db(request: pytest.FixtureRequest) -> NewDb:
-    """Where a live cluster keeps its state, a new place each time: `live_cluster(directory, **new_db())`."""
+def every_new_db(request: pytest.FixtureRequest) -> NewDb:
+    """The same on each database, for what a database may lose or delay: kills, restarts, moves and restored backups."""
     if request.param == "sqlite":
         return dict
     server: PostgresServer = request.getfixturevalue("postgres")
@@ -150,11 +166,9 @@ def new_db(request: pytest.FixtureRequest) -> NewDb:
 class ByFile(LoadFileScheduling):  # type: ignore[misc]  # it comes without types
     """A file is a worker's, and so is all of what shares something dear: an engine, a cluster, evidence that is summed up."""
 
-    SHARING = ("tests/compat/", "tests/integration/docker/", "tests/e2e/test_docker_cluster.py")
-
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "the released client and containers" if file.startswith(self.SHARING) else file
+        return "the released client and containers" if file.startswith(ONE_AFTER_THE_OTHER) else file
 
 
 @pytest.hookimpl(optionalhook=True)

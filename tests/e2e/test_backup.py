@@ -84,9 +84,9 @@ def lose_everything(cluster: LiveCluster, new_db: NewDb) -> None:
         cluster.config_file.write_text(yaml.safe_dump(cluster.config))
 
 
-def test_a_restored_cluster_has_what_the_backup_had_and_goes_on(tmp_path: Path, new_db: NewDb) -> None:
+def test_a_restored_cluster_has_what_the_backup_had_and_goes_on(tmp_path: Path, every_new_db: NewDb) -> None:
     provider = {"type": "local", "slots_per_instance": 1, "max_instances": 2, "max_idle_agent_period": "1s"}
-    with live_cluster(tmp_path / "cluster", pool={"provider": provider}, **new_db()) as cluster:
+    with live_cluster(tmp_path / "cluster", pool={"provider": provider}, **every_new_db()) as cluster:
         ended = an_experiment(cluster, tmp_path / "ended", steps=10)
         until("it has ended", lambda: ended.reload() or ended.state == "COMPLETED")
         paused = an_experiment(cluster, tmp_path / "paused", steps=0)
@@ -100,7 +100,7 @@ def test_a_restored_cluster_has_what_the_backup_had_and_goes_on(tmp_path: Path, 
         later = an_experiment(cluster, tmp_path / "later", steps=3)
         until("it has ended", lambda: later.reload() or later.state == "COMPLETED")
         until("its machines have ended", lambda: not cluster.client.queue.pools()[0].num_agents)
-        lose_everything(cluster, new_db)
+        lose_everything(cluster, every_new_db)
         perform("restore", cluster, tmp_path / "backup")
         cluster.start()
         # The login of before still counts: the sealing key was restored with the database.

@@ -164,10 +164,10 @@ def launched_machines(cluster: LiveCluster) -> dict[str, str]:
 
 @pytest.mark.parametrize("moment", ["instance.json", "host.json"], ids=["created", "booting"])
 def test_a_master_killed_during_a_launch_finds_every_machine_and_launches_none_twice(
-    tmp_path: Path, moment: str, new_db: NewDb
+    tmp_path: Path, moment: str, every_new_db: NewDb
 ) -> None:
     """Killed as soon as the first machine of two is there, or boots, and its launch is not confirmed."""
-    with live_cluster(tmp_path, pool={"provider": local(boot_delay="1s")}, **new_db()) as cluster:
+    with live_cluster(tmp_path, pool={"provider": local(boot_delay="1s")}, **every_new_db()) as cluster:
         experiment = submit(cluster, "default", "report 20 every 0.02s", "checkpoint every 5", slots=2)
         directory = cluster.pool_root / "instances"
         until("a launch is on its way", lambda: any(directory.glob(f"*/{moment}")), every_s=0.001)

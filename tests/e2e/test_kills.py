@@ -49,9 +49,9 @@ def test_nothing_is_lost_nothing_runs_twice_and_nothing_is_left(
     assert found.seen["machines"] > 0 and found.seen["saves in diaries"] > 0 and found.seen["log lines"] > 0
 
 
-def test_running_tasks_survive_a_master_restart_and_an_agent_restart(tmp_path: Path, new_db: NewDb) -> None:
+def test_running_tasks_survive_a_master_restart_and_an_agent_restart(tmp_path: Path, every_new_db: NewDb) -> None:
     patient = {"agent_reconnect_wait": "600s"}  # a master may be slow to come back
-    with live_cluster(tmp_path, pool=patient, **new_db()) as cluster:
+    with live_cluster(tmp_path, pool=patient, **every_new_db()) as cluster:
         # However long the restarts take, it is at work still when the agent is back.
         steps, go = 120, cluster.storage / "go"
         script = ["report 100 every 0.05s", "wait for /determined_shared_fs/go", "report 20", "checkpoint every 20"]

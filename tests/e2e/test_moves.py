@@ -37,7 +37,7 @@ POOLS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator[LiveCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, every_new_db: NewDb) -> Iterator[LiveCluster]:
     common = {"type": "local", "max_instances": 2, "max_idle_agent_period": "1s"}
     given = {
         "resource_pools": [{"pool_name": name, "provider": {**common, **keys}} for name, keys in POOLS.items()],
@@ -47,7 +47,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator
             "default_compute_resource_pool": "markets",
         },
     }
-    with live_cluster(tmp_path_factory.mktemp("moves"), **given, **new_db()) as cluster:
+    with live_cluster(tmp_path_factory.mktemp("moves"), **given, **every_new_db()) as cluster:
         yield cluster
     assert cluster.left_over() == []
 

@@ -13,7 +13,7 @@ from resolute_sim.simulation import Outcome, simulate, simulate_many
 from resolute_sim.weather import CALM, Fault
 from support.sim_seeds import SEEDS
 
-ENOUGH_FOR_EVERYTHING = 150
+ENOUGH_FOR_EVERYTHING = 60
 """So many worlds together know every kind of fault."""
 
 

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 import os
 
-SEEDS = int(os.environ.get("RESOLUTE_SIM_SEEDS", "150"))
-"""`RESOLUTE_SIM_SEEDS=20` for a quick look; thousands are for `make sim`."""
+SEEDS = int(os.environ.get("RESOLUTE_SIM_SEEDS", "60"))
+"""`RESOLUTE_SIM_SEEDS=20` for a quick look, `RESOLUTE_SIM_SEEDS=1000` for a night; thousands are for `make sim`."""
