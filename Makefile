@@ -32,6 +32,8 @@ search: $(VENV)/dev.ready # examples that were never tried
 lint: $(VENV)/dev.ready
 	@$(MAKE) --no-print-directory --output-sync=target --keep-going -j $(words $(LINTERS)) $(LINTERS:%=lint-%)
 
+$(LINTERS:%=lint-%): $(VENV)/dev.ready
+
 lint-ruff:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
