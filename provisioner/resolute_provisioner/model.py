@@ -274,6 +274,8 @@ class Resident:
     """When it was given them."""
     movable: bool
     """It may be preempted, and has nothing on other machines."""
+    likelihood: float = 1.0
+    """How likely it is needed at all: less than 1 for a trial that its search may stop anyway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

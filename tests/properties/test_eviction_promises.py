@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from resolute_master.domain.allocation import EVICTION_COUNTS_S, Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import InstanceId
+from resolute_master.domain.worth import Worth
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.supply import ComingMachine, Supply
@@ -24,7 +25,8 @@ PRIORITIES = (50, 60, 70)
 CLAIM = "claim"
 
 Cost = tuple[int, float]
-"""Importance of the most important victim, and the slot-seconds that are wasted, with those that former evictions count as."""
+"""Importance of the most important victim, and the slot-seconds that are wasted, with those that former evictions count as, in the
+proportion in which their searches need them."""
 
 
 @st.composite
@@ -40,7 +42,8 @@ def what_runs(draw: st.DrawFn, agent: str, sizes: Sequence[int]) -> list[Allocat
         one = on(waiting(f"{agent}-{len(found)}", job, size), {agent: tuple(free[:size])}, second=begun)
         ready_at, saved_at = (None if second is None else at(second) for second in (ready, saved))
         evictions = draw(st.integers(0, 3))
-        found.append(replace(one, ready_at=ready_at, saved_at=saved_at, evictions=evictions))
+        worth = Worth(likelihood=draw(st.sampled_from([1.0, 1.0, 0.25, 0.0])))
+        found.append(replace(one, ready_at=ready_at, saved_at=saved_at, evictions=evictions, worth=worth))
         free = free[size:]
     return found
 
@@ -57,7 +60,9 @@ def pools(draw: st.DrawFn, *, agents: int, sizes: Sequence[int], claim: int) -> 
 def cost(snapshot: PoolSnapshot, victims: Iterable[Allocation]) -> Cost:
     leave = list(victims)
     wasted = sum(
-        ((NOW - each.wasted_since).total_seconds() + EVICTION_COUNTS_S * each.evictions) * each.slots_needed
+        ((NOW - each.wasted_since).total_seconds() + EVICTION_COUNTS_S * each.evictions)
+        * each.slots_needed
+        * each.worth.likelihood
         for each in leave
     )
     return -min((snapshot.priority_of(each.job_id) for each in leave), default=100), wasted

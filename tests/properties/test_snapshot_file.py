@@ -43,7 +43,7 @@ IN_IT: dict[type, set[str]] = {
     Allocation: {
         *("id", "job_id", "pool", "slots_needed", "requested_at", "single_node", "preemptible", "blocked_agents"),
         *("reserved_agents", "state", "containers", "assigned_at", "started_at", "preempt", "killed_at"),
-        *("ready_at", "saved_at", "evictions"),
+        *("ready_at", "saved_at", "evictions", "worth"),
     },
 }
 

@@ -16,6 +16,7 @@ from resolute_master.domain.ids import AgentId, AllocationId, InstanceId, JobId,
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
 from resolute_master.domain.usage import GRAIN, Usage, usage_id
+from resolute_master.domain.worth import Worth
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.supply import ComingMachine, Supply
@@ -145,6 +146,11 @@ class Derived(RuleBasedStateMachine):
     def remember_evictions(self, task: str, times: int) -> None:
         if (allocation := self.allocations.get(AllocationId(f"{task}.1"))) is not None:
             self.put(replace(allocation, evictions=times))
+
+    @rule(task=TASKS, likelihood=st.sampled_from([0.0, 0.25, 1.0]), rung=st.integers(0, 1), score=st.integers(0, 1))
+    def rank(self, task: str, likelihood: float, rung: int, score: int) -> None:
+        if (allocation := self.allocations.get(AllocationId(f"{task}.1"))) is not None:
+            self.put(replace(allocation, worth=Worth(likelihood=likelihood, rung=rung, score=float(score))))
 
     @rule(task=TASKS)
     def let_leave(self, task: str) -> None:

@@ -203,7 +203,7 @@ def check_preemptions(snapshot: PoolSnapshot, plan: Plan) -> None:
         assert victim.preemptible and not victim.leaving and victim.held_slots
         if snapshot.shares is None:
             assert yields(snapshot, victim, winner), "nobody is preempted by a lesser one, nor by any equal one"
-        assert victim.job_id != winner.job_id
+        assert victim.job_id != winner.job_id or victim.worth.likelihood == 0.0 < winner.worth.likelihood
         spared = Pool(snapshot, replace(plan, preempt=tuple(p for p in plan.preempt if p != preemption)))
         short = [a for a in spared.usable if len(spared.usable[a] - spared.staying[a]) < spared.held(a, soft=False)]
         needs_whole = [
@@ -242,8 +242,10 @@ def check_holds(snapshot: PoolSnapshot, plan: Plan) -> None:
 
 def yields(snapshot: PoolSnapshot, allocation: Allocation, claimant: Allocation) -> bool:
     """Where priority decides, and when it has run for long enough."""
-    if not allocation.preemptible or allocation.job_id == claimant.job_id:
+    if not allocation.preemptible:
         return False
+    if allocation.job_id == claimant.job_id:
+        return allocation.worth.likelihood == 0.0 < claimant.worth.likelihood
     if snapshot.priority_of(claimant.job_id) != snapshot.priority_of(allocation.job_id):
         return snapshot.priority_of(claimant.job_id) < snapshot.priority_of(allocation.job_id)
     mine, theirs = snapshot.jobs[claimant.job_id], snapshot.jobs[allocation.job_id]
@@ -368,4 +370,5 @@ def returned(allocation: Allocation) -> Allocation:
         preemptible=allocation.preemptible,
         blocked_agents=allocation.blocked_agents,
         evictions=allocation.evictions_by_now,
+        worth=allocation.worth,
     )

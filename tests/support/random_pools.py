@@ -14,6 +14,7 @@ from resolute_master.domain.ids import AgentId, AllocationId, InstanceId, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
 from resolute_master.domain.usage import GRAIN, Usage
+from resolute_master.domain.worth import ORDINARY, ranked
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply, UnusedMachine
@@ -174,6 +175,7 @@ def some_allocations(draw: st.DrawFn, prefix: str, jobs: int, slots: list[int], 
             single_node=draw(st.sampled_from([False, False, True])),
             preemptible=draw(st.sampled_from([True, True, True, False])),
             blocked_agents=draw(st.sampled_from([(), (), (), (AgentId("a0"),)])),
+            worth=draw(st.sampled_from([ORDINARY, ORDINARY, ranked(0.0, 1, 0.5), ranked(0.25, 0), ranked(1.0, 2, 0.1)])),
         )
         for number in range(draw(st.integers(most // 4, most)))
     )

@@ -12,6 +12,7 @@ from resolute.wire.agent_link import Exit
 from resolute.wire.states import AllocationState, ContainerState, FailureKind, NoticeKind, TaskType
 from resolute_master.domain.agent import SlotRef
 from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, JobId, PoolName, TaskId, TrialId
+from resolute_master.domain.worth import ORDINARY, Worth
 
 EVICTION_COUNTS_S = 600.0
 """Where it is chosen who leaves, each time that its task has made room for another before counts as so much lost work: whoever has
@@ -115,6 +116,8 @@ class Allocation(Struct, frozen=True, kw_only=True, gc=False):
     exit: AllocationExit | None = None
     evictions: int = 0
     """How often its task has made room for another before this run."""
+    worth: Worth = ORDINARY
+    """To its search."""
     resumed_steps: int = 0
     """Steps of the checkpoint that it started from."""
     price_per_hour: float | None = None

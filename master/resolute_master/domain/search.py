@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from resolute_master.domain.ids import ExperimentId, TaskId
+from resolute_master.domain.worth import ORDINARY, Worth
 
 WHOLE = 1_000_000
 """Progress is counted in millionths, so that a sum over trials is exact whatever the order of its changes."""
@@ -55,6 +56,8 @@ class SearchTrial(Struct, frozen=True, kw_only=True, gc=False):
     standings: tuple[Standing, ...] = ()
     own: Mapping[str, Any] = field(default_factory=dict)
     """What the search method keeps of it: JSON of a bounded size."""
+    worth: Worth = ORDINARY
+    """To the search, by the results so far."""
     verdict: str = ""
     """Why it was stopped, goes on or waits, in words."""
 

@@ -296,6 +296,10 @@ class Course:
         """The job's last run has ended, or none is begun any more."""
         del self.works[id_]
         work.ended_s, work.fate = self.now_s, fate
+        self._conclude(work)
+
+    def _conclude(self, work: Work) -> None:
+        """It is over, and told to those who wait for it."""
         self.pool.job_ended(work.job)
         self.ended(work)
 
@@ -474,7 +478,7 @@ class Course:
         if work.first_start_s is None:
             work.first_start_s = self.now_s
         work.runs += 1
-        self._at(self._end_of(work), _Kind.END, id_)
+        self._expect_end(id_, work)
 
     def _leave(self, id_: AllocationId) -> None:
         self._at(self.now_s + self.frictions.save_s, _Kind.LEFT, id_)
@@ -537,6 +541,9 @@ class Course:
             done=min(1.0, done),
             unsaved_s=unsaved_s,
         )
+
+    def _expect_end(self, id_: AllocationId, work: Work) -> None:
+        self._at(self._end_of(work), _Kind.END, id_)
 
     def _end_of(self, work: Work) -> float:
         restart_s = self.frictions.restart_s if work.runs > 1 else 0.0

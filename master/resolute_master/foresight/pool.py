@@ -29,6 +29,7 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId, InstanceId, JobId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
+from resolute_master.domain.worth import Worth
 from resolute_master.foresight.accounts import Accounts
 from resolute_master.foresight.usage_book import UsageBook
 from resolute_master.lifecycle.spending import owners_of
@@ -223,6 +224,12 @@ class VirtualPool:
         self.snapshot = self.snapshot.with_allocation(allocation)
         if allocation.deadline is not None:
             self.deadlines.add(allocation.id)
+
+    def ranked(self, id_: AllocationId, worth: Worth) -> None:
+        """Its search thinks of it so now."""
+        allocation = replace(self.snapshot.allocations[id_], worth=worth)
+        self.snapshot = self.snapshot.with_allocation(allocation)
+        self._refresh_occupants({container.agent for container in allocation.containers})
 
     def ended(self, id_: AllocationId) -> None:
         """The run is over, and its slots are free."""
@@ -498,6 +505,7 @@ class VirtualPool:
             slots=len(occupant.slots),
             since=allocation.assigned_at or self.now,
             movable=allocation.preemptible and len(allocation.containers) == 1,
+            likelihood=allocation.worth.likelihood,
         )
 
     def _learn(self, offer_id: str, lesson: Callable[[OfferBelief], OfferBelief]) -> None:

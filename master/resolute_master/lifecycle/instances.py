@@ -88,7 +88,13 @@ def _residents(held: Iterable[Allocation], agent: Agent) -> Iterator[Resident]:
         if slots and not allocation.leaving and allocation.assigned_at is not None:
             alone = all(c.agent == agent.id for c in containers)
             movable = allocation.preemptible and alone
-            yield Resident(token=allocation.id, slots=slots, since=allocation.assigned_at, movable=movable)
+            yield Resident(
+                token=allocation.id,
+                slots=slots,
+                since=allocation.assigned_at,
+                movable=movable,
+                likelihood=allocation.worth.likelihood,
+            )
 
 
 def concerned(step: Step, entities: Iterable[Entity]) -> set[InstanceId]:

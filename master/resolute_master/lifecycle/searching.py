@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment, settings_of
 from resolute_master.domain.ids import ExperimentId
 from resolute_master.domain.search import Place, Search, SearchTrial
@@ -28,7 +30,12 @@ class StepRecords:
         return self._step.get(SearchTrial, f"{self._search}.{request_id}")
 
     def put(self, trial: SearchTrial) -> None:
+        before = self._step.get(SearchTrial, trial.id)
         self._step.put(trial)
+        if before is not None and before.worth != trial.worth:
+            for allocation in self._step.find(Allocation, "allocations_of_task", trial.id):
+                if not allocation.ended:
+                    self._step.put(replace(allocation, worth=trial.worth))
 
     def size(self, board: str) -> int:
         return self._step.boards.size((self._search, board))

@@ -28,6 +28,7 @@ from resolute_master.domain.ids import AllocationId, TrialId, allocation_id
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
+from resolute_master.domain.worth import ORDINARY
 from resolute_master.lifecycle import allocations, searching, successors, unmanaged
 from resolute_master.lifecycle.capacity import shortage
 from resolute_master.lifecycle.failures import hint, next_failure, summary
@@ -104,6 +105,7 @@ def ask(step: Step, trial: Trial) -> None:
             run_id=run_id,
             blocked_agents=trial.blocked_agents,
             evictions=trial.evictions,
+            worth=ORDINARY if row is None else row.worth,
             resumed_steps=start.steps_completed if start else 0,
             resumed_checkpoint=start.uuid if start else trial.warm_start_checkpoint,
             history=(remembered("PENDING", step.now),),

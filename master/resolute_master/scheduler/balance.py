@@ -200,7 +200,7 @@ class Balance:
                 continue
             if rank.job not in self._importance and (*parents, rank.job) not in self._changes:
                 self._importance[rank.job] = (*self._outer(parents), rank.negative_rest)
-            for slots, id_ in self._shares.group(parents).jobs[rank.job].evictable:
+            for slots, _, id_ in self._shares.group(parents).jobs[rank.job].evictable:
                 if slots > rank.smallest and not self._gives_up(claim, branch, slots):
                     break  # nor would a larger one of the same job
                 yield self._snapshot.allocations[id_]
@@ -228,7 +228,7 @@ class Balance:
             if -rank.negative_rest <= bound:
                 return
             found = rank.job == poor.job
-            for _, id_ in self._shares.group(parents).jobs[rank.job].evictable:
+            for *_, id_ in self._shares.group(parents).jobs[rank.job].evictable:
                 allocation = self._snapshot.allocations[id_]
                 if not self.yields(allocation, claim, {}):
                     break  # nor would a larger one of the same job

@@ -1,11 +1,12 @@
 """Whom to preempt for whom.
 
-Who may be made to leave for whom is the scheduler's rule (`Precedence`); never one of the same job, and nothing that has run for
-less than the pool's `min_runtime`. A set of victims is chosen as a whole, only if it makes the room, and none of it is
+Who may be made to leave for whom is the scheduler's rule (`Precedence`); and nothing that has run for less than the pool's
+`min_runtime`. A set of victims is chosen as a whole, only if it makes the room, and none of it is
 unneeded. Of all agents, the set whose most important victim is the least important wins, then the one that wastes the least
 time: slots times what an end now would have them do once more, the time since the last checkpoint and that of a start, and so
-much for each time that they have made room before (`Allocation.counted_since`). Then the smaller one. Whether it pays at all to
-make anybody leave is judged by what really is lost.
+much for each time that they have made room before (`Allocation.counted_since`), all of it in the proportion in which their
+search is likely to need them (`Worth.likelihood`). Then the smaller one. Whether it pays at all to make anybody leave is judged
+by what really is lost.
 
 Where each victim is judged by itself (`Precedence.independent`) the set on one agent is the cheapest that there is, and so is
 the agent; where what one loses spares another, the cheapest are taken one by one. A gang's agents are emptied one by one.
@@ -512,7 +513,8 @@ class Evictions:
         return True
 
     def _lost_work(self, allocation: Allocation) -> float:
-        return _weight(allocation, self._snapshot.now, forgets=True)
+        lost_s = (self._snapshot.now - allocation.wasted_since).total_seconds()
+        return allocation.slots_needed * max(lost_s, 0.0)
 
     def _weight(self, allocation: Allocation) -> float:
         return _weight(allocation, self._snapshot.now, forgets=self._forgets)
@@ -569,6 +571,7 @@ class Evictions:
 
 
 def _weight(allocation: Allocation, now: datetime, *, forgets: bool) -> float:
-    """What it loses when it leaves, in slot-seconds, and how often it has made room before, unless that is forgotten."""
+    """What it loses when it leaves, in slot-seconds, as far as its search is likely to need it, and how often it has made room
+    before, unless that is forgotten."""
     since = allocation.wasted_since if forgets else allocation.counted_since
-    return allocation.slots_needed * max((now - since).total_seconds(), 0.0)
+    return allocation.slots_needed * allocation.worth.likelihood * max((now - since).total_seconds(), 0.0)

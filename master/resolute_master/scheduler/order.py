@@ -40,15 +40,20 @@ class QueueKey(NamedTuple):
 
     position: float
     submitted_at: datetime
+    worth: tuple[float, int, float]
+    """`Worth.turn`: it orders the work of one job."""
     requested_at: datetime
     allocation: AllocationId
 
 
 class Loss(NamedTuple):
-    """What runs, by what its end would cost: the least important first, then by size, then what has saved or begun last."""
+    """What runs, by what its end would cost: the least important first, then by size and by how likely it is needed, then what has
+    saved or begun last."""
 
     negative_priority: int
     slots: int
+    likelihood: float
+    """How likely its search needs it; 1 for other work. What is wasted counts in this proportion."""
     negative_since: float
     """`Allocation.counted_since`, in seconds."""
     allocation: AllocationId
@@ -59,4 +64,6 @@ class Standing(NamedTuple):
 
     priority: int
     position: float
+    needless: float
+    """How unlikely its search needs it (1 - `Worth.likelihood`)."""
     allocation: AllocationId

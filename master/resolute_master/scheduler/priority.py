@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heapreplace, merge
 from itertools import groupby, takewhile
-from math import inf
+from math import inf, nextafter
 
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId
@@ -33,6 +33,9 @@ from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.placing import Line, Placing
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.sorted_map import SortedMap
+
+NEEDLESS = 1.0
+"""`Standing.needless` of what its search would stop anyway, by the results so far."""
 
 Lines = Iterable[tuple[Shape, SortedMap[QueueKey, AllocationId]]]
 
@@ -83,7 +86,8 @@ def in_queue_order(placing: Placing, lines: Lines, ended: Callable[[Shape, Queue
 
 
 class ByPriority:
-    """Whom an allocation may make leave: what has lesser priority, its guests, and whom it was put ahead of by hand."""
+    """Whom an allocation may make leave: what has lesser priority, its guests, whom it was put ahead of by hand, and of its own job
+    what their search would stop anyway."""
 
     independent = True
 
@@ -95,7 +99,7 @@ class ByPriority:
     def anybody_after(self, priority: int, position: float = -inf) -> bool:
         """Something that may be made to leave at all is less important."""
         last = self._snapshot.evictable.last_key()
-        return last is not None and last[:2] > (priority, position)
+        return last is not None and last[:3] >= (priority, position, NEEDLESS)
 
     def levels(self, claim: Claim) -> Iterator[Level]:
         """Lesser priorities, what loses least first; then those of its own, in any order."""
@@ -110,12 +114,21 @@ class ByPriority:
     def _equals(self, claimant: Allocation, mine: Standing) -> Iterator[Allocation]:
         """Of its own priority, who has to leave for it, and some others."""
         snapshot = self._snapshot
+        yield from self._needless(claimant, mine)
         if self._was_moved(claimant):
             later = takewhile(lambda each: each[:2] > mine[:2], snapshot.evictable.keys_before((mine.priority, inf)))
             yield from (snapshot.allocations[standing.allocation] for standing in later)
         else:
             there = {id_ for agent in claimant.reserved_agents for id_, _ in snapshot.occupancy.get(agent) or ()}
             yield from (each for id_ in sorted(there) if _is_guest(each := snapshot.allocations[id_], claimant))
+
+    def _needless(self, claimant: Allocation, mine: Standing) -> Iterator[Allocation]:
+        """Of its own job, what their search would stop anyway, if it may go on with the claimant."""
+        if claimant.worth.likelihood > 0.0:
+            end = (mine.priority, mine.position, inf)
+            last = takewhile(lambda each: each[:3] == (*mine[:2], NEEDLESS), self._snapshot.evictable.keys_before(end))
+            found = (self._snapshot.allocations[standing.allocation] for standing in last)
+            yield from (each for each in found if each.job_id == claimant.job_id)
 
     def _was_moved(self, claimant: Allocation) -> bool:
         job = self._snapshot.jobs.get(claimant.job_id)
@@ -129,24 +142,26 @@ class ByPriority:
         return (rival.submitted_at, rival.id) < (job.submitted_at, job.id)
 
     def _cheapest_first(self, priority: int) -> Iterator[Allocation]:
-        """Of one size they are in order however late it is."""
+        """Of one size and likelihood they are in order however late it is."""
         losses, now = self._snapshot.losses, self._snapshot.now.timestamp()
         lines: list[Iterator[Loss]] = []
         first = losses.first_key_from((-priority,))
         while first is not None and first.negative_priority == -priority:
-            lines.append(self._of_size(first))
-            first = losses.first_key_from((-priority, first.slots + 1))
-        in_order = merge(*lines, key=lambda each: each.slots * max(now + each.negative_since, 0.0))
+            lines.append(self._of_kind(first))
+            first = losses.first_key_from((-priority, first.slots, nextafter(first.likelihood, inf)))
+        in_order = merge(*lines, key=lambda each: each.slots * each.likelihood * max(now + each.negative_since, 0.0))
         return (self._snapshot.allocations[loss.allocation] for loss in in_order)
 
-    def _of_size(self, first: Loss) -> Iterator[Loss]:
+    def _of_kind(self, first: Loss) -> Iterator[Loss]:
         following = (loss for loss, _ in self._snapshot.losses.items_from(first))
-        return takewhile(lambda each: each[:2] == first[:2], following)
+        return takewhile(lambda each: each[:3] == first[:3], following)
 
     def any_lesser(self, claim: Claim) -> bool:
+        mine = self._snapshot.standing(claim.allocation)
+        if next(self._needless(claim.allocation, mine), None) is not None:
+            return True
         if self._is_vain(claim):
             return False
-        mine = self._snapshot.standing(claim.allocation)
         equals = claim.allocation.reserved_agents or self._was_moved(claim.allocation)
         return self.anybody_after(mine.priority, mine.position if equals else inf)
 
@@ -166,7 +181,9 @@ class ByPriority:
     def yields(self, allocation: Allocation, claim: Claim, lost: Mapping[Group, int]) -> bool:
         claimant = claim.allocation
         mine, theirs = (self._snapshot.standing(each) for each in (claimant, allocation))
-        if allocation.job_id == claimant.job_id or theirs[:2] <= mine[:2]:
+        if allocation.job_id == claimant.job_id:
+            return theirs.needless == NEEDLESS > mine.needless
+        if theirs[:2] <= mine[:2]:
             return False
         return (
             theirs.priority > mine.priority
@@ -185,6 +202,8 @@ class ByPriority:
         self._vain.clear()
 
     def reason(self, claim: Claim, victim: Allocation) -> str:
+        if victim.job_id == claim.allocation.job_id:
+            return "which their search may go on with, while by its results so far it would stop this one"
         mine, lesser = (self._snapshot.priority_of(a.job_id) for a in (claim.allocation, victim))
         return "which is earlier in the queue" if lesser == mine else f"which has priority {mine} before {lesser}"
 

@@ -101,6 +101,13 @@ Lines = SortedMap[LineKey, SortedMap[Turn, bool]]
 Heads = SortedMap[tuple[Turn, LineKey], bool]
 Waiting = SortedMap[Shape, SortedMap[QueueKey, AllocationId]]
 
+Evictable = tuple[int, float, AllocationId]
+"""Slots that it holds, how likely its search needs it, and who it is."""
+
+
+def _as_evictable(allocation: Allocation) -> Evictable:
+    return (allocation.slots_held, allocation.worth.likelihood, allocation.id)
+
 
 class Sharer(Struct, frozen=True, gc=False):
     """A job that holds slots or waits; made by `of`."""
@@ -110,13 +117,13 @@ class Sharer(Struct, frozen=True, gc=False):
     """Slots."""
     waiting: Waiting
     """What it waits with."""
-    evictable: SortedMap[tuple[int, AllocationId], bool]
-    """What of it may be preempted, with its slots, the smallest first."""
+    evictable: SortedMap[Evictable, bool]
+    """What of it may be preempted, the smallest first."""
     turns: tuple[tuple[LineKey, Turn], ...]
     """Where it stands in each line, for slots: work without is not divided."""
 
     @staticmethod
-    def of(member: Member, held: int, waiting: Waiting, evictable: SortedMap[tuple[int, AllocationId], bool]) -> Sharer:
+    def of(member: Member, held: int, waiting: Waiting, evictable: SortedMap[Evictable, bool]) -> Sharer:
         turns: list[tuple[LineKey, Turn]] = []
         if len(waiting):
             job, parents, weight = member
@@ -339,13 +346,13 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
         around, slots = self._around(member.parents), allocation.slots_held
         job = around[-1].jobs.get(member.job) or self._empty_sharer(member)
         waiting = job.waiting if waited is None else job.waiting_without(*waited)
-        there = job.evictable.set((slots, allocation.id), True) if evictable else job.evictable
+        there = job.evictable.set(_as_evictable(allocation), True) if evictable else job.evictable
         return self._with_job(around, job, Sharer.of(member, job.held + slots, waiting, there))
 
     def without_running(self, member: Member, allocation: Allocation, *, evictable: bool) -> Shares:
         around, slots = self._around(member.parents), allocation.slots_held
         job = around[-1].jobs[member.job]
-        there = job.evictable.discard((slots, allocation.id)) if evictable else job.evictable
+        there = job.evictable.discard(_as_evictable(allocation)) if evictable else job.evictable
         return self._with_job(around, job, Sharer.of(member, job.held - slots, job.waiting, there))
 
     def _around(self, path: Path) -> list[Group]:
@@ -389,7 +396,7 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
         sizes = Counter(
             (job.member.parents[: depth + 1], slots)
             for job in evictable
-            for slots, _ in job.evictable
+            for slots, _, _ in job.evictable
             for depth in range(len(job.member.parents))
         )
         groups, of_jobs = {group for group, _ in sizes}, {job.member.parents for job in evictable}

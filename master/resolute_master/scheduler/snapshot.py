@@ -257,10 +257,10 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
     def queue_key(self, allocation: Allocation) -> QueueKey:
         job = self.jobs.get(allocation.job_id)
         if job is None:
-            return QueueKey(
-                allocation.requested_at.timestamp(), allocation.requested_at, allocation.requested_at, allocation.id
-            )
-        return QueueKey(job.queue_position, job.submitted_at, allocation.requested_at, allocation.id)
+            at = allocation.requested_at
+            return QueueKey(at.timestamp(), at, allocation.worth.turn, at, allocation.id)
+        turn = allocation.worth.turn
+        return QueueKey(job.queue_position, job.submitted_at, turn, allocation.requested_at, allocation.id)
 
     def shape(self, allocation: Allocation) -> Shape:
         job = self.jobs.get(allocation.job_id)
@@ -303,11 +303,13 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
     def standing(self, allocation: Allocation) -> Standing:
         job = self.jobs.get(allocation.job_id)
         position = allocation.requested_at.timestamp() if job is None else job.queue_position
-        return Standing(self.priority_of(allocation.job_id), position, allocation.id)
+        needless = 1.0 - allocation.worth.likelihood
+        return Standing(self.priority_of(allocation.job_id), position, needless, allocation.id)
 
     def loss(self, allocation: Allocation) -> Loss:
         since = allocation.counted_since.timestamp()
-        return Loss(-self.priority_of(allocation.job_id), allocation.slots_needed, -since, allocation.id)
+        priority, needed = self.priority_of(allocation.job_id), allocation.worth.likelihood
+        return Loss(-priority, allocation.slots_needed, needed, -since, allocation.id)
 
     def pending(self) -> Iterator[Allocation]:
         """What waits, the most important first."""
@@ -479,12 +481,17 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
 
     def _reported(self, before: Allocation, after: Allocation) -> PoolSnapshot:
         """It is where it was, and has said something: most reports of a container, and checkpoints."""
-        losses = self.losses
-        if self.shares is None:
+        losses, shares, evictable = self.losses, self.shares, self.evictable
+        if shares is not None and before.worth != after.worth and _stays(after) and after.preemptible:
+            shares = shares.without_running(self.member(before), before, evictable=True)
+            shares = shares.with_running(self.member(after), after, evictable=True)
+        elif shares is None:
             old, new = self.loss(before), self.loss(after)
             if old != new and old in losses:
                 losses = losses.discard(old).set(new, True)
-        return replace(self, allocations=self.allocations.set(after.id, after), losses=losses)
+                evictable = evictable.discard(self.standing(before)).set(self.standing(after), True)
+        allocations = self.allocations.set(after.id, after)
+        return replace(self, allocations=allocations, losses=losses, shares=shares, evictable=evictable)
 
     def _reoccupy(self, id_: AllocationId, before: Allocation | None, after: Allocation | None) -> None:
         """Move the occupants from what the allocation held to what it holds."""
@@ -580,6 +587,7 @@ def _same_footprint(one: Allocation, other: Allocation) -> bool:
         and one.single_node == other.single_node
         and one.preemptible == other.preemptible
         and one.blocked_agents == other.blocked_agents
+        and (one.worth == other.worth or bool(one.containers))
     )
 
 

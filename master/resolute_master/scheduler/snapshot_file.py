@@ -24,6 +24,7 @@ from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, Insta
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.usage import Usage
+from resolute_master.domain.worth import Worth
 from resolute_master.scheduler.policy import policy_of
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from resolute_master.scheduler.snapshot_format import (
@@ -350,6 +351,7 @@ class _Reader:
             ready_at=row.ready_at,
             saved_at=row.saved_at,
             evictions=row.evictions,
+            worth=Worth(likelihood=row.likelihood, rung=row.rung, score=row.score),
         )
 
 
@@ -477,6 +479,9 @@ def _task_row(allocation: Allocation) -> TaskRow:
         ready_at=allocation.ready_at,
         saved_at=allocation.saved_at,
         evictions=allocation.evictions_by_now,
+        likelihood=allocation.worth.likelihood,
+        rung=allocation.worth.rung,
+        score=allocation.worth.score,
         leaving=allocation.leaving,
     )
 

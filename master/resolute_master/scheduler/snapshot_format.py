@@ -187,6 +187,12 @@ class TaskRow(ConfigModel):
     """When it reported its newest checkpoint; null is not yet. Who has saved lately leaves first."""
     evictions: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """How often it has made room for others before: who has not leaves rather."""
+    likelihood: Annotated[Number, Field(ge=0, le=1)] = 1.0
+    """How likely its search needs it after its next result: what has less leaves first, and begins last among tasks of its job."""
+    rung: Count = 0
+    """Of its search, that it trains for: what has a higher one begins first among equally likely tasks of its job."""
+    score: Number = 0.0
+    """Its newest result in its search: what has a smaller one begins first among tasks of its job at the same rung."""
     leaving: Flag = False
     """Whether it was asked to end, so that its slots will be free."""
 

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from resolute.errors import InvalidInput
 from resolute_master.domain.search import Search, SearchTrial
+from resolute_master.domain.worth import Worth, likely, ranked
 from resolute_master.searcher.events import ExitReason, ValidationCompleted
 from resolute_master.searcher.hyperparameters import Space
 from resolute_master.searcher.method import Draft, Method, Planned, Stage, fraction, score_of, state_of
@@ -125,7 +126,7 @@ class HalvingSearch(Method):
                 self._replace(draft, index)
                 return
             rung += 1
-            trial = draft.update(trial, own={**trial.own, "rung": rung}, verdict=verdict)
+            trial = self._rise(draft, trial, verdict)
 
     def completed(self, draft: Draft, trial: SearchTrial, metric: float) -> None:
         if not self._by_length:
@@ -138,8 +139,7 @@ class HalvingSearch(Method):
             return
         trial, goes_on, verdict = self._judge(draft, trial, metric)
         if goes_on:
-            trial = draft.update(trial, own={**trial.own, "rung": rung + 1})
-            draft.train(trial, self._brackets[index].units[rung + 1], verdict)
+            draft.train(self._rise(draft, trial), self._brackets[index].units[rung + 1], verdict)
         else:
             draft.stop(trial, verdict)
             self._replace(draft, index)
@@ -156,12 +156,15 @@ class HalvingSearch(Method):
         self._keep(draft, index, state)
         if invalid:
             draft.update(trial, standings=())
+            for told in range(rung + 1):
+                self._compare_again(draft, index, told)
             self._go_on(draft, index, issued=False)
         elif self._promotes and trains:
             # Nobody would wait for ever for one that has left.
             self._go_on(draft, index, issued=self._told(draft, trial, LOST))
         elif not self._promotes and reason is not None and not trial.stopped:
             draft.stand(trial, _board(index, rung), LOST, newest_first=True)
+            self._compare_again(draft, index, rung)
             self._replace(draft, index)
 
     # -- both forms --------------------------------------------------------------------------------------------
@@ -172,7 +175,8 @@ class HalvingSearch(Method):
         state.outstanding[0] += 1
         state.closed = 0
         length = bracket.units[0] if self._by_length else self._length
-        draft.create(self._space, length=length, own={"bracket": index, "rung": 0})
+        trial = draft.create(self._space, length=length, own={"bracket": index, "rung": 0})
+        draft.update(trial, worth=self._worth(draft.records, trial))
         self._keep(draft, index, state)
 
     def _replace(self, draft: Draft, index: int) -> bool:
@@ -202,6 +206,7 @@ class HalvingSearch(Method):
         results = draft.records.size(board)
         kept = bracket.kept(results)
         where = self._where(index, rung)
+        self._compare_again(draft, index, rung)
         if rung == bracket.top:
             return trial, False, f"it has trained to the last {where}: place {place + 1} of {results}"
         of = f"place {place + 1} of {results}, and the best {kept} go on"
@@ -218,6 +223,7 @@ class HalvingSearch(Method):
         before = draft.records.size(board)
         trial, place = draft.stand(trial, board, score, newest_first=False)
         where = self._where(index, rung)
+        self._compare_again(draft, index, rung)
         if rung == bracket.top:
             if trial.open:
                 draft.stop(trial, f"it has trained to the last {where}: place {place + 1} of {before + 1}")
@@ -241,7 +247,7 @@ class HalvingSearch(Method):
         state = self._state(draft.own, index)
         state.outstanding[rung + 1] += 1
         self._keep(draft, index, state)
-        trial = draft.update(trial, own={**trial.own, "rung": rung + 1})
+        trial = self._rise(draft, trial)
         if not trial.open:
             return self._told(draft, trial, LOST)
         draft.train(trial, self._brackets[index].units[rung + 1], f"it was promoted from {self._where(index, rung)}")
@@ -267,6 +273,45 @@ class HalvingSearch(Method):
                     draft.stop(trial, f"it was stopped at {self._where(index, rung)}: place {place + 1}, not promoted")
             state.closed += 1
         self._keep(draft, index, state)
+
+    # -- what trials are worth ---------------------------------------------------------------------------------
+
+    def _rise(self, draft: Draft, trial: SearchTrial, verdict: str = "") -> SearchTrial:
+        """To the next rung."""
+        own = {**trial.own, "rung": trial.own["rung"] + 1}
+        trial = draft.update(trial, own=own, verdict=verdict or trial.verdict)
+        return draft.update(trial, worth=self._worth(draft.records, trial))
+
+    def _compare_again(self, draft: Draft, index: int, rung: int) -> None:
+        """A result has come to the rung or is gone. Of those that have gone on from there, it moves at most one across each of the
+        places up to which trials go on, and up to which they would go on from the next rung as well."""
+        bracket, board = self._brackets[index], _board(index, rung)
+        results = draft.records.size(board)
+        kept = bracket.kept(results)
+        again = bracket.kept(kept)
+        for place in sorted({again - 1, again, kept - 1, kept}):
+            if place < results:
+                trial = draft.records.at(board, place)
+                if trial.open and not trial.stopped and trial.own["rung"] == rung + 1:
+                    worth = self._worth(draft.records, trial)
+                    if worth != trial.worth:
+                        draft.update(trial, worth=worth)
+
+    def _worth(self, records: Records, trial: SearchTrial) -> Worth:
+        """Of one that trains: by its place among all results at the rung before, as they are now."""
+        index, rung = _place_of(trial)
+        bracket = self._brackets[index]
+        undecided = likely(1.0 if bracket.top == 0 else 1 / bracket.divisor)
+        if rung == 0:
+            return ranked(undecided, rung)
+        board = _board(index, rung - 1)
+        last = next(each for each in trial.standings if each.board == board)
+        place = records.below(board, (last.score, last.order, trial.request_id))
+        kept = bracket.kept(records.size(board))
+        if place >= kept:
+            return ranked(0.0, rung, last.score)
+        sure = rung == bracket.top or place < bracket.kept(kept)
+        return ranked(1.0 if sure else undecided, rung, last.score)
 
     # -- people ------------------------------------------------------------------------------------------------
 

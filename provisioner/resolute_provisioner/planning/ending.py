@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from datetime import UTC, datetime, timedelta
 
-from resolute_provisioner.model import Cause, Gang, Observed, PoolScaling, Termination
+from resolute_provisioner.model import Cause, Gang, InstanceView, Observed, PoolScaling, Termination
 from resolute_provisioner.planning import keep_warm
 from resolute_provisioner.planning.gangs import machines_of, needs_whole_machines, shape_of
 from resolute_provisioner.planning.markets import MOVE_PREFIX, REPLACEMENT_PREFIX
@@ -55,7 +55,8 @@ def must_go(pool: PoolScaling, standings: Sequence[Standing], now: datetime) -> 
 
 
 def over_maximum(pool: PoolScaling, standings: Sequence[Standing]) -> list[Termination]:
-    """The limit was lowered: machines without work go first, then those with the least, newest first."""
+    """The limit was lowered: machines without work go first, then those with the least work that is likely to be needed, then those
+    with the least work, newest first."""
     staying = [each for each in standings if each.staying]
     excess = len(staying) - pool.max_instances
     if excess <= 0:
@@ -64,7 +65,12 @@ def over_maximum(pool: PoolScaling, standings: Sequence[Standing]) -> list[Termi
     newest_first = sorted(staying, key=lambda each: (each.view.requested_at, each.view.instance_id), reverse=True)
     least_loss = sorted(
         newest_first,
-        key=lambda each: (each.view.occupied, each.view.joined_at is not None, each.view.slots_in_use),
+        key=lambda each: (
+            each.view.occupied,
+            each.view.joined_at is not None,
+            _needed_slots(each.view),
+            each.view.slots_in_use,
+        ),
     )
     return [
         Termination(
@@ -75,6 +81,11 @@ def over_maximum(pool: PoolScaling, standings: Sequence[Standing]) -> list[Termi
         )
         for each in least_loss[:excess]
     ]
+
+
+def _needed_slots(view: InstanceView) -> float:
+    """In use, each in the proportion in which its work is likely to be needed."""
+    return view.slots_in_use - sum(resident.slots * (1.0 - resident.likelihood) for resident in view.residents)
 
 
 def of_no_use(

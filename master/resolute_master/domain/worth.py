@@ -1,0 +1,45 @@
+"""What a trial is worth to its search, as the scheduler and the planner see it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+EIGHTHS = 8
+"""Likelihoods are told in so many steps, so that work falls into few classes."""
+
+LARGEST_SCORE = 1e300
+"""Scores are cut to this: a worth holds no infinite numbers."""
+
+
+class Worth(Struct, frozen=True, kw_only=True, gc=False):
+    """How likely the search goes on with the trial after its next result, by the results so far, and how far it has come.
+
+    Within one job, what is worth more gets slots first. Among equally important work of all jobs, what an end would waste counts in
+    the proportion of `likelihood`.
+    """
+
+    likelihood: float = 1.0
+    """0 to 1, in eighths: 0 for one that would not have been let go on if all that is known now had been known then."""
+    rung: int = 0
+    """That it trains for."""
+    score: float = 0.0
+    """Its newest result, the smaller the better."""
+
+    @property
+    def turn(self) -> tuple[float, int, float]:
+        """The smaller, the earlier it gets slots among the trials of its search."""
+        return (-self.likelihood, -self.rung, self.score)
+
+
+ORDINARY = Worth()
+"""Of work that no search ranks."""
+
+
+def likely(share: float) -> float:
+    """The share as a likelihood: the nearest eighth, but not 0."""
+    return max(round(min(share, 1.0) * EIGHTHS), 1) / EIGHTHS
+
+
+def ranked(likelihood: float, rung: int, score: float = 0.0) -> Worth:
+    """Of a trial whose newest result has this score."""
+    return Worth(likelihood=likelihood, rung=rung, score=min(max(score, -LARGEST_SCORE), LARGEST_SCORE))

@@ -1,0 +1,260 @@
+"""A search on one pool under virtual time: its method decides which trials go on, the production rules where they run.
+
+Each trial reports whenever it has come to a length at which the search may decide about it. What it reports is the driver's to say
+(`Results`): of a search that is only planned nobody knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from resolute.wire.states import TaskType
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
+from resolute_master.domain.ids import AllocationId, ExperimentId, TaskId, allocation_id
+from resolute_master.domain.job import Job
+from resolute_master.domain.search import Search, SearchTrial
+from resolute_master.domain.worth import ORDINARY
+from resolute_master.foresight.course import Course, Work
+from resolute_master.searcher import method as machine
+from resolute_master.searcher.events import (
+    Create,
+    OperationCompleted,
+    PointsProposed,
+    SearchAction,
+    SearchEvent,
+    Stop,
+    TrialExited,
+    ValidationCompleted,
+)
+from resolute_master.searcher.generator import Generator
+from resolute_master.searcher.hyperparameters import sample
+from resolute_master.searcher.records import MemoryRecords
+
+Results = Callable[[Mapping[str, Any], int, int], float]
+"""The metric of a trial: of its hyperparameters and number, after so many units."""
+
+SEARCH = ExperimentId(1)
+
+
+@dataclass(slots=True)
+class _Trial:
+    """One of the search's, as far as it has trained."""
+
+    row: str
+    number: int
+    hparams: Mapping[str, Any]
+    units: int = 0
+    """That it has told of."""
+    target: int = 0
+    """That it trains for."""
+    episode: int = 0
+    """How often it has begun to train, or has gone on after it had waited."""
+    work: Work | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One result of a trial."""
+
+    at_s: float
+    trial: int
+    units: int
+    metric: float
+    cost: float
+    """Of the pool until then."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SearchCourse(Course):
+    """Begin with `begin`, then `run`; `results` tells what trials reported, in order."""
+
+    method: machine.SearchMethod
+    job: Job
+    template: Allocation
+    """What each trial asks for."""
+    unit_s: float
+    """A trial trains one unit in so many seconds."""
+    metric: Results
+    ranked: bool = True
+    """Whether scheduler and planner know what trials are worth."""
+    results: list[Told] = field(default_factory=list)
+    trials: int = 0
+    """That have begun."""
+    _search: Search | None = None
+    _records: MemoryRecords = field(default_factory=lambda: MemoryRecords(SEARCH))
+    _trials: dict[str, _Trial] = field(default_factory=dict)
+    _of_task: dict[TaskId, _Trial] = field(default_factory=dict)
+    _lengths: tuple[int, ...] = ()
+    _points: Generator | None = None
+
+    def begin(self, seed: int) -> None:
+        """The first trials ask for slots."""
+        self._lengths = tuple(sorted({each.units for each in self.method.plan() if each.units is not None}))
+        self._points = Generator(seed + 1)
+        self._search, actions = machine.start(self.method, SEARCH, seed, self._records)
+        self._act(actions)
+
+    def cost(self) -> float:
+        """Of all machines until now."""
+        for id_, bill in self.bills.items():
+            if id_ in self.pool.machines:
+                self.cost_until(bill, self.now_s)
+        return sum(bill.cost for bill in self.bills.values())
+
+    @property
+    def over(self) -> bool:
+        """The search is, and none of its trials trains."""
+        return self._search is not None and self._search.over and not self.works and not self._unsubmitted
+
+    # -- what trials do ----------------------------------------------------------------------------------------
+
+    def _ended(self, id_: AllocationId) -> bool:
+        work = self.works.get(id_)
+        if work is None or work.started_s is None or self.pool.snapshot.allocations[id_].leaving:
+            return False
+        trial = self._of_task[work.first.task_id]
+        before = trial.target
+        if self._report(trial):
+            # It keeps its slots.
+            work.length_s += self.unit_s * (trial.target - before)
+            self._expect_end(id_, work)
+        else:
+            trial.work = None
+            self._finish(id_, work)
+            self._leave_search(trial)
+        return True
+
+    def _over(self, work: Work) -> None:
+        """All others have reported while they held their slots; one that was asked to leave just then reports now."""
+        trial = self._of_task[work.first.task_id]
+        if trial.work is not work:
+            return
+        goes_on = self._report(trial)
+        trial.work = None
+        if goes_on:
+            self._submit(trial)
+        else:
+            self._leave_search(trial)
+
+    def _report(self, trial: _Trial) -> bool:
+        """Whether it goes on at once."""
+        trial.units = trial.target
+        row = self._row(trial)
+        value = self.metric(trial.hparams, trial.number, trial.units)
+        told = Told(at_s=self.now_s, trial=trial.number, units=trial.units, metric=value, cost=self.cost())
+        self.results.append(told)
+        if row.length == trial.units:
+            self._tell(OperationCompleted(request_id=trial.row, length=trial.units, metric=value))
+        else:
+            self._tell(
+                ValidationCompleted(
+                    request_id=trial.row, metric=value, steps_completed=trial.units, time=float(trial.units)
+                )
+            )
+        return self._aim(trial)
+
+    def _aim(self, trial: _Trial) -> bool:
+        """Whether it has something to train for; how far, then."""
+        row = self._row(trial)
+        if row.stopped or row.idle:
+            return False
+        ahead = [length for length in self._lengths if length > trial.units]
+        if row.length is not None:
+            trial.target = row.length
+        elif ahead:
+            trial.target = ahead[0]
+        return trial.target > trial.units
+
+    def _leave_search(self, trial: _Trial) -> None:
+        row = self._row(trial)
+        if row.open and not row.idle:
+            self._tell(TrialExited(request_id=trial.row, reason=None))
+
+    def _submit(self, trial: _Trial) -> None:
+        trial.episode += 1
+        task = TaskId(f"{trial.number}.{trial.episode}")
+        first = replace(
+            self.template,
+            id=allocation_id(task, 1),
+            task_id=task,
+            task_type=TaskType.TRIAL,
+            job_id=self.job.id,
+            requested_at=self.time(self.now_s),
+            worth=self._row(trial).worth if self.ranked else ORDINARY,
+        )
+        trial.work = Work(
+            job=self.job,
+            first=first,
+            submit_s=self.now_s,
+            length_s=self.unit_s * (trial.target - trial.units),
+            slots=first.slots_needed,
+            # What goes on from a checkpoint restores it.
+            runs=1 if trial.units else 0,
+        )
+        self._of_task[task] = trial
+        self.submit([trial.work])
+
+    # -- what the search does ------------------------------------------------------------------------------------
+
+    def _row(self, trial: _Trial) -> SearchTrial:
+        row = self._records.get(trial.row)
+        assert row is not None, "trials are never forgotten"
+        return row
+
+    def _tell(self, event: SearchEvent) -> None:
+        assert self._search is not None, "it has begun"
+        self._records.written.clear()
+        self._search, actions = machine.tell(self.method, self._search, self._records, event)
+        if self.ranked:
+            self._rank()
+        self._act(actions)
+        self._propose()
+
+    def _rank(self) -> None:
+        """The pool learns what has become of the worth of trials."""
+        for row in {row.request_id: row for row in self._records.written}.values():
+            trial = self._trials.get(row.request_id)
+            work = None if trial is None else trial.work
+            if work is None or work.first.worth == row.worth:
+                continue
+            work.first = replace(work.first, worth=row.worth)
+            present = next((id_ for id_, each in self.works.items() if each is work), None)
+            if present is not None:
+                self.pool.ranked(present, row.worth)
+
+    def _propose(self) -> None:
+        """Points for a method that waits for some: what its sampler would say is not known, a draw stands for it."""
+        assert self._search is not None and self._points is not None, "it has begun"
+        wish = self.method.wish(self._search)
+        if wish is not None:
+            points = tuple(sample(wish.space, self._points) for _ in range(wish.points))
+            self._search, actions = machine.tell(
+                self.method, self._search, self._records, PointsProposed(points=points)
+            )
+            self._act(actions)
+
+    def _act(self, actions: tuple[SearchAction, ...]) -> None:
+        for action in actions:
+            match action:
+                case Create(request_id=request_id, hparams=hparams):
+                    trial = _Trial(request_id, self.trials, hparams)
+                    self.trials += 1
+                    self._trials[request_id] = trial
+                    if self._aim(trial):
+                        self._submit(trial)
+                case Stop(request_id=request_id):
+                    waiting = self._trials[request_id]
+                    if waiting.work is None and waiting.units:
+                        self._tell(TrialExited(request_id=request_id, reason=None))
+                case _:
+                    self._go_on(action)
+
+    def _go_on(self, action: SearchAction) -> None:
+        """Those that have waited and are promoted ask for slots again."""
+        request_id = getattr(action, "request_id", None)
+        trial = None if request_id is None else self._trials[request_id]
+        if trial is not None and trial.work is None and self._aim(trial):
+            self._submit(trial)
