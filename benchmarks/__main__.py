@@ -38,6 +38,7 @@ BENCHMARKS = (
     "load",
     "spot",
     "search",
+    "search_pool",
     "storage",
 )
 DOCS = Path(__file__).resolve().parents[1] / "docs"

@@ -175,7 +175,9 @@ def some_allocations(draw: st.DrawFn, prefix: str, jobs: int, slots: list[int], 
             single_node=draw(st.sampled_from([False, False, True])),
             preemptible=draw(st.sampled_from([True, True, True, False])),
             blocked_agents=draw(st.sampled_from([(), (), (), (AgentId("a0"),)])),
-            worth=draw(st.sampled_from([ORDINARY, ORDINARY, ranked(0.0, 1, 0.5), ranked(0.25, 0), ranked(1.0, 2, 0.1)])),
+            worth=draw(
+                st.sampled_from([ORDINARY, ORDINARY, ranked(0.0, 1, 0.5), ranked(0.25, 0), ranked(1.0, 2, 0.1)])
+            ),
         )
         for number in range(draw(st.integers(most // 4, most)))
     )
