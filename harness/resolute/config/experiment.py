@@ -28,7 +28,7 @@ from resolute.config.deadlines import deadline_problems
 from resolute.config.durations import WholeSeconds
 from resolute.config.environment import BindMount, Environment
 from resolute.config.errors import InvalidConfig, Problem, problems_of, show_value
-from resolute.config.hyperparameters import Hyperparameter, without_count
+from resolute.config.hyperparameters import Hyperparameter, condition_problems, without_count
 from resolute.config.lengths import Length
 from resolute.config.log_policies import BUILT_IN_LOG_POLICIES, LogPolicies
 from resolute.config.masking import refuse_masks
@@ -246,8 +246,11 @@ def _cross_checks(config: ExperimentConfig, *, managed: bool) -> list[Problem]:
         missing, given = ("project", "workspace") if config.workspace else ("workspace", "project")
         problems.append(Problem(path=(missing,), message=f"is a required property when {given} is given; give both"))
     searcher = config.searcher
+    written = config.to_json()["hyperparameters"]
+    problems += [
+        Problem(path=("hyperparameters", *path), message=message) for path, message in condition_problems(written)
+    ]
     if isinstance(searcher, GridSearcher):
-        written = config.to_json()["hyperparameters"]
         message = "grid search is in use but count was not provided; add count"
         problems += [Problem(path=path, message=message) for path in without_count(written, ("hyperparameters",))]
     if isinstance(searcher, (AsyncHalvingSearcher, AdaptiveAshaSearcher)):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, Discriminator, Field, RootModel, Tag, model_validator
@@ -13,7 +14,14 @@ from resolute.config.base import ConfigModel, Integer, Number, PositiveInteger, 
 _KINDS = TaggedUnion("type", ("const", "int", "double", "log", "categorical"))
 
 
-class ConstHyperparameter(ConfigModel):
+class _Conditional(ConfigModel):
+    omitted_when_null: ClassVar[frozenset[str]] = frozenset({"when"})
+
+    when: Annotated[dict[str, Annotated[list[Any], Field(min_length=1)]], Field(min_length=1)] | None = None
+    """Choices (`categorical`), by dotted name from the top, and the values of each with which there is this hyperparameter."""
+
+
+class ConstHyperparameter(_Conditional):
     """The same value in every trial. A value that is not a mapping may be written alone."""
 
     keeps_null: ClassVar[frozenset[str]] = frozenset({"val"})
@@ -23,8 +31,8 @@ class ConstHyperparameter(ConfigModel):
     """Any JSON value."""
 
 
-class _Range(ConfigModel):
-    omitted_when_null: ClassVar[frozenset[str]] = frozenset({"count"})
+class _Range(_Conditional):
+    omitted_when_null: ClassVar[frozenset[str]] = frozenset({"count", "when"})
 
     count: PositiveInteger | None = None
     """How many points grid search takes from the range."""
@@ -77,7 +85,7 @@ class LogHyperparameter(_Range):
         return self
 
 
-class CategoricalHyperparameter(ConfigModel):
+class CategoricalHyperparameter(_Conditional):
     """One of a list of values."""
 
     type: Literal["categorical"] = "categorical"
@@ -141,3 +149,50 @@ def without_count(specification: Any, path: tuple[str | int, ...]) -> list[tuple
     if specification.get("type") == "const":
         return without_count(specification.get("val"), path)
     return [found for key in sorted(specification) for found in without_count(specification[key], (*path, key))]
+
+
+def condition_problems(space: Mapping[str, Any]) -> list[tuple[tuple[str, ...], str]]:
+    """What is wrong with the conditions of a search space (serialised form): the path of each, and what to do about it."""
+    known = {".".join(path): spec for path, spec in _leaves(space, ())}
+    problems: list[tuple[tuple[str, ...], str]] = []
+    for path, spec in _leaves(space, ()):
+        for name, values in (spec.get("when") or {}).items():
+            where, other = (*path, "when", name), known.get(name)
+            if other is None:
+                problems.append(
+                    (where, "is no hyperparameter; name one by its path from the top, such as optimizer.name")
+                )
+            elif other.get("type") != "categorical":
+                problems.append((where, f"is of type {other.get('type')}; only on a categorical one may others depend"))
+            elif unknown := [value for value in values if _text(value) not in map(_text, other["vals"])]:
+                values_ = ", ".join(map(_text, other["vals"]))
+                problems.append((where, f"never has the value {_text(unknown[0])}; its vals are {values_}"))
+        if ".".join(path) in _reached(".".join(path), known):
+            problems.append(((*path, "when"), "depends on itself; leave one of the conditions out"))
+    return problems
+
+
+def _reached(name: str, known: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """All that a hyperparameter depends on."""
+    found: set[str] = set()
+    ahead = [name]
+    while ahead:
+        for other in (known.get(ahead.pop()) or {}).get("when") or ():
+            if other not in found:
+                found.add(other)
+                ahead.append(other)
+    return found
+
+
+def _leaves(space: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    for name in sorted(space):
+        spec = space[name]
+        if isinstance(spec, Mapping) and spec.get("type") is None:
+            yield from _leaves(spec, (*above, name))
+        elif isinstance(spec, Mapping):
+            yield (*above, name), spec
+
+
+def _text(value: Any) -> str:
+    """As JSON: a truth value is no number."""
+    return json.dumps(value, sort_keys=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from resolute_master.domain.ids import ExperimentId
 from resolute_master.engine.proposals import Told
+from resolute_master.searcher.conditions import Path, conditions, is_one_of
 from resolute_master.searcher.hyperparameters import Space
 from resolute_master.searcher.method import Wish
 from resolute_master.searcher.proposed import SamplerSettings
@@ -17,7 +18,8 @@ from resolute_master.searcher.proposed import SamplerSettings
 if TYPE_CHECKING:
     import optuna
 
-Path = tuple[str, ...]
+ABSENT: Any = object()
+"""Of a hyperparameter whose condition is not met."""
 
 
 class OptunaSampler:
@@ -47,6 +49,8 @@ class _Study:
         self._optuna = optuna
         self._space = wish.space
         self._leaves = dict(_leaves(wish.space))
+        self._names = {".".join(path): path for path in self._leaves}
+        self._conditions = conditions(wish.space)
         self._distributions = {_name(path): _distribution(optuna, spec) for path, spec in self._leaves.items()}
         self._known: dict[str, optuna.trial.Trial | None] = {}
         """By request id; None has been told to the end."""
@@ -55,7 +59,8 @@ class _Study:
         direction: Literal["minimize", "maximize"] = "minimize" if settings.smaller_is_better else "maximize"
         ended = [self._frozen(each) for each in told if not each.open and _number(each.metric) is not None]
         # A sampler that goes on where another one has stopped draws other numbers than that one has drawn.
-        sampler = _sampler(optuna, settings, (seed + len(told)) % 2**32, ended)
+        drawn = (seed + len(told)) % 2**32
+        sampler = _sampler(optuna, settings, drawn, ended, conditional=bool(self._conditions))
         self._study = optuna.create_study(direction=direction, sampler=sampler)
 
     def learn(self, told: Sequence[Told]) -> None:
@@ -87,39 +92,62 @@ class _Study:
                 return
         if told.open:
             self._study.enqueue_trial(self._parameters(told.point))
-            self._known[told.request_id] = self._study.ask(self._distributions)
+            self._known[told.request_id] = self._asked_for()[0]
             return
         if _number(told.metric) is not None:
             self._study.add_trial(self._frozen(told))
         self._known[told.request_id] = None
 
     def ask(self) -> Mapping[str, Any]:
-        trial = self._study.ask(self._distributions)
-        point = _point(self._space, {path: trial.params[_name(path)] for path in self._leaves})
+        trial, chosen = self._asked_for()
+        point = _point(self._space, chosen)
         self._asked.append((_text(point), trial))
         return point
 
+    def _asked_for(self) -> tuple[optuna.trial.Trial, dict[Path, Any]]:
+        """A trial of the study, with the parameters that are there: where some depend on others, one after the other."""
+        if not self._conditions:
+            trial = self._study.ask(self._distributions)
+            return trial, {path: trial.params[_name(path)] for path in self._leaves}
+        trial, chosen, decided = self._study.ask(), dict[Path, Any](), set[Path]()
+        for path in self._leaves:
+            self._choose(trial, path, chosen, decided)
+        return trial, chosen
+
+    def _choose(self, trial: optuna.trial.Trial, path: Path, chosen: dict[Path, Any], decided: set[Path]) -> None:
+        if path in decided:
+            return
+        decided.add(path)
+        for name, allowed in self._conditions.get(path, {}).items():
+            other = self._names[name]
+            self._choose(trial, other, chosen, decided)
+            if other not in chosen or not is_one_of(_value(self._leaves[other], chosen[other]), allowed):
+                return
+        chosen[path] = _suggested(trial, _name(path), self._leaves[path])
+
     def _frozen(self, told: Told) -> optuna.trial.FrozenTrial:
-        return self._optuna.trial.create_trial(
-            params=self._parameters(told.point), distributions=self._distributions, value=told.metric
-        )
+        parameters = self._parameters(told.point)
+        there = {name: self._distributions[name] for name in parameters}
+        return self._optuna.trial.create_trial(params=parameters, distributions=there, value=told.metric)
 
     def _parameters(self, point: Mapping[str, Any]) -> dict[str, Any]:
-        return {_name(path): _parameter(spec, _at(point, path)) for path, spec in self._leaves.items()}
+        """Of those that are there."""
+        found = {path: _at(point, path) for path in self._leaves}
+        return {_name(p): _parameter(self._leaves[p], value) for p, value in found.items() if value is not ABSENT}
 
 
 def _sampler(
-    module: Any, settings: SamplerSettings, seed: int, ended: Sequence[optuna.trial.FrozenTrial]
+    module: Any, settings: SamplerSettings, seed: int, ended: Sequence[optuna.trial.FrozenTrial], *, conditional: bool
 ) -> optuna.samplers.BaseSampler:
     """The search has drawn the first points itself."""
     with warnings.catch_warnings():
         # Their interface may change with a release of the library; the tests say whether it has.
         warnings.simplefilter("ignore", module.exceptions.ExperimentalWarning)
-        return _make_sampler(module, settings, seed, ended)
+        return _make_sampler(module, settings, seed, ended, conditional=conditional)
 
 
 def _make_sampler(
-    module: Any, settings: SamplerSettings, seed: int, ended: Sequence[optuna.trial.FrozenTrial]
+    module: Any, settings: SamplerSettings, seed: int, ended: Sequence[optuna.trial.FrozenTrial], *, conditional: bool
 ) -> optuna.samplers.BaseSampler:
     sampler: optuna.samplers.BaseSampler
     if settings.sampler == "cma_es":
@@ -128,7 +156,12 @@ def _make_sampler(
         )
     else:
         sampler = module.samplers.TPESampler(
-            seed=seed, n_startup_trials=1, multivariate=settings.multivariate, constant_liar=True
+            seed=seed,
+            n_startup_trials=1,
+            multivariate=settings.multivariate,
+            # Those that are always there together are looked at together.
+            group=settings.multivariate and conditional,
+            constant_liar=True,
         )
     return sampler
 
@@ -165,6 +198,16 @@ def _distribution(module: Any, spec: Mapping[str, Any]) -> Any:
             return module.distributions.FloatDistribution(float(spec["minval"]), float(spec["maxval"]))
 
 
+def _suggested(trial: optuna.trial.Trial, name: str, spec: Mapping[str, Any]) -> Any:
+    match spec["type"]:
+        case "int":
+            return trial.suggest_int(name, int(spec["minval"]), int(spec["maxval"]))
+        case "categorical":
+            return trial.suggest_categorical(name, tuple(range(len(spec["vals"]))))
+        case _:
+            return trial.suggest_float(name, float(spec["minval"]), float(spec["maxval"]))
+
+
 def _parameter(spec: Mapping[str, Any], value: Any) -> Any:
     """What stands for the value in its distribution."""
     match spec["type"]:
@@ -199,15 +242,16 @@ def _point(space: Space, parameters: Mapping[Path, Any], above: Path = ()) -> di
             point[name] = spec["val"]
         elif spec.get("type") is None:
             point[name] = _point(spec, parameters, path)
-        else:
+        elif path in parameters:
             point[name] = _value(spec, parameters[path])
     return point
 
 
 def _at(point: Mapping[str, Any], path: Path) -> Any:
+    found: Any = point
     for name in path:
-        point = point[name]
-    return point
+        found = found.get(name, ABSENT) if isinstance(found, Mapping) else ABSENT
+    return found
 
 
 def _name(path: Path) -> str:

@@ -8,6 +8,7 @@ request id here.
 - `method`           the port of every method, and the bookkeeping that all of them share
 - `generator`        the search's own random numbers, replayable from two integers
 - `hyperparameters`  one point drawn from a search space
+- `conditions`       which hyperparameters are there, given the choices that they depend on
 - `random_search`    `single` and `random`
 - `grid`             `grid`
 - `halving`          `async_halving` and `adaptive_asha`

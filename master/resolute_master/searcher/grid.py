@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import accumulate, product
 from typing import Any
+
+from msgspec import Struct
 
 from resolute.errors import InvalidInput
 from resolute_master.domain.search import Search, SearchTrial
+from resolute_master.searcher.conditions import Path, Presence, controlling
 from resolute_master.searcher.events import ExitReason
 from resolute_master.searcher.hyperparameters import Space
 from resolute_master.searcher.method import Draft, Method, Planned, share_done
@@ -16,13 +21,13 @@ from resolute_master.searcher.records import Records
 MAX_VALUES = 100_000
 """Of one axis: a longer one makes more trials than any cluster runs."""
 
-Path = tuple[str, ...]
 Axis = tuple[Path, Sequence[Any]]
 """Where a value goes, and the values that it takes."""
 
 
 class GridSearch(Method):
-    """The product of all axes, the last one fastest, begun from its end; at most `at_once` trials at a time (0: all).
+    """The product of all axes, the last one fastest, begun from its end; at most `at_once` trials at a time (0: all). Where some
+    axes are there only under conditions, one such product after the other.
 
     A point is never tried twice, whatever its trial comes to.
     """
@@ -30,13 +35,16 @@ class GridSearch(Method):
     def __init__(self, space: Space, *, at_once: int, length: int | None = None) -> None:
         if at_once < 0:
             raise InvalidInput(f"searcher.max_concurrent_trials: must be 0 (all at once) or more, not {at_once}")
-        self._axes = tuple(axes(space))
-        if not self._axes:
+        all_axes = axes(space)
+        if not all_axes:
             raise InvalidInput("hyperparameters: grid search has nothing to search; give at least one, or use single")
-        self._points = math.prod(len(values) for _, values in self._axes)
-        if not self._points:
-            empty = next(path for path, values in self._axes if not values)
+        empty = next((path for path, values in all_axes if not values), None)
+        if empty is not None:
             raise InvalidInput(f"hyperparameters.{'.'.join(empty)}.vals: is empty; give at least one value")
+        self._blocks = _blocks(space, all_axes)
+        self._ends = tuple(accumulate(block.points for block in self._blocks))
+        self._points = self._ends[-1]
+        self._groups = tuple(path[:-1] for path, _ in all_axes)
         self.max_trials = self._points
         self._limit = at_once or self._points
         self._length = length
@@ -64,18 +72,52 @@ class GridSearch(Method):
             draft.create({}, hparams=point, length=self._length)
 
     def point(self, index: int) -> dict[str, Any]:
-        """From the start of the product, counted from 0."""
+        """From the start of the grid, counted from 0."""
+        number = bisect_right(self._ends, index)
+        block = self._blocks[number]
+        index -= self._ends[number] - block.points
         point: dict[str, Any] = {}
-        for path, values in reversed(self._axes):
+        for group in self._groups:
+            _group(point, group)
+        for path, values in reversed(block.axes):
             index, at = divmod(index, len(values))
-            _set(point, path, values[at])
+            _group(point, path[:-1])[path[-1]] = values[at]
         return point
 
 
-def _set(point: dict[str, Any], path: Path, value: Any) -> None:
-    for name in path[:-1]:
+class _Block(Struct, frozen=True):
+    """A part of the grid that is a product; the last axis is the fastest."""
+
+    axes: tuple[Axis, ...]
+
+    @property
+    def points(self) -> int:
+        return math.prod(len(values) for _, values in self.axes)
+
+
+def _blocks(space: Space, all_axes: Sequence[Axis]) -> list[_Block]:
+    """One for each combination of the choices that others depend on, the last of them the fastest; without such, one in all."""
+    chosen, by_path = controlling(space), dict(all_axes)
+    if math.prod(len(by_path[path]) for path in chosen) > MAX_VALUES:
+        raise InvalidInput(
+            f"hyperparameters: the choices that others depend on have more than {MAX_VALUES} combinations; use fewer"
+        )
+    found: list[_Block] = []
+    for values in product(*(by_path[path] for path in chosen)):
+        fixed = {".".join(path): value for path, value in zip(chosen, values, strict=True)}
+        presence = Presence(space, fixed)
+        # A choice that is not there has no values to tell apart.
+        if any(v != by_path[p][0] and not presence.of(".".join(p)) for p, v in zip(chosen, values, strict=True)):
+            continue
+        there = [(path, options) for path, options in all_axes if presence.of(".".join(path))]
+        found.append(_Block(tuple((p, [fixed[".".join(p)]] if p in chosen else options) for p, options in there)))
+    return found
+
+
+def _group(point: dict[str, Any], path: Path) -> dict[str, Any]:
+    for name in path:
         point = point.setdefault(name, {})
-    point[path[-1]] = value
+    return point
 
 
 def axes(space: Space, above: Path = ()) -> list[Axis]:

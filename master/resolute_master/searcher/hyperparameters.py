@@ -1,7 +1,8 @@
 """One point of a search space.
 
 A value without structure is a constant; an object without `type` is a group of its own; an object with `type` is one of `const`,
-`int`, `double`, `log`, `categorical`. Names are walked in sorted order, so the same generator gives the same point.
+`int`, `double`, `log`, `categorical`, which may have a condition (`conditions`). Names are walked in sorted order, so the same
+generator gives the same point.
 """
 
 from __future__ import annotations
@@ -11,21 +12,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from resolute.errors import InvalidInput
+from resolute_master.searcher.conditions import pruned
 from resolute_master.searcher.generator import Generator
 
 Space = Mapping[str, Any]
 
 
 def sample(space: Space, generator: Generator) -> dict[str, Any]:
-    """Draw every hyperparameter once."""
-    return {name: _sample(name, space[name], generator) for name in sorted(space)}
+    """Draw every hyperparameter once; what has a condition that is not met is drawn, too, and left out."""
+    return pruned(space, {name: draw(name, space[name], generator) for name in sorted(space)})
 
 
-def _sample(name: str, spec: Any, generator: Generator) -> Any:
+def draw(name: str, spec: Any, generator: Generator) -> Any:
+    """One hyperparameter or group, whatever its conditions; `name` is for errors."""
     if not isinstance(spec, Mapping):
         return spec
     if spec.get("type") is None:
-        return {inner: _sample(f"{name}.{inner}", spec[inner], generator) for inner in sorted(spec)}
+        return {inner: draw(f"{name}.{inner}", spec[inner], generator) for inner in sorted(spec)}
     match spec["type"]:
         case "const":
             return spec["val"]

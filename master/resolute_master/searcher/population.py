@@ -16,12 +16,14 @@ from msgspec import Struct
 
 from resolute.errors import InvalidInput
 from resolute_master.domain.search import Search, SearchTrial
+from resolute_master.searcher.conditions import pruned
 from resolute_master.searcher.events import ExitReason
 from resolute_master.searcher.generator import Generator
-from resolute_master.searcher.hyperparameters import Space, sample
+from resolute_master.searcher.hyperparameters import Space, draw, sample
 from resolute_master.searcher.method import Draft, Method, Planned, Stage, fraction, score_of, state_of
 from resolute_master.searcher.records import Records
 
+ABSENT: Any = object()
 LOST = math.inf
 """The score of a trial that has ended before the end of its round."""
 
@@ -168,17 +170,23 @@ class PopulationSearch(Method):
 
 
 def explored(space: Space, point: Mapping[str, Any], how: Exploration, generator: Generator) -> dict[str, Any]:
-    """Every hyperparameter drawn anew or perturbed within its bounds; choices that are not drawn anew stay."""
-    return {name: _explored(space[name], point[name], how, generator) for name in sorted(space)}
+    """Every hyperparameter drawn anew or perturbed within its bounds; choices that are not drawn anew stay. One whose condition was
+    not met before is drawn."""
+    return pruned(
+        space, {name: _explored(space[name], point.get(name, ABSENT), how, generator) for name in sorted(space)}
+    )
 
 
 def _explored(spec: Any, value: Any, how: Exploration, generator: Generator) -> Any:
-    if not isinstance(spec, Mapping) or spec.get("type") == "const":
-        return value
+    """`value` is `ABSENT` where its condition was not met."""
+    if not isinstance(spec, Mapping):
+        return spec
     if spec.get("type") is None:
-        return explored(spec, value, how, generator)
-    if generator.unit() < how.resample_probability:
-        return sample({"x": spec}, generator)["x"]
+        return {name: _explored(spec[name], value.get(name, ABSENT), how, generator) for name in sorted(spec)}
+    if spec.get("type") == "const":
+        return spec["val"]
+    if value is ABSENT or generator.unit() < how.resample_probability:
+        return draw("x", spec, generator)
     factor = 1 + how.perturb_factor if generator.unit() < 0.5 else 1 - how.perturb_factor
     match spec["type"]:
         case "int":

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from resolute.config import Length, mask_experiment, parse_experiment
+from resolute.config import InvalidConfig, Length, mask_experiment, parse_experiment
 from resolute.config.hyperparameters import ConstHyperparameter, HyperparameterGroup, IntHyperparameter
 from resolute.config.searcher import RandomSearcher
 from support.config import an_experiment
@@ -286,3 +286,16 @@ def test_secrets_are_masked_for_display() -> None:
     storage = {"type": "s3", "bucket": "b", "access_key": "t0p", "secret_key": "t0p"}
     assert "t0p" not in repr(mask_experiment({"checkpoint_storage": storage}))
     assert given["data"]["secrets"]["token"] == "t0p"
+
+
+def test_hyperparameters_that_depend_on_each_other_are_all_named() -> None:
+    def choice(other: str) -> dict[str, Any]:
+        return {"type": "categorical", "vals": [1], "when": {other: [1]}}
+
+    space = {"a": choice("b"), "b": choice("c"), "c": choice("b"), "d": {"type": "categorical", "vals": [1]}}
+    with pytest.raises(InvalidConfig) as refused:
+        parse_experiment(an_experiment(hyperparameters=space))
+    assert [problem.path for problem in refused.value.problems] == [
+        ("hyperparameters", "b", "when"),
+        ("hyperparameters", "c", "when"),
+    ]

@@ -162,3 +162,30 @@ def test_running_and_failed_trials_and_metrics_that_are_no_numbers_are_understoo
     assert len(OptunaSampler().propose(ID, 3, a_wish(2), told)) == 2
     optuna.forget(ID)
     optuna.forget(ID)
+
+
+CONDITIONAL: dict[str, Any] = {
+    "a": {"type": "double", "minval": 0.0, "maxval": 1.0, "when": {"kind": ["near"]}},
+    "b": {"type": "int", "minval": 1, "maxval": 3, "when": {"deep": [2]}},
+    "deep": {"type": "categorical", "vals": [1, 2], "when": {"kind": ["far"]}},
+    "kind": {"type": "categorical", "vals": ["near", "far"]},
+}
+
+
+@pytest.mark.parametrize(("sampler", "multivariate"), [("tpe", False), ("tpe", True), ("cma_es", False)])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_samplers_of_optuna_propose_only_what_is_there_and_tpe_learns_which_choice_is_best(
+    sampler: str, multivariate: bool, restarted: bool
+) -> None:
+    wish = a_wish(1, sampler=sampler, multivariate=multivariate, space=CONDITIONAL)
+    optuna, told = OptunaSampler(), list[Told]()
+    for number in range(60):
+        if restarted and number % 20 == 0:
+            optuna = OptunaSampler()
+        (point,) = optuna.propose(ID, 3, wish, told)
+        near = point["kind"] == "near"
+        assert ("a" in point, "deep" in point, "b" in point) == (near, not near, point.get("deep") == 2)
+        metric = point["a"] if near else 5.0
+        told.append(Told(request_id=str(number), point=point, metric=metric, open=number % 7 == 6))
+    # Optuna's CMA-ES draws choices, and what depends on them.
+    assert sampler == "cma_es" or sum(each.point["kind"] == "near" for each in told[-20:]) > 10
