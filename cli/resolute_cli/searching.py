@@ -11,6 +11,7 @@ from resolute_cli.invocation import Invocation
 from resolute_cli.render import percent_text
 
 if TYPE_CHECKING:
+    from resolute.wire.rest.search import SearchForecast
     from resolute.wire.rest.searching import GetSearchResponse, SearchedTrial
 
 SEARCH_COLUMNS = ("Search", "Rung", "Rank", "Metric")
@@ -76,9 +77,9 @@ def explain_arguments(parser: argparse.ArgumentParser) -> None:
 # ---------------------------------------------------------------------------------------------------------- previews
 
 
-def preview(cli: Invocation, config: Mapping[str, Any]) -> None:
-    """A table of how many trials train how far."""
-    summary = cli.api().cluster.preview_search(config)
+def preview(cli: Invocation, config: Mapping[str, Any], seconds_per_unit: float | None) -> None:
+    """A table of how many trials train how far, and what that takes and costs."""
+    summary = cli.api().cluster.preview_search(config, seconds_per_unit=seconds_per_unit)
     if summary is None:
         raise FailedPrecondition("the master says nothing of this search; it is older than this client")
     rows = [(each.count, _length(each.unit.name, each.unit.value)) for each in summary.trials]
@@ -86,6 +87,21 @@ def preview(cli: Invocation, config: Mapping[str, Any]) -> None:
         total = sum(each.count for each in summary.trials)
         cli.render.note(f"Search {summary.config['name']}: {total} trial(s)")
     cli.render.table(("Trials", "Training Time"), rows, summary)
+    if cli.render.format is None and summary.forecast is not None:
+        for line in _forecast(summary.forecast):
+            cli.render.note(line)
+
+
+def _forecast(expected: SearchForecast) -> list[str]:
+    pool = f" on pool {expected.pool}" if expected.pool else ""
+    if expected.hours is None:
+        return [f"Expected time and cost{pool}: unknown: {expected.unknown}"]
+    hours = f"{expected.hours:.3g} h ({expected.hours_least:.3g} to {expected.hours_most:.3g})"
+    cost = "at a cost that is unknown"
+    if expected.dollars is not None:
+        cost = f"${expected.dollars:.2f} ({expected.dollars_least:.2f} to {expected.dollars_most:.2f})"
+    lines = [f"Expected{pool}: {hours}, {cost}, on up to {expected.machines} machine(s) at a time"]
+    return [*lines, *([f"Cost: {expected.unknown}"] if expected.unknown else ()), f"With {expected.basis}"]
 
 
 def _length(name: str | None, value: int | None) -> str:
@@ -97,9 +113,21 @@ def preview_search(cli: Invocation, args: argparse.Namespace) -> None:
     from resolute.config.yaml_text import load_yaml
     from resolute_cli.submission import configuration_text
 
-    preview(cli, load_yaml(configuration_text(args.config_file, args.config), what=args.config_file))
+    config = load_yaml(configuration_text(args.config_file, args.config), what=args.config_file)
+    preview(cli, config, args.seconds_per_unit)
+
+
+def seconds_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--seconds-per-unit",
+        type=float,
+        metavar="SECONDS",
+        help="how long a trial trains for one unit of its length (a batch, an epoch), for the expected time and cost; default: "
+        "as in earlier runs of the experiment",
+    )
 
 
 def preview_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config_file", help="YAML file with the configuration")
     parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="change one key of the file")
+    seconds_argument(parser)

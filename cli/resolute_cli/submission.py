@@ -15,7 +15,7 @@ from resolute_cli.failures import in_one_line, why_it_ended
 from resolute_cli.invocation import Invocation
 from resolute_cli.logs import print_trial_logs, refuse_format_with_follow
 from resolute_cli.render import size_text, state_text
-from resolute_cli.searching import preview
+from resolute_cli.searching import preview, seconds_argument
 from resolute_cli.training_progress import shown_progress
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def create(cli: Invocation, args: argparse.Namespace) -> int:
     if args.preview:
         from resolute.config.yaml_text import load_yaml
 
-        preview(cli, load_yaml(config, what=args.config_file))
+        preview(cli, load_yaml(config, what=args.config_file), args.seconds_per_unit)
         return 0
     cli.api()  # who may not submit need not wait for the packing
     context = pack_context(cli, args.model_def, args.include)
@@ -278,4 +278,5 @@ def create_arguments(parser: argparse.ArgumentParser) -> None:
     )
     one.add_argument("--preview", action="store_true", help="show what its search will do, and create nothing")
     one.add_argument("--paused", action="store_true", help="do not start it yet")
+    seconds_argument(parser)
     one.add_argument("-t", "--test-mode", action="store_true", help="check that it runs: one batch of everything")

@@ -84,11 +84,13 @@ class Cluster:
 
         yield from self.session.stream(f"api/v1/tasks/{segment(task_id)}/logs", TaskLogsResponse, query)
 
-    def preview_search(self, config: Mapping[str, Any], seed: int = 0) -> SearchSummary | None:
-        """What the search of an experiment's configuration would do."""
+    def preview_search(
+        self, config: Mapping[str, Any], seed: int = 0, *, seconds_per_unit: float | None = None
+    ) -> SearchSummary | None:
+        """What the search of an experiment's configuration would do, take and cost."""
         from resolute.wire.rest.search import PreviewHPSearchRequest, PreviewHPSearchResponse
 
-        request = PreviewHPSearchRequest(config=config, seed=seed)
+        request = PreviewHPSearchRequest(config=config, seed=seed, forecast=True, seconds_per_unit=seconds_per_unit)
         return self.session.post("api/v1/preview-hp-search", PreviewHPSearchResponse, request).summary
 
     def instances(self) -> tuple[Instance, ...]:

@@ -201,7 +201,7 @@ class _Abandoned(Exception):
     """Nobody waits for the answer: the master ends."""
 
 
-class _Breath:
+class Breath:
     """What the thread does between two decisions."""
 
     def __init__(self) -> None:
@@ -223,7 +223,7 @@ async def _foresee(
     if not len(state.snapshot.queue):
         return {}
     runs = await run_times(store, pool)
-    breath = _Breath()
+    breath = Breath()
     try:
         return await asyncio.to_thread(estimates, state, runs, seed=seed, of=of, breathe=breath)
     except asyncio.CancelledError:

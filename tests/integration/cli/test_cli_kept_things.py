@@ -113,6 +113,15 @@ async def test_a_search_is_previewed(det: Shell, tmp_path: Path) -> None:
     config.write_text("name: s\nentrypoint: x\nsearcher: {name: random, metric: loss, max_trials: 4}\n")
     said = await det("preview-search", str(config))
     assert "random" in said and "Trials" in said and "Training Time" in said
+    assert "Expected time and cost on pool default: unknown: how long one unit of training takes is not known" in said
+    assert "give --seconds-per-unit" in said
+    said = await det(
+        "preview-search", str(config), "--config", "searcher.max_length.batches=10", "--seconds-per-unit", "9"
+    )
+    assert (
+        "no machine for a trial of 1 slot(s)" in said
+        or "With 9 s for one batch, as given; as if nothing else ran" in said
+    )
     assert [row["count"] for row in (await det.json("preview-search", str(config)))["trials"]] == [4]
 
 

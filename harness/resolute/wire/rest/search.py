@@ -13,6 +13,10 @@ class PreviewHPSearchRequest:
 
     config: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    forecast: bool = False
+    """Say also what it would take and cost; beyond the contract."""
+    seconds_per_unit: float | None = None
+    """How long one unit of a trial's length takes; None: as in earlier runs of the same experiment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +37,32 @@ class TrialSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SearchForecast:
+    """What a search would take and cost on its pool. What is missing is not known: `unknown` says why."""
+
+    pool: str
+    seconds_per_unit: float | None = None
+    basis: str = ""
+    """What the numbers rest on, in words."""
+    hours: float | None = None
+    hours_least: float | None = None
+    hours_most: float | None = None
+    dollars: float | None = None
+    dollars_least: float | None = None
+    dollars_most: float | None = None
+    machines: int | None = None
+    """At a time, at most."""
+    unknown: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSummary:
     """The search in numbers, and the configuration that they follow from."""
 
     config: Mapping[str, Any]
     trials: tuple[TrialSummary, ...] = ()
+    forecast: SearchForecast | None = None
+    """When it was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

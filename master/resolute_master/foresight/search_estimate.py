@@ -1,0 +1,181 @@
+"""How long a search will take on a pool, and what it will cost: played a few times with results that are drawn. Pure.
+
+As if nothing else ran in the pool, and nothing were interrupted: an elastic pool begins with no machines and buys them. The results
+that trials will tell are not known. In each course each trial is given a final metric at random, which it comes down to as it
+trains: that says how many go on, and not which. A unit of training takes `unit_s` on the slots of a trial, whatever the point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import InstanceId
+from resolute_master.domain.job import Job
+from resolute_master.foresight.course import CourseStuck, Frictions
+from resolute_master.foresight.decide import Production
+from resolute_master.foresight.join_times import JoinTimes
+from resolute_master.foresight.market import Given, MarketMove, Refused
+from resolute_master.foresight.pool import VirtualPool
+from resolute_master.foresight.search_course import SearchCourse
+from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_master.searcher.method import SearchMethod
+
+COURSES = 5
+DECISIONS = 4_000
+"""That all courses together may take: each is about a millisecond of processor time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchEstimate:
+    """The middle course, and the least and the most of all. Where something is not known, `unknown` says why, in words."""
+
+    hours: float | None = None
+    hours_least: float | None = None
+    hours_most: float | None = None
+    dollars: float | None = None
+    dollars_least: float | None = None
+    dollars_most: float | None = None
+    machines: int | None = None
+    """At a time, the most of the middle course."""
+    unknown: str = ""
+
+
+def expected(
+    pool: VirtualPool,
+    method: SearchMethod,
+    *,
+    job: Job,
+    template: Allocation,
+    unit_s: float,
+    seed: int,
+    breathe: Callable[[], None] = lambda: None,
+) -> SearchEstimate:
+    """`pool` as it is now, of which the work and, if it is elastic, the machines are left out; it is not changed."""
+    if any(each.units is None for each in method.plan()):
+        return SearchEstimate(unknown="the configuration does not say how far trials train: give searcher.max_length")
+    alone, joins = _alone(pool), JoinTimes.of(pool)
+    courses: list[_Played] = []
+    for number in range(COURSES):
+        played = _play(alone, joins, method, job, template, unit_s, f"{seed}/{number}", breathe)
+        if isinstance(played, str):
+            return SearchEstimate(unknown=played)
+        courses.append(played)
+    courses.sort(key=lambda each: each.hours)
+    middle, costs = courses[len(courses) // 2], sorted(each.dollars for each in courses if each.dollars is not None)
+    priced = len(costs) == len(courses)
+    return SearchEstimate(
+        hours=middle.hours,
+        hours_least=courses[0].hours,
+        hours_most=courses[-1].hours,
+        dollars=costs[len(costs) // 2] if priced else None,
+        dollars_least=costs[0] if priced else None,
+        dollars_most=costs[-1] if priced else None,
+        machines=middle.machines,
+        unknown="" if priced else _no_price(pool),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Played:
+    hours: float
+    dollars: float | None
+    machines: int
+
+
+def _play(
+    pool: VirtualPool,
+    joins: JoinTimes,
+    method: SearchMethod,
+    job: Job,
+    template: Allocation,
+    unit_s: float,
+    seed: str,
+    breathe: Callable[[], None],
+) -> _Played | str:
+    """Why not, in words, where it does not come to its end."""
+    random = Random(seed)
+    market = _Priced(pool, joins, random)
+    course = SearchCourse(
+        pool=pool.copy(),
+        decider=Production(),
+        market=market,
+        epoch=pool.now,
+        frictions=Frictions(),
+        method=method,
+        job=job,
+        template=template,
+        unit_s=unit_s,
+        metric=_drawn(seed),
+    )
+    most = 0
+
+    def over() -> bool:
+        nonlocal most
+        breathe()
+        most = max(most, len(course.pool.machines) or len(course.pool.snapshot.agents))
+        return course.over or course.decisions * COURSES >= DECISIONS
+
+    course.begin(random.getrandbits(32))
+    try:
+        course.run(over, strict=False)
+    except CourseStuck as error:
+        return f"the pool cannot run it: {error}"
+    if not course.over:
+        if course.decisions * COURSES >= DECISIONS:
+            return f"the search is too large to be played: it takes more than {DECISIONS // COURSES} decisions"
+        return f"the pool has no machine for a trial of {template.slots_needed} slot(s)"
+    return _Played(hours=course.now_s / 3600, dollars=None if market.unpriced else course.cost(), machines=most)
+
+
+def _alone(pool: VirtualPool) -> VirtualPool:
+    """The pool without its work and the limits of budgets; an elastic one without its machines as well."""
+    alone = VirtualPool.empty(pool.policy, pool.now)
+    alone.beliefs, alone.accounts = dict(pool.beliefs), None
+    if pool.policy.scaling is None:
+        alone.snapshot = PoolSnapshot.build(pool.policy, pool.snapshot.agents.values(), now=pool.now)
+    return alone
+
+
+def _no_price(pool: VirtualPool) -> str:
+    if pool.policy.scaling is None:
+        return "the pool's machines are not bought by the hour, and have no price"
+    return "the price of a machine that the pool would launch is not known"
+
+
+def _drawn(seed: str) -> Callable[[Mapping[str, Any], int, int], float]:
+    def metric(_: Mapping[str, Any], number: int, units: int) -> float:
+        own = Random(f"{seed}/{number}")
+        return own.random() + own.uniform(0.5, 1.5) / units
+
+    return metric
+
+
+class _Priced:
+    """Every offer is given at the price that is known of it now, and its machines join about when they usually do."""
+
+    def __init__(self, pool: VirtualPool, joins: JoinTimes, random: Random) -> None:
+        self._joins, self._random = joins, random
+        self._prices = {id_: offer.price_per_hour for id_, offer in pool.offers.items()}
+        told = {id_: belief.price_per_hour for id_, belief in pool.beliefs.items()}
+        self._prices |= {id_: price for id_, price in told.items() if price is not None}
+        self.unpriced = pool.policy.scaling is None
+
+    def ask(self, offer_id: str, now_s: float) -> Given | Refused:
+        self.unpriced = self.unpriced or self._prices.get(offer_id) is None
+        return Given(boot_s=self._joins.draw_s(offer_id, self._random))
+
+    def ended(self, offer_id: str) -> None:
+        """There are always more."""
+
+    def next_move(self, after_s: float) -> float | None:
+        return None
+
+    def move(self, now_s: float, alive: Mapping[str, list[InstanceId]]) -> MarketMove:
+        return MarketMove(at_s=now_s)
+
+    def price(self, offer_id: str, now_s: float) -> float | None:
+        return self._prices.get(offer_id)
