@@ -172,8 +172,8 @@ def _curves(seed: int) -> Any:
     def metric(hparams: Mapping[str, Any], number: int, units: int) -> float:
         own = Random(f"{seed}/{hparams['x']}")
         height, pace = own.uniform(0.5, 1.5), own.uniform(0.5, 0.9)
-        noise = Random(f"{seed}/{hparams['x']}/{units}").gauss(0.0, 0.01)
-        return float(hparams["x"]) + height * units**-pace + noise
+        noise: float = Random(f"{seed}/{hparams['x']}/{units}").gauss(0.0, 0.01)
+        return float(hparams["x"]) + height * float(units) ** -pace + noise
 
     return metric
 

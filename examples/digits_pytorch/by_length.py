@@ -55,8 +55,9 @@ def train(context: core.Context, hparams: dict[str, Any], seed: int) -> None:
     context.train.mark_step(step)
     for operation in context.searcher.operations():
         while step < operation.length:
-            # The batch follows from the step alone, so that a run that was cut goes on with the same one.
-            chosen = torch.randint(len(images), (size,), generator=torch.Generator().manual_seed(seed + step))
+            # The batch and the dropout follow from the step alone, so that a run that was cut goes on with the same ones.
+            torch.manual_seed(seed + step)
+            chosen = torch.randint(len(images), (size,))
             loss = functional.cross_entropy(model(images[chosen]), labels[chosen])
             optimizer.zero_grad()
             loss.backward()

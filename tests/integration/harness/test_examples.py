@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from resolute_master.searcher.generator import Generator
+from resolute_master.searcher.hyperparameters import sample
+from resolute_master.searcher.population import Exploration, explored
 from support.harness_master import FakeMaster, packed, task_variables
 from support.harness_tasks import Tasks
 
@@ -102,3 +106,23 @@ def test_the_model_learns_to_read_the_digits(tasks: Tasks, tmp_path: Path) -> No
     assert sum(losses[-20:]) < 0.5 * sum(losses[:20])
     (validation,) = [line["metrics"] for line in lines if line.get("group") == "validation"]
     assert validation["accuracy"] > 0.6
+
+
+@pytest.mark.needs("torch")
+def test_a_copy_of_population_based_training_can_load_the_weights_of_its_source(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever the search may draw for a copy: a width that differs from the source's would fail the trial."""
+    for name in ("data", "model_def"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(str(EXAMPLES / "digits_pytorch"))
+    model: Any = importlib.import_module("model_def")
+    space = yaml.safe_load((EXAMPLES / "digits_pytorch" / "pbt.yaml").read_text())["hyperparameters"]
+    draws = Generator(5)
+    how = Exploration(resample_probability=0.5, perturb_factor=0.5)
+    for _ in range(10):
+        source = sample(space, draws)
+        copy = explored(space, source, how, draws)
+        assert copy != source
+        one, other = (model.Reader(int(each["width"]), float(each["dropout"])) for each in (source, copy))
+        other.load_state_dict(one.state_dict())
