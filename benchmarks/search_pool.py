@@ -173,7 +173,7 @@ def _curves(seed: int) -> Any:
         own = Random(f"{seed}/{hparams['x']}")
         height, pace = own.uniform(0.5, 1.5), own.uniform(0.5, 0.9)
         noise: float = Random(f"{seed}/{hparams['x']}/{units}").gauss(0.0, 0.01)
-        return float(hparams["x"]) + height * float(units) ** -pace + noise
+        return float(hparams["x"] + height * units**-pace + noise)
 
     return metric
 

@@ -44,6 +44,9 @@ class Stored:
     acknowledged: list[str] = field(default_factory=list)
     length: int = 0
     """What the search gives a trial that asks for its length; once."""
+    more_lengths: list[int] = field(default_factory=list)
+    """What it gives then, one after the other."""
+    lengths_completed: list[int] = field(default_factory=list)
     completed: list[Any] = field(default_factory=list)
     accelerators: list[dict[str, Any]] = field(default_factory=list)
     runs_started: list[int] = field(default_factory=list)
@@ -175,12 +178,15 @@ class FakeMaster:
         return {}
 
     def _operation(self, trial: str, *, body: Any) -> Any:
-        length = str(self.stored.length)
-        return {"op": {"validateAfter": {"length": length}}, "completed": bool(self.stored.completed)}
+        length, done = str(self.stored.length), self.stored.length in self.stored.lengths_completed
+        return {"op": {"validateAfter": {"length": length}}, "completed": done}
 
     def _complete_operation(self, trial: str, *, body: Any) -> Any:
         assert body["op"]["length"] == str(self.stored.length)
         self.stored.completed.append(body["searcherMetric"])
+        self.stored.lengths_completed.append(self.stored.length)
+        if self.stored.more_lengths:
+            self.stored.length = self.stored.more_lengths.pop(0)
         return {}
 
     def _early_exit(self, trial: str, *, body: Any) -> Any:

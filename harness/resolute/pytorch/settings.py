@@ -75,17 +75,32 @@ def unit_from_config(value: Any, key: str) -> TrainUnit | None:
     if value is None:
         return None
     amount, unit = parse_length(value, key)
-    if amount == 0:
-        return None
+    return unit_of(amount, unit) if amount else None
+
+
+def unit_of(amount: int, unit: Unit | None) -> TrainUnit:
+    """A bare number counts batches."""
     if unit is Unit.EPOCHS:
         return Epoch(amount)
     return Records(amount) if unit is Unit.RECORDS else Batch(amount)
+
+
+def gives_lengths(config: Mapping[str, Any]) -> bool:
+    """Whether the search says step by step how far a trial trains, and judges what it reports with each length."""
+    searcher: Mapping[str, Any] = config.get("searcher") or {}
+    if searcher.get("name") == "pbt":
+        return True
+    by_time = searcher.get("max_time") and searcher.get("time_metric")
+    return searcher.get("name") in ("async_halving", "adaptive_asha") and not by_time
 
 
 def length_from_config(config: Mapping[str, Any]) -> TrainUnit | None:
     """How far the search wants trials to go: `searcher.max_length`, or `max_time` where `time_metric` counts it."""
     searcher: Mapping[str, Any] = config.get("searcher") or {}
     length = unit_from_config(searcher.get("max_length"), "searcher.max_length")
+    if searcher.get("name") == "pbt" and searcher.get("length_per_round"):
+        amount, unit = parse_length(searcher["length_per_round"], "searcher.length_per_round")
+        length = unit_of(amount * int(searcher.get("num_rounds") or 1), unit)
     if length is None and searcher.get("time_metric") in ("batches", "epochs") and searcher.get("max_time"):
         amount = int(searcher["max_time"])
         length = Batch(amount) if searcher["time_metric"] == "batches" else Epoch(amount)

@@ -6,7 +6,7 @@ import logging
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from resolute.pytorch import rng, state
 from resolute.pytorch.context import PyTorchTrialContext
 from resolute.pytorch.data import BatchPlan
 from resolute.pytorch.evaluation import Evaluator
-from resolute.pytorch.settings import FitSettings, TrainUnit, settings_from, steps_of
+from resolute.pytorch.settings import FitSettings, TrainUnit, gives_lengths, settings_from, steps_of, unit_of
 from resolute.pytorch.trial import PyTorchTrial
 from resolute.pytorch.window import ReportWindow
 
@@ -91,7 +91,8 @@ class Trainer:
 
         What is not given is taken from the experiment configuration (`min_checkpoint_period`, `min_validation_period`,
         `scheduling_unit`, `checkpoint_policy`, `searcher.max_length`, `perform_initial_validation`). In a cluster the
-        trial's latest checkpoint is resumed unless another is named.
+        trial's latest checkpoint is resumed unless another is named. Where the search gives its trials one length after the
+        other, and no `max_length` is passed, each is trained to, validated, saved and reported.
         """
         settings = settings_from(
             self._context.get_experiment_config(),
@@ -104,7 +105,8 @@ class Trainer:
         )
         if latest_checkpoint is None and self._core.info is not None:
             latest_checkpoint = self._core.info.latest_checkpoint
-        return _Fit(self, settings, latest_checkpoint).run()
+        by_lengths = max_length is None and gives_lengths(self._context.get_experiment_config())
+        return _Fit(self, settings, latest_checkpoint, by_lengths=by_lengths).run()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +122,9 @@ class _Periods:
 class _Fit:
     """One call of `fit`."""
 
-    def __init__(self, trainer: Trainer, settings: FitSettings, latest_checkpoint: str | None) -> None:
+    def __init__(
+        self, trainer: Trainer, settings: FitSettings, latest_checkpoint: str | None, *, by_lengths: bool
+    ) -> None:
         self._trial = trainer._trial
         self._context = trainer._context
         self._core = trainer._core
@@ -129,6 +133,7 @@ class _Fit:
         self._evaluator = trainer._evaluator
         self._settings = settings
         self._latest_checkpoint = latest_checkpoint
+        self._by_lengths = by_lengths
         self._loader = self._trial.build_training_data_loader()
         distributed = self._context.distributed
         self._plan: BatchPlan = self._loader.plan(
@@ -140,6 +145,7 @@ class _Fit:
             validation=self._steps(settings.validation_period),
             report=self._steps(settings.reporting_period),
         )
+        self._whole = self._periods.end
         self._step = 0
         self._saved_step: int | None = None
         self._validated_step: int | None = None
@@ -156,9 +162,13 @@ class _Fit:
         elif restored and self._due(self._periods.validation) and self._validated_step != self._step:
             self._validate()  # it was due when the last run had to stop
         self._core.train.mark_step(self._step)
-        preempted = self._train_to_end()
-        if preempted:
-            return FitResult(steps_completed=self._step, preempted=True, validation=self._validation)
+        preempted = self._train_by_lengths() if self._by_lengths else self._train_whole()
+        return FitResult(steps_completed=self._step, preempted=preempted, validation=self._validation)
+
+    def _train_whole(self) -> bool:
+        """True when it was left because of a preemption."""
+        if self._train_to_end():
+            return True
         self._report()
         if self._validated_step != self._step:
             self._validate()
@@ -166,7 +176,23 @@ class _Fit:
             self._save()
         if self._chief:
             self._core.train.report_progress(1.0)
-        return FitResult(steps_completed=self._step, preempted=False, validation=self._validation)
+        return False
+
+    def _train_by_lengths(self) -> bool:
+        """To each length that the search gives, until it has none for now. True when it was left because of a preemption."""
+        unit = self._core.searcher.get_configured_units()
+        for operation in self._core.searcher.operations():
+            self._periods = replace(self._periods, end=self._steps(unit_of(operation.length, unit)))
+            if self._train_to_end():
+                return True
+            self._report()
+            if self._validated_step != self._step or self._validation is None:
+                self._validate()
+            if self._saved_step != self._step:
+                self._save()  # first: a trial that waits goes on from here
+            if self._chief:
+                operation.report_completed(self._searched_for(self._validation or {}))
+        return False
 
     def _train_to_end(self) -> bool:
         """True when it was left because of a preemption."""
@@ -205,7 +231,7 @@ class _Fit:
         if self._due(self._periods.report):
             self._report()
             if self._chief:
-                self._core.train.report_progress(min(1.0, self._step / self._periods.end))
+                self._core.train.report_progress(min(1.0, self._step / self._whole))
         if self._step % self._context.aggregation_frequency != 0:
             return False  # gradients of half a window are in no checkpoint: finish the window first
         if self._core.preempt.should_preempt(auto_ack=False):
@@ -254,16 +280,21 @@ class _Fit:
     def _better(self, metrics: Mapping[str, float]) -> bool:
         """Whether this is the best validation of the trial so far, by the searcher's metric."""
         searcher: Mapping[str, Any] = self._context.get_experiment_config().get("searcher") or {}
-        name = searcher.get("metric")
-        if name is None:
+        if searcher.get("metric") is None:
             return True  # nobody says what is better
-        if name not in metrics:
-            raise InvalidInput(f"searcher.metric is {name!r}, but the validation reports {', '.join(sorted(metrics))}")
-        value = metrics[name] if searcher.get("smaller_is_better", True) else -metrics[name]
+        metric = self._searched_for(metrics)
+        value = metric if searcher.get("smaller_is_better", True) else -metric
         if self._best is None or value < self._best:
             self._best = value
             return True
         return False
+
+    def _searched_for(self, metrics: Mapping[str, float]) -> float:
+        """The searcher's metric."""
+        name = (self._context.get_experiment_config().get("searcher") or {}).get("metric")
+        if name not in metrics:
+            raise InvalidInput(f"searcher.metric is {name!r}, but the validation reports {', '.join(sorted(metrics))}")
+        return metrics[name]
 
     # ------------------------------------------------------------------------------------------------- checkpoints
 

@@ -35,6 +35,51 @@ def variables(master: FakeMaster, root: Path, run: int, *, latest: str | None = 
     )
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_lengths_of_the_search_are_trained_one_after_the_other(
+    master: FakeMaster, tasks: Tasks, tmp_path: Path, expected: dict[str, dict[int, float]], killed: bool
+) -> None:
+    """Each is validated, saved and reported; the losses are those of one run. Killed on the way, it goes on at its length."""
+    searcher = {
+        "name": "async_halving",
+        "metric": "loss",
+        "num_rungs": 3,
+        "max_trials": 4,
+        "max_length": {"batches": LENGTH},
+    }
+    config = {**CONFIG, "searcher": searcher}
+    master.stored.length, master.stored.more_lengths = 7, [20, LENGTH]
+    root, run, latest = tmp_path, 1, None
+    if killed:
+        task = tasks.start(by_lengths(master, root, run, config))
+        master.wait_until(lambda: len(master.metrics(5, "training")) >= 12)
+        os.killpg(task.pid, signal.SIGKILL)
+        tasks.finish(task)
+        run, (_, latest) = 2, newest(master)
+    ended = tasks.run(by_lengths(master, root, run, config, latest=latest))
+    assert ended.code == 0, ended.err
+    assert master.stored.lengths_completed == [7, 20, LENGTH]
+    validations = losses(master, "validation")
+    assert master.stored.completed == [validations[length] for length in (7, 20, LENGTH)]
+    assert losses(master, "training") == expected["training"]
+    assert {7, 20, LENGTH} <= {body["metadata"]["steps_completed"] for body in master.stored.checkpoints.values()}
+    assert master.stored.acknowledged, "it leaves because it has nothing to do"
+
+
+def by_lengths(
+    master: FakeMaster, root: Path, run: int, config: dict[str, Any], *, latest: str | None = None
+) -> dict[str, str]:
+    return task_variables(
+        master,
+        root,
+        run=run,
+        hparams={"workers": 0},
+        config=config,
+        latest_checkpoint=latest,
+        entrypoint=[sys.executable, PROGRAM],
+    )
+
+
 def losses(master: FakeMaster, group: str) -> dict[int, float]:
     return {step: metrics["loss"] for step, metrics in master.metrics(5, group).items()}
 
