@@ -71,7 +71,15 @@ def _occupied(
         occupants.append(placement.allocation)
         if here:
             movable = allocation.preemptible and len(placement.agents) == 1
-            residents.append(Resident(token=placement.allocation, slots=here, since=view.now, movable=movable))
+            residents.append(
+                Resident(
+                    token=placement.allocation,
+                    slots=here,
+                    since=view.now,
+                    movable=movable,
+                    likelihood=allocation.worth.likelihood,
+                )
+            )
     return replace(
         machine,
         slots_in_use=slots,

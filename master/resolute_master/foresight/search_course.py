@@ -127,8 +127,8 @@ class SearchCourse(Course):
             self._leave_search(trial)
         return True
 
-    def _over(self, work: Work) -> None:
-        """All others have reported while they held their slots; one that was asked to leave just then reports now."""
+    def _conclude(self, work: Work) -> None:
+        """The job goes on. All others have reported while they held their slots; one that was asked to leave just then does now."""
         trial = self._of_task[work.first.task_id]
         if trial.work is not work:
             return
