@@ -291,7 +291,7 @@ class _Fit:
 
     def _searched_for(self, metrics: Mapping[str, float]) -> float:
         """The searcher's metric."""
-        name = (self._context.get_experiment_config().get("searcher") or {}).get("metric")
+        name = str((self._context.get_experiment_config().get("searcher") or {}).get("metric"))
         if name not in metrics:
             raise InvalidInput(f"searcher.metric is {name!r}, but the validation reports {', '.join(sorted(metrics))}")
         return metrics[name]
