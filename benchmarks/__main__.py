@@ -32,6 +32,7 @@ BENCHMARKS = (
     "ingest",
     "requests",
     "reads",
+    "filtered",
     "cost",
     "restart",
     "noisy",

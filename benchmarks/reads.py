@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ def _measured(database: str, db: Mapping[str, Any] | None, wanted: argparse.Name
         rows = [_explain(client, wanted.experiments)]
         rows += [_call(client, name, path, target) for name, path, target in _CALLS]
         rows.append(_stalls(running, client))
-    return [_named(row, database) for row in rows]
+    return [named(row, database) for row in rows]
 
 
 @contextmanager
@@ -117,32 +118,33 @@ _CALLS = (
 
 def _call(client: Client, name: str, path: str, at_most: float) -> Row:
     client.send("GET", path)  # once, to be warm
-    taken = [_timed(lambda: client.send("GET", path)) for _ in range(CALLS)]
-    return _row(name, taken, at_most)
+    taken = [timed(lambda: client.send("GET", path)) for _ in range(CALLS)]
+    return as_row(name, taken, at_most)
 
 
 def _explain(client: Client, last: int) -> Row:
     """Of the job that is last in the queue."""
     path = f"/api/v1/jobs/{last}/explain"
-    first = _timed(lambda: client.send("GET", path))
-    taken = [_timed(lambda: client.send("GET", path)) for _ in range(CALLS)]
-    return _row("explain", taken, None, notes=f"the first one {first:.0f} ms")
+    first = timed(lambda: client.send("GET", path))
+    taken = [timed(lambda: client.send("GET", path)) for _ in range(CALLS)]
+    return as_row("explain", taken, None, notes=f"the first one {first:.0f} ms")
 
 
-def _timed(call: Callable[[], object]) -> float:
+def timed(call: Callable[[], object]) -> float:
+    """Milliseconds."""
     begun = time.perf_counter()
     call()
     return 1000 * (time.perf_counter() - begun)
 
 
-def _row(name: str, taken: list[float], at_most: float | None, notes: str = "") -> Row:
+def as_row(name: str, taken: list[float], at_most: float | None, notes: str = "") -> Row:
+    """Of calls that should take at most so many milliseconds."""
     spread = Spread.of(taken, "ms")
     return Row(
         name=name,
         subject=spread,
-        bound_name="",
-        bound=None,
         result=spread.median,
+        unit="ms",
         target=None if at_most is None else Target(at_most=at_most),
         notes=notes,
     )
@@ -167,7 +169,7 @@ def _stalls(running: Cluster, client: Client) -> Row:
         with closing(running.client()) as other:
             while not over.is_set():
                 for path in _LONG:
-                    took = _timed(lambda path=path: other.send("GET", path))  # type: ignore[misc]
+                    took = timed(lambda path=path: other.send("GET", path))  # type: ignore[misc]
                     longest[path] = max(took, longest.get(path, 0.0))
 
     reader = threading.Thread(target=read)
@@ -175,7 +177,7 @@ def _stalls(running: Cluster, client: Client) -> Row:
     taken: list[float] = []
     until = time.monotonic() + STALL_S
     while time.monotonic() < until:
-        taken.append(_timed(lambda: client.send("GET", "/api/v1/me")))
+        taken.append(timed(lambda: client.send("GET", "/api/v1/me")))
         time.sleep(PAUSE_S)
     over.set()
     reader.join()
@@ -186,24 +188,16 @@ def _stalls(running: Cluster, client: Client) -> Row:
     return Row(
         name="a small call beside long reads, p99",
         subject=Spread.one(p99, "ms"),
-        bound_name="",
-        bound=None,
         result=p99,
+        unit="ms",
         target=Target(at_most=50.0),
         notes=f"{notes} ms",
     )
 
 
-def _named(row: Row, database: str) -> Row:
-    return Row(
-        name=f"{row.name}, {database}",
-        subject=row.subject,
-        bound_name=row.bound_name,
-        bound=row.bound,
-        result=row.result,
-        target=row.target,
-        notes=row.notes,
-    )
+def named(row: Row, database: str) -> Row:
+    """The same, of that database."""
+    return replace(row, name=f"{row.name}, {database}")
 
 
 if __name__ == "__main__":

@@ -133,6 +133,11 @@ _COLUMNS = (
     ("0006", f"UPDATE instances SET paid_until = {moment(10).timestamp() * 1_000_000:.0f}"),
     ("0007", "UPDATE allocations SET pool = 'default'"),
     *(("0009", statement) for statement in _kept_searches()),
+    (
+        "0010",
+        "INSERT INTO metric_chunks (trial_id, metric_group, first_step, last_step, reports, preceding, body) VALUES "
+        """(1, 'training', 1, 2, 2, 0, '{"loss":["number",20,2,10.0,1,20.0,2,30.0]}')""",
+    ),
 )
 """Since which version the rows have a column more, and how that was filled."""
 
@@ -148,6 +153,7 @@ def first_version_rows() -> dict[str, Any]:
         "ended": ["1.r.1", None],
         "of_pool": ["1.r.1"],
         "gone": ["i", None],
+        "hyperparameters": {"lr": True, "layers": False},
         **taken_over(),
     }
 
@@ -170,5 +176,6 @@ async def migrated_rows(store: Store) -> dict[str, Any]:
         "of_pool": [each.id for each in await store.ended_allocations(PoolName("default"), 9)],
         "search": [each for each in (await store.load()).entities if isinstance(each, Search)],
         "trials": list(await store.search_rows(ExperimentId(7))),
+        "hyperparameters": dict(await store.hyperparameter_names(None)),
         "gone": [next((each.id for each in await store.instances(since=moment(at))), None) for at in (9, 10)],
     }

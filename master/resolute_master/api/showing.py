@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -18,6 +19,7 @@ from resolute_master.api.render import trials as render_trials
 from resolute_master.api.render.summaries import summaries
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.checkpoint import Checkpoint
+from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId, TrialId
 from resolute_master.domain.metrics import MetricReport
@@ -28,6 +30,7 @@ from resolute_master.event_loop import giving_way
 from resolute_master.lifecycle import workspaces
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.store.base import CheckpointQuery, ExperimentNumbers
+from resolute_master.store.metric_chunks import Chunk
 from resolute_master.store.metric_rows import STEPPED_GROUPS, VALIDATION
 from resolute_master.turns import made_a_few_at_a_time
 
@@ -128,6 +131,55 @@ async def show_trial(
             now=api.clock.now(),
         ),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialParts:
+    """What a trial is shown from, and what its groups have reported."""
+
+    trial: Trial
+    around: render_trials.TrialSurroundings
+    chunks: Mapping[str, Sequence[Chunk]]
+
+    def shown(self) -> WireTrial:
+        return render_trials.trial(self.trial, replace(self.around, summaries=summaries(self.chunks)))
+
+    def kept(self) -> list[Checkpoint]:
+        """Its checkpoints that have files."""
+        return [each for each in self.around.checkpoints if each.state is not CheckpointState.DELETED]
+
+
+async def trial_parts(
+    api: ApiContext, trials: Sequence[Trial], experiments: Mapping[ExperimentId, Experiment]
+) -> dict[TrialId, TrialParts]:
+    """Of many trials at once: a few reads of the store, however many they are."""
+    ids = [trial.id for trial in trials]
+    chunks = await api.store.metric_chunks(ids) if ids else {}
+    checkpoints = await api.store.checkpoints(CheckpointQuery(trial_ids=tuple(ids))) if ids else ()
+    allocations = await api.store.attempts_of_tasks([trial.task_id for trial in trials]) if ids else ()
+    validations = await validations_of(api, checkpoints)
+    by_task, by_trial = defaultdict[str, list[Allocation]](list), defaultdict[TrialId, list[Checkpoint]](list)
+    by_group = defaultdict[int, dict[str, Sequence[Chunk]]](dict)
+    for (trial_id, group), found in chunks.items():
+        by_group[trial_id][group] = found
+    for allocation in allocations:
+        by_task[allocation.task_id].append(allocation)
+    for checkpoint in checkpoints:
+        by_trial[checkpoint.trial_id].append(checkpoint)
+    return {
+        trial.id: TrialParts(
+            trial=trial,
+            around=render_trials.TrialSurroundings(
+                experiment=experiments[trial.experiment_id],
+                allocations=tuple(by_task[trial.task_id]),
+                checkpoints=tuple(by_trial[trial.id]),
+                validations=validations.get(trial.id, ()),
+                now=api.clock.now(),
+            ),
+            chunks=by_group[trial.id],
+        )
+        for trial in trials
+    }
 
 
 async def summaries_of(api: ApiContext, trial: TrialId) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark, St
 from resolute_master.domain.search import SearchTrial
 from resolute_master.domain.trial import Trial
 from resolute_master.store.metric_chunks import Chunk
+from resolute_master.store.search_filter import SearchQuery
 
 Row = TypeVar("Row")
 
@@ -86,6 +87,8 @@ class CheckpointQuery:
 
     experiment_id: ExperimentId | None = None
     trial_id: TrialId | None = None
+    trial_ids: tuple[TrialId, ...] | None = None
+    """Of any of these."""
     states: tuple[CheckpointState, ...] = ()
     most: int | None = None
 
@@ -272,6 +275,34 @@ class Store(Protocol):
     async def trial(self, id_: TrialId) -> Trial | None: ...
 
     async def page_trials(self, query: TrialQuery) -> Page[Trial]: ...
+
+    async def search_experiments(self, query: SearchQuery) -> Page[Experiment]:
+        """What fits its filter, in its order, then by id. Metrics are those of the best trial; a hyperparameter is any trial's."""
+        ...
+
+    async def search_trials(self, query: SearchQuery) -> Page[Trial]:
+        """The same of trials, each with its own."""
+        ...
+
+    async def trials(self, ids: Sequence[int]) -> tuple[Trial, ...]:
+        """Those that are known, by id."""
+        ...
+
+    async def experiments(self, ids: Sequence[int]) -> tuple[Experiment, ...]:
+        """Those that are known, by id."""
+        ...
+
+    async def hyperparameter_names(self, project_id: int | None) -> Mapping[str, bool]:
+        """Of all trials of a project, or of all: by name whether all values are numbers."""
+        ...
+
+    async def metric_names(self, project_id: int | None) -> tuple[tuple[str, str, str], ...]:
+        """Group, name and type of what trials of a project, or all, have reported; each once, in order."""
+        ...
+
+    async def labels(self, project_id: int | None) -> tuple[str, ...]:
+        """Of all experiments of a project, or of all; each once, the most frequent first."""
+        ...
 
     async def checkpoint(self, uuid: str) -> Checkpoint | None: ...
 

@@ -61,6 +61,7 @@ from resolute_master.store.encoding import (
     kind_of,
     with_bodies,
 )
+from resolute_master.store.memory_search import MemorySearch
 from resolute_master.store.memory_streams import METRIC_PAGE, LogTable, MetricTable
 from resolute_master.store.metric_chunks import Chunk
 
@@ -100,7 +101,7 @@ class MemoryTables:
         return next(reversed(self.journal), 0)
 
 
-class MemoryStore:
+class MemoryStore(MemorySearch):
     """A `Store`. `MemoryStore(older.tables)` opens the same data again, as after a restart."""
 
     def __init__(self, tables: MemoryTables | None = None, *, hook: CommitHook | None = None) -> None:
@@ -330,6 +331,7 @@ class MemoryStore:
             for checkpoint in self._all(Checkpoint)
             if (query.experiment_id is None or checkpoint.experiment_id == query.experiment_id)
             and (query.trial_id is None or checkpoint.trial_id == query.trial_id)
+            and (query.trial_ids is None or checkpoint.trial_id in query.trial_ids)
             and (checkpoint.state in query.states if query.states else checkpoint.state is not CheckpointState.DELETED)
         ]
         found = sorted(found, key=lambda c: (-c.steps_completed, c.trial_id, c.uuid))[: query.most]
@@ -389,6 +391,9 @@ class MemoryStore:
         self, trial: TrialId, group: str | None = None, *, include_archived: bool = False
     ) -> tuple[MetricReport, ...]:
         return self._open.metrics.select(trial, group, include_archived=include_archived)
+
+    def _chunks_of(self, trial: int) -> Mapping[tuple[int, str], tuple[Chunk, ...]]:
+        return self._open.metrics.chunks(TrialId(trial))
 
     async def metric_pages(
         self, trial: TrialId, group: str, *, include_archived: bool = False

@@ -325,3 +325,14 @@ def _read(row: Sequence[Any]) -> NameSummary:
         high_at=high_at,
         total=float(total),
     )
+
+
+def names_in(bodies: Iterable[tuple[str, str | bytes]]) -> tuple[tuple[str, str, str], ...]:
+    """Group, name and type of all names of these texts of chunks; each once, a name of several types as text."""
+    found: dict[tuple[str, str], str] = {}
+    for group, body in bodies:
+        for name, row in msgspec.json.decode(body).items():
+            kind = found.setdefault((group, name), row[0])
+            if kind != row[0]:
+                found[group, name] = TEXT
+    return tuple((group, name, kind) for (group, name), kind in sorted(found.items()))

@@ -16,6 +16,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import ALWAYS_LOADED, Change, Entity, JournalEntry, Stored, key_of
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId
+from resolute_master.domain.trial import Trial
 from resolute_master.store.base import Snapshot
 from resolute_master.store.encoding import decode_effect, decode_entities, encode_effect, kind_of, with_bodies
 from resolute_master.store.listing import sequence_conflict, snapshot_conflict
@@ -82,6 +83,7 @@ def _upsert_entities(connection: Connection, change: Change) -> None:
     for kind, by_key in rows.items():
         connection.execute(dialect.upsert(connection, tables.TABLES[kind]), list(by_key.values()))
     _store_labels(connection, [entity for entity in change.upserts if isinstance(entity, Experiment)])
+    _store_hyperparameters(connection, [entity for entity in change.upserts if isinstance(entity, Trial)])
     _store_agents(connection, [entity for entity in change.upserts if isinstance(entity, Allocation)])
 
 
@@ -93,6 +95,12 @@ def _store_labels(connection: Connection, experiments: Sequence[Experiment]) -> 
     rows = [{"experiment_id": id_, "label": label} for id_, names in labels.items() for label in dict.fromkeys(names)]
     if rows:
         connection.execute(_INTO_LABELS, rows)
+
+
+def _store_hyperparameters(connection: Connection, trials: Sequence[Trial]) -> None:
+    rows = [row for trial in trials for row in tables.hyperparameters_of(trial)]
+    if rows:
+        connection.execute(dialect.insert_new(connection, tables.hyperparameters, "trial_id", "name"), rows)
 
 
 def _store_agents(connection: Connection, allocations: Sequence[Allocation]) -> None:
@@ -123,6 +131,7 @@ def _delete_entities(connection: Connection, deletes: Sequence[tuple[str, Any]])
 def _delete_streams_of_trials(connection: Connection, trials: Sequence[int]) -> None:
     _delete_by(connection, tables.metrics.c.trial_id, trials)
     _delete_by(connection, tables.metric_chunks.c.trial_id, trials)
+    _delete_by(connection, tables.hyperparameters.c.trial_id, trials)
     task = select(tables.trials.c.task_id).where(tables.trials.c.id == bindparam("forgotten")).scalar_subquery()
     statement = delete(tables.logs).where(tables.logs.c.task_id == task)
     connection.execute(statement, [{"forgotten": trial} for trial in trials])

@@ -7,11 +7,24 @@ from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
 
-from sqlalchemy import JSON, ColumnElement, Connection, Table, Text, cast, type_coerce
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Float,
+    Table,
+    Text,
+    case,
+    cast,
+    func,
+    literal,
+    literal_column,
+    type_coerce,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
+from sqlalchemy.types import UserDefinedType
 
 Key = TypeVar("Key")
 
@@ -59,11 +72,50 @@ def contains(column: ColumnElement[str], text: str) -> ColumnElement[bool]:
     return _Lower(column).contains(text.lower(), autoescape=True)
 
 
-def json_text(connection: Connection, column: ColumnElement[str], key: str) -> ColumnElement[str]:
-    """The text under a key of a JSON object that is stored as text."""
-    document = type_coerce(column, JSON) if connection.dialect.name == "sqlite" else cast(column, JSON)
-    found: ColumnElement[str] = document[key].as_string()
-    return found
+Path = tuple[str | int, ...]
+"""To a value within a JSON document: keys of objects and places in lists. Keys have no quotation marks or backslashes."""
+
+
+def json_text_at(connection: Connection, column: ColumnElement[str], path: Path) -> ColumnElement[str]:
+    """The value there as text; null where there is none."""
+    if connection.dialect.name == "sqlite":
+        return type_coerce(func.json_extract(column, _sqlite_path(path)), Text)
+    return type_coerce(_parent(column, path).op("->>")(_step(path[-1])), Text)
+
+
+def json_number_at(connection: Connection, column: ColumnElement[str], path: Path) -> ColumnElement[float]:
+    """The value there if it is a number, else null."""
+    if connection.dialect.name == "sqlite":
+        at = _sqlite_path(path)
+        extracted: ColumnElement[float] = type_coerce(func.json_extract(column, at), Float)
+        return case((func.json_type(column, at).in_(("real", "integer")), extracted), else_=None)
+    found = _parent(column, path).op("->")(_step(path[-1]))
+    number: ColumnElement[float] = cast(json_text_at(connection, column, path), Float)
+    return case((func.jsonb_typeof(found) == "number", number), else_=None)
+
+
+def _parent(column: ColumnElement[str], path: Path) -> ColumnElement[Any]:
+    document: ColumnElement[Any] = cast(column, _Binary)
+    for part in path[:-1]:
+        document = document.op("->")(_step(part))
+    return document
+
+
+def _step(part: str | int) -> ColumnElement[Any]:
+    return literal_column(str(part)) if isinstance(part, int) else literal(part, Text)
+
+
+class _Binary(UserDefinedType[Any]):
+    """JSON as PostgreSQL keeps it to look into: to name its own type imports its dialect."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_options: Any) -> str:
+        return "JSONB"
+
+
+def _sqlite_path(path: Path) -> str:
+    return "$" + "".join(f"[{part}]" if isinstance(part, int) else f'."{part}"' for part in path)
 
 
 def read_in_order(connection: Connection) -> None:

@@ -99,6 +99,14 @@ class _Parts:
             pairs = dict.fromkeys((e.id, label) for e in experiments for label in e.labels)
             labels = [stored(tables.experiment_labels.c.label, label) for _, label in pairs]
             self._branch("labels", [e.id for e in experiments], [id_ for id_, _ in pairs], labels)
+        named = {
+            (r["trial_id"], r["name"]): r
+            for e in kept.values()
+            if isinstance(e, Trial)
+            for r in tables.hyperparameters_of(e)
+        }
+        if named:
+            self._rows("hyperparameters of trials", tables.hyperparameters, list(named.values()))
         held = {(c.agent, e.id) for e in kept.values() if isinstance(e, Allocation) for c in e.containers}
         if held:
             rows = [{"agent_id": agent, "allocation_id": allocation} for agent, allocation in sorted(held)]
@@ -180,6 +188,7 @@ def _branch(text: _Text, name: str) -> list[str]:
 
 
 _INSERTS: dict[str, tuple[Table, str]] = {
+    "hyperparameters of trials": (tables.hyperparameters, " ON CONFLICT DO NOTHING"),
     "agents of allocations": (tables.allocation_agents, " ON CONFLICT DO NOTHING"),
     "effects added": (tables.outbox, " ON CONFLICT (key) DO NOTHING"),
     "effects renewed": (tables.outbox, " ON CONFLICT (key) DO UPDATE SET id = excluded.id, body = excluded.body"),
@@ -216,6 +225,7 @@ def _delete(text: _Text, kind: str) -> list[str]:
         tasks = text.array(tables.trials.c.task_id)
         of_trials = f"SELECT task_id FROM trials WHERE id = ANY({keys})"
         parts += [of(tables.metrics, "trial_id"), of(tables.metric_chunks, "trial_id")]
+        parts.append(of(tables.hyperparameters, "trial_id"))
         parts.append(f"DELETE FROM logs WHERE (task_id IN ({of_trials}) OR task_id = ANY({tasks})) AND {_GO_ON}")
     return parts
 

@@ -39,7 +39,7 @@ Body = bytes | str
 IDS_AT_ONCE = 1000
 """Ids looked up by one statement; databases limit how many values one may carry."""
 
-_NOT_DELETED = tables.checkpoints.c.state != CheckpointState.DELETED.value
+NOT_DELETED = tables.checkpoints.c.state != CheckpointState.DELETED.value
 
 
 def one(connection: Connection, type_: type[Noun], key: EntityKey) -> Noun | None:
@@ -57,7 +57,7 @@ def search_rows(connection: Connection, id_: ExperimentId) -> tuple[SearchTrial,
     return tuple(sorted((decode(SearchTrial, body) for body in bodies), key=lambda row: row.number))
 
 
-def _page(
+def page_of(
     connection: Connection, found: Select[Any], order: Sequence[Any], offset: int, limit: int | None
 ) -> Page[Body]:
     """`found` selects bodies; it is counted first, in the same transaction. They are left as they are, for the thread of a
@@ -82,7 +82,7 @@ def _order(column: Any, tie: ColumnElement[Any], descending: bool) -> tuple[Any,
     return ((column.desc() if descending else column.asc()).nulls_last(), tie)
 
 
-def _state_order(column: ColumnElement[str]) -> ColumnElement[int]:
+def state_order(column: ColumnElement[str]) -> ColumnElement[int]:
     """States in the order in which they are declared, not that of their spelling."""
     return case({state.value: index for index, state in enumerate(ExperimentState)}, value=column)
 
@@ -96,7 +96,7 @@ def page_experiments(connection: Connection, query: ExperimentQuery) -> Page[Bod
     column = tables.experiments.c
     found = select(column.body).where(*_experiment_filters(query))
     order = _order(_experiment_sorts()[query.sort_by], column.id, query.descending)
-    return _page(connection, found, order, query.offset, query.limit)
+    return page_of(connection, found, order, query.offset, query.limit)
 
 
 def _experiment_filters(query: ExperimentQuery) -> list[ColumnElement[bool]]:
@@ -126,14 +126,14 @@ def _experiment_filters(query: ExperimentQuery) -> list[ColumnElement[bool]]:
 
 def _experiment_sorts() -> Mapping[str, ExpressionElementRole[Any]]:
     column, trials, checkpoints, jobs = tables.experiments.c, tables.trials.c, tables.checkpoints.c, tables.jobs.c
-    of_experiment = (checkpoints.experiment_id == column.id, _NOT_DELETED)
+    of_experiment = (checkpoints.experiment_id == column.id, NOT_DELETED)
     return {
         "id": column.id,
         "name": column.name,
         "description": column.description,
         "start_time": column.started_at,
         "end_time": column.ended_at,
-        "state": _state_order(column.state),
+        "state": state_order(column.state),
         "progress": column.progress,
         "user": column.owner,
         "num_trials": select(func.count()).where(trials.experiment_id == column.id).scalar_subquery(),
@@ -161,7 +161,7 @@ def experiment_numbers(connection: Connection, ids: Sequence[ExperimentId]) -> d
         trial_counts: dict[int, int] = {row[0]: row[1] for row in counted}
         summed = connection.execute(
             select(checkpoints.experiment_id, func.count(), func.sum(checkpoints.size))
-            .where(checkpoints.experiment_id.in_(some), _NOT_DELETED)
+            .where(checkpoints.experiment_id.in_(some), NOT_DELETED)
             .group_by(checkpoints.experiment_id)
         )
         sums: dict[int, tuple[int, int]] = {id_: (count, int(size)) for id_, count, size in summed}
@@ -212,17 +212,17 @@ def page_trials(connection: Connection, query: TrialQuery) -> Page[Body]:
     if query.states:
         found = found.where(column.state.in_([state.value for state in query.states]))
     order = _order(_trial_sorts()[query.sort_by], column.id, query.descending)
-    return _page(connection, found, order, query.offset, query.limit)
+    return page_of(connection, found, order, query.offset, query.limit)
 
 
 def _trial_sorts() -> Mapping[str, ExpressionElementRole[Any]]:
     column, checkpoints = tables.trials.c, tables.checkpoints.c
-    sizes = select(func.coalesce(func.sum(checkpoints.size), 0)).where(checkpoints.trial_id == column.id, _NOT_DELETED)
+    sizes = select(func.coalesce(func.sum(checkpoints.size), 0)).where(checkpoints.trial_id == column.id, NOT_DELETED)
     return {
         "id": column.id,
         "start_time": column.started_at,
         "end_time": column.ended_at,
-        "state": _state_order(column.state),
+        "state": state_order(column.state),
         "best_validation_metric": column.best_validation,
         "latest_validation_metric": column.latest_validation,
         "batches_processed": column.steps_completed,
@@ -240,10 +240,12 @@ def checkpoints(connection: Connection, query: CheckpointQuery) -> tuple[Checkpo
         found = found.where(column.experiment_id == query.experiment_id)
     if query.trial_id is not None:
         found = found.where(column.trial_id == query.trial_id)
+    if query.trial_ids is not None:
+        found = found.where(column.trial_id.in_(query.trial_ids))
     if query.states:
         found = found.where(column.state.in_([state.value for state in query.states]))
     else:
-        found = found.where(_NOT_DELETED)
+        found = found.where(NOT_DELETED)
     if query.most is not None:
         last = (column.steps_completed.desc(), column.trial_id, column.uuid)
         most = _decoded(connection, Checkpoint, found.order_by(*last).limit(query.most))

@@ -22,6 +22,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark, StepReport
 from resolute_master.domain.search import SearchTrial
 from resolute_master.domain.trial import Trial
+from resolute_master.event_loop import giving_way
 from resolute_master.store.base import (
     CheckpointQuery,
     ExperimentNumbers,
@@ -35,8 +36,10 @@ from resolute_master.store.base import (
     TrialQuery,
 )
 from resolute_master.store.encoding import decode_plain, encode
-from resolute_master.store.metric_chunks import Chunk
-from resolute_master.store.sql import changes, chunk_rows, dialect, metric_reads, queries, streams, tables
+from resolute_master.store.metric_chunks import Chunk, names_in
+from resolute_master.store.search_filter import SearchQuery
+from resolute_master.store.search_filter import Table as SearchTable
+from resolute_master.store.sql import changes, chunk_rows, dialect, metric_reads, queries, searches, streams, tables
 from resolute_master.store.sql.database import Database, SqliteDatabase
 
 FEW = 50
@@ -122,6 +125,32 @@ class SqlStore:
     async def page_trials(self, query: TrialQuery) -> Page[Trial]:
         found = await self._database.read(lambda connection: queries.page_trials(connection, query))
         return await _decoded(Trial, found)
+
+    async def search_experiments(self, query: SearchQuery) -> Page[Experiment]:
+        found = await self._database.read(lambda c: searches.page_search(c, query, SearchTable.EXPERIMENTS))
+        return await _decoded(Experiment, found)
+
+    async def search_trials(self, query: SearchQuery) -> Page[Trial]:
+        found = await self._database.read(lambda c: searches.page_search(c, query, SearchTable.RUNS))
+        return await _decoded(Trial, found)
+
+    async def trials(self, ids: Sequence[int]) -> tuple[Trial, ...]:
+        bodies = await self._database.read(lambda connection: searches.bodies_by_id(connection, "trial", ids))
+        return (await _decoded(Trial, Page(rows=tuple(bodies), offset=0, total=len(bodies)))).rows
+
+    async def experiments(self, ids: Sequence[int]) -> tuple[Experiment, ...]:
+        bodies = await self._database.read(lambda connection: searches.bodies_by_id(connection, "experiment", ids))
+        return (await _decoded(Experiment, Page(rows=tuple(bodies), offset=0, total=len(bodies)))).rows
+
+    async def hyperparameter_names(self, project_id: int | None) -> Mapping[str, bool]:
+        return await self._database.read(lambda connection: searches.hyperparameter_names(connection, project_id))
+
+    async def metric_names(self, project_id: int | None) -> tuple[tuple[str, str, str], ...]:
+        bodies = await self._database.read(lambda connection: searches.metric_bodies(connection, project_id))
+        return await asyncio.to_thread(names_in, giving_way(bodies))
+
+    async def labels(self, project_id: int | None) -> tuple[str, ...]:
+        return await self._database.read(lambda connection: searches.labels(connection, project_id))
 
     async def checkpoint(self, uuid: str) -> Checkpoint | None:
         return await self._database.read(lambda connection: queries.one(connection, Checkpoint, uuid))
@@ -236,7 +265,7 @@ class SqlStore:
 
     async def remove_unused_contexts(self) -> int:
         def work(connection: Connection) -> int:
-            named = dialect.json_text(connection, tables.experiments.c.body, "context_hash")
+            named = dialect.json_text_at(connection, tables.experiments.c.body, ("context_hash",))
             if not connection.execute(select(tables.contexts.c.digest).limit(1)).first():
                 return 0
             used = tables.contexts.c.digest.in_(select(named))

@@ -33,6 +33,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial, Validation
 from resolute_master.store.encoding import kind_of
 from resolute_master.store.listing import attempt_number, storable_text, with_nul_kept
+from resolute_master.store.search_filter import flat_hyperparameters
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -108,6 +109,7 @@ experiments = Table(
     Column("progress", Float, nullable=False),
     Column("parent_id", BigInteger),
     Column("best_validation", Float),
+    Column("best_trial_id", BigInteger),
     Column("body", StoredText, nullable=False),
     Index("ix_experiments_project_id_state_started_at", "project_id", "state", "started_at"),
 )
@@ -134,6 +136,19 @@ trials = Table(
     Column("latest_validation", Float),
     Column("body", StoredText, nullable=False),
 )
+
+hyperparameters = Table(
+    "hyperparameters",
+    metadata,
+    Column("trial_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("name", NameText, primary_key=True),
+    Column("experiment_id", BigInteger, nullable=False),
+    Column("number", Float),
+    Column("text", NameText, nullable=False),
+    Index("ix_hyperparameters_name_number", "name", "number", "experiment_id", "trial_id"),
+    Index("ix_hyperparameters_experiment_id_name_number", "experiment_id", "name", "number"),
+)
+"""By which trials are searched: each of a trial's, nested ones by all their names."""
 
 jobs = Table(
     "jobs",
@@ -480,6 +495,7 @@ def _experiment(e: Experiment) -> dict[str, Any]:
         "progress": e.progress,
         "parent_id": e.parent_id,
         "best_validation": _sortable(e.best_validation),
+        "best_trial_id": e.best_trial,
     }
 
 
@@ -496,6 +512,22 @@ def _trial(t: Trial) -> dict[str, Any]:
         "best_validation": _metric(t.best_validation),
         "latest_validation": _metric(t.latest_validation),
     }
+
+
+def hyperparameters_of(t: Trial) -> list[dict[str, Any]]:
+    """Rows of a trial that has not reported yet; they never change, so that later it needs none."""
+    if t.run_id > 1 or t.steps_completed:
+        return []
+    return [
+        {
+            "trial_id": t.id,
+            "name": storable_text(name),
+            "experiment_id": t.experiment_id,
+            "number": number,
+            "text": text,
+        }
+        for name, (number, text) in sorted(flat_hyperparameters(t.hparams).items())
+    ]
 
 
 def _job(j: Job) -> dict[str, Any]:

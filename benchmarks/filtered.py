@@ -1,0 +1,153 @@
+"""How long the first page of a search takes among many experiments: filtered by a hyperparameter, sorted by a metric.
+
+    python -m benchmarks.filtered [--experiments 100000] [--database sqlite|postgres]
+
+Each experiment has ended, with one trial that has reported ten validations. A page has a hundred rows. The filter leaves a tenth,
+or a half. Beside it, the downsampled series of a trial of a million reports, as a chart asks for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cluster import Client, Cluster, disk
+from benchmarks.load import fill
+from benchmarks.reads import as_row, named, timed
+from benchmarks.report import Row
+from resolute.config import load_master_config
+from resolute.wire.states import ExperimentState
+from resolute_master.app import open_store
+from resolute_master.domain.ids import TrialId
+from resolute_master.domain.metrics import MetricReport
+from resolute_master.domain.trial import Validation
+from resolute_master.store.base import Store
+from support.postgres import find_programs, postgres_server
+from support.stores import a_change, a_job, a_trial, an_experiment
+
+EXPERIMENTS, REPORTS = 100_000, 1_000_000
+AT_ONCE, BATCH = 1_000, 5_000
+CALLS = 10
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def main(arguments: list[str] | None = None) -> list[Row]:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.filtered")
+    parser.add_argument("--experiments", type=int, default=EXPERIMENTS)
+    parser.add_argument("--reports", type=int, default=REPORTS)
+    parser.add_argument("--database", choices=("sqlite", "postgres"), default=None)
+    wanted = parser.parse_args(arguments or [])
+    rows: list[Row] = []
+    if wanted.database != "postgres":
+        rows += _measured("SQLite", None, wanted)
+    if wanted.database != "sqlite" and find_programs() is not None:
+        with postgres_server() as server:
+            rows += _measured("PostgreSQL", server.db_config(server.new_database()), wanted)
+    return rows
+
+
+def _measured(database: str, db: Mapping[str, Any] | None, wanted: argparse.Namespace) -> list[Row]:
+    with _filled(db, wanted) as running, closing(running.client()) as client:
+        rows = [
+            _searched(
+                client, "a page by hyperparameter (a tenth), by the searcher's metric", 0.1, "searcherMetricsVal"
+            ),
+            _searched(client, "the same by any metric", 0.1, "validation.loss.min"),
+            _searched(client, "a page by hyperparameter (a half), by any metric", 0.5, "validation.loss.min"),
+            _series(client),
+        ]
+    return [named(row, database) for row in rows]
+
+
+def _searched(client: Client, name: str, below: float, sort: str) -> Row:
+    field = {"kind": "field", "columnName": "hp.lr", "operator": "<", "value": below}
+    group = {"kind": "group", "conjunction": "and", "children": [field]}
+    body = {"filter": json.dumps({"filterGroup": group}), "sort": f"{sort}=asc", "limit": 100}
+    found = client.post("/api/v1/experiments-search", body)
+    taken = [timed(lambda: client.post("/api/v1/experiments-search", body)) for _ in range(CALLS)]
+    return as_row(name, taken, 300.0, notes=f"{found['pagination']['total']:,} fit")
+
+
+def _series(client: Client) -> Row:
+    path = "/api/v1/trials/time-series?trialIds=1&metricNames=loss&group=training"
+    points = len(client.get(path)["trials"][0]["metrics"][0]["data"])
+    taken = [timed(lambda: client.send("GET", path)) for _ in range(CALLS)]
+    return as_row("a series of a million reports", taken, 150.0, notes=f"{points} points")
+
+
+@contextmanager
+def _filled(db: Mapping[str, Any] | None, wanted: argparse.Namespace) -> Iterator[Cluster]:
+    with tempfile.TemporaryDirectory(prefix="resolute-bench-", dir=disk()) as directory:
+        running = Cluster(Path(directory), slots=0, db=db)
+        config = running.configured()
+        asyncio.run(fill(config, 0))
+        asyncio.run(_store(config, wanted))
+        try:
+            running.start()
+            yield running
+        finally:
+            running.close()
+
+
+async def _store(config_file: Path, wanted: argparse.Namespace) -> None:
+    store = await open_store(load_master_config(config_file, {}, {}))
+    try:
+        choice = random.Random(1)
+        for first in range(1, wanted.experiments + 1, AT_ONCE):
+            await _experiments(store, choice, range(first, min(first + AT_ONCE, wanted.experiments + 1)))
+        for first in range(11, wanted.reports + 1, BATCH):
+            steps = range(first, min(first + BATCH, wanted.reports + 1))
+            await store.append_metrics([_report(1, step, choice.random(), "training") for step in steps])
+    finally:
+        await store.close()
+
+
+async def _experiments(store: Store, choice: random.Random, numbers: range) -> None:
+    config = {
+        "searcher": {"name": "single", "metric": "loss", "max_length": 1},
+        "resources": {"slots_per_trial": 1, "resource_pool": "default"},
+        "hyperparameters": {},
+        "labels": [],
+    }
+    reports: list[MetricReport] = []
+    entities: list[Any] = []
+    for number in numbers:
+        loss, rate = choice.random(), choice.random()
+        best = Validation(steps_completed=10, metric=loss, at=BEGIN, metrics={"loss": loss})
+        over = {"state": ExperimentState.COMPLETED, "ended_at": BEGIN + timedelta(seconds=number)}
+        hparams = {"lr": rate, "layers": number % 7}
+        entities += [
+            an_experiment(number, config=config, best_trial=TrialId(number), best_validation=loss, **over),
+            a_trial(number, experiment=number, hparams=hparams, best_validation=best, **over),
+            a_job(number, ended=True),
+        ]
+        reports += [_report(number, step, loss + 1 / step, "validation") for step in range(1, 11)]
+    sequence = (await store.load()).sequence + 1
+    await store.commit(a_change(sequence, upserts=tuple(entities)))
+    await store.append_metrics(reports)
+
+
+def _report(trial: int, step: int, loss: float, group: str) -> MetricReport:
+    return MetricReport(
+        trial_id=TrialId(trial),
+        run_id=1,
+        group=group,
+        steps_completed=step,
+        reported_at=BEGIN + timedelta(seconds=step),
+        metrics={"loss": loss, "accuracy": 1 - loss},
+    )
+
+
+if __name__ == "__main__":
+    import sys
+
+    for each in main(sys.argv[1:]):
+        print(each.name, each.subject.text(), each.notes)
