@@ -93,10 +93,13 @@ class Account:
         return told
 
     def has_region(self) -> bool:
-        known = self._session.get_available_regions(
-            "ec2", partition_name=self._session.get_partition_for_region(self.region)
-        )
-        return self.region in known
+        import botocore.exceptions
+
+        try:
+            partition = self._session.get_partition_for_region(self.region)
+        except botocore.exceptions.UnknownRegionError:
+            return False
+        return self.region in self._session.get_available_regions("ec2", partition_name=partition)
 
     def has_keypair(self, name: str) -> bool:
         import botocore.exceptions

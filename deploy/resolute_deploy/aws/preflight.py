@@ -45,10 +45,10 @@ def iter_letters(instance_type: str) -> Iterator[str]:
 
 def preflight(account: Account, values: Mapping[str, Any], *, new: bool) -> list[Finding]:
     """Every finding at once. Raises `InvalidInput` where the account cannot be asked at all."""
-    account.number()
-    found: list[Finding] = []
     if not account.has_region():
         raise InvalidInput(f"--region {account.region}: AWS has no such region")
+    account.number()
+    found: list[Finding] = []
     if not account.has_keypair(values["keypair"]):
         found.append(
             Finding(

@@ -1,0 +1,155 @@
+"""What `det deploy aws up` finds before anything is made, in a real account of moto."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import botocore.stub
+import pytest
+
+from resolute.errors import InvalidInput
+from resolute_deploy.aws.account import Account, Finding
+from resolute_deploy.aws.lifecycle import complete
+from resolute_deploy.aws.preflight import hourly_cost, preflight, quota_code
+from support.deployed_aws import Aws, aws
+from support.moto_ec2 import IMAGE
+
+GIVEN = {
+    "cluster_id": "vision",
+    "keypair": "ops",
+    "master_image_id": IMAGE,
+    "compute_image_id": IMAGE,
+    "aux_image_id": IMAGE,
+    "region": "us-east-1",
+}
+
+
+@pytest.fixture(scope="module")
+def account_of_aws() -> Iterator[Aws]:
+    with aws() as account:
+        yield account
+
+
+@pytest.fixture
+def account(account_of_aws: Aws) -> Iterator[Account]:
+    before = dict(os.environ)
+    os.environ.update(account_of_aws.environment())
+    try:
+        yield Account(boto3.Session(region_name="us-east-1"))
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def found(account: Account, **given: Any) -> list[Finding]:
+    return preflight(account, complete({**GIVEN, **given}, account), new=True)
+
+
+def fatal(account: Account, **given: Any) -> str:
+    return "\n".join(each.text for each in found(account, **given) if each.fatal)
+
+
+def test_nothing_is_wrong_with_a_good_start(account: Account) -> None:
+    assert fatal(account) == ""
+
+
+def test_a_quota_that_cannot_be_read_is_a_warning(account: Account) -> None:
+    """moto has no quotas of EC2."""
+    assert [each.text for each in found(account)] == [
+        "the quota L-DB2E81BA of EC2 cannot be read; 5 g5.xlarge need 20 vCPUs of it",
+        "the quota L-1216C47A of EC2 cannot be read; 5 m5.xlarge need 20 vCPUs of it",
+    ]
+
+
+def test_a_quota_that_is_too_small_ends_it(account: Account) -> None:
+    client = account.client("service-quotas")
+    with botocore.stub.Stubber(client) as quotas:
+        quotas.add_response("get_service_quota", {"Quota": {"Value": 8.0}})
+        quotas.add_response("get_service_quota", {"Quota": {"Value": 64.0}})
+        assert fatal(account) == (
+            "5 g5.xlarge need 20 vCPUs, and the quota L-DB2E81BA of EC2 in us-east-1 is 8; "
+            "ask for more in Service Quotas, or lower --max-dynamic-agents"
+        )
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"keypair": "none"},
+            "--keypair none: us-east-1 has no key pair of that name; make it with `aws ec2 create-key-pair",
+        ),
+        ({"compute_image_id": "ami-0000"}, "--compute-image-id ami-0000: us-east-1 has no such image"),
+        ({"aux_image_id": "resolve:ssm:/no/such"}, "--aux-image-id resolve:ssm:/no/such: us-east-1 has no such image"),
+        (
+            {"compute_agent_instance_type": ["g5.huge"]},
+            "--compute-agent-instance-type g5.huge: us-east-1 has no such machine type",
+        ),
+    ],
+)
+def test_what_is_not_there_is_named_with_its_flag(account: Account, given: dict[str, Any], words: str) -> None:
+    assert words in fatal(account, **given)
+
+
+def test_all_findings_come_at_once(account: Account) -> None:
+    assert len(fatal(account, keypair="none", compute_image_id="ami-0000").splitlines()) == 2
+
+
+def test_a_name_that_is_taken_says_by_what(account: Account, account_of_aws: Aws) -> None:
+    ec2 = account_of_aws.client("ec2")
+    tags = [{"ResourceType": "vpc", "Tags": [{"Key": "resolute-deployment", "Value": "taken"}]}]
+    network = ec2.create_vpc(CidrBlock="10.9.0.0/16", TagSpecifications=tags)["Vpc"]["VpcId"]
+    words = fatal(account, cluster_id="taken")
+    assert f"there is a cluster of that name already (network {network})" in words and "--state-bucket" in words
+
+
+def test_a_region_that_does_not_exist(account: Account) -> None:
+    elsewhere = Account(boto3.Session(region_name="mars-north-1"))
+    with pytest.raises(InvalidInput, match="--region mars-north-1: AWS has no such region"):
+        preflight(elsewhere, complete(GIVEN, elsewhere), new=True)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [("ExpiredToken", "have expired"), ("InvalidClientTokenId", "does not accept the credentials")]
+)
+def test_credentials_that_do_not_open_the_account(account: Account, code: str, words: str) -> None:
+    with botocore.stub.Stubber(account.client("sts")) as sts:
+        sts.add_client_error("get_caller_identity", service_error_code=code)
+        with pytest.raises(InvalidInput, match=words):
+            account.number()
+
+
+def test_a_profile_that_is_not_there() -> None:
+    with pytest.raises(InvalidInput, match=r"--profile nobody: .*list-profiles"):
+        Account.of({"profile": "nobody", "region": "us-east-1"})
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "spot", "code"),
+    [
+        ("g5.xlarge", False, "L-DB2E81BA"),
+        ("g5.xlarge", True, "L-3819A6DF"),
+        ("p5.48xlarge", False, "L-417A185B"),
+        ("inf2.xlarge", True, "L-B5D1601B"),
+        ("m5.xlarge", False, "L-1216C47A"),
+        ("c7i.large", True, "L-34B43A08"),
+    ],
+)
+def test_each_family_has_its_quota(instance_type: str, spot: bool, code: str) -> None:
+    assert quota_code(instance_type, spot=spot) == code
+
+
+def test_what_an_hour_costs_idle_and_full(account: Account) -> None:
+    """The master at its price; 5 of the dearest type of each pool."""
+    values = complete({**GIVEN, "compute_agent_instance_type": ["g5.xlarge", "g6.xlarge"]}, account)
+    cost = hourly_cost(values, "us-east-1")
+    assert cost.idle == pytest.approx(0.096)
+    assert cost.full == pytest.approx(0.096 + 5 * (1.006 + 0.192))
+
+
+def test_an_unknown_price_is_unknown(account: Account) -> None:
+    values = complete({**GIVEN, "compute_agent_instance_type": ["g99.xlarge"]}, account)
+    assert hourly_cost(values, "us-east-1").full is None
