@@ -10,12 +10,13 @@ WORKERS ?= 6
 SEEDS ?= 2000
 SEED ?=
 STORAGE ?=
+CLOUD ?=
 
 LINTERS := ruff mypy pyright imports
 .PHONY: demo quick test search lint $(LINTERS:%=lint-%) format sim bench campaign deploy-faults hostile lock audit sbom clean
 
-demo: $(VENV)/$(if $(filter s3,$(STORAGE)),dev,demo).ready # STORAGE=s3 needs an S3 on this machine: moto, of the tests
-	$(BIN)/python -m demo $(if $(KEEP),--keep) $(if $(STORAGE),--storage $(STORAGE))
+demo: $(VENV)/$(if $(STORAGE)$(CLOUD),dev,demo).ready # STORAGE=s3 and CLOUD=aws need moto, of the tests
+	$(if $(CLOUD),PYTHONPATH=tests $(BIN)/python -m demo.cloud,$(BIN)/python -m demo) $(if $(KEEP),--keep) $(if $(STORAGE),--storage $(STORAGE))
 
 # A run starts hundreds of processes: each would compile all modules again.
 quick test search: export PYTHONDONTWRITEBYTECODE :=

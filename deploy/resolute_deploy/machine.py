@@ -95,7 +95,9 @@ class Machine:
         self._tell(version, stage=name)
         began = self._clock()
         work()
-        self._stages.append({"stage": name, "seconds": round(self._clock() - began, 1)})
+        took = round(self._clock() - began, 1)
+        if took > 0 or not any(each["stage"] == name for each in self._stages):
+            self._stages.append({"stage": name, "seconds": took})
 
     def _tell(self, version: str, *, stage: str = "", error: str = "", ready: bool = False) -> None:
         told = {"desired": version, "stage": stage, "error": error, "ready": ready, "stages": self._stages}
@@ -112,6 +114,7 @@ class Machine:
     # ------------------------------------------------------------------------------------------------------------ release
 
     def _install(self, desired: Mapping[str, Any]) -> None:
+        began = self._clock()
         release = self._directory / "releases" / desired["wheel_sha256"]
         if not (release / "complete").exists():
             wheel = self._fetched(desired)
@@ -129,7 +132,9 @@ class Machine:
         fresh.symlink_to(release)
         fresh.replace(current)
         if Path(sys.prefix).resolve() != release.resolve():
-            # This program is a part of the release as well.
+            # This program is a part of the release as well. What it has taken so far is told by the next one.
+            with (self._directory / "boot.stages").open("a") as stages:
+                stages.write(f"release {self._clock() - began:.0f}\n")
             self._service.hand_over()
             python = str(current / "bin" / "python")
             os.execv(python, [python, "-m", "resolute_deploy.machine", *sys.argv[1:]])

@@ -1,0 +1,113 @@
+"""The whole life of a deployed cluster: `up`, an experiment, a second `up`, `down`. The test of it and the demonstration tell it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from support.deployed_aws import DeployWorld
+from support.det import Det
+from support.live import until
+
+SCRIPT = """
+import resolute.core
+
+with resolute.core.init() as core:
+    for step in range(1, 4):
+        core.train.report_validation_metrics(step, {"loss": 1 / step})
+    with core.checkpoint.store_path({"steps_completed": 3}) as (path, _):
+        (path / "weights").write_text("saved")
+"""
+CONFIG = {
+    "name": "first",
+    "entrypoint": "python3 train.py",
+    "searcher": {"name": "single", "metric": "loss"},
+    "resources": {"slots_per_trial": 1},
+    "max_restarts": 0,
+}
+
+
+@dataclass
+class Story:
+    """What a person saw, in order."""
+
+    world: DeployWorld
+    made: dict[str, Any]
+    certificate: str
+    status: dict[str, Any]
+    again: str
+    experiment: dict[str, Any]
+    objects: list[str]
+    down: str
+    left: list[str]
+
+
+def silent(text: str) -> None:
+    """Says nothing."""
+
+
+def deploy_story(world: DeployWorld, say: Callable[[str], object] = silent) -> Story:
+    """Raises `AssertionError` where a command fails."""
+    say("det deploy aws up: Terraform makes the cluster, and its master's machine boots")
+    made = made_by(world)
+    took = ", ".join(f"{each['stage']} {each['seconds']:.0f} s" for each in made["stages"])
+    say(f"  it serves; on the machine: {took}")
+    status = json.loads(world.deploy("status", "--cluster-id", "vision", "--json"))
+    (master,) = [each for name, each in world.bridge.machines.items() if name == status["machine"]]
+    det = Det(world.directory / "person", master=f"https://{master.address}:8443")
+    certificate = Path(made["certificate"]).read_text()
+    variables = {"DET_MASTER_CERT_FILE": made["certificate"], "DET_USER": "determined", "DET_PASS": made["password"]}
+    det.environ |= variables
+    code = world.directory / "code"
+    code.mkdir()
+    (code / "train.py").write_text(SCRIPT)
+    (code / "first.yaml").write_text(json.dumps(CONFIG))
+    say("det experiment create: the master buys a machine, trains on it and saves to the bucket")
+    det.run("experiment", "create", str(code / "first.yaml"), str(code), "-f", within_s=300)
+    (experiment,) = json.loads(det("experiment", "describe", "1", "--json"))
+    bucket = world.account.client("s3").list_objects_v2(Bucket=status["bucket"], Prefix="checkpoints/")
+    say("det deploy aws up, once more: nothing is to be changed")
+    again = world.deploy("up", "--cluster-id", "vision", "--dry-run")
+    say("waiting for the pool to shrink to nothing")
+    until("the pool has shrunk to nothing", lambda: len(world.bridge.living()) == 1, within_s=120)
+    say("det deploy aws down")
+    down = world.deploy("down", "--cluster-id", "vision", "--delete-checkpoints", "--yes")
+    return Story(
+        world=world,
+        made=made,
+        certificate=certificate,
+        status=status,
+        again=again,
+        experiment=experiment,
+        objects=[each["Key"] for each in bucket.get("Contents", ())],
+        down=down,
+        left=remaining(world),
+    )
+
+
+def made_by(world: DeployWorld) -> dict[str, Any]:
+    text = world.deploy("up", *world.flags, "--json")
+    made: dict[str, Any] = json.loads(text[text.index("{\n") : text.rindex("}") + 1])
+    return made
+
+
+def remaining(world: DeployWorld) -> list[str]:
+    """By name, whatever its tags say: all that the account holds and did not hold before."""
+    client = world.account.client
+    alive = [
+        each["InstanceId"]
+        for group in client("ec2").describe_instances()["Reservations"]
+        for each in group["Instances"]
+        if each["State"]["Name"] != "terminated"
+    ]
+    networks = [each["VpcId"] for each in client("ec2").describe_vpcs()["Vpcs"] if not each["IsDefault"]]
+    buckets = [each["Name"] for each in client("s3").list_buckets()["Buckets"]]
+    secrets = [
+        each["Name"] for each in client("secretsmanager").list_secrets()["SecretList"] if each["Name"] != "database"
+    ]
+    roles = [each["RoleName"] for each in client("iam").list_roles()["Roles"]]
+    addresses = [each["PublicIp"] for each in client("ec2").describe_addresses()["Addresses"]]
+    return alive + networks + buckets + secrets + roles + addresses
