@@ -18,7 +18,7 @@ from benchmarks import storage_trial
 from benchmarks.report import Row, Spread
 from benchmarks.storage_server import BUCKET, IDENTITY, Server
 from resolute_provisioner.clouds.local.cloud import order_interruption
-from resolute_provisioner.clouds.local.files import read_json
+from resolute_provisioner.clouds.records import read_json
 from support.live import LiveCluster, live_cluster, until
 
 SIZES = {"1 MiB": 1024**2, "256 MiB": 256 * 1024**2}

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from resolute_provisioner.clouds.aws.fake_ec2 import IMAGE
 from support.deployed_aws import Aws, aws
 from support.det import Det
-from support.moto_ec2 import IMAGE
 from support.terraform import terraform_environment
 
 pytestmark = [pytest.mark.needs("terraform"), pytest.mark.timeout(1800)]

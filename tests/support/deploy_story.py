@@ -1,4 +1,4 @@
-"""The whole life of a deployed cluster: `up`, an experiment, a second `up`, `down`. The test of it and the demonstration tell it."""
+"""The whole life of a deployed cluster: `up`, an experiment, `up` again, `down`. Its test and the demonstration tell it."""
 
 from __future__ import annotations
 

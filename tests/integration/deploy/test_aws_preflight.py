@@ -14,8 +14,8 @@ from resolute.errors import InvalidInput
 from resolute_deploy.aws.account import Account, Finding
 from resolute_deploy.aws.lifecycle import complete
 from resolute_deploy.aws.preflight import hourly_cost, preflight, quota_code
+from resolute_provisioner.clouds.aws.fake_ec2 import IMAGE
 from support.deployed_aws import Aws, aws
-from support.moto_ec2 import IMAGE
 
 GIVEN = {
     "cluster_id": "vision",
