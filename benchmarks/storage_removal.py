@@ -1,6 +1,6 @@
 """Removal of ten thousand checkpoints by a real master, ordered by other counts of their experiment, as its end orders it.
 
-The experiment and its checkpoints are stored by the engine's own commands, the objects by plain requests. Beside it the
+The experiment and its checkpoints are stored by the engine's own commands, the objects by the server itself. Beside it the
 vendor's client alone, from as many threads. Meanwhile the master tells how late its event loop was with its wake-ups.
 """
 
@@ -37,7 +37,6 @@ COUNT, BARE = 10_000, 1_000
 FILES = ("weights", "optimizer", "metadata.json", MANIFEST_NAME)
 EXPERIMENT = "{name: removed, entrypoint: 'true', searcher: {name: single, metric: loss}}"
 LAG = "resolute_event_loop_lag_seconds"
-WRITERS = 16
 
 
 def rows(store: Server, directory: Path) -> list[Row]:
@@ -51,8 +50,8 @@ def rows(store: Server, directory: Path) -> list[Row]:
     )
     uuids = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(COUNT)]
     asyncio.run(_reported(cluster.configured(), uuids))
-    _written(store, "removal", uuids)
-    _written(store, "bare", uuids[:BARE])
+    store.make([f"removal/{uuid}/{name}" for uuid in uuids for name in FILES])
+    store.make([f"bare/{uuid}/{name}" for uuid in uuids[:BARE] for name in FILES])
     cluster.start()
     try:
         idle = _lag(cluster)
@@ -114,17 +113,6 @@ async def _reported(config_file: Path, uuids: list[str]) -> None:
             )
         await agent.run_all()
     await store.close()
-
-
-def _written(store: Server, prefix: str, uuids: list[str]) -> None:
-    client = store.client()
-
-    def write(uuid: str) -> None:
-        for name in FILES:
-            client.put_object(Bucket=BUCKET, Key=f"{prefix}/{uuid}/{name}", Body=b"1")
-
-    with ThreadPoolExecutor(WRITERS) as threads:
-        list(threads.map(write, uuids))
 
 
 def _left(store: Server) -> Iterator[Any]:

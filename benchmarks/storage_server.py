@@ -1,16 +1,20 @@
-"""An S3 of this machine (moto) that counts its requests: `python -m benchmarks.storage_server PORT`; `/requests` tells them."""
+"""An S3 of this machine (moto) that counts its requests: `python -m benchmarks.storage_server PORT`; `/requests` tells them.
+
+`/objects` takes a list of keys and makes an object of one byte of each, without a request for each.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +39,12 @@ class Server:
         import boto3
 
         return boto3.client("s3", endpoint_url=self.address)
+
+    def make(self, keys: Sequence[str]) -> None:
+        """Objects of one byte."""
+        body = json.dumps(list(keys)).encode()
+        with urllib.request.urlopen(urllib.request.Request(f"{self.address}/objects", data=body, method="POST")):
+            pass
 
     def requests(self) -> int:
         """Answered so far."""
@@ -85,11 +95,24 @@ def main(port: int) -> None:
         if environ["PATH_INFO"] == "/requests":
             start("200 OK", [("Content-Type", "text/plain")])
             return [str(next(answered)).encode()]
+        if environ["PATH_INFO"] == "/objects":
+            _make(json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))))
+            start("200 OK", [("Content-Length", "0")])
+            return []
         next(answered)
         answer: Iterable[bytes] = application(environ, start)
         return answer
 
     run_simple("127.0.0.1", port, counted, threaded=True, request_handler=MotoRequestHandler)
+
+
+def _make(keys: Sequence[str]) -> None:
+    from moto.core import DEFAULT_ACCOUNT_ID
+    from moto.s3.models import s3_backends
+
+    backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+    for key in keys:
+        backend.put_object(BUCKET, key, b"1")
 
 
 if __name__ == "__main__":

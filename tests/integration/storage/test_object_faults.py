@@ -93,6 +93,16 @@ def restored(storage: CheckpointStorage, uuid: str) -> dict[str, bytes]:
         return {name: (path / name).read_bytes() for name in FILES}
 
 
+IN_THE_MIDDLE = 2
+"""Requests that are answered before: the mark and a file of a save, the manifest and the listing of a restore."""
+
+
+def after(requests: int) -> Callable[[str, str], bool]:
+    """Says of each request whether so many came before it."""
+    seen = count()
+    return lambda method, path: next(seen) >= requests
+
+
 FAULTS = {
     "throttles": Fault(status=503, body=b"<Error><Code>SlowDown</Code><Message>less</Message></Error>"),
     "fails": Fault(status=500, body=b"<Error><Code>InternalError</Code><Message>oops</Message></Error>"),
@@ -107,11 +117,14 @@ FAULTS = {
 def test_a_save_and_a_restore_live_through_it(
     front: tuple[FaultyFront, ObjectStore], storage: CheckpointStorage, name: str
 ) -> None:
+    front[0].wanted = after(IN_THE_MIDDLE)
     front[0].faults.extend([FAULTS[name]] * 6)
     save(storage, "c1")
     assert not front[0].faults
-    front[0].faults.extend([FAULTS[name]] * 6)
+    front[0].wanted = after(IN_THE_MIDDLE)
+    front[0].faults.extend([FAULTS[name]] * 3)
     assert restored(storage, "c1") == FILES
+    assert not front[0].faults
     assert storage.list() == ("c1",)
 
 
@@ -121,13 +134,15 @@ def test_a_store_that_is_away_for_two_minutes_is_waited_for(
     def come_back() -> None:
         front[0].always = None
 
-    front[0].always = Fault(away=True)
+    front[0].wanted, front[0].always = after(IN_THE_MIDDLE), Fault(away=True)
     pauses.after[120.0] = come_back
     save(storage, "c1")
     assert 120.0 <= pauses.now < 300.0
-    front[0].always = Fault(away=True)
-    pauses.after[pauses.now + 120.0] = come_back
+    begun = pauses.now
+    front[0].wanted, front[0].always = after(IN_THE_MIDDLE), Fault(away=True)
+    pauses.after[begun + 120.0] = come_back
     assert restored(storage, "c1") == FILES
+    assert 120.0 <= pauses.now - begun < 300.0
 
 
 def test_a_store_that_stays_away_is_named(front: tuple[FaultyFront, ObjectStore], pauses: Pauses) -> None:
