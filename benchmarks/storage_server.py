@@ -107,7 +107,7 @@ def main(port: int) -> None:
 
 
 def _make(keys: Sequence[str]) -> None:
-    from moto.core import DEFAULT_ACCOUNT_ID
+    from moto.core.models import DEFAULT_ACCOUNT_ID
     from moto.s3.models import s3_backends
 
     backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
