@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from resolute.errors import InvalidInput
+from resolute.storage import storage_from_url
+from support.object_stores import moto_store
 
 if importlib.util.find_spec("torch") is not None:  # elsewhere the marker lists these tests as not run
     import torch
@@ -33,10 +35,17 @@ def one_thread() -> Iterator[None]:
 
 
 def train(
-    directory: Path, *, workers: int, until: int, resume: str | None = None, validation: int = 4, **fit: object
+    directory: Path,
+    *,
+    workers: int,
+    until: int,
+    resume: str | None = None,
+    validation: int = 4,
+    storage: str | None = None,
+    **fit: object,
 ) -> None:
     hparams = {"workers": workers}
-    with pytorch.init(hparams=hparams, trial_seed=5, local_dir=directory) as context:
+    with pytorch.init(hparams=hparams, trial_seed=5, local_dir=directory, checkpoint_storage=storage) as context:
         pytorch.Trainer(PointsTrial(context), context).fit(
             max_length=pytorch.Batch(until),
             reporting_period=pytorch.Batch(1),
@@ -77,6 +86,22 @@ def test_losses_after_a_cut_are_bit_equal(uninterrupted: Path, tmp_path: Path, c
     assert found == expected
     validations = reported(uninterrupted, "validation")
     assert all(found == validations[step] for step, found in reported(tmp_path, "validation").items() if step > cut)
+
+
+def test_losses_after_a_cut_are_bit_equal_on_a_machine_that_has_the_bucket_alone(
+    uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each half has a directory of its own, and nothing in common but the bucket."""
+    first, second, bucket = tmp_path / "first", tmp_path / "second", "s3://checkpoints/exact"
+    with moto_store() as store:
+        for name, value in {**store.environ, "AWS_ENDPOINT_URL": store.address}.items():
+            monkeypatch.setenv(name, value)
+        train(first, workers=0, until=CUTS[0], validation=1000, storage=bucket)
+        (saved,) = storage_from_url(bucket).list()
+        train(second, workers=0, until=LENGTH, resume=saved, storage=bucket)
+    found = {**reported(first, "training"), **reported(second, "training")}
+    assert sorted(found) == list(range(1, LENGTH + 1))
+    assert found == reported(uninterrupted, "training")
 
 
 def test_every_epoch_sees_every_sample_once_in_an_order_of_its_own() -> None:
