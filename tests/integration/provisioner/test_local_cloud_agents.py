@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import os
 import random
 import socket
 from collections.abc import Iterator
@@ -31,6 +33,12 @@ def world(tmp_path: Path) -> Iterator[LocalWorld]:
     assert not processes_of(world.root)
 
 
+@pytest.fixture
+def name(tmp_path: Path) -> str:
+    """Of a machine: it ends every process of this computer that has its name, also those of tests that run beside this one."""
+    return f"i-{os.getpid()}-{hashlib.sha256(str(tmp_path).encode()).hexdigest()[:8]}"
+
+
 def a_port_where_nobody_listens() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -47,30 +55,30 @@ async def observed(world: LocalWorld, name: str) -> Observed:
     return next(each.observed for each in await world.cloud.list("cluster-1") if each.instance_id == name)
 
 
-async def test_a_machine_that_cannot_reach_its_master_ends_itself(world: LocalWorld) -> None:
-    await world.cloud.launch(request_without_master("i-1", master_timeout_s=2.0))
+async def test_a_machine_that_cannot_reach_its_master_ends_itself(world: LocalWorld, name: str) -> None:
+    await world.cloud.launch(request_without_master(name, master_timeout_s=2.0))
 
     async def is_gone() -> bool:
-        return await observed(world, "i-1") is Observed.GONE
+        return await observed(world, name) is Observed.GONE
 
     await until(is_gone, what="the machine ends itself")
-    files = MachineFiles(world.root / "instances" / "i-1")
+    files = MachineFiles(world.root / "instances" / name)
     assert "ended with code 0" in (read_json(files.gone) or {})["reason"]
 
 
-async def test_the_real_machine_accepts_what_it_is_told_and_ends_when_told(world: LocalWorld) -> None:
-    await world.cloud.launch(request_without_master("i-1", master_timeout_s=600.0))
-    files = MachineFiles(world.root / "instances" / "i-1")
+async def test_the_real_machine_accepts_what_it_is_told_and_ends_when_told(world: LocalWorld, name: str) -> None:
+    await world.cloud.launch(request_without_master(name, master_timeout_s=600.0))
+    files = MachineFiles(world.root / "instances" / name)
 
     async def agent_is_up() -> bool:
         return (files.directory / "state" / "lock").exists()
 
     await until(agent_is_up, what="its agent holds its state directory")
-    assert (read_json(files.directory / "machine.json") or {})["instance_id"] == "i-1"
-    await world.cloud.terminate(["i-1"])
+    assert (read_json(files.directory / "machine.json") or {})["instance_id"] == name
+    await world.cloud.terminate([name])
 
     async def is_gone() -> bool:
-        return await observed(world, "i-1") is Observed.GONE
+        return await observed(world, name) is Observed.GONE
 
     await until(is_gone, what="the machine has ended")
     assert not processes_of(world.root)
