@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pathspec
-
 from resolute.errors import InvalidInput, LimitExceeded
-from resolute.ignored_files import BUILT_IN_RULES, IGNORE_FILE
+from resolute.ignored_files import BUILT_IN_PATTERN, BUILT_IN_RULES, IGNORE_FILE
 from resolute.wire.rest.experiment_changes import File
 
 MAX_BYTES = 95 * 1024 * 1024
 """Limit on the bytes of all files of an upload: in base64 they must fit a request of 128 MiB."""
+
+_Matches = Callable[[str], bool]
 
 _FILE_TYPE, _DIRECTORY_TYPE = ord("0"), ord("5")  # type flags of tar
 
@@ -64,8 +64,7 @@ def pack(directory: Path | None, includes: Sequence[Path] = ()) -> Context:
 
 
 def _pack_directory(packing: _Packing, root: Path, prefix: str) -> None:
-    rules = pathspec.GitIgnoreSpec.from_lines([*BUILT_IN_RULES, *_own_rules(packing, root)])
-    for path, relative, is_directory in _walk(root, rules, packing):
+    for path, relative, is_directory in _walk(root, _matcher(_own_rules(packing, root)), packing):
         if not prefix and "/" not in relative:
             _claim(packing, relative, path)
         if is_directory:
@@ -74,7 +73,16 @@ def _pack_directory(packing: _Packing, root: Path, prefix: str) -> None:
             _add_file(packing, path, prefix + relative)
 
 
-def _walk(root: Path, rules: pathspec.GitIgnoreSpec, packing: _Packing) -> Iterator[tuple[Path, str, bool]]:
+def _matcher(own_rules: Sequence[str]) -> _Matches:
+    """Says of a path below the root, directories with a slash at the end, whether it is left out."""
+    if not own_rules:
+        return lambda path: BUILT_IN_PATTERN.fullmatch(path) is not None
+    import pathspec  # not for a directory without rules: see `BUILT_IN_PATTERN`
+
+    return pathspec.GitIgnoreSpec.from_lines([*BUILT_IN_RULES, *own_rules]).match_file
+
+
+def _walk(root: Path, left_out: _Matches, packing: _Packing) -> Iterator[tuple[Path, str, bool]]:
     """(path, path below the root, is a directory), sorted, parents first. Links to directories are not entered."""
 
     def unreadable(error: OSError) -> None:
@@ -83,16 +91,16 @@ def _walk(root: Path, rules: pathspec.GitIgnoreSpec, packing: _Packing) -> Itera
     for parent, directories, files in os.walk(root, onerror=unreadable):
         below = Path(parent).relative_to(root).as_posix()
         start = "" if below == "." else below + "/"
-        directories[:] = sorted(name for name in directories if not _ignored(rules, start + name, directory=True))
+        directories[:] = sorted(name for name in directories if not _ignored(left_out, start + name, directory=True))
         for name in directories:
             yield Path(parent, name), start + name, True
         for name in sorted(files):
-            if name != IGNORE_FILE and not _ignored(rules, start + name, directory=False):
+            if name != IGNORE_FILE and not _ignored(left_out, start + name, directory=False):
                 yield Path(parent, name), start + name, False
 
 
-def _ignored(rules: pathspec.GitIgnoreSpec, relative: str, *, directory: bool) -> bool:
-    return rules.match_file(relative) or (directory and rules.match_file(relative + "/"))
+def _ignored(left_out: _Matches, relative: str, *, directory: bool) -> bool:
+    return left_out(relative) or (directory and left_out(relative + "/"))
 
 
 def _own_rules(packing: _Packing, root: Path) -> list[str]:
