@@ -465,3 +465,12 @@ async def test_the_lines_of_some_tasks_are_removed_and_counted(store: Store) -> 
     assert await store.remove_logs([]) == 0
     await store.append_logs([a_line("one0", task_id=TaskId("one"))])
     assert await found(store, "one") == ["one0"]
+
+
+async def test_the_fields_of_a_log_are_told_once_each(store: Store) -> None:
+    lines = [a_line(str(n), agent_id=f"agent-{n % 2}", rank=None if n % 3 else n, container_id="") for n in range(9)]
+    await store.append_logs([*lines, a_line("other", task_id=TaskId("other"), agent_id="elsewhere")])
+    found = await store.log_fields(TaskId("task"))
+    assert (found.agent_ids, found.ranks, found.container_ids) == (("agent-0", "agent-1"), (-1, 0, 3, 6), ())
+    assert found.allocation_ids == ("task.1",)
+    assert not (await store.log_fields(TaskId("task"), after_id=found.last_id)).some

@@ -203,12 +203,18 @@ class _Plan:
 
 
 _PLANS: dict[type, _Plan] = {}
+_BEING_PLANNED: set[type] = set()
+"""Messages that hold messages of their own kind, such as directories, are looked up when there is one."""
 
 
 def _plan(cls: type) -> _Plan:
     plan = _PLANS.get(cls)
     if plan is None:
-        plan = _PLANS[cls] = _make_plan(cls)
+        _BEING_PLANNED.add(cls)
+        try:
+            plan = _PLANS[cls] = _make_plan(cls)
+        finally:
+            _BEING_PLANNED.discard(cls)
     return plan
 
 
@@ -285,6 +291,8 @@ def _coder(hint: Any) -> tuple[Encode, Decode]:
 
 def _class_coder(hint: type) -> tuple[Encode, Decode]:
     if dataclasses.is_dataclass(hint):
+        if hint in _BEING_PLANNED:
+            return lambda message: _plan(hint).encode(message), lambda data, where: _plan(hint).decode(data, where)
         plan = _plan(hint)
         return plan.encode, plan.decode
     if issubclass(hint, Enum):

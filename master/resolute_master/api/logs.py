@@ -116,8 +116,8 @@ async def lines_of(
             # After the end of the task, one quiet moment more: its last lines may still be on their way.
             if over and not page:
                 return
-            over = _is_over(call, trial)
-            await (news.changed(call.api.follow_grace_s) if over else _first(news, moves))
+            over = is_over(call, trial)
+            await (news.changed(call.api.follow_grace_s) if over else first_of(news, moves))
 
 
 async def _newest(call: Call, query: LogQuery) -> int:
@@ -125,7 +125,7 @@ async def _newest(call: Call, query: LogQuery) -> int:
     return found[0].id if found else 0
 
 
-def _is_over(call: Call, trial: Trial) -> bool:
+def is_over(call: Call, trial: Trial) -> bool:
     """Whether nothing more will run for it; the engine keeps in mind only what may go on."""
     now = call.api.engine.state.get(Trial, trial.id)
     return now is None or now.state.gone
@@ -135,7 +135,7 @@ def _page(query: LogQuery, last: int, left: int | None) -> LogQuery:
     return replace(query, after_id=last, limit=PAGE if left is None else min(PAGE, left))
 
 
-async def _first(*watches: Watch) -> None:
+async def first_of(*watches: Watch) -> None:
     """Until one of them wakes, or the time to look around has come."""
     waiting = [asyncio.ensure_future(watch.changed()) for watch in watches]
     try:

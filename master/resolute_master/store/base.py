@@ -133,6 +133,41 @@ class LogQuery:
     regex: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFields:
+    """Values of some lines, each once and in order; `last_id` is the number of the last of these lines. Rank -1 means none."""
+
+    agent_ids: tuple[str, ...] = ()
+    allocation_ids: tuple[str, ...] = ()
+    container_ids: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+    sources: tuple[str, ...] = ()
+    stdtypes: tuple[str, ...] = ()
+    last_id: int = 0
+
+    @property
+    def some(self) -> bool:
+        """Whether there is any value."""
+        return any(getattr(self, name) for name in LOG_FIELDS)
+
+    def without(self, known: LogFields) -> LogFields:
+        """Those that are not among the known ones."""
+        return LogFields(
+            last_id=self.last_id,
+            **{name: tuple(v for v in getattr(self, name) if v not in getattr(known, name)) for name in LOG_FIELDS},
+        )
+
+    def joined(self, more: LogFields) -> LogFields:
+        """Both together."""
+        return LogFields(
+            last_id=max(self.last_id, more.last_id),
+            **{name: tuple(sorted({*getattr(self, name), *getattr(more, name)})) for name in LOG_FIELDS},
+        )
+
+
+LOG_FIELDS = ("agent_ids", "allocation_ids", "container_ids", "ranks", "sources", "stdtypes")
+
+
 class MetricOutcome(StrEnum):
     """What became of one report."""
 
@@ -395,6 +430,10 @@ class Store(Protocol):
 
         However much they reported, these are two a run at most, and one where the run has reported one step only.
         """
+        ...
+
+    async def log_fields(self, task: TaskId, *, after_id: int = 0) -> LogFields:
+        """Of the task's lines with a larger number."""
         ...
 
     async def logs(self, query: LogQuery) -> tuple[LogRecord, ...]: ...

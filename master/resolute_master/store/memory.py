@@ -42,6 +42,7 @@ from resolute_master.store.base import (
     CheckpointQuery,
     ExperimentNumbers,
     ExperimentQuery,
+    LogFields,
     LogQuery,
     MetricOutcome,
     MetricQuery,
@@ -61,6 +62,7 @@ from resolute_master.store.encoding import (
     kind_of,
     with_bodies,
 )
+from resolute_master.store.log_lines import fields_of
 from resolute_master.store.memory_search import MemorySearch
 from resolute_master.store.memory_streams import METRIC_PAGE, LogTable, MetricTable
 from resolute_master.store.metric_chunks import Chunk
@@ -440,6 +442,20 @@ class MemoryStore(MemorySearch):
 
     async def outer_reports(self, runs: Collection[tuple[TrialId, int]]) -> tuple[StepReport, ...]:
         return tuple(report for trial, run in sorted(set(runs)) for report in self._open.metrics.outer(trial, run))
+
+    async def log_fields(self, task: TaskId, *, after_id: int = 0) -> LogFields:
+        return fields_of(
+            (
+                line.agent_id,
+                line.allocation_id,
+                line.container_id,
+                -1 if line.rank is None else line.rank,
+                line.source,
+                line.stdtype,
+                line.id,
+            )
+            for line in self._open.logs.select(LogQuery(task_ids=(task,), after_id=after_id))
+        )
 
     async def logs(self, query: LogQuery) -> tuple[LogRecord, ...]:
         return self._open.logs.select(query)

@@ -279,3 +279,19 @@ def test_any_json_is_either_read_or_refused(data: dict[str, Any]) -> None:
 def test_values_survive_the_way_out_and_back(number: int, content: bytes, at: datetime) -> None:
     message = Whole(id=1, total=number, content=content, at=at)
     assert from_wire(Whole, json.loads(json.dumps(to_wire(message)))) == message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    name: str
+    inner: tuple[Folder, ...] = ()
+
+
+def test_a_message_may_hold_messages_of_its_own_kind() -> None:
+    tree = Folder(name="a", inner=(Folder(name="b", inner=(Folder(name="c"),)), Folder(name="d")))
+    plain = to_wire(tree)
+    assert plain == {
+        "name": "a",
+        "inner": [{"name": "b", "inner": [{"name": "c", "inner": []}]}, {"name": "d", "inner": []}],
+    }
+    assert from_wire(Folder, plain) == tree

@@ -27,6 +27,7 @@ from resolute_master.store.base import (
     CheckpointQuery,
     ExperimentNumbers,
     ExperimentQuery,
+    LogFields,
     LogQuery,
     MetricOutcome,
     MetricQuery,
@@ -237,6 +238,9 @@ class SqlStore:
         return await self._database.read(
             lambda connection: chunk_rows.of_trials(connection, trials, groups, first=first_step, last=last_step)
         )
+
+    async def log_fields(self, task: TaskId, *, after_id: int = 0) -> LogFields:
+        return await self._database.read(lambda connection: streams.log_fields(connection, task, after_id))
 
     async def logs(self, query: LogQuery) -> tuple[LogRecord, ...]:
         return await self._database.read(lambda connection: streams.logs(connection, query))

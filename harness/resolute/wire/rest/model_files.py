@@ -1,0 +1,77 @@
+"""The files of an experiment's context directory, one by one, and the values by which a log can be filtered.
+
+GET  /api/v1/experiments/{experimentId}/file_tree   GetModelDefTreeResponse
+POST /api/v1/experiments/{experimentId}/file        GetModelDefFileRequest -> GetModelDefFileResponse
+GET  /api/v1/trials/{trialId}/logs/fields           stream of TrialLogsFieldsResponse
+GET  /api/v1/tasks/{taskId}/logs/fields             stream of TaskLogsFieldsResponse
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileNode:
+    """A file or a directory with what is in it; `path` is from the context directory on."""
+
+    path: str
+    name: str
+    modified_time: datetime
+    content_length: int
+    is_dir: bool
+    content_type: str
+    files: tuple[FileNode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetModelDefTreeResponse:
+    """What lies in the context directory itself, by name."""
+
+    files: tuple[FileNode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetModelDefFileRequest:
+    """Which file; the experiment of the path counts."""
+
+    path: str = ""
+    experiment_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetModelDefFileResponse:
+    """Its content."""
+
+    file: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFieldsQuery:
+    """`follow`: also of the lines that are still to come."""
+
+    follow: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialLogsFieldsResponse:
+    """Values that lines have and that were not told before."""
+
+    agent_ids: tuple[str, ...] = ()
+    container_ids: tuple[str, ...] = ()
+    rank_ids: tuple[int, ...] = ()
+    sources: tuple[str, ...] = ()
+    stdtypes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskLogsFieldsResponse:
+    """The same of a task, with its allocations."""
+
+    agent_ids: tuple[str, ...] = ()
+    allocation_ids: tuple[str, ...] = ()
+    container_ids: tuple[str, ...] = ()
+    rank_ids: tuple[int, ...] = ()
+    sources: tuple[str, ...] = ()
+    stdtypes: tuple[str, ...] = ()

@@ -1,0 +1,21 @@
+"""What lines of logs have in common, as every store tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from resolute_master.store.base import LOG_FIELDS, LogFields
+
+
+def fields_of(rows: Iterable[tuple[Any, ...]]) -> LogFields:
+    """Of rows with the values of `LOG_FIELDS`, and the number of the last line that has them; empty ones are none."""
+    columns = list(zip(*rows, strict=True))
+    if not columns:
+        return LogFields()
+    *values, numbers = columns
+    told = {
+        name: tuple(sorted({value for value in column if value not in (None, "")}))
+        for name, column in zip(LOG_FIELDS, values, strict=True)
+    }
+    return LogFields(last_id=max(numbers), **told)
