@@ -16,7 +16,7 @@ from resolute.wire.rest.series import (
     CompareTrialsResponse,
     DataPoint,
     DownsampledMetrics,
-    IntegerRange,
+    Int32FieldFilter,
     TimeSeriesFilter,
 )
 from resolute_master.api.authorise import Action
@@ -198,7 +198,7 @@ def _between(value: Value, range_: _Bounds) -> bool:
 
 
 def _listed(value: float, range_: object) -> bool:
-    if not isinstance(range_, IntegerRange):
+    if not isinstance(range_, Int32FieldFilter):
         return True
     return (not range_.incl or value in range_.incl) and value not in range_.not_in
 

@@ -21,12 +21,12 @@ from resolute.wire.rest.series import (
     MetricBatchesQuery,
     MetricBatchesResponse,
     MetricIdentifier,
-    SampledTrial,
-    SnapshotTrial,
     TrialsSampleQuery,
     TrialsSampleResponse,
+    TrialsSampleResponseTrial,
     TrialsSnapshotQuery,
     TrialsSnapshotResponse,
+    TrialsSnapshotResponseTrial,
 )
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route
@@ -202,18 +202,18 @@ async def snapshot(call: Call, experiment: Experiment) -> web.StreamResponse:
         raise InvalidInput(f"batchesProcessed: {at} must not be negative")
     if not 0 <= margin <= MAX_MARGIN:
         raise InvalidInput(f"batchesMargin: {margin} is none of 0 to {MAX_MARGIN}")
-    told: dict[int, SnapshotTrial] = {}
+    told: dict[int, TrialsSnapshotResponseTrial] = {}
 
     async def look() -> object | None:
         trials = {trial.id: trial for trial in await trials_of(call.api, experiment)}
         found = await call.api.store.metrics_between(
             tuple(trials), group, first_step=max(at - margin, 0), last_step=at + margin
         )
-        newest: dict[int, SnapshotTrial] = {}
+        newest: dict[int, TrialsSnapshotResponseTrial] = {}
         for report in found:
             value = searcher_metric(report.metrics, name)
             if value is not None:
-                newest[report.trial_id] = SnapshotTrial(
+                newest[report.trial_id] = TrialsSnapshotResponseTrial(
                     trial_id=report.trial_id,
                     hparams=trials[report.trial_id].hparams,
                     metric=value,
@@ -249,14 +249,14 @@ async def sample(call: Call, experiment: Experiment) -> web.StreamResponse:
         trials = {trial.id: trial for trial in await trials_of(call.api, experiment)}
         chunks = await _chunks(call, tuple(trials.values()), group)
         chosen = _best(experiment, name, {trial: chunk for (trial, _), chunk in chunks.items()}, count)
-        sampled: list[SampledTrial] = []
+        sampled: list[TrialsSampleResponseTrial] = []
         for id_ in chosen:
             begin = told.last[id_] + 1 if id_ in told.last else first
             reports = await series(call.api, TrialId(id_), group, [name], most=most, first=begin, last=last)
             data = data_points((report for report in reports if name in report.metrics), [name])
             if data:
                 told.last[id_] = data[-1].batches
-                sampled.append(SampledTrial(trial_id=id_, hparams=trials[TrialId(id_)].hparams, data=data))
+                sampled.append(TrialsSampleResponseTrial(trial_id=id_, hparams=trials[TrialId(id_)].hparams, data=data))
         promoted = tuple(sorted(set(chosen) - told.trials))
         demoted = tuple(sorted(told.trials - set(chosen)))
         told.trials = set(chosen)

@@ -7,22 +7,20 @@ from collections.abc import Mapping, Sequence
 from aiohttp import web
 
 from resolute.errors import InvalidInput
+from resolute.wire.rest.enums import ColumnType, LocationType, TableType
 from resolute.wire.rest.searches import (
-    ColumnType,
     FlatRun,
     FlatRunExperiment,
     GetExperimentLabelsQuery,
     GetExperimentLabelsResponse,
     GetProjectColumnsQuery,
     GetProjectColumnsResponse,
-    LocationType,
     ProjectColumn,
     SearchExperimentExperiment,
     SearchExperimentsRequest,
     SearchExperimentsResponse,
     SearchRunsRequest,
     SearchRunsResponse,
-    TableType,
 )
 from resolute_master.api.authorise import Action
 from resolute_master.api.call import Call, Route, nothing, rendered

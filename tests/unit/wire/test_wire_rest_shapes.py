@@ -85,6 +85,14 @@ QUERIES = {
     "MasterLogsQuery": "MasterLogs",
     "GetTemplatesQuery": "GetTemplates",
     "GetTrialMetricsByCheckpointQuery": "GetTrialMetricsByCheckpoint",
+    "CompareTrialsQuery": "CompareTrials",
+    "ExpMetricNamesQuery": "ExpMetricNames",
+    "MetricBatchesQuery": "MetricBatches",
+    "TrialsSnapshotQuery": "TrialsSnapshot",
+    "TrialsSampleQuery": "TrialsSample",
+    "GetProjectColumnsQuery": "GetProjectColumns",
+    "GetExperimentLabelsQuery": "GetExperimentLabels",
+    "LogFieldsQuery": "TaskLogsFields",
 }
 
 NOT_SERVED = {"GetUsers": {"roleIdAssignedDirectlyToUser"}}

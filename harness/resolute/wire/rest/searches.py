@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from resolute.wire.codec import Int64
-from resolute.wire.rest.enums import WireTrialState
+from resolute.wire.rest.enums import ColumnType, LocationType, TableType, WireTrialState
 from resolute.wire.rest.experiments import Experiment
 from resolute.wire.rest.paging import Pagination
 from resolute.wire.rest.trials import Trial
@@ -116,38 +115,6 @@ class SearchRunsResponse:
 
 
 # ---------------------------------------------------------------------------------------------------------- columns
-
-
-class ColumnType(StrEnum):
-    """What a column holds."""
-
-    UNSPECIFIED = "COLUMN_TYPE_UNSPECIFIED"
-    TEXT = "COLUMN_TYPE_TEXT"
-    NUMBER = "COLUMN_TYPE_NUMBER"
-    DATE = "COLUMN_TYPE_DATE"
-    ARRAY = "COLUMN_TYPE_ARRAY"
-
-
-class LocationType(StrEnum):
-    """Where the values of a column come from."""
-
-    UNSPECIFIED = "LOCATION_TYPE_UNSPECIFIED"
-    EXPERIMENT = "LOCATION_TYPE_EXPERIMENT"
-    HYPERPARAMETERS = "LOCATION_TYPE_HYPERPARAMETERS"
-    VALIDATIONS = "LOCATION_TYPE_VALIDATIONS"
-    TRAINING = "LOCATION_TYPE_TRAINING"
-    CUSTOM_METRIC = "LOCATION_TYPE_CUSTOM_METRIC"
-    RUN = "LOCATION_TYPE_RUN"
-    RUN_HYPERPARAMETERS = "LOCATION_TYPE_RUN_HYPERPARAMETERS"
-    RUN_METADATA = "LOCATION_TYPE_RUN_METADATA"
-
-
-class TableType(StrEnum):
-    """Of which table the columns are asked for."""
-
-    UNSPECIFIED = "TABLE_TYPE_UNSPECIFIED"
-    EXPERIMENT = "TABLE_TYPE_EXPERIMENT"
-    RUN = "TABLE_TYPE_RUN"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,7 @@ class CompareTrialsResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoubleRange:
+class DoubleFieldFilter:
     """Bounds on a number."""
 
     gt: float | None = None
@@ -63,7 +63,7 @@ class DoubleRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IntegerRange:
+class Int32FieldFilter:
     """Bounds on a whole number; `incl` and `not_in` list some."""
 
     gt: int | None = None
@@ -75,7 +75,7 @@ class IntegerRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeRange:
+class TimestampFieldFilter:
     """Bounds on a time."""
 
     gt: datetime | None = None
@@ -89,9 +89,9 @@ class TimeSeriesFilter:
     """`name` is "batches", "time", or the name of a metric; the range of its type decides."""
 
     name: str = "batches"
-    double_range: DoubleRange | None = None
-    integer_range: IntegerRange | None = None
-    time_range: TimeRange | None = None
+    double_range: DoubleFieldFilter | None = None
+    integer_range: Int32FieldFilter | None = None
+    time_range: TimestampFieldFilter | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +157,7 @@ class MetricBatchesQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotTrial:
+class TrialsSnapshotResponseTrial:
     """What a trial had reached."""
 
     trial_id: int
@@ -170,7 +170,7 @@ class SnapshotTrial:
 class TrialsSnapshotResponse:
     """The trials that have a value, as far as it was not told before."""
 
-    trials: tuple[SnapshotTrial, ...]
+    trials: tuple[TrialsSnapshotResponseTrial, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +186,7 @@ class TrialsSnapshotQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampledTrial:
+class TrialsSampleResponseTrial:
     """The points of a trial that were not told before."""
 
     trial_id: int
@@ -198,7 +198,7 @@ class SampledTrial:
 class TrialsSampleResponse:
     """The best trials: those that are among them now and were not, and those that were and are not."""
 
-    trials: tuple[SampledTrial, ...]
+    trials: tuple[TrialsSampleResponseTrial, ...]
     promoted_trials: tuple[int, ...]
     demoted_trials: tuple[int, ...]
 
