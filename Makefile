@@ -61,6 +61,9 @@ bench: $(VENV)/dev.ready
 campaign: $(VENV)/dev.ready
 	PYTHONPATH=tests $(BIN)/python -m campaign $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) $(if $(STORE),--store $(STORE))
 
+campaign-search: $(VENV)/dev.ready
+	PYTHONPATH=tests $(BIN)/python -m campaign.search $(if $(TRIALS),--trials $(TRIALS))
+
 hostile: $(VENV)/dev.ready
 	PYTHONPATH=tests $(BIN)/python -m hostile $(if $(SEED),--seed $(SEED)) $(if $(BUDGET),--budget $(BUDGET)) $(if $(STORE),--store $(STORE))
 

@@ -143,6 +143,19 @@ def said_by(run: SearchRun, actions: tuple[SearchAction, ...]) -> list[tuple[str
     return [(names[type(action)], run.created.index(action.request_id)) for action in kept]
 
 
+FAILURES = {0: ExitReason.ERRORED, 1: ExitReason.INVALID_HPARAMS}
+"""What a turn comes to instead of a result."""
+
+
+def fail(plain: PlainStopping | PlainPromoting, run: SearchRun, trial: int, how: int) -> tuple[SearchAction, ...]:
+    """The trial ends in the model and in the search."""
+    if FAILURES[how] is ExitReason.INVALID_HPARAMS:
+        plain.turn_out_invalid(trial)
+    else:
+        plain.fail(trial)
+    return run.end(run.created[trial], FAILURES[how])
+
+
 def a_config(divisor: float, trials: int, at_once: int, **more: Any) -> dict[str, Any]:
     base = {"name": "async_halving", "num_rungs": 3, "metric": "loss", "smaller_is_better": True}
     return {**base, "divisor": divisor, "max_trials": trials, "max_concurrent_trials": at_once, **more}
@@ -170,12 +183,8 @@ def test_the_stopping_form_decides_as_the_plain_model(
             break
         trial = live[turn % len(live)]
         plain.said.clear()
-        if how == 0:
-            plain.fail(trial)
-            actions = run.end(run.created[trial], ExitReason.ERRORED)
-        elif how == 1:
-            plain.turn_out_invalid(trial)
-            actions = run.end(run.created[trial], ExitReason.INVALID_HPARAMS)
+        if how in FAILURES:
+            actions = fail(plain, run, trial, how)
         else:
             times[trial] = times.get(trial, 0) + how
             plain.tell(trial, metric, times[trial])
@@ -197,17 +206,13 @@ def test_the_promoting_form_decides_as_the_plain_model(
         live = [number for number, each in enumerate(run.created) if each in run.open and each not in run.stopped]
         told = [number for number in live if not run.row(run.created[number]).completed]
         assert told or run.shutdown or not live, "somebody trains, or all is over"
-        chosen = live if how < 2 else told
+        chosen = live if how in FAILURES else told
         if not chosen:
             break
         trial = chosen[turn % len(chosen)]
         plain.said.clear()
-        if how == 0:
-            plain.fail(trial)
-            actions = run.end(run.created[trial], ExitReason.ERRORED)
-        elif how == 1:
-            plain.turn_out_invalid(trial)
-            actions = run.end(run.created[trial], ExitReason.INVALID_HPARAMS)
+        if how in FAILURES:
+            actions = fail(plain, run, trial, how)
         else:
             plain.tell(trial, metric)
             actions = run.complete(run.created[trial], metric)
