@@ -33,6 +33,17 @@ def cells_by_trial(search: GetSearchResponse | None) -> dict[int, tuple[object, 
     return {trial.trial_id: _cells(trial, best=trial.trial_id == search.best_trial_id) for trial in search.trials}
 
 
+PLACE_COLUMNS = ("Search", "Rung", "Rank", "Why")
+"""Where a trial is in its search, beside its best metric."""
+
+
+def places(trial: SearchedTrial | None) -> tuple[object, ...]:
+    """`PLACE_COLUMNS` of a trial; empty for one that no search knows."""
+    if trial is None:
+        return (None,) * len(PLACE_COLUMNS)
+    return trial.state, _rung(trial), _rank(trial), trial.reason
+
+
 NO_CELLS: tuple[object, ...] = (None,) * len(SEARCH_COLUMNS)
 
 
@@ -65,8 +76,16 @@ def explain(cli: Invocation, args: argparse.Namespace) -> None:
             f"Search {search.name}: {len(search.trials)} trials, {percent_text(search.progress)} done; a {better} "
             f"{search.metric} is better{best}"
         )
-    rows = [(t.trial_id, *_cells(t, best=t.trial_id == search.best_trial_id), t.length, t.reason) for t in trials]
-    cli.render.table(("Trial ID", *SEARCH_COLUMNS, "Length", "Why"), rows, search if args.trial_id is None else trials)
+    rows = [
+        (t.trial_id, *_cells(t, best=t.trial_id == search.best_trial_id), t.length, _likelihood(t), t.reason)
+        for t in trials
+    ]
+    columns = ("Trial ID", *SEARCH_COLUMNS, "Length", "Goes On", "Why")
+    cli.render.table(columns, rows, search if args.trial_id is None else trials)
+
+
+def _likelihood(trial: SearchedTrial) -> str:
+    return "" if trial.likelihood is None else f"{trial.likelihood:.0%}"
 
 
 def explain_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,6 +16,7 @@ from resolute_cli.failures import explained
 from resolute_cli.invocation import Invocation
 from resolute_cli.logs import days_flags, log_flags, print_trial_logs, query_of
 from resolute_cli.render import as_mapping, json_block, size_text, state_text, time_text
+from resolute_cli.searching import PLACE_COLUMNS, places, search_of
 from resolute_cli.workloads import Step, steps_of
 
 if TYPE_CHECKING:
@@ -89,7 +90,18 @@ def list_trials(cli: Invocation, args: argparse.Namespace) -> None:
     experiment, trials = experiments.get(args.experiment_id).experiment, experiments.trials(args.experiment_id)
     columns, rows = ranked_trials(experiment, trials)
     best_first = {row[0]: place for place, row in enumerate(rows)}
-    cli.render.table(columns, rows, sorted(trials, key=lambda trial: best_first[trial.id]))
+    ordered = sorted(trials, key=lambda trial: best_first[trial.id])
+    search = search_of(cli, args.experiment_id)
+    if search is None:
+        cli.render.table(columns, rows, ordered)
+    else:
+        of_trial = {each.trial_id: each for each in search.trials}
+        rows = [(*row, *places(of_trial.get(trial.id))) for row, trial in zip(rows, ordered, strict=True)]
+        values = [
+            {**as_mapping(trial), "search": as_mapping(of_trial[trial.id]) if trial.id in of_trial else None}
+            for trial in ordered
+        ]
+        cli.render.table((*columns, *PLACE_COLUMNS), rows, values)
     if experiment.warning:
         cli.render.note(f"Warning: {experiment.warning}")
 

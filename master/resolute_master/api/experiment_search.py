@@ -24,6 +24,7 @@ from resolute_master.domain.search import SearchTrial
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle.reports import better, number
 from resolute_master.lifecycle.searching import method_of
+from resolute_master.searcher.method import TrialState
 from resolute_master.searcher.records import MemoryRecords
 from resolute_master.store.base import TrialQuery
 
@@ -90,6 +91,9 @@ async def show_search(call: Call, experiment: Experiment) -> GetSearchResponse:
                 ranked=stage.ranked,
                 length=row.length,
                 metric=best.metric if best is not None else row.completed_metric,
+                likelihood=row.worth.likelihood
+                if stage.rung is not None and stage.state is TrialState.TRAINING
+                else None,
             )
         )
     return GetSearchResponse(

@@ -26,7 +26,7 @@ from resolute_master.domain.search import Search, SearchTrial
 from resolute_master.domain.worth import Worth, likely, ranked
 from resolute_master.searcher.events import ExitReason, ValidationCompleted
 from resolute_master.searcher.hyperparameters import Space
-from resolute_master.searcher.method import Draft, Method, Planned, Stage, fraction, score_of, state_of
+from resolute_master.searcher.method import Draft, Method, Planned, Stage, fraction, reason_of, score_of, state_of
 from resolute_master.searcher.records import Records
 
 LOST = sys.float_info.max
@@ -334,7 +334,7 @@ class HalvingSearch(Method):
         last = trial.standings[-1] if trial.standings else None
         return Stage(
             state=state_of(trial),
-            reason=trial.verdict,
+            reason=reason_of(trial, f", and trains for {self._where(index, rung)}"),
             bracket=index,
             rung=rung,
             rungs=len(self._brackets[index].units),

@@ -161,7 +161,7 @@ class Method:
         return None
 
     def stage(self, trial: SearchTrial, records: Records) -> Stage:
-        return Stage(state=state_of(trial), reason=trial.verdict)
+        return Stage(state=state_of(trial), reason=reason_of(trial))
 
 
 def state_of(trial: SearchTrial) -> TrialState:
@@ -170,6 +170,11 @@ def state_of(trial: SearchTrial) -> TrialState:
     if not trial.open:
         return TrialState.ENDED
     return TrialState.WAITING if trial.idle else TrialState.TRAINING
+
+
+def reason_of(trial: SearchTrial, aim: str = "") -> str:
+    """Why it is where it is; `aim` is what it trains for."""
+    return trial.verdict or f"it has told no result yet{aim}"
 
 
 class Draft:

@@ -20,7 +20,7 @@ from resolute_master.searcher.conditions import pruned
 from resolute_master.searcher.events import ExitReason
 from resolute_master.searcher.generator import Generator
 from resolute_master.searcher.hyperparameters import Space, draw, sample
-from resolute_master.searcher.method import Draft, Method, Planned, Stage, fraction, score_of, state_of
+from resolute_master.searcher.method import Draft, Method, Planned, Stage, fraction, reason_of, score_of, state_of
 from resolute_master.searcher.records import Records
 
 ABSENT: Any = object()
@@ -153,7 +153,7 @@ class PopulationSearch(Method):
         last = trial.standings[-1] if trial.standings else None
         return Stage(
             state=state_of(trial),
-            reason=trial.verdict,
+            reason=reason_of(trial),
             rung=trial.own["round"] + max(len(trial.standings) - 1, 0),
             rungs=self._rounds,
             rank=None if last is None else records.below(last.board, (last.score, last.order, trial.request_id)) + 1,

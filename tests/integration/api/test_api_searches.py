@@ -9,6 +9,7 @@ import pytest
 
 from resolute.wire.states import ExperimentState
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.search import SearchTrial
 from resolute_master.domain.trial import Trial
 from support.api import World, a_config, settled
 from support.engines import AgentByHand
@@ -211,3 +212,20 @@ async def test_what_cannot_be_searched_is_refused_before_anything_is_stored(
     assert said in await world.error("POST", "/api/v1/experiments", body, status=400)
     assert (await world.get("/api/v1/experiments"))["experiments"] == []
     assert said in await world.error("POST", "/api/v1/preview-hp-search", {"config": a_config(**changes)}, status=400)
+
+
+async def test_people_see_how_likely_the_search_goes_on_with_a_trial(world: World) -> None:
+    first, second = await trials_of(world, await world.agent(), BY_LENGTH)
+    await Script(world, first).complete(5, 0.5)
+    shown = (await world.get(f"/api/v1/experiments/{first.experiment_id}/search"))["trials"]
+    waits, fresh = (next(each for each in shown if each["trialId"] == trial.id) for trial in (first, second))
+    assert (waits["state"], waits["likelihood"]) == ("waiting", None)
+    assert (fresh["state"], fresh["likelihood"]) == ("training", 0.5)
+    assert fresh["reason"] == "it has told no result yet, and trains for rung 0 (5)"
+    await Script(world, second).complete(5, 0.1)
+    shown = (await world.get(f"/api/v1/experiments/{first.experiment_id}/search"))["trials"]
+    assert next(each for each in shown if each["trialId"] == second.id)["likelihood"] == 1.0
+    row = world.engine.state.get(SearchTrial, second.task_id)
+    (allocation,) = allocations_of(world, second)
+    assert row is not None
+    assert allocation.worth == row.worth, "the scheduler sees the same"

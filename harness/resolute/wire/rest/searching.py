@@ -67,6 +67,9 @@ class SearchedTrial:
     length: int | None = None
     metric: float | None = None
     """Its best value of the searcher's metric."""
+    likelihood: float | None = None
+    """While it trains in a search that compares its trials: how likely the search goes on with it after its next result, by all
+    results so far. The scheduler looks at it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
