@@ -16,7 +16,7 @@ from benchmarks.storage_server import BUCKET, Server, server
 from resolute.storage import storage_from_config
 
 FILES, FILE_BYTES = 16, 64 * 1024**2
-ROUNDS = 5
+ROUNDS = 3
 
 
 def main() -> list[Row]:
