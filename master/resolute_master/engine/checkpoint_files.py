@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from resolute.storage import StorageAway
+from resolute.storage import StorageUnavailable
 from resolute_master.domain.change import Change
 from resolute_master.domain.commands import RecordRemovedTensorboards, SetCheckpointResources
 from resolute_master.domain.effects import RemoveCheckpoint, RemoveFiles, RemoveTensorboardFiles, ReviewCheckpoints
@@ -111,7 +111,9 @@ class CheckpointRemoval:
                 await self._obey(effect)
             except Exception as error:  # the files are a task's: nothing in them may end the master
                 log.warning("%s is not done yet: %s: %s", effect.key, type(error).__name__, error)
-                if isinstance(error, StorageAway):  # the others of the experiment would only wait for it, too
+                # Away, or denied to the master: the others of the experiment would fail as well, and fill the log. They come
+                # before this one then, so that a single object that cannot be removed does not keep them for ever.
+                if isinstance(error, StorageUnavailable):
                     self._away_until[effect.experiment] = loop.time() + RETRY_S
                 loop.call_later(RETRY_S, lane.put_nowait, effect)
             else:

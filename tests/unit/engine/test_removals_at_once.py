@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from resolute.host_paths import HostPathRules
-from resolute.storage import StorageAway
+from resolute.storage import StorageAway, StorageUnavailable
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import DeleteCheckpoints, RemoveCheckpointFiles, ReportCheckpoint
 from resolute_master.domain.ids import UserId
+from resolute_master.engine import checkpoint_files
 from resolute_master.engine.checkpoint_files import REMOVALS_AT_ONCE, CheckpointRemoval
 from resolute_master.engine.checkpoint_storage import KeptStorages, StorageAccess
 from resolute_master.engine.engine import Engine
@@ -31,6 +34,9 @@ class Threads:
     opened: asyncio.Event = field(default_factory=asyncio.Event)
     away: str = ""
     """A directory that does not answer."""
+    error: type[StorageUnavailable] = StorageAway
+    locked: str = ""
+    """A checkpoint that may not be removed."""
     at_work: int = 0
     most: int = 0
     asked: list[tuple[str, Any]] = field(default_factory=list)
@@ -44,7 +50,9 @@ class Threads:
         self.at_work -= 1
         if self.away and storage["container_path"] == self.away:
             self.refused += 1
-            raise StorageAway(f"{self.away} does not answer.")
+            raise self.error(f"{self.away} cannot be used.")
+        if self.locked == wanted:
+            raise StorageUnavailable(f"{wanted} is locked.")
         self.asked.append((action.__name__, wanted if isinstance(wanted, str) else wanted.uuid))
         return action(storage, wanted)
 
@@ -123,8 +131,11 @@ async def test_removals_from_one_checkpoint_keep_their_order(tmp_path: Path) -> 
         assert [what for what, of in threads.asked if of == uuid] == ["_remove_matching", "_delete"]
 
 
-async def test_a_storage_that_is_away_does_not_hold_up_the_others(tmp_path: Path) -> None:
-    store, threads = MemoryStore(), Threads(away=str(tmp_path / "a"))
+@pytest.mark.parametrize("error", [StorageAway, StorageUnavailable])
+async def test_a_storage_that_is_away_or_denied_does_not_hold_up_the_others(
+    tmp_path: Path, error: type[StorageUnavailable]
+) -> None:
+    store, threads = MemoryStore(), Threads(away=str(tmp_path / "a"), error=error)
     threads.opened.set()
     async with running(an_engine(store)) as engine, removing(engine, store, threads):
         agent, owner = await an_agent_and_a_user(engine)
@@ -135,6 +146,21 @@ async def test_a_storage_that_is_away_does_not_hold_up_the_others(tmp_path: Path
         await until(engine, lambda: len(engine.outstanding()) == COUNT)
         assert 1 <= threads.refused <= REMOVALS_AT_ONCE, "the others of the experiment wait, too"
     assert not any((tmp_path / "b").iterdir()) and len(list((tmp_path / "a").iterdir())) == COUNT
+
+
+async def test_one_checkpoint_that_cannot_be_removed_does_not_keep_the_others_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_files, "RETRY_S", 0.05)
+    store, threads = MemoryStore(), Threads(locked="a-0003")
+    threads.opened.set()
+    async with running(an_engine(store)) as engine, removing(engine, store, threads):
+        agent, owner = await an_agent_and_a_user(engine)
+        await engine.submit(DeleteCheckpoints(uuids=await ended(engine, agent, owner, tmp_path / "a")))
+        await until(engine, lambda: len(engine.outstanding()) == 1)
+        threads.locked = ""
+        await until(engine, lambda: not engine.outstanding())
+    assert not any((tmp_path / "a").iterdir())
 
 
 def test_a_storage_is_opened_once_for_many_removals(tmp_path: Path) -> None:
