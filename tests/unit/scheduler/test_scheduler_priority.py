@@ -85,6 +85,16 @@ def test_a_changed_priority_changes_the_order_and_who_may_be_preempted() -> None
     assert evicts(schedule(running.after(replace(LATE, priority=5)))) == {"one": "two"}
 
 
+def test_nothing_leaves_for_auxiliary_work_not_even_lesser_auxiliary_work() -> None:
+    lesser = on(waiting("lesser", "low", 0), {"a": ()})
+    full = on(waiting("full", "low", 4), {"a": (0, 1, 2, 3)})
+    snapshot = pool([an_agent("a", 4)], lesser, full, waiting("aux", "high", 0), max_aux_containers_per_agent=1)
+    decided = schedule(snapshot)
+    assert (decided.place, decided.preempt) == ((), ())
+    two = pool([an_agent("a", 4)], lesser, full, waiting("aux", "high", 0), max_aux_containers_per_agent=2)
+    assert set(starts(schedule(two))) == {"aux"}
+
+
 def test_the_head_keeps_the_agent_that_will_be_free_soonest_and_others_start_beside_it() -> None:
     running = [on(waiting("r1", "early"), {"a": (0,)}), on(waiting("r2", "early", 3), {"b": (0, 1, 2)})]
     snapshot = pool(TWO, *running, waiting("head", "high", 4), waiting("small", "low"), preemption=False)
