@@ -246,6 +246,7 @@ print(json.loads((run / "notice.json").read_text())["reason"])
 async def test_a_kill_with_grace_lets_the_task_say_goodbye_and_takes_its_children(
     master: LinkMaster, agent: AgentProcess
 ) -> None:
+    name = f"goodbye-{os.getpid()}"  # what is looked for on the whole machine
     agent.start()
     await master.until_connected()
     code = """
@@ -258,13 +259,13 @@ child = subprocess.Popen(["sleep", "600"], start_new_session=True)
 print("ready")
 time.sleep(600)
 """
-    await master.run(a_spec(command=python(code)))
-    await master.until(lambda: len(master.output("c1")) == 1)
-    await master.kill("c1", grace_s=20.0)
-    report = await master.until_state("c1", ContainerState.TERMINATED)
+    await master.run(a_spec(name, command=python(code)))
+    await master.until(lambda: len(master.output(name)) == 1)
+    await master.kill(name, grace_s=20.0)
+    report = await master.until_state(name, ContainerState.TERMINATED)
     assert report.exit is not None and report.exit.code == 5
-    assert master.output("c1")[-1] == "goodbye"
-    left = processes.marked("DET_CONTAINER_ID", "c1")
+    assert master.output(name)[-1] == "goodbye"
+    left = processes.marked("DET_CONTAINER_ID", name)
     assert left == [], "a process that left the session must end with its task"
 
 
@@ -279,16 +280,17 @@ async def test_a_deaf_task_is_killed_after_the_grace(master: LinkMaster, agent: 
 
 
 async def test_a_killed_supervisor_takes_its_task_along_and_is_told(master: LinkMaster, agent: AgentProcess) -> None:
+    name = f"killed-{os.getpid()}"  # what is looked for on the whole machine
     agent.start()
     await master.until_connected()
-    await master.run(a_spec(command=("sh", "-c", "sleep 600 & echo $!; sleep 600")))
-    await master.until(lambda: len(master.output("c1")) == 1)
-    home = container_home(agent.settings, "c1")
+    await master.run(a_spec(name, command=("sh", "-c", "sleep 600 & echo $!; sleep 600")))
+    await master.until(lambda: len(master.output(name)) == 1)
+    home = container_home(agent.settings, name)
     written = json.loads((home / supervisor.SUPERVISOR).read_text())
     os.kill(written["pid"], signal.SIGKILL)
-    report = await master.until_state("c1", ContainerState.TERMINATED)
+    report = await master.until_state(name, ContainerState.TERMINATED)
     assert report.exit is not None and report.exit.failure is FailureKind.TASK_ERROR
-    assert processes.marked("DET_CONTAINER_ID", "c1") == []
+    assert processes.marked("DET_CONTAINER_ID", name) == []
 
 
 async def test_what_cannot_be_started_is_answered(master: LinkMaster, agent: AgentProcess) -> None:
