@@ -39,7 +39,7 @@ UNIT_S = 120.0
 """An epoch: the longest trials train for two hours."""
 MACHINES = 8
 PRICE = 1.0
-SEEDS = 40
+SEEDS = 30
 TARGETS = {"stopping": 0.9, "promoting": None}
 """Of the dollars without."""
 POOL = PoolName("spot")
