@@ -43,7 +43,7 @@ class MachinePlan:
     scale: ScalePlan = field(default_factory=ScalePlan)
     give_ups: tuple[GiveUp, ...] = ()
     revisit_at: datetime | None = None
-    """When the choice of markets may change by time alone; that of `scale` is its own."""
+    """When the choice of markets may change by time alone, or the launches have had their time; that of `scale` is its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from resolute_master.decision import budgets, giving_up, markets, occupation, supply
 from resolute_master.decision.plan import MachinePlan, PoolPlan
@@ -32,7 +32,10 @@ def plan_machines(
     scale = markets.with_drains(scale, chosen)
     scale = budgets.starting_nothing(scale, machines) if held else scale
     scale = budgets.within(view, scaling, scale)
-    return MachinePlan(scale=scale, give_ups=give_ups, revisit_at=chosen.revisit_at)
+    # The planner looks at machines that are asked for already, and gives up on those of this plan in its next.
+    answered_by = view.now + timedelta(seconds=scaling.boot_timeout_s) if scale.launches else None
+    moments = [at for at in (chosen.revisit_at, answered_by) if at is not None]
+    return MachinePlan(scale=scale, give_ups=give_ups, revisit_at=min(moments, default=None))
 
 
 def plan_pool(view: PoolView, *, machine_planner: MachinePlanner = plan_machines) -> PoolPlan:

@@ -58,14 +58,15 @@ def _budgets(state: State, snapshot: PoolSnapshot) -> Budgets:
         return None if found is None else SlotPrice(per_hour=found.per_hour, moves=found.moves)
 
     return Budgets(
-        pool=_pool_budget(state, snapshot.policy.name),
+        pool=_pool_budget(state, snapshot.policy.name, spending.begun(snapshot.policy, snapshot.now)),
         payers=ReadWhenAsked(snapshot.allocations, payers),
         prices=ReadWhenAsked(snapshot.agents, price),
     )
 
 
-def _pool_budget(state: State, pool: PoolName) -> PoolBudget | None:
-    account = state.get(Account, account_id(Owner.POOL, pool))
+def _pool_budget(state: State, pool: PoolName, begun: Account | None = None) -> PoolBudget | None:
+    """`begun`: the account of a pool that has not spent anything yet."""
+    account = state.get(Account, account_id(Owner.POOL, pool)) or begun
     if account is None or account.landing is not None or not account.limits:
         return None
     machines = state.find(Instance, "instances_of_pool", pool)

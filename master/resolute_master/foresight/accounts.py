@@ -24,9 +24,14 @@ class Accounts:
     known: dict[str, Account] = field(default_factory=dict)
     machines: dict[InstanceId, Rate] = field(default_factory=dict)
     held: dict[AllocationId, tuple[Rate, tuple[str, ...]]] = field(default_factory=dict)
+    pending: list[tuple[str, Rate, float | None]] = field(default_factory=list)
+    """What is to be booked: an account, what it pays more, and how long a save has taken. As in a live master, where a cycle books
+    when it has decided."""
 
     def copy(self) -> Accounts:
-        return replace(self, known=dict(self.known), machines=dict(self.machines), held=dict(self.held))
+        return replace(
+            self, known=dict(self.known), machines=dict(self.machines), held=dict(self.held), pending=list(self.pending)
+        )
 
     @property
     def of_pool(self) -> Account | None:
@@ -44,31 +49,38 @@ class Accounts:
 
     # -- bookings ----------------------------------------------------------------------------------------------
 
-    def machine_costs(self, id_: InstanceId, rate: Rate, now: datetime) -> None:
+    def machine_costs(self, id_: InstanceId, rate: Rate) -> None:
         """From now on, 0 when it has ended."""
         before = self.machines.pop(id_, NOTHING)
         if rate != NOTHING:
             self.machines[id_] = rate
-        self._pay((account_id(Owner.POOL, self.pool),), rate - before, now)
+        self._pay((account_id(Owner.POOL, self.pool),), rate - before)
 
-    def slots_cost(self, id_: AllocationId, rate: Rate, payers: tuple[str, ...], now: datetime) -> None:
+    def slots_cost(self, id_: AllocationId, rate: Rate, payers: tuple[str, ...]) -> None:
         """What an allocation holds costs so much from now on, 0 when it has ended."""
         before, paid_by = self.held.pop(id_, (NOTHING, payers))
         if rate != NOTHING:
             self.held[id_] = (rate, paid_by)
-        self._pay(paid_by, rate - before, now)
+        self._pay(paid_by, rate - before)
 
     def saved(self, id_: AllocationId, took_s: float) -> None:
         """An allocation that was asked to leave has taken so long for its save and end."""
         _, payers = self.held.get(id_, (NOTHING, ()))
         for account in (*payers, account_id(Owner.POOL, self.pool)):
-            if account in self.known:
-                self.known[account] = self.known[account].having_saved(took_s)
+            self.pending.append((account, NOTHING, took_s))
 
-    def _pay(self, ids: Iterable[str], more: Rate, now: datetime) -> None:
-        for id_ in ids if more != NOTHING else ():
-            if id_ in self.known:
-                self.known[id_] = self.known[id_].paying(more, now)
+    def _pay(self, ids: Iterable[str], more: Rate) -> None:
+        self.pending += [(id_, more, None) for id_ in ids if more != NOTHING]
+
+    def book(self, now: datetime) -> None:
+        """What has changed since the last booking, all of it now."""
+        for id_, more, took_s in self.pending:
+            account = self.known.get(id_)
+            if account is not None and more != NOTHING:
+                account = account.paying(more, now)
+            if account is not None:
+                self.known[id_] = account if took_s is None else account.having_saved(took_s)
+        self.pending.clear()
 
     # -- limits ------------------------------------------------------------------------------------------------
 

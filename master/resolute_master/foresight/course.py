@@ -323,7 +323,7 @@ class Course:
 
     def _cut(self, id_: AllocationId, work: Work, kept_s: float) -> None:
         """The run is over and another one waits, which goes on with what was kept."""
-        evictions = self.pool.snapshot.allocations[id_].evictions_by_now
+        last = self.pool.snapshot.allocations[id_]
         self.pool.ended(id_)
         work.held.append((work.started_s or 0.0, self.now_s))
         work.done_s = min(work.length_s, work.done_s + kept_s)
@@ -343,12 +343,12 @@ class Course:
             containers=(),
             preempt=None,
             reserved_agents=(),
-            evictions=evictions,
+            evictions=last.evictions_by_now,
         )
         self.works[again.id] = work
         work.queued_s = self.now_s
         self._waiting += 1
-        self.pool.requeued(again)
+        self.pool.requeued(again, last)
 
     def _joined(self, id_: InstanceId) -> bool:
         if id_ not in self.pool.machines:
@@ -429,6 +429,7 @@ class Course:
             self.decision_s += self.stopwatch() - begun
             self.decisions += 1
             self._carry_out(decision)
+            self.pool.book()
             if not decision.unfinished:
                 break
         else:

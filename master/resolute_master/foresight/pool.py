@@ -32,7 +32,7 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.worth import Worth
 from resolute_master.foresight.accounts import Accounts
 from resolute_master.foresight.usage_book import UsageBook
-from resolute_master.lifecycle.spending import owners_of
+from resolute_master.lifecycle.spending import begun, owners_of
 from resolute_master.scheduler.carried_out import placed
 from resolute_master.scheduler.plan import Placement, Preemption, Reservation
 from resolute_master.scheduler.rooms import Occupant
@@ -52,6 +52,7 @@ from resolute_provisioner.model import (
     Termination,
 )
 from resolute_provisioner.offers import priced
+from resolute_provisioner.planning.markets import MOVE_PREFIX, REPLACEMENT_PREFIX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,10 +217,18 @@ class VirtualPool:
                 id=account_id(Owner.EXPERIMENT, job.experiment_id), at=self.now, limits=Limits(in_all=max_cost)
             )
             self.accounts.known[account.id] = account
-        self.requeued(allocation)
+        self._queue(allocation)
 
-    def requeued(self, allocation: Allocation) -> None:
-        """Another run of work that was cut."""
+    def requeued(self, allocation: Allocation, last: Allocation) -> None:
+        """Another run of work that was cut. The machines that come for its last run, or in the place of that run's machines, are
+        for this one (`lifecycle.successors`)."""
+        names = {MOVE_PREFIX + last.id, *(REPLACEMENT_PREFIX + container.agent for container in last.containers)}
+        for id_, view in self.machines.items():
+            if not names.isdisjoint(view.reserved_for) and allocation.id not in view.reserved_for:
+                self.machines[id_] = replace(view, reserved_for=(*view.reserved_for, allocation.id))
+        self._queue(allocation)
+
+    def _queue(self, allocation: Allocation) -> None:
         self.queued += 1
         self.snapshot = self.snapshot.with_allocation(allocation)
         if allocation.deadline is not None:
@@ -268,7 +277,7 @@ class VirtualPool:
             self._counted(view.offer_id, launch_errors.after_success(self.policy.scaling, self.now))
         self.machines[id_] = replace(view, observed=Observed.RUNNING, launched_at=self.now)
         if self.accounts is not None:
-            self.accounts.machine_costs(id_, self._rate(view.offer_id), self.now)
+            self.accounts.machine_costs(id_, self._rate(view.offer_id))
 
     def refused(self, view: InstanceView, kind: RefusalKind, message: str) -> None:
         """`view`: as it was asked for. What was withdrawn meanwhile was asked for all the same, and its answer is a lesson."""
@@ -300,7 +309,7 @@ class VirtualPool:
         """The machine is no more. The answer is what ran there: the driver ends it. `taken`: not by our own order."""
         view = self.machines.pop(id_)
         if self.accounts is not None:
-            self.accounts.machine_costs(id_, NOTHING, self.now)
+            self.accounts.machine_costs(id_, NOTHING)
         if view.joined_at is not None:
             exposure_s = (self.now - view.joined_at).total_seconds()
             interrupted = taken or (view.notice is not None and view.notice.kind is NoticeKind.INTERRUPTION)
@@ -320,7 +329,7 @@ class VirtualPool:
             return
         for id_ in [id_ for id_, view in self.machines.items() if view.offer_id == offer_id]:
             if self.machines[id_].launched_at is not None:
-                self.accounts.machine_costs(id_, self._rate(offer_id), self.now)
+                self.accounts.machine_costs(id_, self._rate(offer_id))
             for occupant, _ in self.snapshot.occupancy.get(AgentId(id_)) or ():
                 self._book_slots(self.snapshot.allocations[occupant], 0)
 
@@ -330,6 +339,11 @@ class VirtualPool:
         """When limits or what users have held are to be looked at again."""
         moments = [None if each is None else each.due() for each in (self.accounts, self.usage)]
         return min((at for at in moments if at is not None), default=None)
+
+    def book(self) -> None:
+        """After a decision: what it and the events before it have changed about what is spent."""
+        if self.accounts is not None:
+            self.accounts.book(self.now)
 
     def fall_due(self) -> Ends:
         """Look at what is due, before a decision."""
@@ -429,7 +443,7 @@ class VirtualPool:
         if view.draining_since is not None:
             return []
         self._learn(view.offer_id, lambda belief: risk.ordered(belief, end, now=self.now))
-        self.machines[id_] = replace(view, draining_since=self.now)
+        self.machines[id_] = replace(view, draining_since=self.now, disabled=True)
         agent = self.snapshot.agents[AgentId(id_)]
         self.snapshot = self.snapshot.with_agent(replace(agent, draining=True))
         return self.ask_to_leave(agent.id, reason)
@@ -470,13 +484,15 @@ class VirtualPool:
             self.usage.holds(job, sign * sum(count for _, count in slots), self.now)
         if self.accounts is None or not slots:
             return
-        rate = NOTHING
+        per_hour, moves = 0.0, False
         for agent, count in slots if sign >= 0 else ():
             view = self.machines.get(InstanceId(agent))
             if view is not None:
-                whole, part = self._rate(view.offer_id), count / max(1, self.offers[view.offer_id].slots)
-                rate += Rate(per_hour=whole.per_hour * part, moving_per_hour=whole.moving_per_hour * part)
-        self.accounts.slots_cost(allocation.id, rate, self._payers(allocation), self.now)
+                offer = self.offers[view.offer_id]
+                per_hour += (self._price(offer.offer_id) or 0.0) / max(1, offer.slots) * count
+                moves = moves or offer.price_moves
+        rate = rate_of(per_hour, moves=moves)
+        self.accounts.slots_cost(allocation.id, rate, self._payers(allocation))
 
     def _refresh_occupants(self, agents: Iterable[AgentId]) -> None:
         for agent in agents:
@@ -509,7 +525,9 @@ class VirtualPool:
         )
 
     def _learn(self, offer_id: str, lesson: Callable[[OfferBelief], OfferBelief]) -> None:
-        self.beliefs[offer_id] = lesson(self.beliefs.get(offer_id) or OfferBelief(offer_id=offer_id))
+        belief = self.beliefs.get(offer_id) or OfferBelief(offer_id=offer_id)
+        if (learnt := lesson(belief)) != belief:
+            self.beliefs[offer_id] = learnt
 
     def _counted(self, offer_id: str, launch: PoolLaunch | None) -> None:
         """How the launch came out, as the whole pool counts."""
@@ -518,10 +536,8 @@ class VirtualPool:
 
 
 def _account_of_pool(policy: PoolPolicy, now: datetime) -> Accounts | None:
-    if not policy.budget:
-        return None
-    own = Account(id=account_id(Owner.POOL, policy.name), at=now, limits=policy.budget, configured=policy.budget)
-    return Accounts(pool=policy.name, known={own.id: own})
+    own = begun(policy, now)
+    return None if own is None else Accounts(pool=policy.name, known={own.id: own})
 
 
 def virtual_agent(policy: PoolPolicy, id_: InstanceId, slots: int, now: datetime) -> Agent:

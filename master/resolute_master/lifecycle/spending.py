@@ -22,6 +22,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, ExperimentId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
+from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle import allocations, budget, experiments, workspaces
 from resolute_master.lifecycle.cluster import ClusterState
@@ -83,6 +84,13 @@ def _configured(step: Step, account: Account) -> Account:
 def _account(step: Step, id_: str) -> Account:
     known = step.get(Account, id_)
     return _configured(step, account_of(step, id_, step.now)) if known is None else known
+
+
+def begun(policy: PoolPolicy, now: datetime) -> Account | None:
+    """The account of a pool as its configuration begins it; None for one without a budget."""
+    if not policy.budget:
+        return None
+    return Account(id=account_id(Owner.POOL, policy.name), at=now, limits=policy.budget, configured=policy.budget)
 
 
 def account_of(state: State, id_: str, now: datetime) -> Account:
