@@ -35,6 +35,13 @@ def test_optional_columns_are_taken_where_they_are_given(tmp_path: Path) -> None
     assert (second.priority, second.single_node, second.preemptible) == (None, None, True)
 
 
+def test_a_job_may_have_a_deadline_a_workspace_and_a_limit(tmp_path: Path) -> None:
+    head = HEAD.strip() + ",weight,deadline_s,workspace,max_cost\n"
+    (first, second) = read_jobs(_file(tmp_path, head + "1,10,5,4,a,2.5,600,w,3.5\n2,20,5,4,a,,,,\n"))
+    assert (first.weight, first.deadline_s, first.workspace, first.max_cost) == (2.5, 600.0, "w", 3.5)
+    assert (second.weight, second.deadline_s, second.workspace, second.max_cost) == (1.0, None, "", None)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -58,6 +65,16 @@ def test_optional_columns_are_taken_where_they_are_given(tmp_path: Path) -> None
             HEAD.strip() + ",max_slots\n1,0,5,2,a,2\n2,0,5,2,a,1\n",
             "row 3, column max_slots: must be at least the job's slots, 2, or it never starts, and is '1'",
         ),
+        (
+            HEAD.strip() + ",deadline_s\n1,10,5,1,a,10\n",
+            "row 2, column deadline_s: must be after the submission, second 10 of the trace, and is '10'",
+        ),
+        (HEAD.strip() + ",deadline_s\n1,0,5,1,a,soon\n", "row 2, column deadline_s: must be a number"),
+        (
+            HEAD.strip() + ",max_cost\n1,0,5,1,a,0\n",
+            "row 2, column max_cost: must be above 0; leave it empty for no limit, and is '0'",
+        ),
+        (HEAD.strip() + ",max_cost\n1,0,5,1,a,inf\n", "row 2, column max_cost: must be a number"),
         (HEAD.strip() + ",single_node\n1,0,5,1,a,maybe\n", "column single_node: must be true or false, and is 'maybe'"),
     ],
 )
