@@ -141,9 +141,10 @@ def test_a_machine_that_never_joins_is_replaced(misfortunes: Misfortunes) -> Non
     assert experiment.wait(interval_s=0.5, timeout_s=120) == "COMPLETED"
     found = {each.id: each for each in instances(cluster, "deaf")}
     silent = found.pop(misfortunes.never_joined)
-    (replacement,) = found.values()
-    assert silent.joined_at is None and replacement.joined_at is not None
-    assert silent.state == "gone" and "did not connect" in silent.end_reason
+    assert silent.joined_at is None and any(each.joined_at is not None for each in found.values())
+    # On a busy machine a replacement may be too slow as well, and is replaced in its turn.
+    for each in (silent, *(late for late in found.values() if late.joined_at is None)):
+        assert each.state == "gone" and "did not connect" in each.end_reason
     ended = [subject for kind, subject, _ in decisions(cluster, "deaf") if kind == "terminate"]
     assert silent.id in ended
     assert not [p for p in cluster.machines() if silent.id in " ".join(p.cmdline())]
