@@ -74,8 +74,12 @@ def part_present(part: str) -> bool:
     return PARTS[part][0]()
 
 
-ONE_AFTER_THE_OTHER = ("tests/compat/", "tests/integration/docker/", "tests/e2e/test_docker_cluster.py")
-"""What shares something dear, so that one worker runs all of it."""
+ONE_AFTER_THE_OTHER = {
+    "tests/compat/": "the released client",
+    "tests/integration/docker/": "containers",
+    "tests/e2e/test_docker_cluster.py": "containers",
+}
+"""What shares something dear, by its name, so that one worker runs all of it."""
 
 LONGEST_FIRST = (
     *ONE_AFTER_THE_OTHER,
@@ -168,7 +172,8 @@ class ByFile(LoadFileScheduling):  # type: ignore[misc]  # it comes without type
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "the released client and containers" if file.startswith(ONE_AFTER_THE_OTHER) else file
+        shared = (name for place, name in ONE_AFTER_THE_OTHER.items() if file.startswith(place))
+        return next(shared, file)
 
 
 @pytest.hookimpl(optionalhook=True)
