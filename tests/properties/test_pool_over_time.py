@@ -15,6 +15,7 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, JobId, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
+from resolute_master.domain.worth import ORDINARY, Worth, ranked
 from resolute_master.scheduler.plan import Plan
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
@@ -87,8 +88,11 @@ class PoolOverTime(RuleBasedStateMachine):
         single_node=st.booleans(),
         preemptible=st.sampled_from([True, True, True, False]),
         count=st.integers(1, 6),
+        worth=st.sampled_from([ORDINARY, ORDINARY, ranked(0.0, 1, 0.5), ranked(0.25, 0)]),
     )
-    def come(self, job: str, slots: int, single_node: bool, preemptible: bool, count: int) -> None:
+    def come(
+        self, job: str, slots: int, single_node: bool, preemptible: bool, count: int, worth: Worth = ORDINARY
+    ) -> None:
         for _ in range(count):
             self.number += 1
             self.put(
@@ -99,6 +103,7 @@ class PoolOverTime(RuleBasedStateMachine):
                     requested_at=self.snapshot.now,
                     single_node=single_node,
                     preemptible=preemptible,
+                    worth=worth,
                 )
             )
 
