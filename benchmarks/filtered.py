@@ -2,7 +2,7 @@
 
     python -m benchmarks.filtered [--experiments 100000] [--database sqlite|postgres]
 
-Each experiment has ended, with one trial that has reported ten validations. A page has a hundred rows. The filter leaves a tenth,
+Each experiment has ended, with one trial that has reported two validations. A page has a hundred rows. The filter leaves a tenth,
 or a half. Beside it, the downsampled series of a trial of a million reports, as a chart asks for it.
 """
 
@@ -103,7 +103,7 @@ async def _store(config_file: Path, wanted: argparse.Namespace) -> None:
         choice = random.Random(1)
         for first in range(1, wanted.experiments + 1, AT_ONCE):
             await _experiments(store, choice, range(first, min(first + AT_ONCE, wanted.experiments + 1)))
-        for first in range(11, wanted.reports + 1, BATCH):
+        for first in range(3, wanted.reports + 1, BATCH):
             steps = range(first, min(first + BATCH, wanted.reports + 1))
             await store.append_metrics([_report(1, step, choice.random(), "training") for step in steps])
     finally:
@@ -121,7 +121,7 @@ async def _experiments(store: Store, choice: random.Random, numbers: range) -> N
     entities: list[Any] = []
     for number in numbers:
         loss, rate = choice.random(), choice.random()
-        best = Validation(steps_completed=10, metric=loss, at=BEGIN, metrics={"loss": loss})
+        best = Validation(steps_completed=2, metric=loss, at=BEGIN, metrics={"loss": loss})
         over = {"state": ExperimentState.COMPLETED, "ended_at": BEGIN + timedelta(seconds=number)}
         hparams = {"lr": rate, "layers": number % 7}
         entities += [
@@ -129,7 +129,7 @@ async def _experiments(store: Store, choice: random.Random, numbers: range) -> N
             a_trial(number, experiment=number, hparams=hparams, best_validation=best, **over),
             a_job(number, ended=True),
         ]
-        reports += [_report(number, step, loss + 1 / step, "validation") for step in range(1, 11)]
+        reports += [_report(number, step, loss + 1 / step, "validation") for step in range(1, 3)]
     sequence = (await store.load()).sequence + 1
     await store.commit(a_change(sequence, upserts=tuple(entities)))
     await store.append_metrics(reports)

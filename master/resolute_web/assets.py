@@ -24,9 +24,13 @@ SOURCES: Mapping[str, str] = {
     "charts.js": "assets/charts.js",
     "editor.js": "assets/editor.js",
     "logs.js": "assets/logs.js",
+    "rest-api.js": "assets/rest-api.js",
+    "openapi.json": "assets/openapi.json",
     "favicon.svg": "assets/favicon.svg",
     "htmx.js": "vendor/htmx/htmx.min.js",
     "hx-sse.js": "vendor/htmx/hx-sse.min.js",
+    "swagger-ui.js": "vendor/swagger-ui/swagger-ui-bundle.js",
+    "swagger-ui.css": "vendor/swagger-ui/swagger-ui.css",
     "uplot.js": "vendor/uplot/uplot.min.js",
     "uplot.css": "vendor/uplot/uplot.min.css",
     "inter.woff2": "vendor/inter/inter.woff2",
@@ -36,6 +40,7 @@ SOURCES: Mapping[str, str] = {
 TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
     ".svg": "image/svg+xml",
     ".woff2": "font/woff2",
 }

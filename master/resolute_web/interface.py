@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from aiohttp import web
 
 from resolute_master.api.authorise import Action
@@ -26,6 +28,7 @@ from resolute_web.views import (
     money,
     pool,
     queue,
+    rest_api,
     submit,
     trial,
 )
@@ -64,6 +67,7 @@ class Interface:
             *cluster.PAGES,
             *pool.PAGES,
             *money.PAGES,
+            *rest_api.PAGES,
             *administration.PAGES,
             *master_log.PAGES,
             Page("GET", "/det/{rest:.+}", Action.PUBLIC, nothing, _nowhere),
@@ -78,7 +82,8 @@ async def _front_door(call: Call, _: None) -> web.StreamResponse:
 
 
 async def _asset(call: Call, _: None) -> web.Response:
-    found = assets.served().get(call.text("name"))
+    # In a thread: the first one packs them all.
+    found = (await asyncio.to_thread(assets.served)).get(call.text("name"))
     if found is None:
         raise web.HTTPNotFound
     headers = {"Cache-Control": FOREVER, "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}

@@ -38,8 +38,8 @@ PACKAGES = ("resolute.wire.rest", "resolute_master.api.render", "resolute_master
 TABLE = "resolute_master.api.app"
 """Imports all of them: the last."""
 
-NOT_SERVED = "resolute_master.api.rights"
-"""Writes a page of the documentation of the table; a master has no use for it."""
+NOT_SERVED = ("resolute_master.api.rights", "resolute_master.api.openapi")
+"""Write documentation of the table; a master has no use for them."""
 
 LOOK_S = 0.05
 QUIET_S = 0.005
@@ -73,7 +73,7 @@ def _modules() -> Iterator[str]:
     yield from BEFORE_THEIR_USERS
     for package in PACKAGES:
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
-            if module.name not in (TABLE, NOT_SERVED):
+            if module.name not in (TABLE, *NOT_SERVED):
                 yield module.name
 
 

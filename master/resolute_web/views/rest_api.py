@@ -1,0 +1,26 @@
+"""The REST API, described for people: each call with its parameters, its messages and a form that makes it."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from resolute_master.api.authorise import Action
+from resolute_master.api.call import Call, nothing
+from resolute_web import assets
+from resolute_web.page import Page, fragment, see
+
+
+async def rest_api(call: Call, _: None) -> web.Response:
+    """For everybody, as all documentation: what may be done, the calls themselves decide."""
+    return await fragment("rest_api.html", description=assets.url("openapi.json"))
+
+
+async def description(call: Call, _: None) -> web.Response:
+    """At an address that stays, for programs."""
+    return see(assets.url("openapi.json"))
+
+
+PAGES = (
+    Page("GET", "/docs/rest-api", Action.PUBLIC, nothing, rest_api),
+    Page("GET", "/docs/rest-api/openapi.json", Action.PUBLIC, nothing, description),
+)
