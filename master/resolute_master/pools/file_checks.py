@@ -45,7 +45,8 @@ def _unreachable(driver: Driver[Any], master_url: str, listens_on: str) -> str:
     host = urlsplit(master_url).hostname or ""
     if _only_here(host) or host in ("0.0.0.0", "::"):
         return f"names {host}, by which each machine reaches itself (value {master_url}); name an address of the master"
-    if host not in driver.address_words and any(host in other.address_words for other in drivers()):
+    # A word has no dots; for an address the other providers are not imported.
+    if "." not in host and host not in driver.address_words and any(host in other.address_words for other in drivers()):
         words = ", ".join(sorted(driver.address_words))
         advice = f"use an address, or one of: {words}" if words else "use an address"
         return f"names {host}, a word of another cloud (value {master_url}); {advice}"
