@@ -208,7 +208,7 @@ def _uploads(cluster: CampaignCluster) -> tuple[set[str], set[str]]:
 def replay(cluster: CampaignCluster) -> str:
     """What the journal's replay says; raises `AssertionError` when a cycle came out otherwise."""
     assert cluster.server is None
-    command = [sys.executable, "-m", "resolute_master.engine.replay", str(cluster.database_file)]
+    command = [sys.executable, "-m", "resolute_master.replay", str(cluster.database_file)]
     done = subprocess.run(
         [*command, "--config-file", str(cluster.config_file)], capture_output=True, text=True, check=False
     )

@@ -436,8 +436,8 @@ async def _hands(
         open_cloud=settings.open_cloud,
         store=store,
         engine=engine,
-        hub=hub,
-        identity=identity,
+        join_token=hub.join_token,
+        cluster_id=identity.cluster_id,
         wheel=lambda: shelf.wheel().reference,
         trust=lambda: Trust() if tls is None else tls.trust,
     )

@@ -17,14 +17,15 @@ from collections.abc import Sequence
 from resolute import __version__, logs, printable, private_files
 from resolute.clock import SystemClock
 from resolute.config import MasterConfig, load_master_config
-from resolute.errors import InvalidInput, ResoluteError
+from resolute.errors import ResoluteError
 from resolute.ids import SystemIds
+from resolute_master import seal_command
 from resolute_master.api.log_ring import LogRing
 from resolute_master.app import MasterSettings, OpenStore, run_master
 from resolute_master.event_loop import new_event_loop
+from resolute_master.flags import parse_flags
 from resolute_master.garbage import collecting, survivors_set_aside
 from resolute_master.pools.clouds import OpenCloud, cloud_of
-from resolute_master.seal import command as seal_command
 
 USAGE_ERROR = 2
 FAILED = 1
@@ -52,23 +53,6 @@ def main(arguments: Sequence[str], *, open_store: OpenStore | None = None, open_
         given = path or os.environ.get("DET_CONFIG_FILE")
         config_file = os.path.abspath(given) if given else ""
         return runner.run(_run(config, config_file, open_store, open_cloud))
-
-
-def parse_flags(arguments: Sequence[str]) -> tuple[str | None, dict[str, str]]:
-    """`--key value` and `--key=value`; keys are checked against the configuration later. Raises `InvalidInput`."""
-    flags: dict[str, str] = {}
-    rest = list(arguments)
-    while rest:
-        word = rest.pop(0)
-        if not word.startswith("--"):
-            raise InvalidInput(f"unexpected argument '{word}'; flags are --key value")
-        key, equals, value = word[2:].partition("=")
-        if not equals:
-            if not rest:
-                raise InvalidInput(f"--{key} needs a value")
-            value = rest.pop(0)
-        flags[key] = value
-    return flags.pop("config-file", None), flags
 
 
 async def _run(config: MasterConfig, config_file: str, open_store: OpenStore | None, open_cloud: OpenCloud) -> int:

@@ -62,7 +62,7 @@ def _away(server: PostgresServer, cluster: LiveCluster) -> None:
 
 
 def _replays(url: str, config_file: Path) -> None:
-    command = [sys.executable, "-m", "resolute_master.engine.replay", url, "--config-file", str(config_file)]
+    command = [sys.executable, "-m", "resolute_master.replay", url, "--config-file", str(config_file)]
     again = subprocess.run(command, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "came out as recorded" in again.stdout

@@ -12,7 +12,6 @@ from resolute.clock import Clock
 from resolute.config import MasterConfig
 from resolute.config.pools import ResourcePool
 from resolute.ids import IdSource
-from resolute_master.agents.hub import AgentHub, ClusterIdentity
 from resolute_master.domain.change import Change
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
@@ -25,7 +24,7 @@ from resolute_master.trust import NO_TRUST, Trust
 from resolute_provisioner.bootstrap import AgentWheel, MachineBoot
 from resolute_provisioner.clouds.base import Cloud
 from resolute_provisioner.clouds.driver import CloudPlace, driver_of
-from resolute_provisioner.reconcile import Reconciler
+from resolute_provisioner.reconcile import Reconciler, ReconcileSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +38,9 @@ class Provisioning:
     open_cloud: OpenCloud
     store: Store
     engine: Engine
-    hub: AgentHub
-    identity: ClusterIdentity
+    join_token: Callable[[str], str]
+    """Of the machine with this id."""
+    cluster_id: str
     wheel: Callable[[], AgentWheel]
     """What machines of a real cloud run their agent from."""
     trust: Callable[[], Trust] = Trust
@@ -66,8 +66,8 @@ class Provisioning:
     def _of_pool(self, pool: ResourcePool, cloud: Cloud) -> list[asyncio.Task[None]]:
         assert pool.provider is not None
         driver = driver_of(pool.provider)
-        cluster = f"{self.identity.cluster_id}/{pool.pool_name}"
-        boot = MachineBoots(self.config, self.hub, pool, self.trust())
+        cluster = f"{self.cluster_id}/{pool.pool_name}"
+        boot = MachineBoots(self.config, self.join_token, pool, self.trust())
         ledger = PoolLedger(self.engine, self.engine.pools[PoolName(pool.pool_name)], cluster=cluster, boot=boot.of)
         reconciler = Reconciler(
             cloud=cloud,
@@ -75,7 +75,7 @@ class Provisioning:
             ledger=ledger,
             clock=self.clock,
             rng=random.Random(self.ids.bits(64)),
-            settings=driver.reconcile_settings,
+            settings=ReconcileSettings(steady_period_s=driver.listing_period_s),
         )
         self.engine.on_commit(_waking(reconciler))
         tasks = [asyncio.create_task(reconciler.run(), name=f"reconciler of {pool.pool_name}")]
@@ -97,9 +97,11 @@ def _waking(reconciler: Reconciler) -> Callable[[Change], None]:
 class MachineBoots:
     """What each machine of a pool is told at its start. Raises `InvalidInput` when machines could not reach this master."""
 
-    def __init__(self, config: MasterConfig, hub: AgentHub, pool: ResourcePool, trust: Trust | None = None) -> None:
+    def __init__(
+        self, config: MasterConfig, join_token: Callable[[str], str], pool: ResourcePool, trust: Trust | None = None
+    ) -> None:
         assert pool.provider is not None
-        self._hub = hub
+        self._join_token = join_token
         place = master_place(config, {}, trust or NO_TRUST)
         self._link = driver_of(pool.provider).link(pool, pool.provider, place)
 
@@ -111,7 +113,7 @@ class MachineBoots:
             agent_id=instance.id,
             resource_pool=instance.pool,
             instance_id=instance.id,
-            join_token=self._hub.join_token(instance.id),
+            join_token=self._join_token(instance.id),
             artificial_slots=instance.slots if artificial else 0,
             slot_type="auto" if artificial else slot_type,
             master_timeout_s=self._link.master_timeout_s,

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from resolute.errors import InvalidInput
-from resolute_master.engine.replay import Replay, replay_database
+from resolute_master.engine.replay import Replay
+from resolute_master.replay import replay_database
 
 DATABASE = "resolute.db"
 """What a state directory calls its database."""

@@ -27,7 +27,6 @@ from resolute_provisioner.clouds.base import Cloud
 from resolute_provisioner.clouds.machine_host import reachable_master
 from resolute_provisioner.model import Market, Offer
 from resolute_provisioner.prices import PriceSource
-from resolute_provisioner.reconcile import ReconcileSettings
 
 BOOTED_MASTER_TIMEOUT_S = 600.0
 """A machine of a cloud that has not heard from its master for so long ends itself: as long as the master waits for it."""
@@ -112,7 +111,8 @@ class Driver(ABC, Generic[Config]):
     """In the master's state directory: what `type_source` has told. Empty for a provider without one."""
     tells_spot_prices: ClassVar[bool] = False
     """Whether `price_source` has an answer."""
-    reconcile_settings: ClassVar[ReconcileSettings] = ReconcileSettings()
+    listing_period_s: ClassVar[float] = 10.0
+    """How often the machines are listed while nothing is known to change."""
 
     # ------------------------------------------------------------------------------------------------ what may be bought
 

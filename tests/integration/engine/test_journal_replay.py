@@ -23,7 +23,7 @@ from support.new_db import NewDb
 
 
 def replay(database: Path | str, config_file: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "resolute_master.engine.replay", str(database)]
+    command = [sys.executable, "-m", "resolute_master.replay", str(database)]
     if config_file is not None:
         command += ["--config-file", str(config_file)]
     return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -21,7 +21,6 @@ from resolute_provisioner.clouds.driver import (
 from resolute_provisioner.clouds.local.configuration import LocalProvider
 from resolute_provisioner.model import Market, Offer, RefusalKind
 from resolute_provisioner.offers import OPERATOR
-from resolute_provisioner.reconcile import ReconcileSettings
 
 LISTING_S = 2.0
 """The machines are listed so often even when nothing is known to change: the list is a look at some files."""
@@ -32,7 +31,7 @@ class LocalDriver(Driver[LocalProvider]):
 
     name = "local"
     title = "this machine"
-    reconcile_settings = ReconcileSettings(steady_period_s=LISTING_S)
+    listing_period_s = LISTING_S
 
     def offers(
         self, pool: ResourcePool, provider: LocalProvider, here: Location, catalogue: Catalogue | None

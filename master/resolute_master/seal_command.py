@@ -22,6 +22,7 @@ from typing import Any
 from resolute import printable
 from resolute.config import MasterConfig, load_master_config
 from resolute.errors import FailedPrecondition, InvalidInput, ResoluteError
+from resolute_master.flags import parse_flags
 from resolute_master.seal.cipher import Key, WrongKey
 from resolute_master.seal.cluster_secrets import SEAL, data_key, missing_words, sealed_data_key
 from resolute_master.seal.key_source import described, given_key, key_file, make_key_file, read_key
@@ -34,9 +35,6 @@ GIVE_UP = "--give-up-lost-key"
 
 def run(arguments: Sequence[str]) -> int:
     """0 when it is done, 1 when it cannot be done, 2 for wrong arguments."""
-    # Imported where it is used: the flags are those of the process, which imports this.
-    from resolute_master.main import parse_flags
-
     try:
         path, flags = parse_flags([word for word in arguments if word != GIVE_UP])
         new_file = flags.pop("new-key-file", None)
@@ -55,6 +53,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 async def _run(config: MasterConfig, new_file: Path | None, give_up: bool) -> str:
+    # Imported where it is used: the master imports this module for its help.
     from resolute_master.app import open_store
 
     store = await open_store(config)  # which also makes sure that no master runs
