@@ -1,7 +1,7 @@
 """The only writer: decide, persist, act.
 
 Knows the order of a cycle: commands -> rules -> scheduler and planner -> one commit -> replies, effects, news. Must not know
-SQL text, HTTP or a cloud's SDK.
+SQL, HTTP or a cloud's SDK; of clouds it knows the port.
 
 - `cycle`      one cycle as a deterministic function of memory, commands, time and entropy; replay runs the same code
 - `engine`     the task around it: inbox, commit, replies, wake-ups
