@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib.util
 import io
 import zipfile
 from collections.abc import Iterator
@@ -15,10 +16,11 @@ from pathlib import Path
 import resolute
 import resolute_agent
 from resolute import DISTRIBUTION
+from resolute.providers import NOTICE_SOURCES, PROVIDERS
 from resolute_provisioner.bootstrap import AgentWheel
 
 PACKAGES = (resolute, resolute_agent)
-"""What an agent and the tasks that it starts import."""
+"""What an agent and the tasks that it starts import, beside the notices of the clouds."""
 
 _FILE_NAME = DISTRIBUTION.replace("-", "_")
 """As the names of wheels have it."""
@@ -78,6 +80,18 @@ def _sources() -> Iterator[tuple[str, bytes]]:
         for file in sorted(root.rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
                 yield f"{root.name}/{file.relative_to(root).as_posix()}", file.read_bytes()
+    yield from _notices()
+
+
+def _notices() -> Iterator[tuple[str, bytes]]:
+    """Of each provider's package what an agent imports to learn of its machine's end: of the rest it has no use."""
+    names = {f"{PROVIDERS[provider].package}.notices" for provider in NOTICE_SOURCES.values()}
+    parents = {".".join(name.split(".")[:depth]) for name in names for depth in range(1, name.count(".") + 1)}
+    for module in sorted(names | parents):
+        spec = importlib.util.find_spec(module)
+        assert spec is not None and spec.origin is not None
+        path = module.replace(".", "/")
+        yield f"{path}/__init__.py" if module in parents else f"{path}.py", Path(spec.origin).read_bytes()
 
 
 def _metadata(version: str) -> str:

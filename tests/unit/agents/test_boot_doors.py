@@ -7,6 +7,7 @@ import hashlib
 import io
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from resolute.clock import FixedClock
+from resolute.providers import NOTICE_SOURCES
 from resolute_master.agents.booting import TOKEN_HEADER, add_boot_doors
 from resolute_master.agents.hub import AgentHub
 from resolute_master.agents.wheel import WheelShelf, agent_wheel
@@ -123,17 +125,30 @@ def test_the_wheel_is_one_and_runs_an_agent_by_itself(tmp_path: Path) -> None:
         assert {name.partition("/")[0] for name in names} == {
             "resolute",
             "resolute_agent",
+            "resolute_provisioner",
             f"resolute_ml-{VERSION}.dist-info",
         }
         record = archive.read(f"resolute_ml-{VERSION}.dist-info/RECORD").decode().splitlines()
+        assert len([name for name in names if name.startswith("resolute_provisioner/")]) < 10
         assert sorted(line.partition(",")[0] for line in record) == sorted(names)
         assert "Provides-Extra: agent" in archive.read(f"resolute_ml-{VERSION}.dist-info/METADATA").decode()
         archive.extractall(tmp_path)
+    # With the installed packages, and without what an editable installation adds to them: a machine has no more.
+    program = (
+        f"import sys; sys.path += [{sysconfig.get_path('purelib')!r}]\n"
+        "import resolute_agent.main as m; print(m.__file__)\n"
+        "from resolute.clock import SystemClock; from resolute.providers import NOTICE_SOURCES, part\n"
+        "for provider in NOTICE_SOURCES.values():\n"
+        "    opened = part(provider, 'notices', 'open_notices')(SystemClock())\n"
+        "    print(sys.modules[type(opened).__module__].__file__)\n"
+    )
     told = subprocess.run(
-        [sys.executable, "-c", "import resolute_agent.main as m; print(m.__file__)"],
+        [sys.executable, "-S", "-c", program],
         env={"PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
-    assert told.stdout.startswith(str(tmp_path))
+    assert told.returncode == 0, told.stderr
+    files = told.stdout.splitlines()
+    assert len(files) == 1 + len(NOTICE_SOURCES) and all(file.startswith(str(tmp_path)) for file in files)
