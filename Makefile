@@ -13,7 +13,7 @@ STORAGE ?=
 CLOUD ?=
 
 LINTERS := ruff mypy pyright imports
-.PHONY: demo quick test search lint $(LINTERS:%=lint-%) format sim bench campaign deploy-faults hostile lock audit sbom clean
+.PHONY: demo quick test web-full search lint $(LINTERS:%=lint-%) format sim bench campaign deploy-faults hostile lock audit sbom clean
 
 demo: $(VENV)/$(if $(STORAGE)$(CLOUD),dev,demo).ready # STORAGE=s3 and CLOUD=aws need moto, of the tests
 	$(if $(CLOUD),PYTHONPATH=tests $(BIN)/python -m demo.cloud,$(BIN)/python -m demo) $(if $(KEEP),--keep) $(if $(STORAGE),--storage $(STORAGE))
@@ -26,6 +26,9 @@ quick: $(VENV)/dev.ready
 
 test: $(VENV)/dev.ready $(COMPAT)/ready
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+web-full: $(VENV)/dev.ready # every page for every caller, amount, width and theme, with ten thousand experiments
+	RESOLUTE_WEB_FULL=1 $(BIN)/python -m pytest -q tests/integration/web/test_web_cover.py
 
 search: $(VENV)/dev.ready # examples that were never tried
 	$(BIN)/python -m pytest -q -n $(WORKERS) tests/properties --hypothesis-profile=search
