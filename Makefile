@@ -13,7 +13,7 @@ STORAGE ?=
 CLOUD ?=
 
 LINTERS := ruff mypy pyright imports
-.PHONY: demo quick test web-full search lint $(LINTERS:%=lint-%) format sim bench campaign deploy-faults hostile lock audit sbom clean
+.PHONY: demo quick test web-full search lint $(LINTERS:%=lint-%) format sim bench campaign deploy-faults nightly hostile lock audit sbom clean
 
 demo: $(VENV)/$(if $(STORAGE)$(CLOUD),dev,demo).ready # STORAGE=s3 and CLOUD=aws need moto, of the tests
 	$(if $(CLOUD),PYTHONPATH=tests $(BIN)/python -m demo.cloud,$(BIN)/python -m demo) $(if $(KEEP),--keep) $(if $(STORAGE),--storage $(STORAGE))
@@ -71,7 +71,10 @@ hostile: $(VENV)/dev.ready
 	PYTHONPATH=tests $(BIN)/python -m hostile $(if $(SEED),--seed $(SEED)) $(if $(BUDGET),--budget $(BUDGET)) $(if $(STORE),--store $(STORE))
 
 deploy-faults: $(VENV)/dev.ready # `det deploy aws up` and `down` killed at seeded moments; KILLS=20 each
-	RESOLUTE_DEPLOY_KILLS=$(or $(KILLS),20) $(BIN)/python -m pytest -n $(WORKERS) tests/e2e/test_deploy_faults.py
+	RESOLUTE_DEPLOY_KILLS=$(or $(KILLS),20) $(BIN)/python -m pytest -n $(WORKERS) tests/nightly/test_deploy_faults.py
+
+nightly: $(VENV)/dev.ready # what takes too long for a push
+	$(BIN)/python -m pytest -n $(WORKERS) tests/nightly
 
 $(VENV)/demo.ready: pyproject.toml scripts/environment.py requirements/demo.lock
 	$(PYTHON) scripts/environment.py $(VENV) requirements/demo.lock --torch --editable

@@ -8,7 +8,7 @@ from typing import Any
 from resolute.config.providers import ProviderBase
 from resolute.wire.rest.enums import DeviceType, ResourcePoolType
 from resolute_provisioner.clouds.driver import driver_of
-from resolute_provisioner.model import Offer
+from resolute_provisioner.model import Market, Offer
 
 SLOT_TYPES = {"cuda": DeviceType.CUDA, "rocm": DeviceType.ROCM, "cpu": DeviceType.CPU, "artificial": DeviceType.CPU}
 """Of an offer's slots, as its machines report them."""
@@ -40,7 +40,7 @@ NOT_ELASTIC: Mapping[str, Any] = {
 def provider_fields(provider: ProviderBase | None, offers: Sequence[Offer]) -> dict[str, Any]:
     """The fields of a `ResourcePool` that its provider says."""
     shown = {} if provider is None else driver_of(provider).shown(provider, offers)
-    return {**NOT_ELASTIC, **shown}
+    return {**NOT_ELASTIC, "preemptible": any(offer.market is Market.SPOT for offer in offers), **shown}
 
 
 def provider_details(provider: ProviderBase | None, offers: Sequence[Offer]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """`det deploy aws up` and `down`, killed with -9 in the middle: the next run goes on, and nothing is left behind.
 
-A push kills once each; `make deploy-faults` kills twenty times each. `RESOLUTE_DEPLOY_KILLS` says how many seeds there are.
+`make nightly` kills once each, `make deploy-faults` twenty times each. `RESOLUTE_DEPLOY_KILLS` says how many seeds there are.
 """
 
 from __future__ import annotations
