@@ -11,8 +11,7 @@ from resolute_cli.invocation import Invocation
 from resolute_cli.render import percent_text
 
 if TYPE_CHECKING:
-    from resolute.wire.rest.search import SearchForecast
-    from resolute.wire.rest.searching import GetSearchResponse, SearchedTrial
+    from resolute.wire.rest.searching import GetSearchResponse, SearchedTrial, SearchForecast
 
 SEARCH_COLUMNS = ("Search", "Rung", "Rank", "Metric")
 """What tables of trials say of each trial's search."""

@@ -74,10 +74,16 @@ def an_experiment(cluster: LiveCluster, directory: Path, steps: int) -> Any:
     return cluster.client.create_experiment(config, directory)
 
 
+def _removed(directory: Path) -> bool:
+    shutil.rmtree(directory, ignore_errors=True)
+    return not directory.exists()
+
+
 def lose_everything(cluster: LiveCluster, new_db: NewDb) -> None:
     """The machine of the master is gone, with its disk; of a database server, the database is empty again."""
     cluster.kill_master()
-    shutil.rmtree(cluster.directory / "state")
+    # Machines of the local pool are processes beside the master: they write below its directory until they are gone as well.
+    until("the directory is gone", lambda: _removed(cluster.directory / "state"))
     config = cluster.config.get("db")
     if config:
         cluster.config["db"] = dict(new_db())["db"]

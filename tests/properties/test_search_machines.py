@@ -191,7 +191,12 @@ class GridMachine(AtOnceMachine):
 
 
 class HalvingMachine(SearchMachine):
-    """Rungs, and who goes on from them."""
+    """Rungs, and which trials go on from them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached: dict[str, int] = {}
+        """Rungs that each trial has reported at."""
 
     def places(self, trial: str) -> list[tuple[str, int, int]]:
         """Boards on which it stands, its place there, and how many do."""
@@ -207,7 +212,11 @@ class HalvingMachine(SearchMachine):
                 row = self.run.row(action.request_id)
                 self.is_among_the_best(action.request_id, row.own["rung"] - 1)
         row = self.run.row(trial)
-        if row.open and not row.stopped and not row.idle and row.length is None and row.standings:
+        reached = self.reached.get(trial, 0)
+        self.reached[trial] = len(row.standings)
+        # Between two rungs it goes on as it was allowed to, whatever others have reported since.
+        at_rung = len(row.standings) > reached
+        if row.open and not row.stopped and not row.idle and row.length is None and at_rung:
             self.is_among_the_best(trial, row.own["rung"] - 1)
 
     def is_among_the_best(self, trial: str, rung: int) -> None:

@@ -23,6 +23,7 @@ BEFORE_THEIR_USERS = (
     "resolute.wire.rest.auth",
     "resolute.wire.rest.workspaces",
     "resolute.wire.rest.trials",
+    "resolute.wire.rest.searching",
     "resolute_master.scheduler.blockers",
     "resolute_master.scheduler.snapshot_format",
     "resolute_master.scheduler.what_if",

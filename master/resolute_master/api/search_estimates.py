@@ -7,7 +7,7 @@ from statistics import median
 
 from resolute.config.experiment import ExperimentConfig
 from resolute.errors import InvalidInput, ResoluteError
-from resolute.wire.rest.search import SearchForecast
+from resolute.wire.rest.searching import SearchForecast
 from resolute.wire.states import ExperimentState, TaskType
 from resolute_master.api.call import Call
 from resolute_master.api.starts import Breath

@@ -40,7 +40,7 @@ def texts() -> Iterator[tuple[str, str]]:
     for pattern in DOCUMENTS:
         for path in sorted(ROOT.glob(pattern)):
             name = str(path.relative_to(ROOT))
-            if path.is_file() and not name.startswith(DESCRIBES_THE_RELEASED):
+            if path.is_file() and "__pycache__" not in path.parts and not name.startswith(DESCRIBES_THE_RELEASED):
                 for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
                     yield f"{name}:{number}", line
 
@@ -167,6 +167,7 @@ def test_one_sentence_names_the_extra_that_a_command_needs(
     tmp_path: Path, package: str, command: list[str], extra: str
 ) -> None:
     (tmp_path / "const.yaml").write_text("entrypoint: ls\n")
+    (tmp_path / ".detignore").write_text("*.log\n")  # what pathspec is for
     program = (
         f"import sys; sys.modules[{package!r}] = None;"
         "from resolute_cli import main; from resolute_cli.invocation import Invocation;"

@@ -102,6 +102,7 @@ FLAGS: Mapping[tuple[str, ...], frozenset[str]] = {
             "-t",
         }
         | {"--test-mode", "--json"}
+        | {"--seconds-per-unit"}  # ours: what the preview counts with
     ),
     ("experiment", "list"): frozenset(
         {"-a", "--all", "--show_project", "--limit", "--offset", "--pages", "--csv", "--json"}

@@ -61,6 +61,8 @@ ADDED_FIELDS = {
     "Job": {"reason"},
     "LogEntry": {"logger", "fields"},
     "Trial": {"failure"},
+    "PreviewHPSearchRequest": {"forecast", "secondsPerUnit"},
+    "SearchSummary": {"forecast"},
     "Checkpoint": {"removal"},
 }
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from resolute.wire.rest.searching import SearchForecast
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewHPSearchRequest:
@@ -34,25 +36,6 @@ class TrialSummary:
 
     count: int
     unit: SearchUnit
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchForecast:
-    """What a search would take and cost on its pool. What is missing is not known: `unknown` says why."""
-
-    pool: str
-    seconds_per_unit: float | None = None
-    basis: str = ""
-    """What the numbers rest on, in words."""
-    hours: float | None = None
-    hours_least: float | None = None
-    hours_most: float | None = None
-    dollars: float | None = None
-    dollars_least: float | None = None
-    dollars_most: float | None = None
-    machines: int | None = None
-    """At a time, at most."""
-    unknown: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

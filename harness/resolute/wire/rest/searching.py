@@ -82,3 +82,22 @@ class GetSearchResponse:
     progress: float
     trials: tuple[SearchedTrial, ...] = ()
     best_trial_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchForecast:
+    """What a search would take and cost on its pool. What is missing is not known: `unknown` says why."""
+
+    pool: str
+    seconds_per_unit: float | None = None
+    basis: str = ""
+    """What the numbers rest on, in words."""
+    hours: float | None = None
+    hours_least: float | None = None
+    hours_most: float | None = None
+    dollars: float | None = None
+    dollars_least: float | None = None
+    dollars_most: float | None = None
+    machines: int | None = None
+    """At a time, at most."""
+    unknown: str = ""
