@@ -9,19 +9,17 @@ or a half. Beside it, the downsampled series of a trial of a million reports, as
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import random
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cluster import Client, Cluster, disk
-from benchmarks.load import fill
-from benchmarks.reads import as_row, named, timed
+from benchmarks.cluster import Client
+from benchmarks.reads import as_row, filled, named, on_databases, timed
 from benchmarks.report import Row
 from resolute.config import load_master_config
 from resolute.wire.states import ExperimentState
@@ -30,7 +28,6 @@ from resolute_master.domain.ids import TrialId
 from resolute_master.domain.metrics import MetricReport
 from resolute_master.domain.trial import Validation
 from resolute_master.store.base import Store
-from support.postgres import find_programs, postgres_server
 from support.stores import a_change, a_job, a_trial, an_experiment
 
 EXPERIMENTS, REPORTS = 100_000, 1_000_000
@@ -40,22 +37,11 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def main(arguments: list[str] | None = None) -> list[Row]:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.filtered")
-    parser.add_argument("--experiments", type=int, default=EXPERIMENTS)
-    parser.add_argument("--reports", type=int, default=REPORTS)
-    parser.add_argument("--database", choices=("sqlite", "postgres"), default=None)
-    wanted = parser.parse_args(arguments or [])
-    rows: list[Row] = []
-    if wanted.database != "postgres":
-        rows += _measured("SQLite", None, wanted)
-    if wanted.database != "sqlite" and find_programs() is not None:
-        with postgres_server() as server:
-            rows += _measured("PostgreSQL", server.db_config(server.new_database()), wanted)
-    return rows
+    return on_databases("filtered", arguments, EXPERIMENTS, REPORTS, _measured)
 
 
 def _measured(database: str, db: Mapping[str, Any] | None, wanted: argparse.Namespace) -> list[Row]:
-    with _filled(db, wanted) as running, closing(running.client()) as client:
+    with filled(db, 0, partial(_store, wanted=wanted)) as running, closing(running.client()) as client:
         rows = [
             _searched(
                 client, "a page by hyperparameter (a tenth), by the searcher's metric", 0.1, "searcherMetricsVal"
@@ -81,20 +67,6 @@ def _series(client: Client) -> Row:
     points = len(client.get(path)["trials"][0]["metrics"][0]["data"])
     taken = [timed(lambda: client.send("GET", path)) for _ in range(CALLS)]
     return as_row("a series of a million reports", taken, 150.0, notes=f"{points} points")
-
-
-@contextmanager
-def _filled(db: Mapping[str, Any] | None, wanted: argparse.Namespace) -> Iterator[Cluster]:
-    with tempfile.TemporaryDirectory(prefix="resolute-bench-", dir=disk()) as directory:
-        running = Cluster(Path(directory), slots=0, db=db)
-        config = running.configured()
-        asyncio.run(fill(config, 0))
-        asyncio.run(_store(config, wanted))
-        try:
-            running.start()
-            yield running
-        finally:
-            running.close()
 
 
 async def _store(config_file: Path, wanted: argparse.Namespace) -> None:

@@ -15,10 +15,11 @@ import asyncio
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,22 +41,36 @@ VALIDATION_EVERY = 100
 
 
 def main(arguments: list[str] | None = None) -> list[Row]:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.reads")
-    parser.add_argument("--experiments", type=int, default=EXPERIMENTS)
-    parser.add_argument("--reports", type=int, default=REPORTS)
+    return on_databases("reads", arguments, EXPERIMENTS, REPORTS, _measured)
+
+
+def on_databases(
+    program: str,
+    arguments: list[str] | None,
+    experiments: int,
+    reports: int,
+    measured: Callable[[str, Mapping[str, Any] | None, argparse.Namespace], list[Row]],
+) -> list[Row]:
+    """Rows of each database that was asked for and is there; `experiments` and `reports` unless the arguments say others."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{program}")
+    parser.add_argument("--experiments", type=int, default=experiments)
+    parser.add_argument("--reports", type=int, default=reports)
     parser.add_argument("--database", choices=("sqlite", "postgres"), default=None)
     wanted = parser.parse_args(arguments or [])
     rows: list[Row] = []
     if wanted.database != "postgres":
-        rows += _measured("SQLite", None, wanted)
+        rows += measured("SQLite", None, wanted)
     if wanted.database != "sqlite" and find_programs() is not None:
         with postgres_server() as server:
-            rows += _measured("PostgreSQL", server.db_config(server.new_database()), wanted)
+            rows += measured("PostgreSQL", server.db_config(server.new_database()), wanted)
     return rows
 
 
 def _measured(database: str, db: Mapping[str, Any] | None, wanted: argparse.Namespace) -> list[Row]:
-    with _filled(db, wanted) as running, closing(running.client()) as client:
+    with (
+        filled(db, wanted.experiments, partial(_report, reports=wanted.reports)) as running,
+        closing(running.client()) as client,
+    ):
         rows = [_explain(client, wanted.experiments)]
         rows += [_call(client, name, path, target) for name, path, target in _CALLS]
         rows.append(_stalls(running, client))
@@ -63,12 +78,15 @@ def _measured(database: str, db: Mapping[str, Any] | None, wanted: argparse.Name
 
 
 @contextmanager
-def _filled(db: Mapping[str, Any] | None, wanted: argparse.Namespace) -> Iterator[Cluster]:
+def filled(
+    db: Mapping[str, Any] | None, waiting: int, more: Callable[[Path], Coroutine[Any, Any, None]]
+) -> Iterator[Cluster]:
+    """A cluster that starts with `waiting` experiments in its queue and with what `more` stores, given its configuration."""
     with tempfile.TemporaryDirectory(prefix="resolute-bench-", dir=disk()) as directory:
         running = Cluster(Path(directory), slots=0, db=db)
         config = running.configured()
-        asyncio.run(fill(config, wanted.experiments))
-        asyncio.run(_report(config, wanted.reports))
+        asyncio.run(fill(config, waiting))
+        asyncio.run(more(config))
         try:
             running.start()
             yield running

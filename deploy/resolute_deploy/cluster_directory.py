@@ -120,9 +120,6 @@ class ClusterDirectory:
             shutil.copy(file, self.module / file.name)
         for file in (source / "root").glob("*.tf"):
             shutil.copy(file, self.module / f"root_{file.name}")
-        lock = source / "root" / "terraform.lock.hcl"
-        if lock.exists():
-            shutil.copy(lock, self.module / ".terraform.lock.hcl")
         shutil.copytree(source / "modules", self.module / "modules")
         kept = dict(backend) if backend else {"local": {"path": str(self.state)}}
         (self.module / "backend.tf.json").write_text(json.dumps({"terraform": {"backend": kept}}, indent=2))

@@ -12,8 +12,9 @@ from typing import Any
 from resolute.errors import InvalidInput
 from resolute_cli.command import Command, Group
 from resolute_cli.invocation import Invocation
-from resolute_cli.render import confirmed, price_text
+from resolute_cli.render import confirmed, price_text, yaml_text
 from resolute_deploy.aws.account import Account
+from resolute_deploy.aws.bucket import ClusterBucket
 from resolute_deploy.aws.lifecycle import (
     Deployed,
     DeployFailed,
@@ -36,6 +37,9 @@ from resolute_deploy.master_config import checked_master_config
 from resolute_deploy.own_wheel import own_wheel
 from resolute_deploy.terraform import Step
 from resolute_deploy.variables import add_flags, given_values, missing
+
+PLAN = "plan.out"
+"""File of what was planned, in the working copy of the module."""
 
 HIDDEN = frozenset({"endpoint_url"})
 SLOW = {
@@ -71,14 +75,14 @@ def up(cli: Invocation, args: argparse.Namespace) -> None:
     terraform = prepared(cluster, given, cli.environ, state_bucket)
     if not args.dry_run:
         remove_orphans(account, terraform, cluster.cluster_id, cli.render.note)
-    changes = _changes(terraform.plan("plan.out"))
+    changes = _changes(terraform.plan(PLAN))
     if args.dry_run:
         _show_plan(cli, changes)
         if not before:
             cluster.forget()
         return
     steps = _Steps(cli, sum(changes.values()))
-    terraform.apply(steps.told)
+    terraform.apply(steps.told, PLAN)
     outputs = terraform.outputs()
     if args.no_wait_for_master:
         cli.render.success(f"Cluster {cluster.cluster_id} is made; its master will serve at {outputs['master_url']}")
@@ -144,8 +148,6 @@ def status(cli: Invocation, args: argparse.Namespace) -> None:
     outputs = prepared(cluster, _looked_at(cluster), cli.environ, state_bucket).outputs()
     if not outputs:
         raise DeployFailed(f"cluster {cluster.cluster_id} is not made yet; run `det deploy aws up` again")
-    from resolute_deploy.aws.bucket import ClusterBucket
-
     text = ClusterBucket(account.client("s3"), outputs["bucket"]).found("status.json")
     told: dict[str, Any] = json.loads(text) if text else {"ready": False, "stage": "boot", "error": "", "stages": []}
     agents = account.machines(cluster.cluster_id, besides=outputs["master_instance_id"])
@@ -167,8 +169,6 @@ def dump_master_config_template(cli: Invocation, args: argparse.Namespace) -> No
     if not outputs:
         raise InvalidInput(f"--cluster-id {cluster.cluster_id}: it is not made yet, and so has no configuration")
     desired = {"facts": outputs["facts"], "addresses": []}
-    from resolute_cli.render import yaml_text
-
     cli.render.raw(yaml_text(checked_master_config(desired, directory="/var/lib/resolute-deploy")))
 
 
@@ -294,25 +294,26 @@ def _question(cluster: ClusterDirectory, delete_checkpoints: bool) -> str:
 # --------------------------------------------------------------------------------------------------------------------- flags
 
 
-def _where(parser: argparse.ArgumentParser, *, cluster: bool = True) -> None:
-    if cluster:
-        parser.add_argument("--cluster-id", help="name of the cluster")
+def _kept_at(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--state-path", metavar="DIRECTORY", help="where clusters are kept (default: ~/.local/share/resolute/deploy)"
     )
-    if cluster:
-        parser.add_argument(
-            "--state-bucket", metavar="NAME", help="bucket that keeps Terraform's state, for people who share a cluster"
-        )
 
 
-def _up_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--state-path", metavar="DIRECTORY", help="where clusters are kept (default: ~/.local/share/resolute/deploy)"
-    )
+def _state(parser: argparse.ArgumentParser) -> None:
+    _kept_at(parser)
     parser.add_argument(
         "--state-bucket", metavar="NAME", help="bucket that keeps Terraform's state, for people who share a cluster"
     )
+
+
+def _cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cluster-id", help="name of the cluster")
+    _state(parser)
+
+
+def _up_arguments(parser: argparse.ArgumentParser) -> None:
+    _state(parser)
     parser.add_argument("--dry-run", action="store_true", help="show what would be made and do nothing")
     parser.add_argument(
         "--no-preflight-checks", action="store_true", help="do not look at quota, names and images first"
@@ -322,7 +323,7 @@ def _up_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _down_arguments(parser: argparse.ArgumentParser) -> None:
-    _where(parser)
+    _cluster_arguments(parser)
     parser.add_argument("--delete-checkpoints", action="store_true", help="empty the bucket and remove it as well")
     parser.add_argument("--yes", "--no-prompt", action="store_true", help="do not ask")
 
@@ -338,15 +339,21 @@ AWS = Group(
             aliases=("ls",),
             help="list the clusters that were made from here",
             run=show_list,
-            arguments=lambda parser: _where(parser, cluster=False),
+            arguments=_kept_at,
             formats=("json", "csv"),
         ),
-        Command(name="status", help="show how a cluster is", run=status, arguments=_where, formats=("json", "csv")),
+        Command(
+            name="status",
+            help="show how a cluster is",
+            run=status,
+            arguments=_cluster_arguments,
+            formats=("json", "csv"),
+        ),
         Command(
             name="dump-master-config-template",
             help="print the configuration of a cluster's master",
             run=dump_master_config_template,
-            arguments=_where,
+            arguments=_cluster_arguments,
         ),
     ),
 )

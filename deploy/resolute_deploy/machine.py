@@ -132,7 +132,7 @@ class Machine:
         fresh.symlink_to(release)
         fresh.replace(current)
         if Path(sys.prefix).resolve() != release.resolve():
-            # This program is a part of the release as well. What it has taken so far is told by the next one.
+            # This program is a part of the release as well. The next one reports the time of this one.
             with (self._directory / "boot.stages").open("a") as stages:
                 stages.write(f"release {self._clock() - began:.0f}\n")
             self._service.hand_over()

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import csv
-import hashlib
-import io
 import json
 import subprocess
 import sys
-import zipfile
 from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from resolute import DISTRIBUTION
 from resolute.errors import InvalidInput
+from resolute_master.agents.wheel import packed
 
-NAME = "resolute-ml"
 MADE_BY_INSTALLATION = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json")
-OLDEST_DATE = (1980, 1, 1, 0, 0, 0)
-"""The least that a zip file can say: equal files make equal wheels."""
 
 
 def own_wheel(directory: Path) -> Path:
@@ -28,10 +22,10 @@ def own_wheel(directory: Path) -> Path:
     Raises `InvalidInput` where neither is possible.
     """
     try:
-        distribution = Distribution.from_name(NAME)
+        distribution = Distribution.from_name(DISTRIBUTION)
     except PackageNotFoundError:
         raise InvalidInput(
-            f"{NAME} is not installed here, so that there is no wheel of it; give one with --wheel"
+            f"{DISTRIBUTION} is not installed here, so that there is no wheel of it; give one with --wheel"
         ) from None
     directory.mkdir(parents=True, exist_ok=True)
     checkout = _checkout(distribution)
@@ -78,21 +72,6 @@ def _packed(distribution: Distribution, directory: Path) -> Path:
         if not (name.startswith("..") or "__pycache__" in name or by_installation):
             files[name] = Path(str(each.locate())).read_bytes()
     information = next(name.partition("/")[0] for name in files if ".dist-info/" in name)
-    files[f"{information}/RECORD"] = _record(files, information)
     wheel = directory / f"{information.removesuffix('.dist-info')}-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as packed:
-        for name in sorted(files):
-            entry = zipfile.ZipInfo(name, OLDEST_DATE)
-            entry.external_attr = 0o100644 << 16
-            packed.writestr(entry, files[name], zipfile.ZIP_DEFLATED)
+    wheel.write_bytes(packed(files, information))
     return wheel
-
-
-def _record(files: dict[str, bytes], information: str) -> bytes:
-    lines = io.StringIO()
-    rows = csv.writer(lines, lineterminator="\n")
-    for name in sorted(files):
-        digest = base64.urlsafe_b64encode(hashlib.sha256(files[name]).digest()).rstrip(b"=").decode()
-        rows.writerow((name, f"sha256={digest}", len(files[name])))
-    rows.writerow((f"{information}/RECORD", "", ""))
-    return lines.getvalue().encode()

@@ -8,7 +8,7 @@ import hashlib
 import importlib.util
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -62,16 +62,21 @@ def agent_wheel(version: str) -> Wheel:
     files = dict(_sources())
     files[f"{about}/METADATA"] = _metadata(version).encode()
     files[f"{about}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: resolute\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    return Wheel(name=f"{_FILE_NAME}-{version}-py3-none-any.whl", data=packed(files, about))
+
+
+def packed(files: Mapping[str, bytes], about: str) -> bytes:
+    """A wheel of these files and their record, which stands in the directory `about`. Equal files make equal bytes."""
     record = "".join(f"{name},{_digest(data)},{len(data)}\n" for name, data in sorted(files.items()))
-    files[f"{about}/RECORD"] = f"{record}{about}/RECORD,,\n".encode()
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in sorted(files.items()):
+    whole = {**files, f"{about}/RECORD": f"{record}{about}/RECORD,,\n".encode()}
+    wheel = io.BytesIO()
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in sorted(whole.items()):
             entry = zipfile.ZipInfo(name, _SAME_TIME)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, data)
-    return Wheel(name=f"{_FILE_NAME}-{version}-py3-none-any.whl", data=packed.getvalue())
+    return wheel.getvalue()
 
 
 def _sources() -> Iterator[tuple[str, bytes]]:

@@ -10,13 +10,13 @@ from aiohttp import web
 
 from resolute.errors import InvalidInput
 from resolute.wire.rest.enums import MetricType
+from resolute.wire.rest.experiments import Int32FieldFilter
 from resolute.wire.rest.series import (
     ComparableTrial,
     CompareTrialsQuery,
     CompareTrialsResponse,
     DataPoint,
     DownsampledMetrics,
-    Int32FieldFilter,
     TimeSeriesFilter,
 )
 from resolute_master.api.authorise import Action

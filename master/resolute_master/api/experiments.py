@@ -19,7 +19,12 @@ from resolute.wire.rest.experiment_changes import (
     PutExperimentLabelResponse,
 )
 from resolute.wire.rest.experiment_changes import PatchExperiment as WirePatch
-from resolute.wire.rest.experiments import GetExperimentResponse, GetExperimentsQuery, GetExperimentsResponse, IdFilter
+from resolute.wire.rest.experiments import (
+    GetExperimentResponse,
+    GetExperimentsQuery,
+    GetExperimentsResponse,
+    Int32FieldFilter,
+)
 from resolute.wire.rest.trials import (
     GetBestSearcherValidationMetricResponse,
     GetExperimentTrialsQuery,
@@ -101,7 +106,7 @@ async def _experiment_query(call: Call, asked: GetExperimentsQuery) -> Experimen
     )
 
 
-async def _ids(call: Call, asked: IdFilter | None) -> tuple[int, ...] | None:
+async def _ids(call: Call, asked: Int32FieldFilter | None) -> tuple[int, ...] | None:
     """Which ids the bounds leave; None is no bound at all."""
     if asked is None:
         return None

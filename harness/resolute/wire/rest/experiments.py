@@ -85,8 +85,8 @@ class GetExperimentResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IdFilter:
-    """Bounds on an id; `incl` and `not_in` list ids."""
+class Int32FieldFilter:
+    """Bounds on a whole number; `incl` and `not_in` list some."""
 
     gt: int | None = None
     gte: int | None = None
@@ -102,7 +102,7 @@ class GetExperimentsQuery:
 
     archived: bool | None = None
     description: str | None = None
-    experiment_id_filter: IdFilter | None = None
+    experiment_id_filter: Int32FieldFilter | None = None
     labels: tuple[str, ...] = ()
     limit: int = 0
     name: str | None = None

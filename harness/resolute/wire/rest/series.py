@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from resolute.wire.rest.enums import MetricType
+from resolute.wire.rest.experiments import Int32FieldFilter
 from resolute.wire.rest.trials import Trial
 
 
@@ -60,18 +61,6 @@ class DoubleFieldFilter:
     gte: float | None = None
     lt: float | None = None
     lte: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Int32FieldFilter:
-    """Bounds on a whole number; `incl` and `not_in` list some."""
-
-    gt: int | None = None
-    gte: int | None = None
-    lt: int | None = None
-    lte: int | None = None
-    incl: tuple[int, ...] = ()
-    not_in: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,6 @@ sys.exit(subprocess.call(pip))
 PYTHON
 }
 
-started=$(date +%s)
 stage packages packages
 stage python python
 [ -e "$DIR/handed-over" ] || stage wheel wheel
