@@ -84,8 +84,9 @@ async def _store(config_file: Path, wanted: argparse.Namespace) -> None:
 
 async def _experiments(store: Store, choice: random.Random, numbers: range) -> None:
     config = {
-        "searcher": {"name": "single", "metric": "loss", "max_length": 1},
+        "searcher": {"name": "single", "metric": "loss", "max_length": 1, "smaller_is_better": True},
         "resources": {"slots_per_trial": 1, "resource_pool": "default"},
+        "max_restarts": 5,
         "hyperparameters": {},
         "labels": [],
     }

@@ -240,7 +240,7 @@ variable "bucket_tls_only" {
 variable "checkpoint_expiry_days" {
   type        = number
   default     = 0
-  description = "Delete checkpoints after so many days, whoever still needs them; 0 leaves that to the cluster's own rules."
+  description = "Delete checkpoints after this number of days, even those in use; 0 leaves that to the cluster's own rules."
 
   validation {
     condition     = var.checkpoint_expiry_days >= 0
@@ -251,7 +251,7 @@ variable "checkpoint_expiry_days" {
 variable "log_retention_days" {
   type        = number
   default     = 0
-  description = "Send the master's log to CloudWatch and keep it for so many days; 0 leaves it on its machine."
+  description = "Send the master's log to CloudWatch and keep it for this number of days; 0 leaves it on its machine."
 
   validation {
     condition     = contains([0, 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653], var.log_retention_days)

@@ -15,7 +15,7 @@ variable "versioning" {
 
 variable "expiry_days" {
   type        = number
-  description = "Delete checkpoints after so many days; 0 keeps them."
+  description = "Delete checkpoints after this number of days; 0 keeps them."
 }
 
 variable "lifecycle_rules" {
