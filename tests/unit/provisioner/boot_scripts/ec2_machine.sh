@@ -143,6 +143,7 @@ install_agent() {
   echo "$WHEEL_SHA256  $WHEEL" | sha256sum --check --status || fail wheel "$WHEEL is not what the master has"
   rm -rf "$DIR/package"
   python3 -m zipfile -e "$WHEEL" "$DIR/package" >>"$LOG" 2>&1 || fail wheel "cannot unpack $WHEEL"
+  chmod -R go+rX "$DIR/package" # tasks have accounts of their own, and import from it
   [ -n "$IMAGE" ] && return
   PYTHON=$(find_python) || fail python "no Python 3.11 or newer; take another machine image, or set agent_docker_image"
   complete "$PYTHON" && return
@@ -153,6 +154,7 @@ install_agent() {
   PYTHON="$DIR/venv/bin/python"
   "$PYTHON" -m pip install --quiet --require-hashes -r "$DIR/package/resolute_agent/requirements.lock" >>"$LOG" 2>&1 ||
     fail python "cannot install the agent's packages"
+  chmod -R go+rX "$DIR/venv"
   complete "$PYTHON" || fail python "the agent's packages cannot be imported"
 }
 
