@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from benchmarks.report import Row, Spread, Target
 from resolute.wire.states import AllocationState
-from resolute_master.api.booked_runs import runs_on
+from resolute_master.api.reading.booked_runs import runs_on
 from resolute_master.domain.allocation import AllocationExit
 from resolute_master.domain.change import Change, JournalEntry
 from resolute_master.domain.metrics import StepMark

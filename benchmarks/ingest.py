@@ -35,7 +35,7 @@ import psutil
 from benchmarks.cluster import PASSWORD, Client, Cluster, cluster, experiment
 from benchmarks.ingest_client import write_requests
 from benchmarks.report import Row, Spread, Target, ratio
-from resolute_master.api.auth import ALGORITHM, TASK_TOKEN_HEADER, TokenKind
+from resolute_master.api.auth.authenticate import ALGORITHM, TASK_TOKEN_HEADER, TokenKind
 from resolute_master.seal.cipher import Key
 from resolute_master.seal.cluster_secrets import SEAL
 from support.postgres import PostgresServer, postgres_server

@@ -39,7 +39,7 @@ from resolute.config import experiment_defaults, load_master_config, load_yaml, 
 from resolute.ids import SystemIds
 from resolute.wire.rest.passwords import hash_password
 from resolute_master import bootstrap
-from resolute_master.api.auth import Passwords
+from resolute_master.api.auth.authenticate import Passwords
 from resolute_master.app import open_store
 from resolute_master.domain.commands import CreateExperiment
 from resolute_master.domain.ids import UserId

@@ -25,10 +25,10 @@ from benchmarks.report import Row, Spread, ratio
 from resolute.clock import SystemClock
 from resolute.ids import SystemIds
 from resolute_master.api.app import build_complete
-from resolute_master.api.auth import TASK_TOKEN_HEADER
-from resolute_master.api.connections import Connections, protocol_of, runner_of
-from resolute_master.api.opening import Opening
-from resolute_master.api.requests import Surroundings
+from resolute_master.api.auth.authenticate import TASK_TOKEN_HEADER
+from resolute_master.api.http.connections import Connections, protocol_of, runner_of
+from resolute_master.api.http.opening import Opening
+from resolute_master.api.http.requests import Surroundings
 from resolute_master.domain.metrics import MetricReport
 from resolute_master.store.base import MetricOutcome
 from resolute_master.store.memory import MemoryStore

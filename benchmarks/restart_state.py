@@ -25,7 +25,7 @@ from resolute.wire.agent_link import (
 from resolute.wire.states import ContainerState, SlotKind
 from resolute_agent.link import encode_frame
 from resolute_master.agents.credentials import digest_of
-from resolute_master.api.auth import Tokens
+from resolute_master.api.auth.authenticate import Tokens
 from resolute_master.app import open_store
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import RegisterAgent, ReportContainer

@@ -19,11 +19,11 @@ from hostile.attackers import COLUMN, Attacker
 from hostile.values import DEEP, leaf, mutated, name, number, query
 from resolute.wire import rest
 from resolute.wire.codec import to_wire, wire_names
-from resolute_master.api import not_yet
 from resolute_master.api.app import ROUTES
-from resolute_master.api.authorise import RULES, Action, Rule
-from resolute_master.api.call import Route
-from resolute_master.api.limits import MAX_BODY_BYTES
+from resolute_master.api.auth.authorise import RULES, Action, Rule
+from resolute_master.api.http.call import Route
+from resolute_master.api.http.limits import MAX_BODY_BYTES
+from resolute_master.api.resources import not_yet
 from resolute_master.api.rights import NEEDS_NO_REST, rows_of
 from support.extreme_values import variants
 from support.rest_schema import contract

@@ -19,7 +19,7 @@ from hostile.attackers import BY_TASK_HEADER, Attacker
 from hostile.calls import Request
 from hostile.frames import Link
 from resolute.wire.agent_link import MAX_FRAME_BYTES
-from resolute_master.api.auth import TASK_TOKEN_HEADER
+from resolute_master.api.auth.authenticate import TASK_TOKEN_HEADER
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "limits.md"
 
-API = "master/resolute_master/api/limits.py"
+API = "master/resolute_master/api/http/limits.py"
 SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
     "connections": {
         API: (
@@ -50,8 +50,8 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
             "REMEMBERED_LOGINS",
             "RETRY_AFTER_S",
         ),
-        "master/resolute_master/api/auth.py": ("CONCURRENT_HASHES",),
-        "master/resolute_master/api/allocations.py": ("MAX_POLL_S",),
+        "master/resolute_master/api/auth/authenticate.py": ("CONCURRENT_HASHES",),
+        "master/resolute_master/api/resources/allocations.py": ("MAX_POLL_S",),
         "master/resolute_master/api/barriers.py": ("BARRIER_LIMIT_S",),
         "master/resolute_master/engine/engine.py": ("INBOX_LIMIT",),
     },
@@ -73,7 +73,7 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
             "MAX_FILES",
             "MAX_PATH_BYTES",
         ),
-        "master/resolute_master/api/context_archive.py": ("MAX_CONTEXT_BYTES",),
+        "master/resolute_master/api/submission/context_archive.py": ("MAX_CONTEXT_BYTES",),
         "harness/resolute/launch/context_dir.py": ("MAX_UNPACKED_BYTES",),
     },
     "lists": {
@@ -86,7 +86,7 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
             "MAX_SAMPLED_TRIALS",
             "MAX_STREAM_PERIOD_S",
         ),
-        "master/resolute_master/api/extensions.py": ("MAX_DECISIONS",),
+        "master/resolute_master/api/resources/extensions.py": ("MAX_DECISIONS",),
     },
     "logs": {
         "harness/resolute/wire/agent_link.py": ("LOG_BATCH_LINES", "LOG_BATCHES_IN_FLIGHT"),

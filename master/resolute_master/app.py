@@ -29,19 +29,19 @@ from resolute_master.agents.hub import AgentHub, ClusterIdentity
 from resolute_master.agents.task_users import task_users
 from resolute_master.agents.websocket import LINK_PATH, add_agent_link
 from resolute_master.agents.wheel import WheelShelf
-from resolute_master.api.addresses import Addresses
-from resolute_master.api.auth import Passwords, Tokens
-from resolute_master.api.call import Route
-from resolute_master.api.connections import Listening, allow_open_files, runner_of
+from resolute_master.api.auth.authenticate import Passwords, Tokens
 from resolute_master.api.context import ApiContext
-from resolute_master.api.doors import add_routes, build_doors
-from resolute_master.api.host_paths import configured_paths, rules_of
-from resolute_master.api.http_protocol import prove
+from resolute_master.api.http.addresses import Addresses
+from resolute_master.api.http.call import Route
+from resolute_master.api.http.connections import Listening, allow_open_files, runner_of
+from resolute_master.api.http.doors import add_routes, build_doors
+from resolute_master.api.http.opening import Opening
+from resolute_master.api.http.protocol import prove
+from resolute_master.api.http.requests import PROBES, Surroundings
+from resolute_master.api.http.response_headers import ResponseHeaders
 from resolute_master.api.loading import load, loaded_routes
-from resolute_master.api.log_ring import LogRing
-from resolute_master.api.opening import Opening
-from resolute_master.api.requests import PROBES, Surroundings
-from resolute_master.api.response_headers import ResponseHeaders
+from resolute_master.api.reading.log_ring import LogRing
+from resolute_master.api.submission.host_paths import configured_paths, rules_of
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment

@@ -20,7 +20,7 @@ from resolute.config import MasterConfig, load_master_config
 from resolute.errors import ResoluteError
 from resolute.ids import SystemIds
 from resolute_master import seal_command
-from resolute_master.api.log_ring import LogRing
+from resolute_master.api.reading.log_ring import LogRing
 from resolute_master.app import MasterSettings, OpenStore, run_master
 from resolute_master.event_loop import new_event_loop
 from resolute_master.flags import parse_flags

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from resolute.clock import Clock
-from resolute_master.api.booked_runs import runs_on
+from resolute_master.api.reading.booked_runs import runs_on
 from resolute_master.domain.change import Change
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import PoolName

@@ -8,9 +8,9 @@ from typing import Any
 
 from resolute.errors import PermissionDenied
 from resolute.wire.states import ExperimentState
-from resolute_master.api import experiments as api_experiments
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, allow
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.http.call import Call, allow
+from resolute_master.api.resources import experiments as api_experiments
 from resolute_master.domain.experiment import Experiment
 
 Do = Callable[[Call, Any], Awaitable[object]]

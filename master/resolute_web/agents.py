@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from resolute.wire.rest.agents import Agent as WireAgent
-from resolute_master.api.agents import show_agent
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.http.call import Call
+from resolute_master.api.resources.agents import show_agent
 from resolute_master.domain.agent import Agent
 from resolute_web.actions import Button, refusal_of
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import msgspec
 
 from resolute.wire.codec import to_wire
-from resolute_master.api.call import Call
-from resolute_master.api.form_fields import form_fields
+from resolute_master.api.http.call import Call
+from resolute_master.api.http.form_fields import form_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

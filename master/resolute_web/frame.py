@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import quote
 
-from resolute_master.api.authorise import is_administrator
-from resolute_master.api.call import Call
-from resolute_master.api.cross_site import FIELD
+from resolute_master.api.auth.authorise import is_administrator
+from resolute_master.api.auth.cross_site import FIELD
+from resolute_master.api.http.call import Call
 
 THEMES = ("light", "dark")
 THEME_COOKIE = "theme"

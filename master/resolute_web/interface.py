@@ -6,9 +6,9 @@ import asyncio
 
 from aiohttp import web
 
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, Route, nothing
+from resolute_master.api.auth.authorise import Action
 from resolute_master.api.context import ApiContext
+from resolute_master.api.http.call import Call, Route, nothing
 from resolute_web import assets
 from resolute_web.live import Live
 from resolute_web.page import Page, error_page, see

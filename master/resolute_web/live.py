@@ -24,8 +24,8 @@ from typing import Any
 from aiohttp import web
 
 from resolute.errors import InvalidInput, ResoluteError
-from resolute_master.api.call import Call
 from resolute_master.api.context import ApiContext
+from resolute_master.api.http.call import Call
 from resolute_master.domain.account import Account
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation

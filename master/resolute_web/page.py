@@ -15,11 +15,11 @@ from urllib.parse import quote
 from aiohttp import web
 
 from resolute.errors import PermissionDenied, ResoluteError, Unauthenticated
-from resolute_master.api.auth import authenticate
-from resolute_master.api.call import Call, Route
+from resolute_master.api.auth.authenticate import authenticate
 from resolute_master.api.context import ApiContext
-from resolute_master.api.errors import INTERNAL, status_of, unexpected
-from resolute_master.api.opening import OPENING
+from resolute_master.api.http.call import Call, Route
+from resolute_master.api.http.errors import INTERNAL, status_of, unexpected
+from resolute_master.api.http.opening import OPENING
 from resolute_web.frame import frame_of
 from resolute_web.rendering import render
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from resolute.wire.rest.pools import ResourcePool
 from resolute_master.api.context import ApiContext
-from resolute_master.api.pools import show_pool
+from resolute_master.api.resources.pools import show_pool
 from resolute_master.domain.account import Account, Owner, account_id
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance

@@ -8,8 +8,8 @@ from typing import Any
 
 from resolute.wire.rest.enums import WireTrialState
 from resolute.wire.states import CheckpointState
-from resolute_master.api.booked_runs import runs_of
 from resolute_master.api.context import ApiContext
+from resolute_master.api.reading.booked_runs import runs_of
 from resolute_master.api.render.states import trial_state
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.checkpoint import Checkpoint

@@ -14,8 +14,8 @@ import pathspec
 from resolute.errors import InvalidInput
 from resolute.ignored_files import BUILT_IN_RULES, IGNORE_FILE
 from resolute.wire.rest.experiment_changes import File
-from resolute_master.api.call import Call
-from resolute_master.api.form_fields import FORM_WITH_FILES
+from resolute_master.api.http.call import Call
+from resolute_master.api.http.form_fields import FORM_WITH_FILES
 
 _FILE = ord("0")
 _MODE = 0o100644

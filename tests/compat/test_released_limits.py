@@ -29,7 +29,7 @@ print(person.get("api/v1/me").status_code)
 
 
 class Busy(BaseHTTPRequestHandler):
-    """Refuses each path once, as `resolute_master.api.errors` does it, and then serves it."""
+    """Refuses each path once, as `resolute_master.api.http.errors` does it, and then serves it."""
 
     refused: set[str]
     served: list[str]

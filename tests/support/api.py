@@ -20,7 +20,7 @@ from resolute.ids import SeededIds
 from resolute.wire.rest.passwords import hash_password
 from resolute.wire.states import ContainerState
 from resolute_master.api.app import build_api
-from resolute_master.api.auth import TASK_TOKEN_HEADER, Cost, Passwords, Tokens
+from resolute_master.api.auth.authenticate import TASK_TOKEN_HEADER, Cost, Passwords, Tokens
 from resolute_master.api.context import ApiContext
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import CreateUser, Reconsider

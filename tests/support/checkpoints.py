@@ -9,7 +9,7 @@ from pathlib import Path
 
 from resolute.storage.directory import DirectoryStorage
 from resolute.storage.manifest import FileEntry, Manifest, describe_file, resources
-from resolute_master.api.host_paths import rules_of
+from resolute_master.api.submission.host_paths import rules_of
 from resolute_master.domain.trial import Trial
 from resolute_master.engine.checkpoint_files import CheckpointRemoval
 from resolute_master.engine.checkpoint_storage import StorageAccess

@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from resolute.clock import SystemClock
 from resolute_master.api.app import build_complete
 from resolute_master.api.context import ApiContext
-from resolute_master.api.opening import Opening
-from resolute_master.api.requests import Surroundings
+from resolute_master.api.http.opening import Opening
+from resolute_master.api.http.requests import Surroundings
 from resolute_master.observability.observation import Observation
 from resolute_master.observability.tracing import NoTracing, Tracing
 from resolute_master.store.base import Store

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "limits_reference.py"
 PAGE = ROOT / "docs" / "limits.md"
-API = ROOT / "master" / "resolute_master" / "api" / "limits.py"
+API = ROOT / "master" / "resolute_master" / "api" / "http" / "limits.py"
 
 INSIDE = {"SWEEP_S", "TLS_SHUTDOWN_S"}
 """How often the master looks: nothing that a caller meets."""

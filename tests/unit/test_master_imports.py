@@ -27,7 +27,7 @@ OF_OTHER_MASTERS = {
 
 SERVED_LATER = {
     "resolute_master.api.app",
-    "resolute_master.api.experiments",
+    "resolute_master.api.resources.experiments",
     "resolute.wire.rest.experiments",
     "resolute.wire.rest.extensions",
 }
@@ -68,7 +68,7 @@ def imported(directory: Path, pools: list[dict[str, object]], *, later: bool = F
     command = [sys.executable, "-c", PROGRAM, str(file), str(directory), *["later"] * later]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
-    before, _, after = done.stdout.partition("then")
+    before, _, after = done.stdout.partition("\nthen\n")
     return set(after.split()) - set(before.split()) if later else set(before.split())
 
 
@@ -88,7 +88,7 @@ def test_a_master_without_elastic_pools_imports_no_cloud(tmp_path: Path) -> None
 def test_the_routes_and_their_shapes_are_imported_when_agents_have_their_links(tmp_path: Path) -> None:
     pools: list[dict[str, object]] = [{"pool_name": "default"}]
     found = imported(tmp_path, pools)
-    assert "resolute_master.api.doors" in found and found.isdisjoint(SERVED_LATER), found & SERVED_LATER
+    assert "resolute_master.api.http.doors" in found and found.isdisjoint(SERVED_LATER), found & SERVED_LATER
     assert found.isdisjoint(FOR_TOKENS), found & FOR_TOKENS
     assert imported(tmp_path, pools, later=True) >= SERVED_LATER
 

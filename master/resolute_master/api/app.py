@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from resolute_master.api import (
+from resolute_master.api.context import ApiContext
+from resolute_master.api.http.call import Route
+from resolute_master.api.http.doors import add_routes, build_doors
+from resolute_master.api.http.limits import MAX_UPLOAD_BYTES
+from resolute_master.api.http.opening import Opening
+from resolute_master.api.http.requests import Surroundings, Unobserved
+from resolute_master.api.http.response_headers import ResponseHeaders
+from resolute_master.api.resources import (
     agent_joining,
     agents,
     allocations,
@@ -49,13 +56,6 @@ from resolute_master.api import (
     why,
     workspaces,
 )
-from resolute_master.api.call import Route
-from resolute_master.api.context import ApiContext
-from resolute_master.api.doors import add_routes, build_doors
-from resolute_master.api.limits import MAX_UPLOAD_BYTES
-from resolute_master.api.opening import Opening
-from resolute_master.api.requests import Surroundings, Unobserved
-from resolute_master.api.response_headers import ResponseHeaders
 
 ROUTES: tuple[Route, ...] = (
     *login.ROUTES,

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from resolute.clock import Clock
 from resolute.config import MasterConfig
 from resolute.ids import IdSource
-from resolute_master.api.addresses import Addresses
-from resolute_master.api.admission import Admission
-from resolute_master.api.auth import Passwords, Tokens
+from resolute_master.api.auth.authenticate import Passwords, Tokens
+from resolute_master.api.auth.login_attempts import LoginAttempts
 from resolute_master.api.barriers import Barriers
-from resolute_master.api.limits import MAX_UPLOAD_BYTES
-from resolute_master.api.log_ring import LogRing
-from resolute_master.api.login_attempts import LoginAttempts
-from resolute_master.api.queue_orders import QueueOrders
-from resolute_master.api.starts import Starts
+from resolute_master.api.http.addresses import Addresses
+from resolute_master.api.http.admission import Admission
+from resolute_master.api.http.limits import MAX_UPLOAD_BYTES
+from resolute_master.api.queue.orders import QueueOrders
+from resolute_master.api.queue.starts import Starts
+from resolute_master.api.reading.log_ring import LogRing
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.price_watch import PriceWatch
 from resolute_master.engine.reporting import Reporting

@@ -13,7 +13,7 @@ import pkgutil
 import time
 from collections.abc import Iterator, Sequence
 
-from resolute_master.api.call import Route
+from resolute_master.api.http.call import Route
 
 BEFORE_THEIR_USERS = (
     "resolute.wire.rest.paging",
@@ -33,14 +33,20 @@ BEFORE_THEIR_USERS = (
 """Imported first, in this order: who uses them comes earlier in the alphabet, or takes long itself, and its step would be theirs
 as well."""
 
-PACKAGES = ("resolute.wire.rest", "resolute_master.api.render", "resolute_master.api")
+PACKAGES = (
+    "resolute.wire.rest",
+    "resolute_master.api.render",
+    "resolute_master.api.auth",
+    "resolute_master.api.http",
+    "resolute_master.api.reading",
+    "resolute_master.api.queue",
+    "resolute_master.api.submission",
+    "resolute_master.api.resources",
+)
 """What is imported then, in this order: later ones use those before, so that no step is much longer than the others."""
 
 TABLE = "resolute_master.api.app"
-"""Imports all of them: the last."""
-
-NOT_SERVED = ("resolute_master.api.rights", "resolute_master.api.openapi")
-"""Write documentation of the table; a master has no use for them."""
+"""Imports all of them. `rights` and `openapi` beside it write documentation: a master does not import them."""
 
 LOOK_S = 0.05
 QUIET_S = 0.005
@@ -74,8 +80,8 @@ def _modules() -> Iterator[str]:
     yield from BEFORE_THEIR_USERS
     for package in PACKAGES:
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
-            if module.name not in (TABLE, *NOT_SERVED):
-                yield module.name
+            yield module.name
+    yield TABLE
 
 
 async def _quiet(within_s: float) -> None:

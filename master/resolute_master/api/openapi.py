@@ -25,8 +25,8 @@ from typing import Annotated, Any
 
 from resolute.wire.codec import Int64, wire_names
 from resolute_master.api.app import ROUTES
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Route
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.http.call import Route
 
 PART = re.compile(r"\{(\w+)\}")
 STREAMS = ("stream",)

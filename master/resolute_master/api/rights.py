@@ -14,11 +14,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from resolute.wire.states import TaskType
-from resolute_master.api import not_yet
 from resolute_master.api.app import ROUTES
-from resolute_master.api.auth import Caller
-from resolute_master.api.authorise import BASIC, Action, Policy, Target, can
-from resolute_master.api.call import Route, nothing
+from resolute_master.api.auth.authenticate import Caller
+from resolute_master.api.auth.authorise import BASIC, Action, Policy, Target, can
+from resolute_master.api.http.call import Route, nothing
+from resolute_master.api.resources import not_yet
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, JobId, PoolName, SessionId, TaskId, TrialId, UserId
 from resolute_master.domain.user import User
@@ -164,7 +164,7 @@ Every call of the REST API, and who may make it, with `security.authz.type: basi
 as far as its own conditions hold. A caller without a valid token gets 401; any other that may not make the call gets 403 and a
 sentence that names who may.
 
-The page is written from the routes and from the one function that decides (`resolute_master/api/authorise.py`) by
+The page is written from the routes and from the one function that decides (`resolute_master/api/auth/authorise.py`) by
 `python -m resolute_master.api.rights docs/authorisation.md`. A test makes each call as each caller, compares the answers with the
 table, and fails for a route that it does not know (`tests/integration/api/test_api_rights.py`).
 """

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram
 
 from resolute.clock import Clock
 from resolute.errors import ResoluteError
-from resolute_master.api.booked_runs import runs_on
+from resolute_master.api.reading.booked_runs import runs_on
 from resolute_master.domain.change import Change
 from resolute_master.domain.ids import AllocationId, InstanceId
 from resolute_master.domain.instance import Instance

@@ -18,7 +18,7 @@ from prometheus_client import (
 from resolute.clock import Clock
 from resolute.config import MasterConfig
 from resolute_master.agents.session import Transport
-from resolute_master.api.requests import RequestObserver
+from resolute_master.api.http.requests import RequestObserver
 from resolute_master.domain.ids import ContainerId
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.reporting import Reporting

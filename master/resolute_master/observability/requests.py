@@ -17,7 +17,7 @@ from prometheus_client.utils import floatToGoString
 
 from resolute.wire.agent_link import AgentMessage, MasterMessage
 from resolute_master.agents.session import Transport
-from resolute_master.api.requests import Answered
+from resolute_master.api.http.requests import Answered
 from resolute_master.observability.tracing import Tracing
 
 LATENCIES = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)

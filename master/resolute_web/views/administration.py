@@ -18,17 +18,17 @@ from resolute.wire.rest.auth import User as WireUser
 from resolute.wire.rest.templates import Template as WireTemplate
 from resolute.wire.rest.users import PatchUser, PostUserRequest
 from resolute.wire.rest.workspaces import PatchWorkspace, PostProjectRequest, PostWorkspaceRequest
-from resolute_master.api import master as api_master
-from resolute_master.api import templates as api_templates
-from resolute_master.api import users as api_users
-from resolute_master.api import workspaces as api_workspaces
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, Finder, Handler, allow, nothing
-from resolute_master.api.errors import status_of
-from resolute_master.api.finders import user_at
-from resolute_master.api.health import store_health
-from resolute_master.api.showing import owner_of
-from resolute_master.api.workspaces import workspace_at
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.http.call import Call, Finder, Handler, allow, nothing
+from resolute_master.api.http.errors import status_of
+from resolute_master.api.reading.finders import user_at
+from resolute_master.api.reading.showing import owner_of
+from resolute_master.api.resources import master as api_master
+from resolute_master.api.resources import templates as api_templates
+from resolute_master.api.resources import users as api_users
+from resolute_master.api.resources import workspaces as api_workspaces
+from resolute_master.api.resources.health import store_health
+from resolute_master.api.resources.workspaces import workspace_at
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.template import Template
 from resolute_master.domain.user import User

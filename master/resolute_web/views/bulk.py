@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from resolute.errors import FailedPrecondition, InvalidInput, ResoluteError
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, allow, nothing, number_in
-from resolute_master.api.finders import find_experiment
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.http.call import Call, allow, nothing, number_in
+from resolute_master.api.reading.finders import find_experiment
 from resolute_master.domain.experiment import Experiment
 from resolute_web import actions
 from resolute_web.forms import read_form

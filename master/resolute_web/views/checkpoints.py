@@ -9,11 +9,11 @@ from aiohttp import web
 
 from resolute.errors import InvalidInput, ResoluteError
 from resolute.storage.verified import Verified
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call
-from resolute_master.api.checkpoint_download import no_files, verify
-from resolute_master.api.fair_turns import FairTurns
-from resolute_master.api.finders import find_checkpoint, find_experiment
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.auth.fair_turns import FairTurns
+from resolute_master.api.http.call import Call
+from resolute_master.api.reading.finders import find_checkpoint, find_experiment
+from resolute_master.api.resources.checkpoint_download import no_files, verify
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_web.page import Page, page
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from aiohttp import web
 
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, nothing
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.http.call import Call, nothing
 from resolute_master.domain.agent import Agent
 from resolute_web import agents
 from resolute_web.machines import machine_row

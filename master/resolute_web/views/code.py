@@ -7,9 +7,9 @@ import asyncio
 from aiohttp import web
 
 from resolute.errors import NotFound
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call
-from resolute_master.api.finders import experiment_at
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.http.call import Call
+from resolute_master.api.reading.finders import experiment_at
 from resolute_master.domain.experiment import Experiment
 from resolute_web.model_code import entries_of, file_of
 from resolute_web.page import HEADERS, Page

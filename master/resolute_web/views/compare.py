@@ -11,9 +11,9 @@ import msgspec
 from aiohttp import web
 
 from resolute.errors import InvalidInput
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, nothing, number_in
-from resolute_master.api.finders import find_experiment, find_trial
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.http.call import Call, nothing, number_in
+from resolute_master.api.reading.finders import find_experiment, find_trial
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.trial import Trial
 from resolute_master.store.base import TrialQuery

@@ -12,13 +12,13 @@ from aiohttp import web
 from resolute.errors import NotFound
 from resolute.wire.rest.why import ExplainJobResponse
 from resolute.wire.states import ExperimentState
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, Finder
-from resolute_master.api.cost import experiment_cost
-from resolute_master.api.experiment_search import show_search
-from resolute_master.api.finders import experiment_at, find_job
-from resolute_master.api.showing import show_experiment
-from resolute_master.api.why import explain_job
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.http.call import Call, Finder
+from resolute_master.api.reading.finders import experiment_at, find_job
+from resolute_master.api.reading.showing import show_experiment
+from resolute_master.api.resources.cost import experiment_cost
+from resolute_master.api.resources.experiment_search import show_search
+from resolute_master.api.resources.why import explain_job
 from resolute_master.domain.experiment import Experiment
 from resolute_master.store.base import TrialQuery
 from resolute_web import actions, configuration, rungs, search_pictures

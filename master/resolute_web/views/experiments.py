@@ -12,10 +12,10 @@ from aiohttp import web
 from resolute.errors import InvalidInput
 from resolute.wire.rest.experiments import Experiment as WireExperiment
 from resolute.wire.states import ExperimentState
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, nothing, number_in
-from resolute_master.api.finders import user_named
-from resolute_master.api.showing import show_experiments
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.http.call import Call, nothing, number_in
+from resolute_master.api.reading.finders import user_named
+from resolute_master.api.reading.showing import show_experiments
 from resolute_master.domain.user import User
 from resolute_master.lifecycle import workspaces
 from resolute_master.store.base import ExperimentQuery

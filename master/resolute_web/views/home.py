@@ -12,11 +12,11 @@ from aiohttp import web
 from resolute.wire.rest.enums import JobState
 from resolute.wire.rest.jobs import GetJobsQuery
 from resolute.wire.states import ExperimentState
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, nothing
+from resolute_master.api.auth.authorise import Action
 from resolute_master.api.context import ApiContext
-from resolute_master.api.jobs import page_of_queue
-from resolute_master.api.showing import show_experiments
+from resolute_master.api.http.call import Call, nothing
+from resolute_master.api.reading.showing import show_experiments
+from resolute_master.api.resources.jobs import page_of_queue
 from resolute_master.domain.change import Decision
 from resolute_master.store.base import ExperimentQuery
 from resolute_web.page import Page, page

@@ -12,10 +12,10 @@ import msgspec
 from aiohttp import web
 
 from resolute.errors import InvalidInput, ResoluteError
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, number_in
-from resolute_master.api.limits import MAX_SEARCH_LENGTH
-from resolute_master.api.logs import lines_of
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.http.call import Call, number_in
+from resolute_master.api.http.limits import MAX_SEARCH_LENGTH
+from resolute_master.api.resources.logs import lines_of
 from resolute_master.domain.metrics import LogRecord
 from resolute_master.domain.trial import Trial
 from resolute_master.store.base import LogQuery

@@ -8,9 +8,9 @@ from aiohttp import web
 
 from resolute.errors import InvalidInput, LimitExceeded, PermissionDenied, Unauthenticated
 from resolute.wire.rest.auth import LoginRequest
-from resolute_master.api import login as api_login
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, nothing
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.http.call import Call, nothing
+from resolute_master.api.resources import login as api_login
 from resolute_web.forms import asking, read_form
 from resolute_web.frame import THEME_COOKIE, THEMES
 from resolute_web.page import LOGIN, Page, page, see

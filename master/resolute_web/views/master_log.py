@@ -9,10 +9,10 @@ import msgspec
 from aiohttp import web
 
 from resolute.errors import InvalidInput, ResoluteError
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, nothing, number_in
-from resolute_master.api.log_ring import LogLine
-from resolute_master.api.master import wait_for_news
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.http.call import Call, nothing, number_in
+from resolute_master.api.reading.log_ring import LogLine
+from resolute_master.api.resources.master import wait_for_news
 from resolute_web.page import HEADERS, Page
 from resolute_web.views.administration import ADMIN, tabbed
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from aiohttp import web
 
 from resolute.wire.rest.costs import GetCostQuery
-from resolute_master.api.authorise import Action
-from resolute_master.api.budgets import list_budgets
-from resolute_master.api.call import Call, nothing
-from resolute_master.api.cost import GROUPINGS, get_cost
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.http.call import Call, nothing
+from resolute_master.api.resources.budgets import list_budgets
+from resolute_master.api.resources.cost import GROUPINGS, get_cost
 from resolute_web.page import Page, page
 
 MOST_ROWS = 200

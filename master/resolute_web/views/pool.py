@@ -12,11 +12,11 @@ from aiohttp import web
 from resolute.errors import InvalidInput, NotFound
 from resolute.wire.rest.agents import DisableAgentRequest
 from resolute.wire.rest.offers import GetPoolOffersResponse, PoolOffer
-from resolute_master.api.agents import disable_agent, enable_agent
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call
-from resolute_master.api.finders import agent_at
-from resolute_master.api.offers import pool_offers
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.http.call import Call
+from resolute_master.api.reading.finders import agent_at
+from resolute_master.api.resources.agents import disable_agent, enable_agent
+from resolute_master.api.resources.offers import pool_offers
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance

@@ -12,11 +12,11 @@ from resolute.wire.rest.enums import JobState, JobType
 from resolute.wire.rest.jobs import GetJobsQuery, QueueControl, UpdateJobQueueRequest
 from resolute.wire.rest.jobs import Job as WireJob
 from resolute.wire.rest.why import ExplainJobResponse, JobStart
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, nothing, number_in
-from resolute_master.api.finders import find_job
-from resolute_master.api.jobs import page_of_queue, update
-from resolute_master.api.why import explain_job, pool_starts
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.http.call import Call, nothing, number_in
+from resolute_master.api.reading.finders import find_job
+from resolute_master.api.resources.jobs import page_of_queue, update
+from resolute_master.api.resources.why import explain_job, pool_starts
 from resolute_master.domain.ids import JobId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import SchedulerKind

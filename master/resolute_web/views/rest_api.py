@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, nothing
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.http.call import Call, nothing
 from resolute_web import assets
 from resolute_web.page import Page, fragment, see
 

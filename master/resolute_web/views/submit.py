@@ -12,14 +12,14 @@ from resolute.config.yaml_text import dump_yaml
 from resolute.errors import InvalidInput, ResoluteError
 from resolute.wire.rest.experiment_changes import CreateExperimentRequest, CreateExperimentResponse
 from resolute.wire.rest.search import PreviewHPSearchRequest, TrialSummary
-from resolute_master.api import preview as api_preview
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, nothing, number_in
-from resolute_master.api.create_experiment import create_from
-from resolute_master.api.errors import status_of
-from resolute_master.api.finders import experiment_at, find_experiment
-from resolute_master.api.limits import MAX_UPLOAD_BYTES
-from resolute_master.api.showing import show_experiment
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.http.call import Call, nothing, number_in
+from resolute_master.api.http.errors import status_of
+from resolute_master.api.http.limits import MAX_UPLOAD_BYTES
+from resolute_master.api.reading.finders import experiment_at, find_experiment
+from resolute_master.api.reading.showing import show_experiment
+from resolute_master.api.resources import preview as api_preview
+from resolute_master.api.submission.create_experiment import create_from
 from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.template import Template

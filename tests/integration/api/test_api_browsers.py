@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from aiohttp import FormData, web
 
-from resolute_master.api.addresses import Addresses
 from resolute_master.api.app import ALL_ROUTES
-from resolute_master.api.auth import COOKIE
-from resolute_master.api.authorise import Action
-from resolute_master.api.connections import Listening, runner_of
-from resolute_master.api.cross_site import FIELD, HEADER
-from resolute_master.api.response_headers import HEADERS, STRICT_TRANSPORT
+from resolute_master.api.auth.authenticate import COOKIE
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.auth.cross_site import FIELD, HEADER
+from resolute_master.api.http.addresses import Addresses
+from resolute_master.api.http.connections import Listening, runner_of
+from resolute_master.api.http.response_headers import HEADERS, STRICT_TRANSPORT
 from support.api import PASSWORD, World, an_api
 
 LOGIN = "/api/v1/auth/login"

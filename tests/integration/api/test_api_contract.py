@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from resolute_master.api import not_yet
 from resolute_master.api.app import ALL_ROUTES, ROUTES, build_api
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Route
-from resolute_master.api.health import Probe
-from resolute_master.api.monitoring import Scrape
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.http.call import Route
+from resolute_master.api.resources import not_yet
+from resolute_master.api.resources.health import Probe
+from resolute_master.api.resources.monitoring import Scrape
 from resolute_master.domain.change import Decision
 from resolute_master.domain.instance import Instance
 from resolute_master.store.memory import MemoryStore

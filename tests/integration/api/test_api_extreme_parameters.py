@@ -16,8 +16,8 @@ import yaml
 from resolute.errors import InvalidInput
 from resolute.wire.codec import wire_names
 from resolute_master.api.app import ROUTES
-from resolute_master.api.authorise import Action
-from resolute_master.api.call import Call, Route
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.http.call import Call, Route
 from support.api import World, a_config, an_api
 from support.stores import STORE_HOMES
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from resolute_master.api.app import build_api
-from resolute_master.api.connections import Listening, runner_of
+from resolute_master.api.http.connections import Listening, runner_of
 from support.api import World
 
 CALLS = 30

@@ -17,12 +17,12 @@ import pytest
 from aiohttp import ClientSession, web
 
 from resolute.errors import LimitExceeded
-from resolute_master.api import limits
-from resolute_master.api.admission import Admission, ByteBudget
 from resolute_master.api.app import ROUTES
-from resolute_master.api.connections import Listening, Patience, allow_open_files, runner_of
-from resolute_master.api.extensions import MAX_DECISIONS
-from resolute_master.api.http_protocol import prove
+from resolute_master.api.http import limits
+from resolute_master.api.http.admission import Admission, ByteBudget
+from resolute_master.api.http.connections import Listening, Patience, allow_open_files, runner_of
+from resolute_master.api.http.protocol import prove
+from resolute_master.api.resources.extensions import MAX_DECISIONS
 from resolute_master.domain.change import Decision
 from resolute_master.store.base import LogQuery
 from resolute_master.store.memory import MemoryStore, MemoryTables

@@ -10,7 +10,7 @@ import jwt
 
 from resolute.clock import FixedClock
 from resolute.wire.rest.passwords import hash_password
-from resolute_master.api.auth import SESSION_S
+from resolute_master.api.auth.authenticate import SESSION_S
 from support.api import KEY, PASSWORD, World, an_api
 
 

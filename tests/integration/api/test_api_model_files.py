@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 
-from resolute_master.api.model_files import tree_of
+from resolute_master.api.resources.model_files import tree_of
 from resolute_master.domain.ids import TaskId
 from support.api import World, a_config, a_file
 from support.stores import a_line

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from resolute.clock import FixedClock
-from resolute_master.api.patience import PATIENCE_S
+from resolute_master.api.http.patience import PATIENCE_S
 from resolute_master.domain.change import Change
 from resolute_master.store.memory import MemoryStore
 from support.api import a_config, an_api

@@ -9,8 +9,8 @@ import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
-from resolute_master.api import porch as porches
-from resolute_master.api.porch import Porch
+from resolute_master.api.http import porch as porches
+from resolute_master.api.http.porch import Porch
 
 FIRST = ("/first", "/ready")
 

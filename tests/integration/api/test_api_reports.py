@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from resolute_master.api import checkpoint_download
+from resolute_master.api.resources import checkpoint_download
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.trial import Trial
 from support.api import World

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from resolute_master.api import not_yet
 from resolute_master.api.app import ROUTES
-from resolute_master.api.authorise import Policy
-from resolute_master.api.call import Route
+from resolute_master.api.auth.authorise import Policy
+from resolute_master.api.http.call import Route
+from resolute_master.api.resources import not_yet
 from resolute_master.api.rights import NEEDS_NO_REST, Row, Who, rows_of, table
 from support.rights import TIMEOUT_S, Scene, a_scene
 

@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 
-from resolute_master.api import series as series_module
-from resolute_master.api.limits import MAX_DATAPOINTS, MAX_METRICS_OF_SERIES, MAX_SAMPLED_TRIALS, MAX_STREAM_PERIOD_S
-from resolute_master.api.series import series, thinned
+from resolute_master.api.http.limits import (
+    MAX_DATAPOINTS,
+    MAX_METRICS_OF_SERIES,
+    MAX_SAMPLED_TRIALS,
+    MAX_STREAM_PERIOD_S,
+)
+from resolute_master.api.reading import series as series_module
+from resolute_master.api.reading.series import series, thinned
 from resolute_master.domain.metrics import MetricReport
 from resolute_master.domain.trial import Trial
 from resolute_master.store import metric_chunks

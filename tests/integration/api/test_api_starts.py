@@ -10,7 +10,7 @@ import pytest
 
 from resolute.clock import FixedClock
 from resolute.errors import ResoluteError, Unavailable
-from resolute_master.api.starts import FAILED, FRESH_S, RESTS, Starts
+from resolute_master.api.queue.starts import FAILED, FRESH_S, RESTS, Starts
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import PoolName
 from resolute_master.store.memory import MemoryStore

@@ -15,7 +15,7 @@ import pytest
 
 from resolute.beneath import LeadsOut
 from resolute.errors import FailedPrecondition
-from resolute_master.api.host_paths import rules_of
+from resolute_master.api.submission.host_paths import rules_of
 from resolute_master.engine.checkpoint_storage import StorageAccess
 from support.api import World, an_api, master_config
 from support.checkpoints import UUIDS, removing, settled, shown, with_checkpoints

@@ -16,10 +16,10 @@ from aiohttp import ClientSession, TCPConnector, web
 from resolute.clock import FixedClock
 from resolute.errors import LimitExceeded
 from resolute.wire.rest.passwords import hash_password
-from resolute_master.api import limits
-from resolute_master.api.addresses import Addresses
-from resolute_master.api.admission import Admission
-from resolute_master.api.connections import Listening, Patience, runner_of
+from resolute_master.api.http import limits
+from resolute_master.api.http.addresses import Addresses
+from resolute_master.api.http.admission import Admission
+from resolute_master.api.http.connections import Listening, Patience, runner_of
 from support.api import PASSWORD, World, an_api
 
 HALF = b"POST /api/v1/auth/login HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 60\r\n\r\n{"

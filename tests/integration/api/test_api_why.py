@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from resolute.clock import FixedClock
-from resolute_master.api.starts import Starts
+from resolute_master.api.queue.starts import Starts
 from resolute_master.decision.offline import decide
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import PoolName

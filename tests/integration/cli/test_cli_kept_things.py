@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from resolute.logs import TextFormatter
-from resolute_master.api.master import ROOT_LOGGERS
+from resolute_master.api.resources.master import ROOT_LOGGERS
 from support.api import World, an_api
 from support.checkpoints import UUIDS, removing, settled, with_checkpoints
 from support.cli_real import Shell

@@ -21,11 +21,11 @@ from resolute.errors import Unavailable
 from resolute.ids import SeededIds
 from resolute_master.agents.websocket import add_agent_link
 from resolute_master.api.app import ROUTES, build_complete
-from resolute_master.api.doors import add_routes, build_doors
-from resolute_master.api.health import readiness, store_health
-from resolute_master.api.log_ring import LogRing
-from resolute_master.api.opening import Opening
-from resolute_master.api.requests import REQUEST_ID_HEADER, UNKNOWN_ROUTE, Answered, Surroundings, Unobserved
+from resolute_master.api.http.doors import add_routes, build_doors
+from resolute_master.api.http.opening import Opening
+from resolute_master.api.http.requests import REQUEST_ID_HEADER, UNKNOWN_ROUTE, Answered, Surroundings, Unobserved
+from resolute_master.api.reading.log_ring import LogRing
+from resolute_master.api.resources.health import readiness, store_health
 from resolute_master.store.memory import MemoryStore
 from support.api import an_api
 

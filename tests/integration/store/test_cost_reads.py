@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from resolute.wire.states import AllocationState
-from resolute_master.api.booked_runs import runs_on
+from resolute_master.api.reading.booked_runs import runs_on
 from resolute_master.domain.allocation import Allocation, AllocationExit
 from resolute_master.domain.ids import TrialId
 from resolute_master.domain.metrics import StepMark

@@ -18,9 +18,9 @@ from aiohttp import ClientSession, web
 from resolute.clock import FixedClock
 from resolute.config import parse_master_config
 from resolute.errors import InvalidInput
-from resolute_master.api import limits
-from resolute_master.api.connections import Listening, Patience, runner_of
-from resolute_master.api.response_headers import ResponseHeaders
+from resolute_master.api.http import limits
+from resolute_master.api.http.connections import Listening, Patience, runner_of
+from resolute_master.api.http.response_headers import ResponseHeaders
 from resolute_master.certificates import Authority, fingerprint
 from resolute_master.tls import Tls, names_of
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from resolute_master.api.app import ROUTES
-from resolute_master.api.auth import Caller
-from resolute_master.api.authorise import (
+from resolute_master.api.auth.authenticate import Caller
+from resolute_master.api.auth.authorise import (
     BASIC,
     OPEN_RULES,
     RULES,
@@ -24,7 +24,7 @@ from resolute_master.api.authorise import (
     can,
     refusal,
 )
-from resolute_master.api.ownership import of_task
+from resolute_master.api.auth.ownership import of_task
 from resolute_master.api.rights import page
 from resolute_master.domain.ids import AllocationId, SessionId, TaskId, TrialId, UserId
 from resolute_master.domain.user import User

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from resolute.errors import InvalidInput, LimitExceeded
 from resolute.wire.rest.experiment_changes import File
-from resolute_master.api import context_archive
-from resolute_master.api.context_archive import DIRECTORY, REGULAR_FILE, check_files, digest_of, pack
+from resolute_master.api.submission import context_archive
+from resolute_master.api.submission.context_archive import DIRECTORY, REGULAR_FILE, check_files, digest_of, pack
 
 
 def a_file(path: str, content: bytes = b"x", **changes: Any) -> File:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from resolute.wire.states import ExperimentState
-from resolute_master.api.why import reason_to_idle
+from resolute_master.api.resources.why import reason_to_idle
 from support.pools import a_job
 from support.stores import an_experiment
 

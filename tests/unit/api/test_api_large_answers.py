@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from resolute_master.api.call import json_response, large_response, rendered
+from resolute_master.api.http.call import json_response, large_response, rendered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

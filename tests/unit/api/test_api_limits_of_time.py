@@ -16,18 +16,18 @@ from aiohttp.test_utils import make_mocked_request
 from resolute.clock import LoopClock
 from resolute.errors import InvalidInput, Unavailable
 from resolute.ids import SeededIds
-from resolute_master.api import limits
-from resolute_master.api.admission import Admission
-from resolute_master.api.allocations import MAX_POLL_S, preemption_signal
-from resolute_master.api.auth import Passwords, Tokens
-from resolute_master.api.authorise import Action, AllocationRef
+from resolute_master.api.auth.authenticate import Passwords, Tokens
+from resolute_master.api.auth.authorise import Action, AllocationRef
 from resolute_master.api.barriers import BARRIER_LIMIT_S, Barriers
-from resolute_master.api.bodies import read_body
-from resolute_master.api.call import Call
-from resolute_master.api.connections import Connections, protocol_of, runner_of
 from resolute_master.api.context import ApiContext
-from resolute_master.api.login import ROUTES as LOGIN_ROUTES
-from resolute_master.api.opening import OPENING, Opening
+from resolute_master.api.http import limits
+from resolute_master.api.http.admission import Admission
+from resolute_master.api.http.bodies import read_body
+from resolute_master.api.http.call import Call
+from resolute_master.api.http.connections import Connections, protocol_of, runner_of
+from resolute_master.api.http.opening import OPENING, Opening
+from resolute_master.api.resources.allocations import MAX_POLL_S, preemption_signal
+from resolute_master.api.resources.login import ROUTES as LOGIN_ROUTES
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId
 from resolute_master.engine.reporting import Reporting

@@ -9,10 +9,10 @@ import pytest
 
 from resolute.errors import InvalidInput, LimitExceeded, ResoluteError
 from resolute.wire.rest.experiment_changes import File
-from resolute_master.api import limits
-from resolute_master.api.context_archive import check_files
-from resolute_master.api.experiment_limits import check_config_text, check_search, check_texts, check_words
-from resolute_master.api.paging import page_of
+from resolute_master.api.http import limits
+from resolute_master.api.http.paging import page_of
+from resolute_master.api.submission.context_archive import check_files
+from resolute_master.api.submission.experiment_limits import check_config_text, check_search, check_texts, check_words
 from resolute_master.lifecycle.experiments import MAX_LABELS
 
 RANDOM = {"name": "random"}

@@ -15,15 +15,15 @@ from resolute.errors import Conflict, FailedPrecondition, InvalidInput, NotFound
 from resolute.wire.rest.enums import LogLevel, WireExperimentState, WireTaskState
 from resolute.wire.states import AllocationState, ExperimentState
 from resolute_master.api.barriers import Barriers
-from resolute_master.api.bodies import parse_json
-from resolute_master.api.errors import INTERNAL, BodyTooLarge, status_of
-from resolute_master.api.extensions import instance_state
-from resolute_master.api.log_ring import LogRing
-from resolute_master.api.paging import page_of
+from resolute_master.api.http.bodies import parse_json
+from resolute_master.api.http.errors import INTERNAL, BodyTooLarge, status_of
+from resolute_master.api.http.paging import page_of
+from resolute_master.api.reading.log_ring import LogRing
 from resolute_master.api.render import states
 from resolute_master.api.render.logs import message
 from resolute_master.api.render.summaries import summaries
-from resolute_master.api.runs import check_metadata, storage_number
+from resolute_master.api.resources.extensions import instance_state
+from resolute_master.api.resources.runs import check_metadata, storage_number
 from resolute_master.domain.ids import AllocationId, InstanceId, PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.lifecycle.capacity import shortage

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from resolute.ids import SeededIds
-from resolute_master.api.auth import CONCURRENT_HASHES, Cost, Passwords
+from resolute_master.api.auth.authenticate import CONCURRENT_HASHES, Cost, Passwords
 
 FAST = Cost(log2_n=4)
 

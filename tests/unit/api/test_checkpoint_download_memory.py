@@ -10,8 +10,8 @@ from typing import BinaryIO
 import pytest
 
 from resolute.storage import FileKind, StoredFile
-from resolute_master.api.checkpoint_download import CHUNK_BYTES, CHUNKS_AHEAD, PACKERS, Pack, packed
-from resolute_master.api.checkpoint_tar import layout_of, write_tar
+from resolute_master.api.render.checkpoint_tar import layout_of, write_tar
+from resolute_master.api.resources.checkpoint_download import CHUNK_BYTES, CHUNKS_AHEAD, PACKERS, Pack, packed
 
 SIZE = 64 * CHUNK_BYTES
 HELD = (CHUNKS_AHEAD + 8) * CHUNK_BYTES

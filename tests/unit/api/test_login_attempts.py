@@ -9,10 +9,10 @@ import pytest
 
 from resolute.clock import FixedClock
 from resolute.errors import LimitExceeded
-from resolute_master.api import limits
-from resolute_master.api.addresses import Addresses, counted
-from resolute_master.api.fair_turns import FairTurns
-from resolute_master.api.login_attempts import LoginAttempts
+from resolute_master.api.auth.fair_turns import FairTurns
+from resolute_master.api.auth.login_attempts import LoginAttempts
+from resolute_master.api.http import limits
+from resolute_master.api.http.addresses import Addresses, counted
 
 
 class Guesser:

@@ -21,7 +21,7 @@ from resolute.wire.agent_link import Welcome
 from resolute.wire.states import ContainerState
 from resolute_agent.link import decode_master_frame, encode_frame
 from resolute_master.agents.websocket import LINK_PATH
-from resolute_master.api.log_ring import LogRing
+from resolute_master.api.reading.log_ring import LogRing
 from resolute_master.app import (
     MasterSettings,
     _check_machines,

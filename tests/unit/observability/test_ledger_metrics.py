@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from resolute.clock import FixedClock
 from resolute.wire.states import AllocationState
-from resolute_master.api.booked_runs import runs_on
+from resolute_master.api.reading.booked_runs import runs_on
 from resolute_master.domain.allocation import Allocation, AllocationExit
 from resolute_master.domain.change import Change, JournalEntry
 from resolute_master.domain.ids import AgentId, AllocationId, InstanceId

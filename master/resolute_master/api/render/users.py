@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from resolute.wire.rest.auth import User as WireUser
-from resolute_master.api import agent_users
+from resolute_master.api.submission import agent_users
 from resolute_master.domain.user import User
 
 

@@ -1,0 +1,89 @@
+"""Bodies of requests: read within limits of size and time, parsed within limits of shape."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from resolute.errors import InvalidInput
+from resolute_master.api.http.errors import BodyTooLarge
+from resolute_master.api.http.limits import BODY_BYTES_PER_S, BODY_FIRST_S, MAX_JSON_DEPTH, MAX_JSON_VALUES
+
+LARGEST = 2**63 - 1
+"""What the databases' integers hold."""
+
+SEARCHED_BYTES = 1024 * 1024
+_MANY_DIGITS = re.compile(rb"\d{19}")
+
+
+async def read_body(request: web.Request, limit: int, *, first_s: float = BODY_FIRST_S) -> bytes:
+    """The whole body, of at most `limit` bytes. Raises `BodyTooLarge`, and `InvalidInput` for one that comes too slowly
+    or is compressed: a small compressed body may be an endless one. What it has sent so far pays for the time that it has."""
+    encoding = request.headers.get("Content-Encoding", "identity")
+    if encoding.lower() != "identity":
+        raise InvalidInput(f"Content-Encoding: '{encoding[:40]}' is not read; send the body as it is")
+    declared = request.content_length
+    if declared is not None and declared > limit:
+        raise too_large(limit)
+    if declared is not None and request.content.is_eof():
+        # It came together with the head: nothing to wait for.
+        return request.content.read_nowait()
+    body = bytearray()
+    begun = asyncio.get_running_loop().time()
+    deadline = asyncio.timeout_at(begun + first_s)
+    try:
+        async with deadline:
+            async for piece in request.content.iter_any():
+                body += piece
+                if len(body) > limit:
+                    raise too_large(limit)
+                deadline.reschedule(begun + first_s + len(body) / BODY_BYTES_PER_S)
+    except TimeoutError:
+        if not deadline.expired():
+            raise
+        raise InvalidInput(
+            f"the body has not come within {first_s + len(body) / BODY_BYTES_PER_S:.0f} s; send it faster, or less of it"
+        ) from None
+    return bytes(body)
+
+
+def too_large(limit: int) -> BodyTooLarge:
+    shown = f"{limit // 1024} KiB" if limit < 1024 * 1024 else f"{limit // (1024 * 1024)} MiB"
+    return BodyTooLarge(
+        f"the request is larger than {shown}, the most that this master reads for this call; "
+        "leave large files out of the context directory (.detignore)"
+    )
+
+
+def parse_json(raw: bytes) -> Any:
+    """Raises `InvalidInput` for what is not JSON, holds integers that no database could keep, or is built to be large."""
+    if not raw.strip():
+        return {}
+    brackets = raw.count(b"{") + raw.count(b"[")
+    if brackets + raw.count(b",") > MAX_JSON_VALUES:
+        raise InvalidInput(f"the body holds more than {MAX_JSON_VALUES:,} values; send it in several requests")
+    try:
+        value = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInput(f"the body is not JSON: {error}") from None
+    # In a large body reading every character again costs more than looking at every value.
+    if brackets > MAX_JSON_DEPTH or len(raw) > SEARCHED_BYTES or _MANY_DIGITS.search(raw):
+        check_values(value)
+    return value
+
+
+def check_values(value: Any, depth: int = 0) -> None:
+    """Raises `InvalidInput` for an integer of more than 64 bits, and for lists and objects nested too deep."""
+    if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
+        raise InvalidInput(f"the request holds the integer {value}, which does not fit in 64 bits; send it as text")
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        if depth >= MAX_JSON_DEPTH:
+            raise InvalidInput(f"the body nests lists and objects more than {MAX_JSON_DEPTH} deep; make it flatter")
+        for item in value:
+            check_values(item, depth + 1)

@@ -1,0 +1,393 @@
+"""The door below HTTP: how many connections there are, and which of them hold a place for nothing.
+
+A connection that sends no head in time, or takes nothing of what is sent to it, is closed. When there are as many as may be, the
+next one takes the place of one on which no caller has proved who it is: the oldest of the address that has the most of them.
+Whatever is above sees plain asyncio: it is wrapped, not changed. With TLS the wrapper stands on both sides of it: it counts a
+connection from the moment at which it is accepted, and hands on what comes out of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import math
+import resource
+import socket
+import ssl
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from resolute_master.api.http.addresses import UNKNOWN, counted
+from resolute_master.api.http.limits import (
+    HANDSHAKE_S,
+    HEAD_S,
+    IDLE_S,
+    MAX_CONNECTIONS,
+    MAX_HEADER_BYTES,
+    MAX_REQUEST_LINE_BYTES,
+    RETRY_AFTER_S,
+    SPARE_FILES,
+    SWEEP_S,
+    TLS_SHUTDOWN_S,
+    UNREAD_S,
+)
+from resolute_master.api.http.porch import Porch
+from resolute_master.api.http.protocol import HttpProtocol
+from resolute_master.api.http.response_headers import HEADERS
+from resolute_master.turns import a_few_at_a_time
+
+log = logging.getLogger(__name__)
+
+_END_OF_HEAD = b"\r\n\r\n"
+
+TAKEN_AT_ONCE = 4
+"""Connections that are taken in one turn of the event loop. Each costs a part of a millisecond, and as much again for its first
+request: after a restart, when thousands come in one moment, an agent's way in is a dozen turns."""
+
+LOOKED_AT_AT_ONCE = 500
+"""Connections whose patience is looked at in one turn: a millisecond. There may be ten for each machine."""
+
+
+def allow_open_files() -> int:
+    """Let this process open as many files as it may, and answer how many connections that leaves room for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    most = MAX_CONNECTIONS if hard == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, hard - SPARE_FILES)
+    return max(1, most)
+
+
+def runner_of(app: web.Application, *, stop_grace_s: float) -> web.AppRunner:
+    """The application; open requests may take `stop_grace_s` at its end."""
+    return web.AppRunner(app, shutdown_timeout=stop_grace_s)
+
+
+def protocol_of(runner: web.AppRunner, *, idle_s: float = IDLE_S) -> Callable[[], asyncio.Protocol]:
+    """Makes the protocol of each connection of a runner that has been set up, with the limits of heads and idle connections."""
+    assert runner.server is not None
+    unlogged: Any = None  # requests are logged by `resolute_master.api.http.requests`
+    return partial(
+        HttpProtocol,
+        runner.server,
+        loop=asyncio.get_running_loop(),
+        access_log=unlogged,
+        max_line_size=MAX_REQUEST_LINE_BYTES,
+        max_field_size=MAX_HEADER_BYTES,
+        keepalive_timeout=idle_s,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a connection may hold its place without a head, and with an answer that it does not take."""
+
+    handshake_s: float = HANDSHAKE_S
+    head_s: float = HEAD_S
+    idle_s: float = IDLE_S
+    unread_s: float = UNREAD_S
+    sweep_s: float = SWEEP_S
+
+
+class Connections:
+    """A factory of protocols for `loop.create_server`. `sweep` runs beside it."""
+
+    def __init__(
+        self,
+        inner: Callable[[], asyncio.Protocol],
+        *,
+        limit: int,
+        patience: Patience | None = None,
+        tls: ssl.SSLContext | None = None,
+        is_proxy: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """`is_proxy` tells peers that many callers share: theirs are never the first to go."""
+        self._inner = inner
+        self._limit = limit
+        self._patience = patience or Patience()
+        self._tls = tls
+        self._is_proxy = is_proxy
+        self._open: set[_Connection] = set()
+        self._crowds: dict[str, OrderedDict[_Connection, None]] = {}
+        """By address, the oldest first."""
+        self._refused = self._displaced = 0
+
+    def __call__(self) -> asyncio.Protocol:
+        return _Connection(self, self._inner, self._tls)
+
+    @property
+    def handshake_s(self) -> float:
+        """A TLS handshake may take so long."""
+        return self._patience.handshake_s
+
+    def enter(self, connection: _Connection, peer: str) -> bool:
+        """For `_Connection`: counted from here on. False when there is no place."""
+        if len(self._open) >= self._limit and not self._make_room():
+            if not self._refused:
+                log.warning("%d connections are open, as many as may be; further ones are refused", self._limit)
+            self._refused += 1
+            return False
+        self._open.add(connection)
+        if not self._is_proxy(peer):
+            connection.crowd = counted(peer)
+            self._crowds.setdefault(connection.crowd, OrderedDict())[connection] = None
+        return True
+
+    def leave(self, connection: _Connection) -> None:
+        """For `_Connection`. Again is harmless."""
+        self._open.discard(connection)
+        crowd = self._crowds.get(connection.crowd)
+        if crowd is not None and connection in crowd:
+            del crowd[connection]
+            if not crowd:
+                del self._crowds[connection.crowd]
+
+    def _make_room(self) -> bool:
+        """Cut off the oldest connection of no known caller, of the address that has the most. False when all are of known ones."""
+        for crowd in sorted(self._crowds.values(), key=len, reverse=True)[:LOOKED_AT_AT_ONCE]:
+            for connection in tuple(itertools.islice(crowd, LOOKED_AT_AT_ONCE)):
+                if connection.proven:
+                    crowd.move_to_end(connection)  # so that the next look finds others
+                    continue
+                self.leave(connection)
+                connection.cut_off()
+                self._displaced += 1
+                return True
+        return False
+
+    @property
+    def count(self) -> int:
+        """How many are open."""
+        return len(self._open)
+
+    async def sweep(self) -> None:
+        """Until cancelled: close what holds a place for nothing."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self._patience.sweep_s)
+            now = loop.time()
+            await a_few_at_a_time(tuple(self._open), partial(self._look, now), at_once=LOOKED_AT_AT_ONCE)
+            if self._refused:
+                log.warning("%d connections were refused in the last %.0f s", self._refused, self._patience.sweep_s)
+                self._refused = 0
+            if self._displaced:
+                log.warning("%d connections of no known caller were ended to make room for others", self._displaced)
+                self._displaced = 0
+
+    def _look(self, now: float, connection: _Connection) -> None:
+        connection.look(now, self._patience)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, handed on to the protocol inside."""
+
+    def __init__(
+        self, owner: Connections, make: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._owner = owner
+        self._make = make
+        self._tls = tls
+        self._inner: asyncio.Protocol | None = None
+        self._transport: asyncio.Transport | None = None
+        self._below: asyncio.Transport | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._early = bytearray()
+        self._tail: bytes | None = b""
+        self._since = asyncio.get_running_loop().time()
+        self._unread = 0
+        self._taken = False
+        self.crowd = UNKNOWN
+
+    @property
+    def proven(self) -> bool:
+        """Whether a caller has proved on it who it is."""
+        return isinstance(self._inner, HttpProtocol) and self._inner.proven
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._below = transport
+        name = transport.get_extra_info("peername")
+        if not self._owner.enter(self, str(name[0]) if isinstance(name, tuple) else UNKNOWN):
+            _refuse(transport, plain=self._tls is None)
+        elif self._tls is None:
+            self._begin(transport)
+        else:
+            self._opening = asyncio.create_task(self._begin_tls(transport, self._tls), name="TLS handshake")
+
+    def _begin(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._inner = self._make()
+        self._inner.connection_made(transport)
+
+    async def _begin_tls(self, transport: asyncio.Transport, context: ssl.SSLContext) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            over = await loop.start_tls(
+                transport,
+                self,
+                context,
+                server_side=True,
+                ssl_handshake_timeout=self._owner.handshake_s,
+                ssl_shutdown_timeout=TLS_SHUTDOWN_S,
+            )
+        except (OSError, ssl.SSLError) as error:
+            log.debug("a TLS handshake has failed: %s", error)
+            over = None
+        finally:
+            self._opening = None
+        if over is None:  # whoever called is no client of TLS, or has gone
+            transport.abort()
+            self._owner.leave(self)
+            return
+        if self._below is None:
+            return  # the caller has gone in the same moment
+        self._since = loop.time()
+        self._begin(over)
+        early, self._early = bytes(self._early), bytearray()
+        if early and self._inner is not None:
+            self._inner.data_received(early)
+
+    def cut_off(self) -> None:
+        """At once, whatever is under way."""
+        if self._below is not None:
+            self._below.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.leave(self)
+        below, self._below, self._transport = self._below, None, None
+        inner, self._inner = self._inner, None
+        if inner is not None:
+            inner.connection_lost(exc)
+        if hasattr(below, "_read_ready_cb"):
+            # asyncio's transport refers to itself by a bound method. Untied, its last reference frees it: garbage collection
+            # does not look at what is old (`resolute_master.garbage`), and each connection of a cluster grows old.
+            setattr(below, "_read_ready_cb", None)  # noqa: B010 - not ours, and not in its type
+
+    def data_received(self, data: bytes) -> None:
+        if self._tail is not None:
+            seen = self._tail + data
+            self._tail = None if _END_OF_HEAD in seen else seen[-len(_END_OF_HEAD) + 1 :]
+        if self._inner is not None:
+            self._inner.data_received(data)
+        else:
+            self._early += data  # it came with the last message of the handshake
+
+    def eof_received(self) -> bool | None:
+        return None if self._inner is None else self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        if self._inner is not None:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._taken = True
+        if self._inner is not None:
+            self._inner.resume_writing()
+
+    def look(self, now: float, patience: Patience) -> None:
+        """Close the connection when its other end has stood still for too long."""
+        if self._transport is None:
+            return  # a handshake has a limit of its own
+        if self._tail is not None:
+            if now - self._since > patience.head_s:
+                self._transport.abort()
+            return
+        before, self._unread = self._unread, self._transport.get_write_buffer_size()
+        if not self._unread or not before or self._unread < before or self._taken:
+            self._since, self._taken = now, False
+        elif now - self._since > patience.unread_s:
+            log.info("a caller has taken nothing of its answer for %.0f s and is cut off", now - self._since)
+            self._transport.abort()
+
+
+def _refuse(transport: asyncio.Transport, *, plain: bool) -> None:
+    """Say 503 and close: cheaper than to let it wait, and a balancer knows what it means. Before TLS nothing can be said."""
+    if not plain:
+        transport.abort()
+        return
+    text = "this master has as many connections as it may; try again in a moment"
+    body = msgspec.json.encode({"message": text, "error": {"code": 14, "reason": "Unavailable", "error": text}})
+    head = (
+        "HTTP/1.1 503 Service Unavailable",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        f"Retry-After: {math.ceil(RETRY_AFTER_S)}",
+        "Connection: close",
+        *(f"{name}: {value}" for name, value in HEADERS.items()),
+    )
+    transport.write("\r\n".join(head).encode() + _END_OF_HEAD + body)
+    transport.close()
+
+
+class Listening:
+    """The runner's server behind `Connections`, on one socket: from a porch while the master starts, then as fast as it can."""
+
+    def __init__(
+        self,
+        runner: web.AppRunner,
+        *,
+        limit: int,
+        first: Sequence[str] = (),
+        patience: Patience | None = None,
+        tls: ssl.SSLContext | None = None,
+        is_proxy: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """`runner` has been set up. `first` are beginnings of the paths that are served while the master starts."""
+        protocol = protocol_of(runner, idle_s=(patience or Patience()).idle_s)
+        self.connections = Connections(protocol, limit=limit, patience=patience, tls=tls, is_proxy=is_proxy)
+        self._limit = limit
+        self._first = first
+        self._server: asyncio.Server | None = None
+        self._porch: Porch | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def begin(self, listener: socket.socket, *, queue: int = 100) -> None:
+        """Let in those whose path is among the first. `queue` connections wait in the kernel until they are taken."""
+        listener.setblocking(False)
+        listener.listen(queue)
+        self._porch = Porch(listener, self.connections, first=self._first, room=self._room)
+        work = {
+            "way in of connections": self._receive(self._porch, listener, queue),
+            "sweep of connections": self.connections.sweep(),
+        }
+        self._tasks = [asyncio.create_task(each, name=name) for name, each in work.items()]
+
+    @property
+    def services(self) -> Sequence[asyncio.Task[None]]:
+        """None of them ends before `end`: without the first, nobody can come in any more."""
+        return tuple(self._tasks)
+
+    def open_to_first(self) -> None:
+        """Let those whose path is among the first in as fast as they come."""
+        assert self._porch is not None
+        self._porch.open_to_first()
+
+    def open(self) -> None:
+        """Let everybody in: first those on the porch, then every connection as it comes."""
+        assert self._porch is not None
+        self._porch.open()
+
+    def _room(self) -> int:
+        return max(TAKEN_AT_ONCE, self._limit - self.connections.count)  # a newcomer may take a stranger's place
+
+    async def _receive(self, porch: Porch, listener: socket.socket, queue: int) -> None:
+        await porch.run()
+        loop = asyncio.get_running_loop()
+        # For asyncio, `backlog` is also how many connections it takes in one turn.
+        self._server = await loop.create_server(self.connections, sock=listener, backlog=TAKEN_AT_ONCE)
+        listener.listen(queue)
+        await loop.create_future()  # until it is cancelled
+
+    async def end(self) -> None:
+        """Take no further connection; those that are open are the runner's to end."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._server is not None:
+            self._server.close()

@@ -1,0 +1,63 @@
+"""aiohttp's protocol of one connection, with what this master adds to it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from resolute_master.api.http.response_headers import HEADERS
+
+log = logging.getLogger(__name__)
+
+LONGEST_REASON = 200
+"""Characters of what is told of a request that cannot be read: it may hold all that was sent."""
+
+
+class HttpProtocol(web.RequestHandler):
+    """Leaves nothing behind for garbage collection when it could not read what was sent, and knows whether a caller has proved
+    who it is on this connection."""
+
+    __slots__ = ("proven",)
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.proven = False
+
+    def log_exception(self, *arguments: Any, **options: Any) -> None:
+        """What cannot be read is the fault of who sent it, and one line: a stranger could fill the log with tracebacks."""
+        error = options.get("exc_info")
+        if not isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
+            super().log_exception(*arguments, **options)
+            return
+        reason = " ".join(str(error).split())[:LONGEST_REASON]
+        log.info("a request from %s cannot be read: %s: %s", self.peer, type(error).__name__, reason)
+
+    @property
+    def peer(self) -> str:
+        """The address at the other end."""
+        name = None if self.transport is None else self.transport.get_extra_info("peername")
+        return str(name[0]) if name else "an address that has gone"
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        try:
+            answer = super().handle_error(request, status, exc, message)
+            answer.headers.update(HEADERS)  # no application has seen this request
+            return answer
+        finally:
+            if exc is not None:
+                exc.__traceback__ = None  # it leads to the frame that handed the error on, and still has it
+
+
+def prove(request: web.BaseRequest) -> None:
+    """The caller of this request is known: its connection is not among the first to go when there are too many."""
+    if isinstance(request.protocol, HttpProtocol):
+        request.protocol.proven = True

@@ -1,0 +1,234 @@
+"""What surrounds each request: its id, the fields of its log lines, the access log, whoever counts and traces it, the end of
+patience, and errors as answers.
+
+One middleware does all of it: each further one would cost every request two more coroutines. The id is taken from `X-Request-ID`
+if the caller sent a sensible one, else made, and always returned in the same header.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple, Protocol
+
+from aiohttp import web
+from aiohttp.abc import AbstractMatchInfo
+from aiohttp.typedefs import Middleware
+from aiohttp.web_urldispatcher import SystemRoute
+
+from resolute import logs
+from resolute.clock import Clock
+from resolute.ids import IdSource
+from resolute_master.api.http.errors import answer_to
+from resolute_master.api.http.patience import Patience
+from resolute_master.api.http.response_headers import ResponseHeaders
+
+access = logging.getLogger("resolute_master.api.access")
+
+REQUEST_ID_HEADER = "X-Request-ID"
+_SENSIBLE_ID = re.compile(r"[\w.:/+=-]{1,128}", re.ASCII)
+
+ID_BITS = 64
+
+UNKNOWN_ROUTE = "(none)"
+"""What requests of no route are counted under: their paths are anybody's."""
+
+CALLER_GONE = 499
+"""Counted when the caller left before it was answered, as proxies do."""
+
+SUBJECTS = {
+    "experimentId": "experiment",
+    "trialId": "trial",
+    "taskId": "task",
+    "allocationId": "allocation",
+    "agentId": "agent",
+    "jobId": "job",
+    "checkpointUuid": "checkpoint",
+}
+"""Parts of a path that are worth a field in the log."""
+
+
+class Answered(NamedTuple):
+    """One request that is over. `route` is the template, never the path; `streamed` answers last as long as somebody listens."""
+
+    method: str
+    route: str
+    status: int
+    seconds: float
+    streamed: bool
+
+
+class RequestObserver(Protocol):
+    """Told of each request; must not block."""
+
+    def serving(self, request: web.Request, method: str, route: str) -> AbstractContextManager[None]:
+        """Entered around the handler."""
+        ...
+
+    def answered(self, answered: Answered) -> None: ...
+
+
+class Unobserved:
+    """Nobody looks."""
+
+    def serving(self, request: web.Request, method: str, route: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def answered(self, answered: Answered) -> None:
+        pass
+
+
+PROBES = frozenset({"/health", "/ready"})
+"""They are asked every few seconds, and saying that the master is not ready is no fault."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Waited(web.UrlMappingMatchInfo):
+    """The route of a request that has waited until there were routes. `came` is the moment at which it came, on the clock."""
+
+    def __init__(self, parts: Mapping[str, str], route: web.AbstractRoute, came: float) -> None:
+        super().__init__(dict(parts), route)
+        self.came = came
+
+
+class Surroundings:
+    """Of every request of one application: its only middleware, and what is done as an answer begins."""
+
+    def __init__(
+        self, *, clock: Clock, ids: IdSource, observer: RequestObserver, headers: ResponseHeaders | None = None
+    ) -> None:
+        self._clock = clock
+        self._headers = headers or ResponseHeaders()
+        self._observer = observer
+        self._numbers = itertools.count(ids.bits(ID_BITS))
+        """Ids that are not given: counted from a random number, for to draw each would be a call of the system a request."""
+        self._routes: dict[web.AbstractResource, str] = {}
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    def middleware(self, patience: Patience) -> Middleware:
+        @web.middleware
+        def surround(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
+            return self._serve(request, handler, patience)
+
+        return surround
+
+    def begins(self, patience: Patience) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+        """For `on_response_prepare`: streams send their headers long before the handler is through, and cannot be cut off then."""
+
+        async def begin(request: web.Request, response: web.StreamResponse) -> None:
+            self._headers.add(request, response)
+            if isinstance(response, web.Response):  # the middleware has seen it
+                if isinstance(response, web.HTTPException):
+                    _untie(response)
+                return
+            known = logs.fields().get("request_id")
+            if isinstance(known, str):
+                response.headers[REQUEST_ID_HEADER] = known
+            task = asyncio.current_task()
+            if task is not None:
+                patience.let_go(task)
+
+        return begin
+
+    async def _serve(self, request: web.Request, handler: Handler, patience: Patience) -> web.StreamResponse:
+        given = request.headers.get(REQUEST_ID_HEADER)
+        known = given if given is not None and _SENSIBLE_ID.fullmatch(given) else self._new_id()
+        found = request.match_info
+        method, route, begun = request.method, self._route_of(found), self._came(found)
+        status, streamed = CALLER_GONE, False
+        with logs.about(request_id=known, **_subjects(found)):
+            try:
+                with self._observer.serving(request, method, route):
+                    response = await _answered(request, handler, patience, begun)
+                status, streamed = response.status, not isinstance(response, web.Response)
+                if not response.prepared:
+                    response.headers[REQUEST_ID_HEADER] = known
+                return response
+            except web.HTTPException as answer:
+                status = answer.status
+                answer.headers[REQUEST_ID_HEADER] = known
+                raise
+            finally:
+                seconds = self._clock.monotonic() - begun
+                self._observer.answered(Answered(method, route, status, seconds, streamed))
+                _log(request, route, status, seconds)  # inside, for the fields
+
+    def _new_id(self) -> str:
+        return f"{next(self._numbers) % (1 << ID_BITS):0{ID_BITS // 4}x}"
+
+    def _came(self, found: AbstractMatchInfo) -> float:
+        return found.came if isinstance(found, Waited) else self._clock.monotonic()
+
+    def _route_of(self, found: AbstractMatchInfo) -> str:
+        """The template of the path; never longer than the table of routes."""
+        resource = found.route.resource if isinstance(found, web.UrlMappingMatchInfo) else None
+        if resource is None:
+            return UNKNOWN_ROUTE
+        known = self._routes.get(resource)
+        if known is None:
+            # No call is at the root: there stands what looks for a route, and refuses while the master starts.
+            known = self._routes[resource] = resource.canonical.rstrip("/") or UNKNOWN_ROUTE
+        return known
+
+
+async def _answered(request: web.Request, handler: Handler, patience: Patience, begun: float) -> web.StreamResponse:
+    """What the handler answers, or what is said of its error."""
+    task = patience.hold(request, begun)
+    try:
+        return await handler(request)
+    except asyncio.CancelledError:
+        refusal = patience.refusal(task)
+        response = None if refusal is None else answer_to(request, refusal)
+        if response is None:
+            raise
+        return response
+    except Exception as error:
+        response = _of_nobody(request, error) or answer_to(request, error)
+        if response is None:
+            raise
+        _untie(error)
+        _untie_route(request)
+        return response
+    finally:
+        patience.let_go(task)
+
+
+def _of_nobody(request: web.Request, error: Exception) -> web.Response | None:
+    """When the caller has gone while its request was read or answered: nothing is wrong here, and nobody reads this."""
+    gone = request.transport is None or request.transport.is_closing()
+    return web.Response(status=CALLER_GONE) if gone and isinstance(error, ConnectionResetError) else None
+
+
+def _untie(error: BaseException) -> None:
+    """aiohttp keeps an error that it raised in the request, or in a frame that its traceback leads to: a cycle that only garbage
+    collection would find. The error has been answered; where it came from is of no more interest."""
+    error.__traceback__ = None
+
+
+def _untie_route(request: web.Request) -> None:
+    """The route that aiohttp makes for each request that has none refers to itself by a bound method."""
+    if isinstance(request.match_info.route, SystemRoute):
+        setattr(request.match_info.route, "_handler", None)  # noqa: B010 - not ours, and not in its type
+
+
+def _subjects(parts: Mapping[str, str]) -> dict[str, str]:
+    return {SUBJECTS[name]: value for name, value in parts.items() if name in SUBJECTS}
+
+
+def _log(request: web.Request, route: str, status: int, seconds: float) -> None:
+    """Changes by people at INFO; reads, and what tasks report (many, of no interest one by one), at DEBUG; faults at WARNING."""
+    by_task = "allocation" in logs.fields() or route == "/task-logs"
+    changes = request.method not in ("GET", "HEAD", "OPTIONS") and not by_task
+    fault = status >= 500 and route not in PROBES
+    level = logging.WARNING if fault else logging.INFO if changes else logging.DEBUG
+    if access.isEnabledFor(level):
+        # The path without its query: a query may hold what nobody else should read.
+        access.log(level, "%s %s %d in %.0f ms", request.method, request.path[:300], status, seconds * 1000)

@@ -1,0 +1,39 @@
+"""HTTP headers of every answer that tell a browser what it may do with it. A handler that sets one of them keeps its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from resolute_master.api.http.addresses import Addresses
+
+HEADERS: Mapping[str, str] = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""Data are never a page: nothing in them may run, frame them or be kept by a browser. `X-Frame-Options` is for browsers that do not
+know the policy."""
+
+STRICT_TRANSPORT = "Strict-Transport-Security"
+
+
+class ResponseHeaders:
+    """Of one master."""
+
+    def __init__(self, addresses: Addresses | None = None, *, hsts_max_age_s: float = 0.0) -> None:
+        """`hsts_max_age_s`: how long a browser that came over TLS refuses plain HTTP to this host; 0 says nothing of it."""
+        self._addresses = addresses or Addresses()
+        self._strict = f"max-age={int(hsts_max_age_s)}" if hsts_max_age_s >= 1 else ""
+
+    def add(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
+        """Before the answer begins."""
+        headers = response.headers
+        for name, value in HEADERS.items():
+            if name not in headers:
+                headers[name] = value
+        if self._strict and self._addresses.secure(request):
+            headers[STRICT_TRANSPORT] = self._strict

@@ -1,0 +1,186 @@
+"""What the paid time cost, by whom and what it was for; as JSON and as CSV."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+
+from aiohttp import web
+
+from resolute.config.durations import parse_duration
+from resolute.errors import InvalidInput
+from resolute.wire.rest.costs import (
+    CostRow,
+    GetCostQuery,
+    GetCostResponse,
+    GetExperimentCostResponse,
+)
+from resolute.wire.rest.extensions import LedgerRow
+from resolute.wire.times import in_utc
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.context import ApiContext
+from resolute_master.api.http.call import Call, Route, nothing
+from resolute_master.api.reading.booked_runs import runs_of, runs_on
+from resolute_master.api.reading.finders import experiment_at
+from resolute_master.api.resources.ledger import shown
+from resolute_master.domain.account import Account, Owner, account_id
+from resolute_master.domain.change import PoolBelief
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.ids import JobId, UserId
+from resolute_master.domain.instance import Instance
+from resolute_master.domain.job import Job
+from resolute_master.domain.user import User
+from resolute_master.lifecycle.cost import ACCOUNTS, Grouping, Line, cost_by, total
+from resolute_master.lifecycle.ledger import Books, Run
+from resolute_master.lifecycle.prices import belief_key
+from resolute_master.lifecycle.workspaces import workspaces
+from resolute_master.store.base import TrialQuery
+from resolute_provisioner.offers import priced
+
+GROUPINGS = tuple(each.value for each in Grouping if each is not Grouping.TRIAL)
+"""Trials are shown with their experiment."""
+
+FORMATS = ("json", "csv")
+
+_DAYS = re.compile(r"(\d{1,5})d")
+
+
+async def get_cost(call: Call, _: None) -> GetCostResponse | web.Response:
+    query, now = call.query(GetCostQuery), call.api.clock.now()
+    _check_one_of("format", query.format, FORMATS)
+    _check_one_of("groupBy", query.group_by, GROUPINGS)
+    since, until = moment("since", query.since, now), min(moment("until", query.until, now) or now, now)
+    if since is not None and since >= until:
+        raise InvalidInput(f"since: {query.since} is not before {query.until or 'now'}; ask for a time that has passed")
+    store, grouping = call.api.store, Grouping(query.group_by)
+    instances = await store.instances(since=since, until=until)
+    runs = await runs_on(store, instances, since=since, until=until)
+    jobs = await _jobs_of(call.api, runs)
+    # In a thread: it looks at every slot of every machine.
+    lines = await asyncio.to_thread(
+        lambda: cost_by(grouping, instances, Books(runs), jobs, now=now, since=since, until=until)
+    )
+    answer = GetCostResponse(
+        group_by=grouping,
+        since=since,
+        until=until,
+        rows=_rows(lines, _names(call.api, grouping, jobs.values())),
+        totals=shown(total(lines.values())),
+        price_sources=_sources(call.api, instances),
+    )
+    return csv_of(answer) if query.format == "csv" else answer
+
+
+async def get_experiment_cost(call: Call, experiment: Experiment) -> GetExperimentCostResponse:
+    return await experiment_cost(call.api, experiment)
+
+
+async def experiment_cost(api: ApiContext, experiment: Experiment) -> GetExperimentCostResponse:
+    """Of what its trials held, whenever that was."""
+    trials = (await api.store.page_trials(TrialQuery(experiment_id=experiment.id))).rows
+    runs = await runs_of(api.store, [trial.task_id for trial in trials])
+    begun = [run.allocation.assigned_at for run in runs if run.allocation.assigned_at is not None]
+    instances = await api.store.instances(since=min(begun)) if begun else ()
+    lines = cost_by(Grouping.TRIAL, instances, Books(runs), {}, now=api.clock.now())
+    lines.pop("", None)  # what else its machines did
+    account = api.engine.state.get(Account, account_id(Owner.EXPERIMENT, experiment.id))
+    return GetExperimentCostResponse(
+        experiment_id=experiment.id,
+        totals=shown(total(lines.values())),
+        trials=_rows(lines, {}),
+        max_cost=experiment.max_cost,
+        landing=account.landing.reason if account is not None and account.landing is not None else "",
+    )
+
+
+def moment(key: str, text: str, now: datetime) -> datetime | None:
+    """A time, a date (its beginning, in UTC), or how long ago; None for an empty text. Raises `InvalidInput`."""
+    text = text.strip()
+    if not text:
+        return None
+    try:
+        if (days := _DAYS.fullmatch(text)) is not None:
+            return now - timedelta(days=int(days[1]))
+        if text[:1].isdigit() and "-" not in text:
+            return now - timedelta(seconds=parse_duration(text))
+        found = datetime.fromisoformat(text)
+        return in_utc(found if found.tzinfo is not None else found.replace(tzinfo=UTC), key)
+    except (ValueError, OverflowError):
+        raise InvalidInput(
+            f"{key}: '{text[:80]}' is no time; write 2026-05-01, 2026-05-01T12:00:00Z, or how long ago: 7d, 36h, 90m"
+        ) from None
+
+
+def _check_one_of(key: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise InvalidInput(f"{key}: '{value[:80]}' is not known; use one of {', '.join(known)}")
+
+
+async def _jobs_of(api: ApiContext, runs: Iterable[Run]) -> dict[JobId, Job]:
+    return {job.id: job for job in await api.store.jobs(sorted({run.allocation.job_id for run in runs}))}
+
+
+# ---------------------------------------------------------------------------------------------------------------- rows
+
+
+def _names(api: ApiContext, grouping: Grouping, jobs: Iterable[Job]) -> Mapping[str, str]:
+    """What people call the keys of the rows."""
+    state = api.engine.state
+    match grouping:
+        case Grouping.USER:
+            users = {job.owner for job in jobs}
+            return {str(id_): user.username for id_ in users if (user := state.get(User, UserId(id_))) is not None}
+        case Grouping.WORKSPACE:
+            return {str(one.id): one.name for one in workspaces(state)}
+        case Grouping.EXPERIMENT:
+            return {str(job.experiment_id): job.name for job in jobs}
+        case Grouping.JOB:
+            return {job.id: job.name for job in jobs}
+        case _:
+            return {}
+
+
+def _rows(lines: Mapping[str, Line], names: Mapping[str, str]) -> tuple[CostRow, ...]:
+    keys = sorted(lines, key=lambda key: (not key, int(key) if key.isdigit() else 0, key))
+    return tuple(CostRow(key=key, name=names.get(key, ""), row=shown(lines[key])) for key in keys)
+
+
+def _sources(api: ApiContext, instances: Iterable[Instance]) -> tuple[str, ...]:
+    """Where the prices in force of these machines' offers come from, as far as the pools still have the offers."""
+    used = {(instance.pool, instance.offer_id) for instance in instances}
+    found: set[str] = set()
+    for name, pool in api.engine.pools.items():
+        for offer in pool.scaling.offers if pool.scaling is not None else ():
+            if (name, offer.offer_id) in used:
+                known = api.engine.state.get(PoolBelief, belief_key(name, offer.offer_id))
+                found.add(priced(offer, None if known is None else known.belief).source)
+    return tuple(sorted(source for source in found if source))
+
+
+def csv_of(answer: GetCostResponse) -> web.Response:
+    """A line a row, times in seconds, without a line of totals: a spreadsheet makes its own."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    numbers = [field.name for field in fields(LedgerRow) if field.name not in ("costs", "steps_lost")]
+    writer.writerow([answer.group_by, "name", *numbers, *(f"{account}_cost" for account in ACCOUNTS)])
+    for each in answer.rows:
+        costs = (each.row.costs[account] for account in ACCOUNTS)
+        writer.writerow([each.key, each.name, *(getattr(each.row, name) for name in numbers), *costs])
+    return web.Response(text=text.getvalue(), content_type="text/csv", charset="utf-8")
+
+
+ROUTES = (
+    Route("GET", "/api/v1/cost", Action.VIEW, nothing, get_cost),
+    Route(
+        "GET",
+        "/api/v1/experiments/{experimentId}/cost",
+        Action.VIEW,
+        experiment_at("experimentId"),
+        get_experiment_cost,
+    ),
+)

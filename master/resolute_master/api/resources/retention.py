@@ -1,0 +1,85 @@
+"""How long logs are kept, and the removal of those that were kept long enough."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+
+from resolute.wire.rest.empty import Empty
+from resolute.wire.rest.experiment_changes import PutExperimentRetainLogsRequest
+from resolute.wire.rest.logs import CleanupLogsResponse
+from resolute.wire.rest.trials import PutTrialRetainLogsRequest
+from resolute.wire.states import ExperimentState
+from resolute_master.api.auth.authorise import Action
+from resolute_master.api.context import ApiContext
+from resolute_master.api.http.call import Call, Route, nothing
+from resolute_master.api.reading.finders import experiment_at, trial_at
+from resolute_master.domain.commands import SetExperimentLogRetention, SetTrialLogRetention
+from resolute_master.domain.experiment import Experiment
+from resolute_master.domain.trial import Trial
+from resolute_master.store.base import ExperimentQuery, TrialQuery
+
+FOR_EVER = -1
+PAGE = 100
+"""Experiments looked at in one go."""
+
+ENDED = tuple(state for state in ExperimentState if state.terminal)
+
+
+async def retain_logs_of_experiment(call: Call, experiment: Experiment) -> Empty:
+    days = (await call.body(PutExperimentRetainLogsRequest)).num_days
+    await call.api.engine.submit(SetExperimentLogRetention(experiment=experiment.id, days=days))
+    return Empty()
+
+
+async def retain_logs_of_trial(call: Call, trial: Trial) -> Empty:
+    days = (await call.body(PutTrialRetainLogsRequest)).num_days
+    await call.api.engine.submit(SetTrialLogRetention(trial=trial.id, days=days))
+    return Empty()
+
+
+async def clean_up(call: Call, _: None) -> CleanupLogsResponse:
+    """Trial by trial, so that nobody waits for a long transaction; what was cut short is done by the next clean-up."""
+    now = call.api.clock.now()
+    removed = 0
+    async for trial in _ended_trials(call.api):
+        if is_due(trial, now, cluster_days=call.api.config.retention_policy.log_retention_days):
+            removed += await call.api.store.remove_logs([trial.task_id])
+    return CleanupLogsResponse(removed_count=removed)
+
+
+async def _ended_trials(api: ApiContext) -> AsyncIterator[Trial]:
+    offset = 0
+    while True:
+        page = await api.store.page_experiments(ExperimentQuery(offset=offset, limit=PAGE, states=ENDED))
+        for experiment in page.rows:
+            for trial in (await api.store.page_trials(TrialQuery(experiment_id=experiment.id))).rows:
+                yield trial
+        offset += len(page.rows)
+        if not page.rows or offset >= page.total:
+            return
+
+
+def is_due(trial: Trial, now: datetime, *, cluster_days: int) -> bool:
+    """Whether the log of the trial was kept as long as it has to be; what the trial says goes before the cluster."""
+    days = cluster_days if trial.log_retention_days is None else trial.log_retention_days
+    return days != FOR_EVER and trial.ended_at is not None and trial.ended_at + timedelta(days=days) <= now
+
+
+ROUTES = (
+    Route(
+        "PUT",
+        "/api/v1/experiments/{experimentId}/retain_logs",
+        Action.CONTROL_EXPERIMENT,
+        experiment_at("experimentId"),
+        retain_logs_of_experiment,
+    ),
+    Route(
+        "PUT",
+        "/api/v1/trials/{trialId}/retain_logs",
+        Action.CONTROL_EXPERIMENT,
+        trial_at("trialId"),
+        retain_logs_of_trial,
+    ),
+    Route("POST", "/api/v1/cleanup_logs", Action.CLEAN_UP, nothing, clean_up),
+)
