@@ -119,7 +119,7 @@ def test_time_that_a_checkpoint_keeps_is_not_wasted_and_a_start_is() -> None:
     assert replace(ready, saved_at=at(10)).wasted_since == at(0)
 
 
-def test_who_has_just_saved_leaves_before_who_has_just_begun_to_need_it() -> None:
+def test_work_with_a_fresh_checkpoint_is_preempted_before_newer_work_without_one() -> None:
     long_ago = on(waiting("old", "p50"), {"a": (0,)}, second=0)
     lately = on(waiting("new", "p50"), {"a": (1,)}, second=3000)
     saved = replace(long_ago, ready_at=at(10), saved_at=NOW - timedelta(seconds=60))
@@ -133,7 +133,7 @@ def test_who_has_just_saved_leaves_before_who_has_just_begun_to_need_it() -> Non
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3600)), min_size=2, max_size=6))
-def test_who_has_made_room_before_leaves_again_only_if_all_others_would_lose_more(past: list[tuple[int, int]]) -> None:
+def test_a_former_victim_is_preempted_again_only_if_all_others_would_lose_more(past: list[tuple[int, int]]) -> None:
     """Ten minutes more, for each time that they have made room less often."""
     running = [
         replace(on(waiting(f"t{number}", "p50"), {"a": (number,)}, second=3600 - lost), evictions=evictions)

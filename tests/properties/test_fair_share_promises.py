@@ -66,7 +66,7 @@ def demand(job: Job, count: int) -> int:
 
 @settings(max_examples=120, deadline=None)
 @given(SIZES, some_jobs(), st.permutations(range(6)))
-def test_slots_settle_at_weighted_max_min_whoever_came_first(
+def test_slots_settle_at_weighted_max_min_in_any_order_of_arrival(
     sizes: list[int], jobs: list[tuple[Job, int]], order: list[int]
 ) -> None:
     """Jobs come one after the other, each finding the pool at rest. In the end no slot could be moved from a job to one
@@ -139,7 +139,7 @@ def full_of(snapshot: PoolSnapshot, jobs: list[tuple[Job, int]], sizes: list[int
 
 @settings(max_examples=160, deadline=None)
 @given(SIZES, some_jobs(), st.booleans())
-def test_sharing_pays_for_everybody(sizes: list[int], jobs: list[tuple[Job, int]], hierarchical: bool) -> None:
+def test_each_group_holds_at_least_its_share(sizes: list[int], jobs: list[tuple[Job, int]], hierarchical: bool) -> None:
     """Tasks of one slot. On each level, nobody has less than the part that its weight would buy of what the group around it has,
     rounded down, unless it wants less."""
     snapshot = full_of(a_pool(sizes, jobs, hierarchical=hierarchical), jobs, [1])
@@ -170,7 +170,7 @@ def pools_without_pieces(draw: st.DrawFn) -> PoolSnapshot:
 
 @settings(max_examples=200, deadline=None)
 @given(pools_without_pieces())
-def test_with_one_more_task_whoever_waits_would_have_more_than_its_part_on_each_level(snapshot: PoolSnapshot) -> None:
+def test_with_one_more_task_each_waiting_group_would_exceed_its_share_on_each_level(snapshot: PoolSnapshot) -> None:
     """Its part of what is kept for nobody else, less what the largest task of each of the others has beyond one slot."""
     holds = schedule(snapshot).holds
     total = sum(room.size for room in snapshot.rooms.values())
@@ -186,7 +186,7 @@ def test_with_one_more_task_whoever_waits_would_have_more_than_its_part_on_each_
 
 @settings(max_examples=200, deadline=None)
 @given(SIZES, some_jobs(), TASKS, st.booleans())
-def test_on_no_agent_could_the_richer_make_room_for_who_waits_below_its_part(
+def test_no_agent_has_richer_victims_enough_for_work_that_waits_below_its_share(
     sizes: list[int], jobs: list[tuple[Job, int]], tasks: list[int], hierarchical: bool
 ) -> None:
     """Room may be in pieces. On each agent, what is free and kept for nobody else, and what the others could leave there, is less

@@ -170,7 +170,7 @@ def test_with_preemption_a_reservation_waits_for_what_is_in_the_way_min_runtime_
     st.lists(st.tuples(st.sampled_from([1, 1, 2, 4]), st.integers(0, 7200)), min_size=4, max_size=20),
     st.lists(st.sampled_from([1, 2, 4, 8, 16]), min_size=1, max_size=3),
 )
-def test_for_an_arrival_only_those_leave_whose_room_it_needs(
+def test_an_arrival_preempts_only_victims_whose_slots_it_needs(
     equal: list[tuple[int, int]], important: list[int]
 ) -> None:
     """Who has left comes back at once. Of those that ran before, nobody leaves for him."""

@@ -116,7 +116,7 @@ def test_moves_between_lines_arrivals_and_time(data: st.DataObject, gap_s: float
         assert queue.read() == queue.expected()
 
 
-def test_a_move_that_is_told_twice_is_made_once() -> None:
+def test_a_repeated_move_takes_effect_once() -> None:
     queue = Queue(some_jobs(4, 1.0))
     assert len(queue.move("j003", "j001", ahead=True)) == 1
     assert queue.move("j003", "j001", ahead=True) == ()

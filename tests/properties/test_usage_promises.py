@@ -126,7 +126,7 @@ def a_pool(
     )
 
 
-def test_of_two_who_hold_the_same_the_one_without_a_past_comes_first() -> None:
+def test_of_two_users_with_equal_slots_the_one_without_usage_comes_first() -> None:
     pool = a_pool(1, {"j1": ADA, "j2": BOB}, {ADA: 0.5})
     pool = pool.after(waiting("old", "j1", second=0)).after(waiting("new", "j2", second=60))
     assert [p.allocation for p in schedule(pool).place] == ["new.1"]
@@ -215,7 +215,7 @@ class Life:
         return self.got[owner] / self.got.total()
 
 
-def test_who_cannot_have_the_same_at_once_has_the_same_in_the_long_run() -> None:
+def test_users_who_cannot_hold_the_same_at_once_hold_the_same_in_the_long_run() -> None:
     """Five slots for two: the fifth goes to each in turn, without a past nearly so: who has waited longest goes first."""
     for half_life_s, most in ((H, 0.02), (None, 0.05)):
         life = Life(5, {"j1": ADA, "j2": BOB}, usage_half_life_s=half_life_s)
@@ -224,7 +224,7 @@ def test_who_cannot_have_the_same_at_once_has_the_same_in_the_long_run() -> None
 
 
 @pytest.mark.parametrize(("slots", "size"), [(8, (5, 5)), (5, (3, 3)), (5, (4, 3)), (8, (8, 1))])
-def test_who_has_no_room_beside_a_gang_has_his_turns(slots: int, size: tuple[int, int]) -> None:
+def test_a_user_without_room_beside_a_gang_has_turns(slots: int, size: tuple[int, int]) -> None:
     """Without a past nobody starves, but whoever was there first has more of what only one of them can have."""
     jobs, sizes = {"j1": ADA, "j2": BOB}, {"j1": size[0], "j2": size[1]}
     forgetful = Life(slots, jobs, size=sizes, usage_half_life_s=None)

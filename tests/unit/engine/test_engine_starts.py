@@ -48,7 +48,7 @@ def _placed(entity: object) -> bool:
     return isinstance(entity, Allocation) and entity.assigned_at is not None
 
 
-async def test_a_free_slot_is_taken_as_soon_as_enough_others_are_being_left_for_whom_it_was_kept() -> None:
+async def test_a_held_slot_is_released_once_enough_others_are_vacating() -> None:
     """One of six slots is free and kept, with one that is being left, for a gang of two. Who comes later makes another leave: then
     the gang has two that are being left, and nothing else has to happen for the free one to be taken."""
     pools, clock = {DEFAULT: PoolPolicy(name=DEFAULT, scheduler=SchedulerKind.FAIR_SHARE)}, FixedClock(T0)

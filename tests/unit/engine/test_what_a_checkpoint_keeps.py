@@ -22,7 +22,7 @@ def asked_to_leave(engine: Engine) -> list[int | None]:
     return [allocation.trial_id for allocation in engine.state.all(Allocation) if allocation.preempt is not None]
 
 
-async def test_who_has_saved_last_leaves_first_also_after_a_restart(tmp_path: Path) -> None:
+async def test_work_with_the_newest_checkpoint_is_preempted_first_also_after_a_restart(tmp_path: Path) -> None:
     clock = FixedClock(datetime(2026, 1, 1, tzinfo=UTC))
     store = await open_store(sqlite_url(tmp_path / "master.db"))
     try:

@@ -132,7 +132,7 @@ def test_among_equals_who_waited_longest_goes_first() -> None:
 
 
 @pytest.mark.parametrize("never", [{"slots": 2, "max_slots": 1}, {"slots": 9, "max_slots": None}])
-def test_what_can_never_start_waits_for_nobody_else(never: dict[str, int | None]) -> None:
+def test_infeasible_work_is_never_the_next_of_its_group(never: dict[str, int | None]) -> None:
     """It has waited longest of all, and gave all others of its workspace their turn before another workspace had its own:
     whose gang never found its agents free, however long it had waited."""
     jobs = [
@@ -238,7 +238,7 @@ def test_machines_are_bought_in_the_order_in_which_they_are_served() -> None:
     assert [(gang.token, gang.priority) for gang in plan.demand.gangs] == [("gang.1", 0), ("late.1", 1)]
 
 
-def test_who_has_just_lost_something_has_the_next_turn_so_that_one_newcomer_makes_one_leave() -> None:
+def test_a_group_that_lost_slots_has_the_next_turn_so_that_one_arrival_preempts_once() -> None:
     """What leaves is larger than what comes. The rest goes back to the user who lost it, and nobody else has to move."""
     users = [(1, 1), (2, 1), (3, 2), (4, 2)]
     jobs = [a_job(f"j{user}", owner=UserId(user), workspace_id=workspace) for user, workspace in users]

@@ -43,7 +43,7 @@ def pool(
 
 
 @KINDS
-def test_work_whose_machine_is_coming_leaves_machines_to_those_they_were_launched_for(kind: SchedulerKind) -> None:
+def test_work_whose_own_machine_is_starting_takes_no_machine_launched_for_other_work(kind: SchedulerKind) -> None:
     work = [waiting("small", "first"), waiting("large", "later", 8)]
     snapshot = pool([machine("a", 8)], *work, unused={"a": "large"}, coming={"small": 1}, scheduler=kind)
     assert starts(schedule(snapshot)) == {"large": {"a": tuple(range(8))}}
@@ -87,7 +87,7 @@ def test_what_one_leaves_to_others_nobody_takes_who_comes_in_between() -> None:
 
 
 @pytest.mark.parametrize("preemption", [False, True])
-def test_no_reservation_takes_a_machine_from_whom_it_was_launched_for(preemption: bool) -> None:
+def test_no_reservation_takes_a_machine_from_the_work_it_was_launched_for(preemption: bool) -> None:
     """A gang waits for two machines, of which one is in use, and small work for the other, which came for it. Once that has
     started, the gang has its reservation, and nothing comes in between."""
     running = on(waiting("running", "first", 4, preemptible=False), {"a": (0, 1, 2, 3)})
