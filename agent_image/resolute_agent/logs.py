@@ -22,19 +22,19 @@ from resolute_agent.last_error import Traceback
 from resolute_agent.runtimes.base import STREAMS, Runtime
 
 MAX_LINE_BYTES = 8 * 1024
-"""A longer line goes on as the next one."""
+"""The rest of a longer line becomes the next line."""
 
 BATCH_BYTES = 1024 * 1024
 """A batch is closed at this many bytes of text: escaped as JSON it stays well under a frame."""
 
 FLUSH_S = 0.25
-"""A line waits at most this long for company."""
+"""A line waits at most this long for further lines of its batch."""
 
 READ_BYTES = 64 * 1024
 
 PENDING_LINES = 2 * LOG_BATCH_LINES
 PENDING_BYTES = 512 * 1024
-"""Of one container so much is kept in memory beyond what was read in one go; the rest stays in its files."""
+"""Output of one container that is held in memory beyond one read; the rest stays in its files."""
 
 _BREAK = re.compile(rb"[\r\n]")
 _RANK = re.compile(r"\[rank=(\d{1,9})\] ")
@@ -104,7 +104,7 @@ class LineSplitter:
 
 
 def _whole_characters(buffer: bytes, start: int) -> int:
-    """How many bytes from `start` to cut off: `MAX_LINE_BYTES`, or a little less so that no UTF-8 character is torn."""
+    """How many bytes from `start` to cut off: `MAX_LINE_BYTES`, or a little less so that no UTF-8 character is split."""
     for piece in range(MAX_LINE_BYTES, MAX_LINE_BYTES - 4, -1):
         if buffer[start + piece] & 0xC0 != 0x80:
             return piece

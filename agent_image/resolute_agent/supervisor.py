@@ -74,8 +74,8 @@ STAMP_EVERY_S = 0.01
 """Output is stamped at most so often; a task that writes without end must not fill the disk with times."""
 
 MAX_UNSTORED_BYTES = 1024**3
-"""Of each stream so much is kept that the master has not stored. Past that nothing is read from its pipe: the task waits
-when it writes more, nothing of it is lost, and the disk stays the others' too."""
+"""Output of each stream on disk that the master has not stored. Past this the supervisor stops reading the pipe: the task blocks
+when it writes more, no output is lost, and one task cannot fill the disk."""
 
 LOOK_EVERY_S = 0.5
 """A full disk, or a full stream, is looked at so often."""

@@ -25,21 +25,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 LOOK_S = 0.02
-"""So often it is asked whether there is something to look at."""
+"""Interval between checks whether a collection is due."""
 
 YOUNG, MANY_YOUNG = 500, 4_000
 """The young objects are looked at when so many more were made than let go of, and set aside unseen when they are so many: each
 takes some microseconds. Many at once are a list of everything, which goes as it came, or work that begins, which stays."""
 
 EVERYTHING_S = 6 * 3600.0
-"""So often everything is looked at: one pause of some tenths of a second, against cycles that died late."""
+"""Interval between full collections: one pause of some tenths of a second, for cycles that were released late."""
 
 LEAST_GROWTH = 5_000_000
-"""Blocks of memory, about 500 MiB: everything is looked at when so many, and half as many as the last look left, have come since.
-What a start loads is growth as well; ten thousand jobs are less."""
+"""Blocks of memory, about 500 MiB. A full collection runs when this number, plus half of what the last one left, was
+allocated since. Objects that are loaded at start count; ten thousand jobs are less."""
 
 ASKED_AFTER = 100_000
-"""So many objects are set aside before it is asked how many blocks there are, which takes two milliseconds in a large process."""
+"""Objects that are frozen before the blocks are counted again, which takes two milliseconds in a large process."""
 
 
 @contextmanager

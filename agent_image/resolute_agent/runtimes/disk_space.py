@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 FREED_AT_ONCE_BYTES = 64 * 1024 * 1024
-"""Stored output is kept on the machine until there is so much of it: most tasks never write as much."""
+"""Stored output is kept on the machine up to this size: most tasks never write as much."""
 
 BLOCK_BYTES = 64 * 1024
-"""The last stored bytes stay: a line that goes on is told apart by the byte before it, and disks free whole blocks."""
+"""The last stored bytes are kept: the byte before a line shows whether the line is a continuation, and disks free whole blocks."""
 
 _KEEP_SIZE, _PUNCH_HOLE = 0x01, 0x02
 _NOT_HERE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)

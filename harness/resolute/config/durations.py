@@ -14,7 +14,7 @@ from resolute.config.base import Count
 from resolute.config.errors import RULE
 
 MAX_DURATION_HOURS = 876_000
-"""Of every duration, a hundred years: a time and some of them are still a date."""
+"""Maximum of every duration, a hundred years: a time plus some of them is still a valid date."""
 
 MAX_DURATION_S = 3600 * MAX_DURATION_HOURS
 

@@ -20,7 +20,7 @@ BUILT_IN_LOG_POLICIES: tuple[Mapping[str, str], ...] = (
 )
 
 MAX_LOG_POLICIES = 100
-"""Of one experiment: every line is looked through for each."""
+"""Policies of one experiment: every line is matched against each."""
 
 
 def _old_form(value: Any) -> Any:

@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import Any
 
 MAX_PATTERN_SIZE = 1000
-"""Instructions of a compiled pattern; the usual ones have about fifty. A batch of log lines is looked through in about 5 ns a byte
-and instruction at the worst: a third of a second for one of this size."""
+"""Instructions of a compiled pattern; usual patterns have about fifty. Matching takes about 5 ns per byte and instruction at worst:
+a third of a second for a batch of log lines and a pattern of this size."""
 
 _MATCH_MEMORY_BYTES = 1024 * 1024
 """Of one pattern. Where it does not do, matching is slower and no less exact."""

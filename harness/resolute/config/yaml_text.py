@@ -16,12 +16,15 @@ import yaml
 from resolute.config.errors import render_path
 from resolute.errors import InvalidInput
 
-MAX_VALUES = 200_000  # after aliases are expanded: a short text must not become an endless value
-MAX_DEPTH = 100  # nesting that a person does not write
+MAX_VALUES = 200_000
+"""Values after aliases are expanded: a short text must not become an unbounded value."""
+
+MAX_DEPTH = 100
+"""Nesting of lists and mappings."""
 
 MAX_INDICATORS = 2_000
-"""A text with more of `INDICATORS` is not given to the parser in C: each level of nesting takes a frame of the stack there,
-and the process would end where the stack does."""
+"""A text with more of `INDICATORS` is not parsed by the C parser, which takes a stack frame per level of nesting and would overflow
+the stack."""
 INDICATORS = "[{-?:"
 """Each level of nesting needs one of these."""
 

@@ -20,7 +20,7 @@ from resolute.errors import ResoluteError
 logger = logging.getLogger("resolute.core.sender")
 
 QUEUE_LIMIT = 1000
-"""Reports that may wait; at one report a step this is a minute or more of steps."""
+"""Reports in the queue: at one report per step, a minute or more of steps."""
 
 
 class Poster(Protocol):

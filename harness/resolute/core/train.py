@@ -24,7 +24,7 @@ logger = logging.getLogger("resolute.core.train")
 MARK_PERIOD_S = 0.5
 """At most two marks a second while stepping: enough to book slot-seconds, cheap enough to forget."""
 MARKS_LIMIT = 20_000
-"""Marks kept while the master is away, about three hours; past that the oldest are dropped."""
+"""Marks kept while the master is away, about three hours; past this the oldest are dropped."""
 
 
 class EarlyExitReason(Enum):

@@ -20,7 +20,7 @@ from resolute.wire.states import ContainerState, FailureKind, NoticeKind, SlotKi
 PROTOCOL_VERSION = 1
 
 MAX_ERROR_CHARACTERS = 4000
-"""Of what a failed container said last."""
+"""Of the last output of a failed container."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,13 +312,13 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Larger frames are a protocol error: large contexts travel over REST."""
 
 MAX_CODE_CHARACTERS = 256 * 1024
-"""Of `ContainerSpec.code`: what is larger is fetched by the launcher, so that no agent's link is held up by it."""
+"""Of `ContainerSpec.code`: the launcher fetches larger code, so that it does not block the agent's link."""
 
 LOG_BATCH_LINES = 1000
-"""At most this many lines a batch."""
+"""Lines of one batch."""
 
 LOG_BATCHES_IN_FLIGHT = 4
-"""Batches sent and not yet stored; past that the agent reads no more output (the files keep it)."""
+"""Batches sent and not yet stored; past this the agent reads no more output, which stays in its files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,10 +18,10 @@ from resolute.errors import InvalidInput
 from resolute.wire.codec import wire_names
 
 FIRST_YEAR = 1970
-"""Of every time that is sent to the master, in UTC: a duration taken from it is still a date."""
+"""Earliest year of a time that is sent to the master, in UTC: such a time minus a duration is still a valid date."""
 
 LAST_YEAR = 9000
-"""The same at the other end: a duration or a retention added to it is still a date."""
+"""Latest year of such a time: the time plus a duration or a retention is still a valid date."""
 
 HOW_TO_WRITE = f"send a time with its zone, of the years {FIRST_YEAR} to {LAST_YEAR}, like 2024-05-01T12:00:00Z"
 

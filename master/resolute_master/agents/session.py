@@ -47,10 +47,10 @@ from resolute_master.store.base import Store
 log = logging.getLogger(__name__)
 
 HELLO_S = 30.0
-"""A connection that does not say who it is for so long is closed."""
+"""A connection that sends no hello within this time is closed."""
 
 SILENT_HEARTBEATS = 4
-"""A link without a word for so many heartbeats is closed: the agent may connect again, or is lost."""
+"""A link without a message for this number of heartbeats is closed: the agent may reconnect, or is lost."""
 
 
 class Closed(Exception):

@@ -11,7 +11,7 @@ from resolute.errors import Conflict, InvalidInput, Unavailable
 from resolute_master.domain.ids import AllocationId
 
 BARRIER_LIMIT_S = 600.0
-"""Members that have not met after so long never will."""
+"""A barrier that is incomplete after this time fails."""
 
 Data = Mapping[str, Any]
 

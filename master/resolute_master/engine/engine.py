@@ -41,10 +41,10 @@ from resolute_master.turns import a_few_at_a_time
 log = logging.getLogger(__name__)
 
 INBOX_LIMIT = 10_000
-"""Commands that wait for a cycle; past that callers are told to try again."""
+"""Commands that wait for a cycle; past this callers get a 429."""
 
 FULL_INBOX_S = 1.0
-"""Who met a full inbox is told to come again after so long: at 200 commands a cycle it is empty then, or the disk is slow."""
+"""`Retry-After` at a full inbox: at 200 commands a cycle it is empty by then, unless the disk is slow."""
 
 BATCH_LIMIT = 200
 """Commands a cycle at most: more gain little, and each waits for all."""

@@ -24,7 +24,7 @@ MAX_WORKSPACE_NAME_LENGTH = 80
 """Name of a workspace or a project, as in the contract."""
 
 MAX_PROJECT_KEY_LENGTH = 5
-"""Key of a project that is asked for: it stands before numbers."""
+"""Key of a project that the caller chooses: it is a prefix of numbers."""
 
 NOBODY = UserId(0)
 """Owns what always exists."""

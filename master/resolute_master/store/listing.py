@@ -35,7 +35,7 @@ EXPERIMENT_SORTS = (
 )
 
 SEARCH_S = 10.0
-"""One page of a log is searched for a regular expression no longer than this: the search occupies one of few readers."""
+"""Time for a search of one page of a log by a regular expression: it occupies one of few readers."""
 
 TRIAL_SORTS = (
     "id",

@@ -32,20 +32,20 @@ Publish = Callable[[Sequence[Item], Sequence[Outcome] | None], Coroutine[None, N
 """Makes a stored batch known before its callers are answered. Called in the order of the batches, while a large next is written."""
 
 MAX_BATCH_ITEMS = 500
-"""More items in one transaction gain little and make everyone in it wait."""
+"""More items in one transaction gain little and delay every caller of it."""
 
 SMALL_BATCH_ITEMS = 100
-"""Fewer items wait until the last batch is known: what comes meanwhile shares their transaction, and their being made known.
-Each of the two costs half a millisecond, whatever it holds."""
+"""Fewer items wait until the previous batch is published: later items then share their transaction and their publication. Each of
+the two costs half a millisecond, whatever its size."""
 
 MAX_BATCH_BYTES = 64 * 1024
 """The same limit for large items, by `size_of`."""
 
 MAX_UNSTORED_ITEMS = 5_000
-"""Items taken and not yet durable. Past that `append` waits: a slow disk slows its writers instead of filling memory."""
+"""Items accepted and not yet durable. Past this `append` waits: a slow disk slows its writers instead of filling memory."""
 
 RESERVED_ITEMS = 4 * MAX_UNSTORED_ITEMS
-"""Up to so many unstored items, who has none among them need not wait for those who have."""
+"""Up to this number of unstored items, a caller without any does not wait for callers with some."""
 
 
 @dataclass(slots=True, eq=False)

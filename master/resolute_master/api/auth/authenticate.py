@@ -191,7 +191,7 @@ class Cost:
 
 
 CONCURRENT_HASHES = 4
-"""Each takes 32 MiB and a core: a crowd at the door waits in line, and addresses come in turn."""
+"""Each takes 32 MiB and a core. Further logins wait in a queue, which serves addresses in turn."""
 
 
 class Passwords:

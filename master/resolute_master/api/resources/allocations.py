@@ -36,10 +36,10 @@ from resolute_master.domain.metrics import LogRecord, StepMark
 log = logging.getLogger(__name__)
 
 MAX_POLL_S = 600
-"""The longest that one preemption poll is held, whatever was asked for."""
+"""Maximum duration of one preemption poll, whatever the request asks for."""
 
 POLL_CHECK_S = 30.0
-"""A held call looks so often whether anybody still waits for its answer: ten thousand tasks hold one each."""
+"""Interval at which a held call checks whether its caller is still connected: ten thousand tasks hold one each."""
 
 
 async def get_allocation(call: Call, allocation: Allocation) -> GetAllocationResponse:

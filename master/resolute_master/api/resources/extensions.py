@@ -30,7 +30,7 @@ from resolute_master.lifecycle.ledger import Run, kept_steps, runs
 from resolute_provisioner.model import Intent, Observed
 
 MAX_DECISIONS = 10_000
-"""The newest of them; older ones are in the journal."""
+"""The newest decisions; older ones are in the journal."""
 
 
 # -------------------------------------------------------------------------------------------------------- machines
