@@ -256,8 +256,12 @@ class _Parser:
         if not isinstance(name, str):
             raise InvalidInput(f"{at}.columnName: {_shown(name)} must be the name of a column")
         column = column_of(name, self._table, f"{at}.columnName")
-        operator = _operator(plain.get("operator"), column, f"{at}.operator")
-        return _comparison(column, operator, plain.get("value"), f"{at}.value")
+        return comparison_of(column, plain.get("operator"), plain.get("value"), at)
+
+
+def comparison_of(column: Column, operator: Any, value: Any, at: str) -> Comparison:
+    """Raises `InvalidInput` for an operator that the column does not have, and for a value that it cannot be compared with."""
+    return _comparison(column, _operator(operator, column, f"{at}.operator"), value, f"{at}.value")
 
 
 def _operator(plain: Any, column: Column, at: str) -> Operator:

@@ -59,9 +59,36 @@ async def test_the_list_is_filtered_sorted_and_arranged_by_its_address(browser: 
     assert "No experiment fits." in (await browser.open("/det/experiments?state=completed")).words
 
 
+async def test_the_list_is_filtered_and_sorted_by_hyperparameters_and_metrics(browser: Browser) -> None:
+    agent = await browser.world.agent(slots=3)
+    for number in range(3):
+        trial, _, task = await browser.world.started(
+            agent, name=f"run {number}", hyperparameters={"lr": number / 10, "model": {"depth": number}}
+        )
+        await metrics(browser, trial, "validation", {10: {"loss": 0.5 - number / 10}, 20: {"loss": 0.75}}, task)
+    columns = "column=name&column=hp.lr&column=hp.model.depth&column=validation.loss.min"
+    falling = await browser.open(f"/det/experiments?{columns}&sort=validation.loss.min")
+    assert "run 0 0 0 0.5 run 1 0.1 1 0.4 run 2 0.2 2 0.3" in falling.words
+    rows = await browser.world.post(
+        "/api/v1/experiments-search", {"sort": "validation.loss.min=desc", "filter": "", "limit": 10}
+    )
+    assert [each["experiment"]["name"] for each in rows["experiments"]] == ["run 0", "run 1", "run 2"]
+    some = await browser.open(f"/det/experiments?{columns}&where=hp.lr+%3E%3D+0.1+and+validation.loss.min+%3E+0.35")
+    assert "run 1" in some.words and "run 0" not in some.words and "run 2" not in some.words
+    more = await browser.open(
+        "/det/experiments?where=hp.lr+%3E%3D+0.1&column=name&add=hp.model.depth&operator=%3D&value=2"
+    )
+    assert more.path.startswith("/det/experiments?column=name&where=hp.lr")
+    assert "run 2" in more.words and "run 1" not in more.words
+    offered = {each["value"] for tag, each in more.elements if tag == "input" and each.get("name") == "column"}
+    assert {"hp.lr", "hp.model.depth", "validation.loss.last", "validation.loss.mean"} <= offered
+
+
 @pytest.mark.parametrize(
     ("query", "words"),
     [
+        ("where=hp.lr", "where: ends where one of"),
+        ("where=&add=hp.lr&operator=like&value=1", "operator: 'like' is not known"),
         ("sort=colour", "sort: 'colour' is no column"),
         ("state=happy", "state: 'happy' is not known"),
         ("page=x", "page: 'x' is not a number"),
