@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from resolute.wire.rest.costs import CostRow, GetCostQuery, GetCostResponse
+from resolute.wire.rest.costs import CostRow, GetCostQuery, GetCostResponse, SpotSaving
 from resolute.wire.rest.extensions import LedgerRow
 from resolute_cli.command import Command, UsageError
 from resolute_cli.invocation import Invocation
 from resolute_cli.nouns.ledger import unknown_prices
 from resolute_cli.render import duration_text, percent_text, price_text, time_text
 
-GROUPINGS = ("pool", "instance", "user", "workspace", "experiment", "job")
+GROUPINGS = ("pool", "instance", "user", "workspace", "experiment", "job", "day")
 ACCOUNTS = ("useful", "starting", "checkpointing", "lost", "idle")
 
 NOBODY = "(no task)"
@@ -69,8 +69,20 @@ def _for_people(cli: Invocation, found: GetCostResponse) -> None:
     cli.render.table(columns, rows, found, title=title)
     for text in unknown_prices(found.totals):
         cli.render.note(text)
+    if found.spot is not None:
+        cli.render.note(spot_text(found.spot))
     for source in found.price_sources:
         cli.render.note(f"Prices: {source}")
+
+
+def spot_text(spot: SpotSaving) -> str:
+    """What spot has saved, as far as both prices are known."""
+    saved, whole = spot.on_demand_cost - spot.spot_cost, spot.on_demand_cost
+    unknown = f"; {duration_text(spot.not_compared_s)} on spot are of an unknown price" if spot.not_compared_s else ""
+    if not whole:
+        return f"Spot: not compared with on demand{unknown}"
+    share = percent_text(saved / whole)
+    return f"Spot: {price_text(spot.spot_cost)}, and {price_text(whole)} on demand: {price_text(saved)} ({share}) saved{unknown}"
 
 
 def _label(row: CostRow) -> str:

@@ -1,4 +1,4 @@
-"""Who and what the paid time was for: the books by pool, machine, user, workspace, experiment or job, between two moments.
+"""Who and what the paid time was for: the books by pool, machine, user, workspace, experiment, job or day, between two moments.
 
 A slot's time costs the price that its machine had then, spread evenly over its slots. Time with a task is that of the task's
 job; boots and idle time are nobody's but the pool's and the machine's, and stand under an empty key when asked for by anybody
@@ -7,9 +7,9 @@ else. So the lines of each grouping sum to the same total, which is what was pai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from resolute_master.domain.allocation import Allocation
@@ -17,6 +17,7 @@ from resolute_master.domain.ids import JobId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.lifecycle.ledger import Booking, Books, Span
+from resolute_provisioner.model import Market
 
 ACCOUNTS = ("useful", "starting", "checkpointing", "lost", "idle")
 
@@ -30,6 +31,8 @@ class Grouping(StrEnum):
     WORKSPACE = "workspace"
     EXPERIMENT = "experiment"
     JOB = "job"
+    DAY = "day"
+    """Of UTC, as budgets have it."""
     TRIAL = "trial"
 
 
@@ -62,8 +65,8 @@ NOTHING = Line(booking=Booking(), costs=dict.fromkeys(ACCOUNTS, 0.0))
 def line_of_machine(instance: Instance, books: Books, *, now: datetime) -> Line:
     """All of its paid time until now."""
     booked: dict[float | None, Booking] = {}
-    for _, part, price in _priced(instance, books, now, None, None):
-        booked[price] = booked.get(price, Booking()) + part
+    for span, begin, end, price in _priced(instance, books, now, None, None):
+        booked[price] = booked.get(price, Booking()) + span.within(begin, end)
     return total(_line(instance, booking, price) for price, booking in booked.items())
 
 
@@ -79,13 +82,22 @@ def _line(instance: Instance, booking: Booking, price_per_hour: float | None) ->
 
 def _priced(
     instance: Instance, books: Books, now: datetime, since: datetime | None, until: datetime | None
-) -> Iterator[tuple[Span, Booking, float | None]]:
-    """What of each span lies between two moments, in parts that the whole machine had one price in."""
+) -> Iterator[tuple[Span, datetime, datetime, float | None]]:
+    """What of each span lies between two moments, in stretches that the whole machine had one price in."""
     for span in books.spans(instance, now):
         begin = span.begin if since is None else max(span.begin, since)
         end = span.end if until is None else min(span.end, until)
         for from_, to, price in instance.prices(begin, end):
-            yield span, span.within(from_, to), price
+            yield span, from_, to, price
+
+
+def _days(begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """The stretch, cut at each midnight of UTC."""
+    begin = begin.astimezone(UTC)
+    while begin < end:
+        midnight = begin.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+        yield begin, min(midnight, end)
+        begin = midnight
 
 
 def cost_by(
@@ -102,9 +114,13 @@ def cost_by(
     lines: dict[str, Line] = {}
     for instance in instances:
         booked: dict[tuple[str, float | None], Booking] = {}
-        for span, part, price in _priced(instance, books, now, since, until):
-            key = (_key(grouping, instance, span.allocation, jobs), price)
-            booked[key] = booked.get(key, Booking()) + part
+        for span, from_, to, price in _priced(instance, books, now, since, until):
+            days = _days(from_, to) if grouping is Grouping.DAY else ((from_, to),)
+            for begin, end in days:
+                name = (
+                    str(begin.date()) if grouping is Grouping.DAY else _key(grouping, instance, span.allocation, jobs)
+                )
+                booked[name, price] = booked.get((name, price), Booking()) + span.within(begin, end)
         for (name, price), booking in booked.items():
             lines[name] = lines.get(name, NOTHING) + _line(instance, booking, price)
     return dict(sorted(lines.items()))
@@ -137,3 +153,51 @@ def total(lines: Iterable[Line]) -> Line:
     for line in lines:
         summed = summed + line
     return summed
+
+
+# --------------------------------------------------------------------------------------------------------------- spot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotSaving:
+    """What machines on spot have cost, beside the price on demand of the same types for the same time.
+
+    `not_compared_s` are seconds of machines on spot of which one of the two prices is not known: no sum has them in it.
+    """
+
+    spot_cost: float = 0.0
+    on_demand_cost: float = 0.0
+    not_compared_s: float = 0.0
+
+    def __add__(self, other: SpotSaving) -> SpotSaving:
+        return SpotSaving(
+            spot_cost=self.spot_cost + other.spot_cost,
+            on_demand_cost=self.on_demand_cost + other.on_demand_cost,
+            not_compared_s=self.not_compared_s + other.not_compared_s,
+        )
+
+
+def spot_saving(
+    instances: Iterable[Instance],
+    on_demand: Callable[[Instance], float | None],
+    *,
+    now: datetime,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> SpotSaving:
+    """`on_demand` tells the price an hour of such a machine on demand, None where it is not known."""
+    found = SpotSaving()
+    for instance in instances:
+        if instance.offer is None or instance.offer.market is not Market.SPOT or instance.paid_from is None:
+            continue
+        begin = max(instance.paid_from, since) if since is not None else instance.paid_from
+        end = min(instance.paid_until or now, until or now)
+        other = on_demand(instance)
+        for from_, to, price in instance.prices(begin, end):
+            seconds = (to - from_).total_seconds()
+            if price is None or other is None:
+                found += SpotSaving(not_compared_s=seconds)
+            else:
+                hours = seconds / 3600.0
+                found += SpotSaving(spot_cost=price * hours, on_demand_cost=other * hours)
+    return found

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from resolute.clock import FixedClock
 from resolute.wire.states import ContainerState
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import Reconsider
+from resolute_master.domain.copies import replace
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.machines import PriceWord, RecordPrices
 from resolute_provisioner.model import Market
@@ -54,7 +56,7 @@ async def test_every_grouping_has_the_same_total(tmp_path: Path) -> None:
     clock = FixedClock(T0)
     async with a_paid_world(tmp_path, clock, slots=2) as world:
         experiment = await an_hour_of_work(world, clock)
-        for grouping in ("pool", "instance", "user", "workspace", "experiment", "job"):
+        for grouping in ("pool", "instance", "user", "workspace", "experiment", "job", "day"):
             answer = await world.get(f"/api/v1/cost?groupBy={grouping}")
             assert answer["totals"]["cost"] == pytest.approx(3.6)
             assert sum(row["row"]["cost"] for row in answer["rows"]) == pytest.approx(3.6)
@@ -108,7 +110,7 @@ async def test_a_machine_on_spot_costs_what_the_market_asked_at_each_moment(tmp_
         word = PriceWord(offer_id="paid", per_hour=7.2, as_of=clock.now())
         await world.engine.submit(RecordPrices(pool=DEFAULT, source="the market", prices=(word,)))
         clock.advance(1000)
-        for grouping in ("pool", "instance", "user", "workspace", "experiment", "job"):
+        for grouping in ("pool", "instance", "user", "workspace", "experiment", "job", "day"):
             answer = await world.get(f"/api/v1/cost?groupBy={grouping}")
             assert answer["totals"]["cost"] == pytest.approx(0.1 + 1.0 + 2.0), grouping
         assert answer["priceSources"] == ["the market"]
@@ -125,6 +127,42 @@ async def test_a_machine_on_spot_costs_what_the_market_asked_at_each_moment(tmp_
         assert [row["pricePerHour"] for row in ledger["instances"]] == [7.2]
         (pool,) = [each for each in (await world.get("/api/v1/budgets"))["budgets"] if each["owner"] == "pool"]
         assert pool["spentToday"] == pytest.approx(3.1)
+
+
+async def test_each_day_of_utc_has_its_part_of_the_cost(tmp_path: Path) -> None:
+    """A machine from 22:00 to 03:00 of the day after next costs 3.6 an hour: two hours, a day, and three."""
+    clock = FixedClock(datetime(2026, 3, 1, 22, tzinfo=UTC))
+    async with a_paid_world(tmp_path, clock) as world:
+        await world.create(a_config())
+        await machine_joins(world, 0, clock)
+        clock.advance(29 * 3600)
+        answer = await world.get("/api/v1/cost?groupBy=day")
+        costs = {row["key"]: row["row"]["cost"] for row in answer["rows"]}
+        expected = {"2026-03-01": 2 * 3.6, "2026-03-02": 24 * 3.6, "2026-03-03": 3 * 3.6}
+        assert costs == pytest.approx(expected)
+        assert (answer["totals"]["cost"] == pytest.approx(29 * 3.6) and "spot" not in answer) or answer["spot"] is None
+
+
+@pytest.mark.parametrize("on_demand", [None, 10.0])
+async def test_spot_is_compared_with_on_demand_of_the_same_type(tmp_path: Path, on_demand: float | None) -> None:
+    clock = FixedClock(T0)
+    pools = a_paid_pool(market=Market.SPOT)
+    scaling = pools[DEFAULT].scaling
+    assert scaling is not None
+    dear = replace(scaling.offers[0], offer_id="dear", market=Market.ON_DEMAND, price_per_hour=on_demand)
+    pools[DEFAULT] = replace(pools[DEFAULT], scaling=replace(scaling, offers=(*scaling.offers, dear)))
+    async with an_api(tmp_path, clock=clock, pools=pools, config=CONFIG) as world:
+        await world.create(a_config())
+        await machine_joins(world, 100, clock)
+        clock.advance(3500)
+        spot = (await world.get("/api/v1/cost"))["spot"]
+        if on_demand is None:
+            assert spot == {"spotCost": 0, "onDemandCost": 0, "notComparedS": pytest.approx(3600)}
+        else:
+            wanted = {"spotCost": 3.6, "onDemandCost": 10.0, "notComparedS": 0.0}
+            assert spot == {name: pytest.approx(value) for name, value in wanted.items()}
+        last = (await world.get("/api/v1/cost?since=1800s"))["spot"]
+        assert last["onDemandCost"] == pytest.approx(0.0 if on_demand is None else 5.0)
 
 
 async def test_a_price_that_nobody_knows_is_null_and_not_nothing(tmp_path: Path) -> None:

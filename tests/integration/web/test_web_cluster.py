@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from pathlib import Path
+
 import pytest
 
+from resolute.clock import FixedClock
+from resolute_master.domain.copies import replace
+from resolute_master.domain.instance import Instance
+from resolute_provisioner.model import Market
 from support.api import a_config, settled
-from support.web import Browser, a_browser
+from support.engines import DEFAULT, joined, launched
+from support.paid_cluster import a_paid_pool
+from support.web import Browser, a_browser, a_web
 
 
 async def test_the_queue_says_of_each_job_why_it_waits(browser: Browser) -> None:
@@ -38,6 +47,32 @@ async def test_the_money_page_takes_what_the_api_takes(browser: Browser) -> None
     assert "Nothing was paid for." in page.words and "By user" in page.words
     table = await browser.open("/det/money?groupBy=user&format=csv")
     assert table.headers["Content-Type"].startswith("text/csv") and table.text.startswith("user,name,paid_s")
+
+
+async def test_the_money_page_shows_days_what_spot_saved_and_what_is_left(tmp_path: Path) -> None:
+    clock = FixedClock(datetime(2026, 3, 1, 23, tzinfo=UTC))
+    pools = a_paid_pool(market=Market.SPOT)
+    scaling = pools[DEFAULT].scaling
+    assert scaling is not None
+    dear = replace(scaling.offers[0], offer_id="dear", market=Market.ON_DEMAND, price_per_hour=10.0)
+    pools[DEFAULT] = replace(pools[DEFAULT], scaling=replace(scaling, offers=(*scaling.offers, dear)))
+    config = {"resource_pools": [{"pool_name": "default"}], "launch_error": False}
+    async with a_web(tmp_path, clock=clock, pools=pools, config=config) as browser:
+        await browser.log_in("ada")
+        await browser.world.create()
+        await settled(browser.world)
+        (instance,) = browser.world.engine.state.all(Instance)
+        await launched(browser.world.engine, instance, clock.now())
+        await joined(browser.world.engine, instance)
+        clock.advance(2 * 3600)
+        root = await browser.world.login("root")
+        await browser.world.call("PUT", "/api/v1/resource-pools/default/budget", {"perDay": 20.0}, token=root)
+        page = await browser.open("/det/money?groupBy=day")
+        assert page.words.index("2026-03-02") < page.words.index("2026-03-01")
+        assert "Spot saved 12.80 (64 %): its machines cost 7.20" in page.words
+        assert "16.40 of 20.00" in page.words
+        bars = await browser.open("/det/money/days?since=30d")
+        assert bars.text.count("<g>") == 2 and "2026-03-01: 3.60" in bars.words
 
 
 @pytest.mark.parametrize("query", ["groupBy=colour", "since=yesterday"])

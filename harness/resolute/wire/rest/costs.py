@@ -22,7 +22,7 @@ from resolute.wire.rest.extensions import LedgerRow
 class GetCostQuery:
     """`since` and `until` are a time (RFC 3339), a date, or how long ago (`7d`, `36h`); empty is no limit.
 
-    `group_by` is one of pool, instance, user, workspace, experiment, job; `format` is json or csv.
+    `group_by` is one of pool, instance, user, workspace, experiment, job, day (of UTC); `format` is json or csv.
     """
 
     group_by: str = "pool"
@@ -41,8 +41,19 @@ class CostRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpotSaving:
+    """What machines on spot have cost, and what the same types would have cost on demand for the same time. `not_compared_s`
+    are seconds of machines on spot of which one of the two prices is not known; neither cost has them in it."""
+
+    spot_cost: float = 0.0
+    on_demand_cost: float = 0.0
+    not_compared_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GetCostResponse:
-    """Rows by key; they sum to `totals`, whatever they are grouped by. `price_sources` says where the pools' prices come from."""
+    """Rows by key; they sum to `totals`, whatever they are grouped by. `price_sources` says where the pools' prices come from;
+    `spot` compares with on demand, and is null where no machine was on spot."""
 
     group_by: str
     until: datetime
@@ -50,6 +61,7 @@ class GetCostResponse:
     rows: tuple[CostRow, ...] = ()
     totals: LedgerRow
     price_sources: tuple[str, ...] = ()
+    spot: SpotSaving | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

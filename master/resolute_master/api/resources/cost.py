@@ -6,8 +6,8 @@ import asyncio
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
@@ -19,6 +19,9 @@ from resolute.wire.rest.costs import (
     GetCostQuery,
     GetCostResponse,
     GetExperimentCostResponse,
+)
+from resolute.wire.rest.costs import (
+    SpotSaving as WireSpotSaving,
 )
 from resolute.wire.rest.extensions import LedgerRow
 from resolute.wire.times import in_utc
@@ -35,12 +38,14 @@ from resolute_master.domain.ids import JobId, UserId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.user import User
-from resolute_master.lifecycle.cost import ACCOUNTS, Grouping, Line, cost_by, total
+from resolute_master.lifecycle.cost import ACCOUNTS, Grouping, Line, SpotSaving, cost_by, spot_saving, total
 from resolute_master.lifecycle.ledger import Books, Run
 from resolute_master.lifecycle.prices import belief_key
 from resolute_master.lifecycle.workspaces import workspaces
 from resolute_master.store.base import TrialQuery
-from resolute_provisioner.offers import priced
+from resolute_provisioner.catalogue import shipped
+from resolute_provisioner.model import Market, Offer
+from resolute_provisioner.offers import price_in_force, priced
 
 GROUPINGS = tuple(each.value for each in Grouping if each is not Grouping.TRIAL)
 """Trials are shown with their experiment."""
@@ -51,29 +56,40 @@ _DAYS = re.compile(r"(\d{1,5})d")
 
 
 async def get_cost(call: Call, _: None) -> GetCostResponse | web.Response:
-    query, now = call.query(GetCostQuery), call.api.clock.now()
+    query = call.query(GetCostQuery)
     _check_one_of("format", query.format, FORMATS)
+    answer = await cost_of(call.api, query)
+    return csv_of(answer) if query.format == "csv" else answer
+
+
+async def cost_of(api: ApiContext, query: GetCostQuery) -> GetCostResponse:
+    """Whatever the format. Raises `InvalidInput` for what is asked wrongly."""
+    now = api.clock.now()
     _check_one_of("groupBy", query.group_by, GROUPINGS)
     since, until = moment("since", query.since, now), min(moment("until", query.until, now) or now, now)
     if since is not None and since >= until:
         raise InvalidInput(f"since: {query.since} is not before {query.until or 'now'}; ask for a time that has passed")
-    store, grouping = call.api.store, Grouping(query.group_by)
+    store, grouping = api.store, Grouping(query.group_by)
     instances = await store.instances(since=since, until=until)
     runs = await runs_on(store, instances, since=since, until=until)
-    jobs = await _jobs_of(call.api, runs)
+    jobs = await _jobs_of(api, runs)
+    on_demand = on_demand_prices(api)
     # In a thread: it looks at every slot of every machine.
-    lines = await asyncio.to_thread(
-        lambda: cost_by(grouping, instances, Books(runs), jobs, now=now, since=since, until=until)
+    lines, spot = await asyncio.to_thread(
+        lambda: (
+            cost_by(grouping, instances, Books(runs), jobs, now=now, since=since, until=until),
+            spot_saving(instances, on_demand, now=now, since=since, until=until),
+        )
     )
-    answer = GetCostResponse(
+    return GetCostResponse(
         group_by=grouping,
         since=since,
         until=until,
-        rows=_rows(lines, _names(call.api, grouping, jobs.values())),
+        rows=_rows(lines, _names(api, grouping, jobs.values())),
         totals=shown(total(lines.values())),
-        price_sources=_sources(call.api, instances),
+        price_sources=_sources(api, instances),
+        spot=None if spot == SpotSaving() else WireSpotSaving(**asdict(spot)),
     )
-    return csv_of(answer) if query.format == "csv" else answer
 
 
 async def get_experiment_cost(call: Call, experiment: Experiment) -> GetExperimentCostResponse:
@@ -160,6 +176,35 @@ def _sources(api: ApiContext, instances: Iterable[Instance]) -> tuple[str, ...]:
                 known = api.engine.state.get(PoolBelief, belief_key(name, offer.offer_id))
                 found.add(priced(offer, None if known is None else known.belief).source)
     return tuple(sorted(source for source in found if source))
+
+
+def on_demand_prices(api: ApiContext) -> Callable[[Instance], float | None]:
+    """What a machine of the same type costs on demand: by an offer of its own pool, of another one, else by the table of list
+    prices of its cloud that is shipped."""
+    own: dict[tuple[str, str], float] = {}
+    anywhere: dict[tuple[str, str], float] = {}
+    for name, pool in sorted(api.engine.pools.items()):
+        for offer in pool.scaling.offers if pool.scaling is not None else ():
+            known = api.engine.state.get(PoolBelief, belief_key(name, offer.offer_id))
+            price = price_in_force(offer, None if known is None else known.belief)
+            if offer.market is Market.ON_DEMAND and price is not None:
+                own.setdefault((name, offer.instance_type), price)
+                anywhere.setdefault((offer.region, offer.instance_type), price)
+
+    def find(instance: Instance) -> float | None:
+        offer = instance.offer
+        if offer is None:
+            return None
+        found = own.get((instance.pool, offer.instance_type), anywhere.get((offer.region, offer.instance_type)))
+        return _listed(offer) if found is None else found
+
+    return find
+
+
+def _listed(offer: Offer) -> float | None:
+    table = shipped(offer.offer_id.partition("/")[0])
+    shape = table.shapes.get(offer.instance_type)
+    return None if shape is None else table.price(shape, offer.region)
 
 
 def csv_of(answer: GetCostResponse) -> web.Response:
