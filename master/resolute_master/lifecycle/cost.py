@@ -117,17 +117,19 @@ def cost_by(
         for span, from_, to, price in _priced(instance, books, now, since, until):
             days = _days(from_, to) if grouping is Grouping.DAY else ((from_, to),)
             for begin, end in days:
-                name = (
-                    str(begin.date()) if grouping is Grouping.DAY else _key(grouping, instance, span.allocation, jobs)
-                )
+                name = _key(grouping, instance, span.allocation, jobs, begin)
                 booked[name, price] = booked.get((name, price), Booking()) + span.within(begin, end)
         for (name, price), booking in booked.items():
             lines[name] = lines.get(name, NOTHING) + _line(instance, booking, price)
     return dict(sorted(lines.items()))
 
 
-def _key(grouping: Grouping, instance: Instance, allocation: Allocation | None, jobs: Mapping[JobId, Job]) -> str:
+def _key(
+    grouping: Grouping, instance: Instance, allocation: Allocation | None, jobs: Mapping[JobId, Job], begin: datetime
+) -> str:
     match grouping:
+        case Grouping.DAY:
+            return str(begin.date())
         case Grouping.POOL:
             return instance.pool
         case Grouping.INSTANCE:
