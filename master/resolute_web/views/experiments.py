@@ -11,9 +11,9 @@ from aiohttp import web
 from resolute.wire.rest.experiments import Experiment as WireExperiment
 from resolute_master.api.auth.authorise import Action
 from resolute_master.api.http.call import Call, nothing
+from resolute_master.api.reading.showing import show_experiments
 from resolute_master.api.render.summaries import summary
 from resolute_master.api.resources.searching import found_experiments
-from resolute_master.api.reading.showing import show_experiments
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
 from resolute_master.lifecycle import workspaces

@@ -9,8 +9,8 @@ from aiohttp import web
 
 from resolute.wire.rest.costs import BudgetState, CostRow, GetCostQuery
 from resolute_master.api.auth.authorise import Action
-from resolute_master.api.resources.budgets import list_budgets
 from resolute_master.api.http.call import Call, nothing
+from resolute_master.api.resources.budgets import list_budgets
 from resolute_master.api.resources.cost import GROUPINGS, cost_of, get_cost
 from resolute_master.domain.copies import replace
 from resolute_master.lifecycle.cost import Grouping
