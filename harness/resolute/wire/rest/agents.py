@@ -1,5 +1,7 @@
 """Agents and their slots."""
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -71,11 +73,11 @@ class Agent:
     draining: bool = False
     enabled: bool = False
     registered_time: datetime | None = None
+    resolute_version: str = ""
+    """The agent's own; `version` is the contract's, as the master's is."""
     resource_pools: tuple[str, ...] = ()
     slots: Mapping[str, Slot] = field(default_factory=dict)
     version: str | None = None
-    resolute_version: str = ""
-    """The agent's own; `version` is the contract's, as the master's is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,7 @@
 """What a task and the master say to each other while it runs."""
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -60,9 +62,9 @@ class AllocationRendezvousInfoResponse:
 class AllocationPreemptionSignalResponse:
     """Whether to save and leave. `reason` and `notice` go beyond the contract."""
 
+    notice: PreemptionNotice | None = None
     preempt: bool = False
     reason: str = ""
-    notice: PreemptionNotice | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,7 @@
 """Login, and who the caller is."""
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from dataclasses import dataclass

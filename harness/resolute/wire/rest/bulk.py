@@ -1,5 +1,7 @@
 """One action on several experiments or runs, each with an answer of its own."""
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Checkpoints: reports, lists, changes."""
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -31,16 +33,16 @@ class Checkpoint:
     """A checkpoint; `resources` maps each file to its size in bytes, directories end in `/`. `removal` says why files of it were or
     will be removed."""
 
-    metadata: Mapping[str, Any] = field(default_factory=dict)
     resources: Mapping[str, Int64]
-    state: WireCheckpointState = WireCheckpointState.UNSPECIFIED
-    training: CheckpointTrainingMetadata = field(default_factory=CheckpointTrainingMetadata)
     uuid: str
     allocation_id: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    removal: str | None = None
     report_time: datetime | None = None
+    state: WireCheckpointState = WireCheckpointState.UNSPECIFIED
     storage_id: int | None = None
     task_id: str | None = None
-    removal: str | None = None
+    training: CheckpointTrainingMetadata = field(default_factory=CheckpointTrainingMetadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,8 @@ A member's name is its value without the prefix, so that a kernel state converts
 `WireCheckpointState[CheckpointState.COMPLETED.name]`.
 """
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from enum import StrEnum

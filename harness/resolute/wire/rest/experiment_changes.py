@@ -1,5 +1,7 @@
 """Experiments: create, change, and the files that they are made of."""
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -71,9 +73,9 @@ class PatchResources:
 class PatchExperiment:
     """Changes of an experiment; None leaves a field as it is, `labels` replaces the whole list."""
 
-    id: int = 0
     checkpoint_storage: PatchCheckpointStorage | None = None
     description: str | None = None
+    id: int = 0
     labels: tuple[str, ...] | None = None
     name: str | None = None
     notes: str | None = None
@@ -120,5 +122,5 @@ class MoveExperimentRequest:
 class PutExperimentRetainLogsRequest:
     """Days to keep the logs of all trials; -1 keeps them forever."""
 
-    experiment_id: int = 0
     num_days: int
+    experiment_id: int = 0

@@ -1,5 +1,7 @@
 """Experiments: list and look at."""
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -53,10 +55,10 @@ class Experiment:
     trial_ids: tuple[int, ...] = ()
     unmanaged: bool = False
     user_id: int | None = None
-    workspace_id: int | None = None
-    workspace_name: str | None = None
     warning: str | None = None
     """Something that its owner should know: so far, that the searcher's metric is not reported."""
+    workspace_id: int | None = None
+    workspace_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +92,9 @@ class Int32FieldFilter:
 
     gt: int | None = None
     gte: int | None = None
+    incl: tuple[int, ...] = ()
     lt: int | None = None
     lte: int | None = None
-    incl: tuple[int, ...] = ()
     not_in: tuple[int, ...] = ()
 
 

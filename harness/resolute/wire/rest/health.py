@@ -1,5 +1,7 @@
 """What `/health` answers."""
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -22,5 +24,5 @@ class HealthCheck:
     """Answer of `/health`, with snake_case names."""
 
     database: HealthStatus
-    resource_managers: Annotated[tuple[ResourceManagerHealth, ...], Key("resource_managers")] = ()
     status: HealthStatus
+    resource_managers: Annotated[tuple[ResourceManagerHealth, ...], Key("resource_managers")] = ()

@@ -1,5 +1,7 @@
 """Who answers at an address: what every command asks first, and nothing else."""
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -23,12 +25,12 @@ class SSOProvider:
 class Info:
     """Answer of `/info`, the first request of every command; its names are snake_case on the wire."""
 
+    cluster_id: Annotated[str, Key("cluster_id")]
+    master_id: Annotated[str, Key("master_id")]
     version: str
     """Of the contract: the newest release of its client that this master is tested with."""
-    master_id: Annotated[str, Key("master_id")]
-    cluster_id: Annotated[str, Key("cluster_id")]
     cluster_name: Annotated[str, Key("cluster_name")] = ""
-    telemetry: Mapping[str, Any] = field(default_factory=dict)
-    sso_providers: Annotated[tuple[SSOProvider, ...], Key("sso_providers")] = ()
     resolute_version: Annotated[str, Key("resolute_version")] = ""
     """Of this master."""
+    sso_providers: Annotated[tuple[SSOProvider, ...], Key("sso_providers")] = ()
+    telemetry: Mapping[str, Any] = field(default_factory=dict)

@@ -1,5 +1,7 @@
 """The job queue."""
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -134,6 +136,6 @@ class GetJobsQuery:
     limit: int = 0
     offset: int = 0
     order_by: OrderBy = OrderBy.UNSPECIFIED
+    reasons: bool = False
     resource_pool: str | None = None
     states: tuple[JobState, ...] = ()
-    reasons: bool = False

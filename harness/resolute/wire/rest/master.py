@@ -1,5 +1,7 @@
 """The master itself: identity, configuration, its own log, health."""
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -32,8 +34,6 @@ class GetMasterResponse:
     strict_job_queue_control: bool
     version: str
     """Of the contract: the newest release of its client that this master is tested with."""
-    resolute_version: str = ""
-    """Of this master."""
     branding: str | None = None
     cluster_message: ClusterMessage | None = None
     external_login_uri: str | None = None
@@ -41,6 +41,8 @@ class GetMasterResponse:
     feature_switches: tuple[str, ...] = ()
     product: Product | None = None
     rbac_enabled: bool = False
+    resolute_version: str = ""
+    """Of this master."""
     sso_providers: tuple[SSOProvider, ...] = ()
     telemetry_enabled: bool = False
     user_management_enabled: bool = False
@@ -91,8 +93,8 @@ class LogEntry:
     level: LogLevel
     message: str
     timestamp: datetime
-    logger: str = ""
     fields: Mapping[str, str] = field(default_factory=dict)
+    logger: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

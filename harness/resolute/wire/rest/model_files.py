@@ -6,6 +6,8 @@ GET  /api/v1/trials/{trialId}/logs/fields           stream of TrialLogsFieldsRes
 GET  /api/v1/tasks/{taskId}/logs/fields             stream of TaskLogsFieldsResponse
 """
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -16,12 +18,12 @@ from datetime import datetime
 class FileNode:
     """A file or a directory with what is in it; `path` is from the context directory on."""
 
-    path: str
-    name: str
-    modified_time: datetime
     content_length: int
-    is_dir: bool
     content_type: str
+    is_dir: bool
+    modified_time: datetime
+    name: str
+    path: str
     files: tuple[FileNode, ...] = ()
 
 
@@ -36,8 +38,8 @@ class GetModelDefTreeResponse:
 class GetModelDefFileRequest:
     """Which file; the experiment of the path counts."""
 
-    path: str = ""
     experiment_id: int | None = None
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,7 @@
 """Pages of a list, in every answer that lists."""
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from dataclasses import dataclass

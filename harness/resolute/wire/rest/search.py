@@ -1,5 +1,7 @@
 """Previews of a search."""
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -14,11 +16,11 @@ class PreviewHPSearchRequest:
     """A configuration to look at, and the seed to search with."""
 
     config: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
     forecast: bool = False
     """Say also what it would take and cost; beyond the contract."""
     seconds_per_unit: float | None = None
     """How long one unit of a trial's length takes; None: as in earlier runs of the same experiment."""
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +45,9 @@ class SearchSummary:
     """The search in numbers, and the configuration that they follow from."""
 
     config: Mapping[str, Any]
-    trials: tuple[TrialSummary, ...] = ()
     forecast: SearchForecast | None = None
     """When it was asked for."""
+    trials: tuple[TrialSummary, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

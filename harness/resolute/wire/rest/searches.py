@@ -7,6 +7,8 @@ GET  /api/v1/projects/{id}/experiments/metric-ranges   GetProjectNumericMetricsR
 GET  /api/v1/experiment/labels                         GetExperimentLabelsResponse
 """
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -26,10 +28,10 @@ class SearchExperimentsRequest:
     """`filter` is JSON text, `sort` is `<column>=asc,<column>=desc`; `limit` 0 is everything."""
 
     filter: str = ""
-    sort: str = ""
     limit: int = 0
     offset: int = 0
     project_id: int = 0
+    sort: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +55,20 @@ class SearchRunsRequest:
     """The same of runs."""
 
     filter: str = ""
-    sort: str = ""
     limit: int = 0
     offset: int = 0
     project_id: int = 0
+    sort: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatRunExperiment:
     """What a run is part of."""
 
-    id: int
-    name: str
     description: str
+    id: int
     is_multitrial: bool
+    name: str
     progress: float
     resource_pool: str
     searcher_metric: str
@@ -81,17 +83,17 @@ class FlatRunExperiment:
 class FlatRun:
     """A trial as a row of a table."""
 
-    id: int
     archived: bool
-    parent_archived: bool
     checkpoint_count: int
     checkpoint_size: Int64
+    id: int
+    parent_archived: bool
     project_id: int
     project_name: str
-    workspace_id: int
-    workspace_name: str
     start_time: datetime
     state: WireTrialState
+    workspace_id: int
+    workspace_name: str
     duration: int | None = None
     end_time: datetime | None = None
     experiment: FlatRunExperiment | None = None
@@ -110,11 +112,8 @@ class FlatRun:
 class SearchRunsResponse:
     """A page of what fits."""
 
-    runs: tuple[FlatRun, ...]
     pagination: Pagination
-
-
-# ---------------------------------------------------------------------------------------------------------- columns
+    runs: tuple[FlatRun, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

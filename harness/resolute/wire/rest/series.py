@@ -7,6 +7,8 @@ GET /api/v1/experiments/{experimentId}/metrics-stream/trials-snapshot   stream o
 GET /api/v1/experiments/{experimentId}/metrics-stream/trials-sample     stream of TrialsSampleResponse
 """
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -25,8 +27,8 @@ class DataPoint:
 
     batches: int
     time: datetime
-    values: Mapping[str, Any] = field(default_factory=dict)
     epoch: float | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +44,8 @@ class DownsampledMetrics:
 class ComparableTrial:
     """A trial with its series."""
 
-    trial: Trial
     metrics: tuple[DownsampledMetrics, ...]
+    trial: Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +79,9 @@ class TimestampFieldFilter:
 class TimeSeriesFilter:
     """`name` is "batches", "time", or the name of a metric; the range of its type decides."""
 
-    name: str = "batches"
     double_range: DoubleFieldFilter | None = None
     integer_range: Int32FieldFilter | None = None
+    name: str = "batches"
     time_range: TimestampFieldFilter | None = None
 
 
@@ -88,18 +90,15 @@ class CompareTrialsQuery:
     """`metric_ids` are `<group>.<name>`; `metric_names` are of `group`, or of the one that `metric_type` names. `max_datapoints` 0
     is 1000."""
 
-    trial_ids: tuple[int, ...] = ()
-    metric_names: tuple[str, ...] = ()
-    metric_ids: tuple[str, ...] = ()
-    group: str | None = None
-    metric_type: MetricType = MetricType.UNSPECIFIED
-    max_datapoints: int = 0
-    start_batches: int = 0
     end_batches: int = 0
+    group: str | None = None
+    max_datapoints: int = 0
+    metric_ids: tuple[str, ...] = ()
+    metric_names: tuple[str, ...] = ()
+    metric_type: MetricType = MetricType.UNSPECIFIED
+    start_batches: int = 0
     time_series_filter: TimeSeriesFilter | None = None
-
-
-# ---------------------------------------------------------------------------------------------------------- streams
+    trial_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +113,10 @@ class MetricIdentifier:
 class ExpMetricNamesResponse:
     """Names that were not told before."""
 
+    metric_names: tuple[MetricIdentifier, ...] = ()
     searcher_metrics: tuple[str, ...] = ()
     training_metrics: tuple[str, ...] = ()
     validation_metrics: tuple[str, ...] = ()
-    metric_names: tuple[MetricIdentifier, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,9 +138,9 @@ class MetricBatchesResponse:
 class MetricBatchesQuery:
     """`metric_name` must be given."""
 
+    group: str | None = None
     metric_name: str = ""
     metric_type: MetricType = MetricType.UNSPECIFIED
-    group: str | None = None
     period_seconds: int = 0
 
 
@@ -149,10 +148,10 @@ class MetricBatchesQuery:
 class TrialsSnapshotResponseTrial:
     """What a trial had reached."""
 
-    trial_id: int
+    batches_processed: int
     hparams: Mapping[str, Any]
     metric: float
-    batches_processed: int
+    trial_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,11 +165,11 @@ class TrialsSnapshotResponse:
 class TrialsSnapshotQuery:
     """The metric after `batches_processed`, or up to `batches_margin` before or after."""
 
+    batches_margin: int = 0
+    batches_processed: int = 0
+    group: str | None = None
     metric_name: str = ""
     metric_type: MetricType = MetricType.UNSPECIFIED
-    group: str | None = None
-    batches_processed: int = 0
-    batches_margin: int = 0
     period_seconds: int = 0
 
 
@@ -178,29 +177,29 @@ class TrialsSnapshotQuery:
 class TrialsSampleResponseTrial:
     """The points of a trial that were not told before."""
 
-    trial_id: int
-    hparams: Mapping[str, Any]
     data: tuple[DataPoint, ...]
+    hparams: Mapping[str, Any]
+    trial_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialsSampleResponse:
     """The best trials: those that are among them now and were not, and those that were and are not."""
 
-    trials: tuple[TrialsSampleResponseTrial, ...]
-    promoted_trials: tuple[int, ...]
     demoted_trials: tuple[int, ...]
+    promoted_trials: tuple[int, ...]
+    trials: tuple[TrialsSampleResponseTrial, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialsSampleQuery:
     """`max_trials` 0 is 25, `max_datapoints` 0 is 1000, `end_batches` 0 is the end."""
 
+    end_batches: int = 0
+    group: str | None = None
+    max_datapoints: int = 0
+    max_trials: int = 0
     metric_name: str = ""
     metric_type: MetricType = MetricType.UNSPECIFIED
-    group: str | None = None
-    max_trials: int = 0
-    max_datapoints: int = 0
-    start_batches: int = 0
-    end_batches: int = 0
     period_seconds: int = 0
+    start_batches: int = 0

@@ -1,5 +1,7 @@
 """Templates: configuration with a name, merged under what is submitted."""
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -14,8 +16,8 @@ from resolute.wire.rest.paging import Pagination
 class Template:
     """`config` is part of a configuration."""
 
-    name: str = ""
     config: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
     workspace_id: int = 1
 
 

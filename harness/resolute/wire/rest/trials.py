@@ -1,5 +1,7 @@
 """Trials: state, timeline, reports of their runs."""
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -112,8 +114,8 @@ class ReportTrialProgressRequest:
     """`is_raw`: `progress` is a fraction between 0 and 1."""
 
     progress: float
-    trial_id: int = 0
     is_raw: bool = False
+    trial_id: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +136,8 @@ class TrialRunnerMetadata:
 class RunPrepareForReportingRequest:
     """Announces a run; `run_id` is the trial's id."""
 
-    run_id: int = 0
     checkpoint_storage: Mapping[str, Any] = field(default_factory=dict)
+    run_id: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,7 @@
 """Experiments and trials that run elsewhere and report here."""
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -54,8 +56,8 @@ class PutTrialResponse:
 class StartTrialRequest:
     """A process begins to report; `resume` False wants that none has before."""
 
-    trial_id: int = 0
     resume: bool | None = None
+    trial_id: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +73,8 @@ class StartTrialResponse:
 class PatchTrialRequest:
     """A sign of life; with a state, what has become of the trial."""
 
-    trial_id: int = 0
     state: WireTrialState | None = None
+    trial_id: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

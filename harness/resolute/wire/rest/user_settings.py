@@ -1,5 +1,7 @@
 """What a web interface keeps for a person, and what the person looked at."""
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Workspaces and projects."""
 
+# Written by scripts/rest_shapes.py: change its table or the contract, not this file.
+
 from __future__ import annotations
 
 from collections.abc import Mapping
