@@ -38,8 +38,8 @@ class PointedCloud(LocalCloud):
         self._points.reached("launch.answered")
         return answer
 
-    def _create(self, request: LaunchRequest) -> tuple[MachineFiles, Record]:
-        made = super()._create(request)
+    def _create(self, request: LaunchRequest, gpus: tuple[str, ...]) -> tuple[MachineFiles, Record]:
+        made = super()._create(request, gpus)
         self._points.reached("launch.recorded")
         return made
 

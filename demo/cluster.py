@@ -17,7 +17,8 @@ from demo.folder import Folder
 from resolute.client.authentication import authenticated_session
 from resolute.client.sdk import Resolute
 from resolute.errors import ResoluteError, Unavailable
-from resolute_cli.local_cluster import ClusterPlan, RunningCluster, cluster_down, cluster_up
+from resolute_cli.local_cluster import RunningCluster, cluster_down, cluster_up
+from resolute_cli.local_plan import ClusterPlan
 
 END_S = 10.0
 

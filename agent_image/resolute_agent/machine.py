@@ -1,9 +1,9 @@
 """One machine of the local cloud: a detached init process, `python -m resolute_agent.machine [--detach] <directory>`.
 
 It keeps an agent running (settings: `agent.json` in the directory), adopts what the agent's tasks leave behind, and
-ends everything when it is told to (SIGTERM, or a file `stop`) or when the agent says that the machine is to go. Its
-own death, also by SIGKILL, is the machine's: the kernel then kills the agent and tells each supervisor, which ends its
-task.
+ends everything when it is told to (SIGTERM, or a file `stop`), when the agent says that the machine is to go, or with
+`--no-restart` when the agent ends. Its own death, also by SIGKILL, is the machine's: the kernel then kills the agent and
+tells each supervisor, which ends its task.
 
     machine.json   {"pid", "start_time", "instance_id"}: with the start time, the pid names this very process
     ended.json     {"reason"}: the machine ended in order
@@ -49,8 +49,11 @@ _EXIT_MISCONFIGURED = 78
 class Machine:
     """The machine's life: `run` returns why it ended, when nothing of it is left."""
 
-    def __init__(self, directory: Path, settings: AgentSettings, agent: Sequence[str] = AGENT_PROGRAM) -> None:
+    def __init__(
+        self, directory: Path, settings: AgentSettings, agent: Sequence[str] = AGENT_PROGRAM, *, restart: bool = True
+    ) -> None:
         self._directory = directory
+        self._restart = restart
         self._program = tuple(agent)
         self._settings = settings
         self._told = ""
@@ -96,6 +99,8 @@ class Machine:
                 return "the agent said that the machine is to end"
             if code == _EXIT_MISCONFIGURED:
                 return "the agent cannot run with its settings; see agent.log"
+            if not self._restart:
+                return f"the agent ended with code {code}, and is not to be started again"
             if time.monotonic() - started > STEADY_S:
                 pause_s = FIRST_RESTART_S
             until = time.monotonic() + pause_s
@@ -172,7 +177,7 @@ def end_containers(settings: AgentSettings) -> None:
         docker_watch.end_all(Path(settings.state_dir).resolve() / DOCKER, settings.docker_host.removeprefix("unix://"))
 
 
-def serve(directory: Path, agent: Sequence[str] = AGENT_PROGRAM) -> int:
+def serve(directory: Path, agent: Sequence[str] = AGENT_PROGRAM, *, restart: bool = True) -> int:
     """Be the machine of `directory` until it ends; the process's exit code."""
     private_files.keep_private()
     for sentence in private_files.mend(directories=[directory], files=private_files.state_files(directory)):
@@ -184,11 +189,11 @@ def serve(directory: Path, agent: Sequence[str] = AGENT_PROGRAM) -> int:
     except BlockingIOError:
         raise InvalidInput(f"{directory} is the directory of a machine that is running") from None
     with lock:
-        print(f"machine ended: {Machine(directory, settings, agent).run()}", file=sys.stderr)
+        print(f"machine ended: {Machine(directory, settings, agent, restart=restart).run()}", file=sys.stderr)
     return 0
 
 
-def detach(directory: Path) -> int:
+def detach(directory: Path, *, restart: bool = True) -> int:
     """Be the machine in a session of its own, as nobody's child. The caller's process returns at once."""
     middle = os.fork()
     if middle:
@@ -203,7 +208,7 @@ def detach(directory: Path) -> int:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
-    return serve(directory)
+    return serve(directory, restart=restart)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -211,6 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m resolute_agent.machine", description="Run one machine of the local cloud."
     )
     parser.add_argument("--detach", action="store_true", help="return at once and leave the machine running")
+    parser.add_argument("--no-restart", action="store_true", help="end the machine when its agent has ended")
     parser.add_argument(
         "--power-off", action="store_true", help="end what a machine whose processes have ended left in an engine"
     )
@@ -222,7 +228,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.power_off:
             end_containers(settings)
             return 0
-        return detach(directory) if given.detach else serve(directory)
+        restart = not given.no_restart
+        return detach(directory, restart=restart) if given.detach else serve(directory, restart=restart)
     except InvalidInput as error:
         print(f"machine: {printable.lines(str(error))}", file=sys.stderr)
         return _EXIT_MISCONFIGURED

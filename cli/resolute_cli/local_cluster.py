@@ -5,9 +5,11 @@ Tasks are processes too, or with `docker` containers of this machine's engine.
 Everything of a cluster lies in one directory:
 
     cluster.json    name, address, and which process is the master
+    settings.json   the flags that it was started with the last time
     master.yaml     configuration of the master
+    join-token      by which agents join, written by the master
     master.log      what the master says
-    resolute.db     its state; `pools/` its machines, `checkpoints/` the storage
+    resolute.db     its state; `pools/` its machines, `agents/` those of `agent-up`, `checkpoints/` the storage
     tls/ca.pem      with TLS: what clients trust
 
 The master is reached as a program only (`python -m resolute_master`), and so is the cloud of local machines.
@@ -35,17 +37,29 @@ from pathlib import Path
 from typing import Any
 
 from resolute import private_files
+from resolute.client.authentication import login
 from resolute.client.cluster import Cluster
 from resolute.client.errors import MasterUnreachable
 from resolute.client.session import NO_RETRY, Session
-from resolute.config.environment import DEFAULT_CPU_IMAGE
-from resolute.errors import FailedPrecondition, InvalidInput, NotFound, Unavailable
+from resolute.errors import (
+    FailedPrecondition,
+    InvalidInput,
+    NotFound,
+    PermissionDenied,
+    Unauthenticated,
+    Unavailable,
+)
 from resolute_cli import processes
+from resolute_cli.local_agent import AGENTS, end_agents
+from resolute_cli.local_plan import DATABASE, SQLITE, ClusterPlan, master_configuration, settings_of
+from resolute_cli.private_text import write_private
 from resolute_cli.processes import Identity
 
 NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,62}")
 INSTANCE_VARIABLE = "RESOLUTE_INSTANCE"
 """Every process of a local machine has its instance's id in this variable."""
+
+SETTINGS = "settings.json"
 
 INITIALISED = "initialised"
 """A file that says that the database has its first users: from then on their passwords are no setting any more."""
@@ -54,35 +68,8 @@ START_LIMIT_S = 100.0
 STOP_GRACE_S = 30.0
 MACHINES_GRACE_S = 90.0
 
-DEFAULT_DOCKER_HOST = "unix:///var/run/docker.sock"
-
 Pause = Callable[[float], object]
 Choose = Callable[[Sequence[str]], str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterPlan:
-    """What to start. Times are in seconds; `password` None generates one."""
-
-    name: str
-    directory: Path
-    host: str = "127.0.0.1"
-    port: int = 8080
-    slots_per_instance: int = 1
-    max_instances: int = 4
-    boot_delay_s: float = 0.0
-    price_per_hour: float = 0.0
-    idle_s: float = 300.0
-    storage: Path | None = None
-    password: str | None = None
-    own_config: Path | None = None
-    docker: bool = False
-    """Tasks run in containers of the engine at `docker_host`, in `image` where their experiment names none."""
-    tls: bool = False
-    """The master serves TLS with a certificate of its own authority."""
-    docker_host: str = DEFAULT_DOCKER_HOST
-    image: str = DEFAULT_CPU_IMAGE
-    program: tuple[str, ...] = (sys.executable, "-m", "resolute_master")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +127,7 @@ def cluster_up(
         running = read_cluster(plan.directory)
         if running is not None and running.lives:
             return running
+        _check_database(plan)
         _check_port(plan.host, plan.port)
         if plan.docker:
             _check_engine(plan)
@@ -155,7 +143,11 @@ def cluster_up(
             (plan.directory / "cluster.json").unlink(missing_ok=True)
             raise
         (plan.directory / INITIALISED).touch(mode=0o600)
+        write_private(plan.directory / SETTINGS, json.dumps(settings_of(plan), indent=2) + "\n")
     generated = password if fresh and plan.password is None and plan.own_config is None else None
+    if generated is not None and plan.database and not _opens(started, generated):
+        warn("The database has its users already: their passwords are what they were, and none was made.")
+        generated = None
     return RunningCluster(
         name=started.name,
         url=started.url,
@@ -164,6 +156,27 @@ def cluster_up(
         cert_file=started.cert_file,
         new_password=generated,
     )
+
+
+def _check_database(plan: ClusterPlan) -> None:
+    """A cluster that knows something must not begin anew because a flag was left out."""
+    before = read_settings(plan.directory).get(DATABASE)
+    now = settings_of(plan)[DATABASE]
+    if before is not None and before != now and plan.own_config is None:
+        remedy = "leave out --db-url" if before == SQLITE else f"give --db-url {before}"
+        raise InvalidInput(
+            f"cluster '{plan.name}' keeps its state in {before}, and this would begin an empty one in {now}; {remedy}, "
+            "or take another --cluster-name"
+        )
+
+
+def _opens(started: RunningCluster, password: str) -> bool:
+    with Session(started.url, retry=NO_RETRY, verify=started.cert_file or True) as session:
+        try:
+            login(session, "determined", password)
+        except (PermissionDenied, Unauthenticated):
+            return False
+    return True
 
 
 def _password_of_last_attempt(plan: ClusterPlan) -> str | None:
@@ -208,37 +221,6 @@ def _check_port(host: str, port: int) -> None:
                     f"port {port} is in use; choose another one with --master-port, or end what listens there"
                 ) from None
             raise InvalidInput(f"cannot listen on {host} port {port}: {error.strerror}") from None
-
-
-def master_configuration(plan: ClusterPlan, password: str | None) -> dict[str, Any]:
-    """The contents of `master.yaml`. A password is meant for a new database only."""
-    provider: dict[str, Any] = {
-        "type": "local",
-        "slots_per_instance": plan.slots_per_instance,
-        "max_instances": plan.max_instances,
-        "boot_delay": plan.boot_delay_s,
-        "price_per_hour": plan.price_per_hour,
-        "max_idle_agent_period": plan.idle_s,
-    }
-    if plan.docker:
-        provider |= {"container_runtime": "docker", "docker_host": plan.docker_host}
-    config: dict[str, Any] = {
-        "host": plan.host,
-        "port": plan.port,
-        "cluster_name": plan.name,
-        "cluster_state_dir": str(plan.directory),
-        "db": {"type": "sqlite", "path": str(plan.directory / "resolute.db")},
-        "checkpoint_storage": {"type": "shared_fs", "host_path": str(plan.storage or plan.directory / "checkpoints")},
-        "resource_pools": [{"pool_name": "default", "provider": provider}],
-    }
-    if plan.docker:  # the master listens on this machine only, so tasks must be on its network
-        config["task_container_defaults"] = {"network_mode": "host", "image": plan.image}
-    security: dict[str, Any] = {} if password is None else {"initial_user_password": password}
-    if plan.tls:
-        security["tls"] = {"enabled": True}
-    if security:
-        config["security"] = security
-    return config
 
 
 def _write_configuration(plan: ClusterPlan, password: str | None) -> Path:
@@ -330,23 +312,31 @@ def _last_words(directory: Path, lines: int = 15) -> str:
 # ------------------------------------------------------------------------------------------------------------- stopping
 
 
-def cluster_down(directory: Path, *, delete_state: bool = False) -> bool:
-    """Ends the master and every machine. False when nothing ran. Raises `FailedPrecondition` when a machine
-    will not end.
+def cluster_down(directory: Path, *, delete_state: bool = False, agents: bool = True) -> bool:
+    """Ends the master, its machines, and unless `agents` is false the agents that were started here. False when nothing ran.
 
-    `delete_state` removes the database and the machines' directories as well; checkpoints stay.
+    Raises `FailedPrecondition` when a machine will not end. `delete_state` removes the database and the machines'
+    directories as well; checkpoints stay, and a PostgreSQL database is refused with what to do.
     """
     if not directory.is_dir():
         raise NotFound("cluster directory", directory)
     with _locked(directory):
+        database = read_settings(directory).get(DATABASE, SQLITE)
+        if delete_state and database != SQLITE:
+            raise InvalidInput(
+                f"--delete-db: this cluster keeps its state in {database}, which others may use as well; leave out the flag, "
+                f"and run `dropdb` for that database and `rm -r {directory}` when the cluster is down"
+            )
         running = read_cluster(directory)
         found = running is not None and running.lives
         if running is not None:
             processes.end(running.master, grace_s=STOP_GRACE_S)
         found = _end_machines(directory) or found
+        if agents:
+            found = bool(end_agents(directory)) or found
         (directory / "cluster.json").unlink(missing_ok=True)
         if delete_state:
-            _delete_state(directory)
+            _delete_state(directory, keep=() if agents else (AGENTS,))
     return found
 
 
@@ -375,9 +365,9 @@ def _end_machines(directory: Path) -> bool:
     raise FailedPrecondition(f"these processes of the cluster will not end: {pids} ({'; '.join(complaints)})")
 
 
-def _delete_state(directory: Path) -> None:
+def _delete_state(directory: Path, keep: Sequence[str]) -> None:
     for path in sorted(directory.iterdir()):
-        if path.name in ("checkpoints", "deploy.lock"):
+        if path.name in ("checkpoints", "deploy.lock", *keep):
             continue
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -404,6 +394,15 @@ def read_cluster(directory: Path) -> RunningCluster | None:
         return None
 
 
+def read_settings(directory: Path) -> dict[str, Any]:
+    """The flags of the last start, as `settings_of` has them; empty where there was none."""
+    try:
+        read = json.loads((directory / SETTINGS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return read if isinstance(read, dict) else {}
+
+
 def follow_log(directory: Path, *, follow: bool, pause: Pause = time.sleep) -> Iterator[str]:
     """The master's log, and with `follow` what is added to it, until the master has ended."""
     path = directory / "master.log"
@@ -420,15 +419,6 @@ def follow_log(directory: Path, *, follow: bool, pause: Pause = time.sleep) -> I
             if ended or not follow:
                 return
             pause(0.3)
-
-
-def write_private(path: Path, text: str) -> None:
-    """Replaces a file that only its owner may read, as a whole."""
-    fresh = path.with_name(path.name + ".new")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    fresh.replace(path)
 
 
 @contextmanager

@@ -265,20 +265,25 @@ def _say_what_next(
     cli: Invocation, cluster: ClusterDirectory, made: Deployed, values: Mapping[str, Any], region: str
 ) -> None:
     idle = _dollars(hourly_cost(values, region).idle)
-    cli.render.done(
-        f"Cluster {cluster.cluster_id} serves at {made.master_url}\n\n"
+    if cli.render.format == "json":
+        cli.render.done(
+            "",
+            cluster_id=cluster.cluster_id,
+            master_url=made.master_url,
+            certificate=str(made.authority),
+            password=made.password,
+            stages=list(made.stages),
+        )
+        return
+    cli.render.success(f"Cluster {cluster.cluster_id} serves at {made.master_url}")
+    cli.render.paragraph(
         f"  export DET_MASTER={made.master_url}\n"
         f"  export DET_MASTER_CERT_FILE={made.authority}\n"
         f"  det user login admin              # password: {made.password}\n"
         "  det user change-password\n"
         "  det experiment create examples/core_api/const.yaml examples/core_api -f\n\n"
         f"With nothing to do it costs {idle} an hour beside database, disks and traffic. "
-        f"`det deploy aws down --cluster-id {cluster.cluster_id}` takes it away.",
-        cluster_id=cluster.cluster_id,
-        master_url=made.master_url,
-        certificate=str(made.authority),
-        password=made.password,
-        stages=list(made.stages),
+        f"`det deploy aws down --cluster-id {cluster.cluster_id}` takes it away."
     )
 
 

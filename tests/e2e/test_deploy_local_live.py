@@ -16,9 +16,10 @@ import yaml
 
 from resolute.processors import usable_processors
 from resolute.wire.rest.passwords import hash_password
-from resolute_cli.nouns.deploy import instances_for
+from resolute_cli.nouns.deploy_local import instances_for
 from support.det import Det
 from support.live import a_free_port, until
+from support.postgres import PostgresServer
 
 PASSWORD = "Correct4horse"
 CONFIG = {
@@ -105,3 +106,45 @@ def test_with_tls_everything_is_asked_for_by_https_and_a_machine_trains(det: Det
     (det.home / "kept.yaml").write_text(yaml.safe_dump(CONFIG))
     det("experiment", "create", "kept.yaml", "-f")  # its machine joins by TLS, and its task reports by TLS
     det("experiment", "wait", "1", "--polling-interval", "1")
+
+
+@pytest.mark.needs("postgres")
+def test_a_master_with_an_agent_keeps_its_work_in_postgresql(
+    det: Det, tmp_path: Path, postgres: PostgresServer
+) -> None:
+    """`master-up` and `agent-up`, one after the other, with a database by flag; ended one by one."""
+    cluster, port = tmp_path / "cluster", det.environ["PORT"]
+    where = ("--dir", str(cluster))
+    database = ("--db-url", postgres.url(postgres.new_database()), "--initial-user-password", PASSWORD)
+    det("deploy", "local", "master-up", *where, "--master-port", port, *database)
+    assert PASSWORD not in (cluster / "settings.json").read_text()
+    agent = (
+        "deploy",
+        "local",
+        "agent-up",
+        "127.0.0.1",
+        *where,
+        "--master-port",
+        port,
+        "--agent-name",
+        "mine",
+        "--no-gpu",
+    )
+    det(*agent)
+    assert "agent 'mine' runs already" in det.refused(*agent)
+    det("user", "login", variables={"DET_USER": "determined", "DET_PASS": PASSWORD})
+    assert [each["id"] for each in det.json("agent", "list")] == ["mine"]
+    (det.home / "kept.yaml").write_text(yaml.safe_dump(CONFIG))
+    det("experiment", "create", "kept.yaml", "-f")
+    det("experiment", "wait", "1", "--polling-interval", "1")
+    assert "--delete-db: this cluster keeps its state in postgresql://" in det.refused(
+        "deploy", "local", "master-down", *where, "--delete-db"
+    )
+    det("deploy", "local", "master-down", *where)
+    assert processes_of(cluster) != [], "an agent outlives its master"
+    det("deploy", "local", "master-up", *where, "--master-port", port, *database)
+    assert [each["name"] for each in det.json("experiment", "list")] == ["kept"]
+    until("the agent is back", lambda: [each["id"] for each in det.json("agent", "list")] == ["mine"])
+    assert "Ended mine" in det("deploy", "local", "agent-down", *where, "--all")
+    det("deploy", "local", "master-down", *where)
+    assert processes_of(cluster) == []

@@ -23,17 +23,16 @@ from resolute_cli import processes
 from resolute_cli.invocation import Invocation
 from resolute_cli.local_cluster import (
     INSTANCE_VARIABLE,
-    ClusterPlan,
     cluster_down,
     cluster_up,
     default_directory,
     follow_log,
     generated_password,
-    master_configuration,
     read_cluster,
 )
+from resolute_cli.local_plan import ClusterPlan, master_configuration
 from resolute_cli.main import main
-from resolute_cli.nouns.deploy import instances_for
+from resolute_cli.nouns.deploy_local import instances_for
 from resolute_cli.nouns.user import password_weakness
 from resolute_cli.render import Renderer
 
@@ -247,6 +246,17 @@ def test_clusters_have_a_directory_by_their_name() -> None:
     assert default_directory("a", {"HOME": "/h", "XDG_DATA_HOME": "/d"}) == Path("/d/resolute/a")
 
 
+def test_a_cluster_that_knows_something_does_not_begin_anew_in_another_database(plan: ClusterPlan) -> None:
+    database = {"type": "postgres", "host": "db", "port": 5432, "user": "r", "password": "hidden", "name": "resolute"}
+    cluster_up(plan)
+    cluster_down(plan.directory)
+    with pytest.raises(
+        InvalidInput, match=r"keeps its state in SQLite, .* in postgresql://r@db:5432/resolute; leave out --db-url"
+    ):
+        cluster_up(replace(plan, database=database))
+    assert cluster_up(plan).lives
+
+
 # ---------------------------------------------------------------------------------------------------------- the command
 
 
@@ -269,6 +279,63 @@ def test_the_command_says_how_to_use_and_end_a_running_cluster(plan: ClusterPlan
     code, out, _ = det("deploy", "local", "cluster-down", "--json", *flags, home=tmp_path)
     assert (code, json.loads(out)["ran"]) == (0, True)
     assert not running.lives
+
+
+def test_a_cluster_that_runs_with_other_flags_says_what_differs(plan: ClusterPlan, tmp_path: Path) -> None:
+    cluster_up(replace(plan, max_instances=3))
+    flags = ("--cluster-name", "test", "--dir", str(plan.directory))
+    same = ("--max-instances", "3", "--master-port", str(plan.port), "--no-gpu")
+    assert det("deploy", "local", "cluster-up", *flags, *same, home=tmp_path)[0] == 0
+    other = ("--max-instances", "2", "--tls", "--storage-host-path", str(tmp_path))
+    code, _, err = det("deploy", "local", "cluster-up", *flags, *other, home=tmp_path)
+    assert code == 1
+    told = [line.strip() for line in err.splitlines()]
+    assert told[1:4] == [
+        "--max-instances is 3, not 2",
+        f"--storage-host-path is not given, not {tmp_path}",
+        "it was started without --tls",
+    ]
+    assert f"det deploy local cluster-down --cluster-name test --dir {plan.directory}" in told[4]
+    code, _, err = det("deploy", "local", "master-up", *flags, home=tmp_path)
+    assert (code, "it was started by cluster-up, not by master-up" in err) == (1, True)
+    assert read_cluster(plan.directory) is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("cluster-up", "--db-password", "x"), "--db-password: goes with --db-url"),
+        (("master-up", "--initial-user-password", "short"), "--initial-user-password is too weak"),
+        (
+            ("cluster-up", "--det-version", "0.38.1"),
+            "--det-version 0.38.1: master and agent are of the installed package",
+        ),
+        (("agent-up", "m", "--det-version", "9"), "--det-version 9"),
+        (("master-up", "--image-repo-prefix", "us"), "--image-repo-prefix: master and agent run as processes"),
+        (("agent-up", "m", "--enterprise-edition"), "--enterprise-edition"),
+        (("cluster-up", "--master-config-path", "m.yaml", "--gpu"), "--gpu goes with our configuration"),
+        (("master-up", "--master-config-path", "m.yaml", "--db-url", "x"), "--db-url goes with our configuration"),
+        (("agent-down", "--all", "--agent-name", "a"), "--all and --agent-name"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_named(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    code, _, err = det("deploy", "local", *words, home=tmp_path)
+    assert (code, said in err) == (2, True), err
+
+
+def test_an_agent_that_cannot_be_is_explained(tmp_path: Path) -> None:
+    code, _, err = det("deploy", "local", "agent-down", "--agent-name", "none", home=tmp_path)
+    assert (code, "agent 'none' not found; this cluster has none on this machine" in err) == (1, True)
+    assert det("deploy", "local", "agent-down", "--all", home=tmp_path)[0] == 0
+    where = ("--join-token-file", str(tmp_path / "token"), "--no-gpu")
+    code, _, err = det("deploy", "local", "agent-up", "m", "--agent-name", "a/b", *where, home=tmp_path)
+    assert (code, "--agent-name 'a/b'" in err) == (1, True)
+    code, _, err = det("deploy", "local", "agent-up", "m", "--agent-config-path", "none.yaml", *where, home=tmp_path)
+    assert (code, "--agent-config-path: there is no file 'none.yaml'" in err) == (1, True)
+    (tmp_path / "agent.yaml").write_text("resource_pol: x\n")
+    config = ("--agent-config-path", str(tmp_path / "agent.yaml"))
+    code, _, err = det("deploy", "local", "agent-up", "m", *config, *where, home=tmp_path)
+    assert (code, "resource_pol" in err and "resource_pool" in err) == (1, True)
 
 
 def test_the_command_refuses_what_cannot_be(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -116,6 +116,8 @@ class LocalCloudSettings:
     interruptions: tuple[ScriptedInterruption, ...] = ()
     machine_command: tuple[str, ...] = field(default=MACHINE_COMMAND)
     """Called with the machine's directory as its only further argument."""
+    gpus: tuple[str, ...] = ()
+    """By UUID. A machine has as many of them as it has slots, for itself and for its whole life."""
     power_off_command: tuple[str, ...] = ()
     """Called in the same way when every process of the machine has ended; the machine is gone when it returns."""
 
@@ -167,7 +169,7 @@ class LocalCloud:
                 if any(record["instance_id"] == request.instance_id for _, record in known):
                     raise BadRequest(f"instance {request.instance_id} was already launched with another token")
                 self._count_and_refuse()
-                found = self._create(request)
+                found = self._create(request, self._free_gpus(known, request.offer.slots))
             files, record = found
             self._carry_on(files)
         machine = as_listed(files, record, self._clock)
@@ -181,7 +183,22 @@ class LocalCloud:
             if refusal.launch == number:
                 raise CLOUD_ERRORS[refusal.error](f"scripted: launch request {number} is refused")
 
-    def _create(self, request: LaunchRequest) -> tuple[MachineFiles, Record]:
+    def _free_gpus(self, known: Sequence[tuple[MachineFiles, Record]], count: int) -> tuple[str, ...]:
+        """Those that a new machine gets. A machine has its GPUs until it is gone: another must not train beside its last task."""
+        if not self.settings.gpus:
+            return ()
+        living = (
+            record for files, record in known if as_listed(files, record, self._clock).observed is not Observed.GONE
+        )
+        taken = {gpu for record in living for gpu in record.get("gpus", ())}
+        free = [gpu for gpu in self.settings.gpus if gpu not in taken]
+        if len(free) < count:
+            raise CLOUD_ERRORS[RefusalKind.NO_CAPACITY](
+                f"{len(free)} of the {len(self.settings.gpus)} GPUs of this machine are free, and a machine needs {count}"
+            )
+        return tuple(free[:count])
+
+    def _create(self, request: LaunchRequest, gpus: tuple[str, ...]) -> tuple[MachineFiles, Record]:
         book = read_json(self._root / "cloud.json") or {}
         ordinal = int(book.get("machines", 0)) + 1
         final = MachineFiles(instances_directory(self._root) / request.instance_id)
@@ -193,6 +210,7 @@ class LocalCloud:
             "tags": dict(sorted(request.tags.items())),
             "offer_id": request.offer.offer_id,
             "slots": request.offer.slots,
+            "gpus": list(gpus),
             "price_per_hour": request.offer.price_per_hour,
             "ordinal": ordinal,
             "requested_at": time_text(self._clock.now()),
@@ -206,8 +224,11 @@ class LocalCloud:
                 if each.instance == ordinal and each.after_s is not None
             ],
         }
+        boot = request.boot
+        if gpus:
+            boot = replace(boot, agent_options={**boot.agent_options, "visible_gpus": list(gpus)})
         agent_json = render_agent_settings(
-            request.boot, state_dir=str(final.directory / "state"), notice_file=str(final.notice)
+            boot, state_dir=str(final.directory / "state"), notice_file=str(final.notice)
         )
         # Counted before it exists: a kill in between skips a number, the other order would give one out twice.
         write_json(self._root / "cloud.json", {**book, "machines": ordinal})

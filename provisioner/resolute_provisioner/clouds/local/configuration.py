@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from resolute.config.base import ConfigModel, Count, Number, PositiveInteger, Text, broken_rule
+from resolute.config.base import ConfigModel, Count, NonEmptyText, Number, PositiveInteger, Text, broken_at, broken_rule
 from resolute.config.durations import Duration, PositiveDuration
 from resolute.config.providers.common import ProviderBase
 
@@ -48,6 +48,10 @@ class LocalProvider(ProviderBase):
     """Tag of the provider."""
     slots_per_instance: PositiveInteger = 1
     """Slots of each machine."""
+    slot_type: Literal["cpu", "cuda", "rocm"] = "cpu"
+    """What a slot is: a share of the processors, or a GPU of `visible_gpus`."""
+    visible_gpus: tuple[NonEmptyText, ...] = ()
+    """GPUs of this machine by UUID; each machine of the pool gets `slots_per_instance` of them for itself."""
     boot_delay: Duration = 0.0
     """How long a machine takes to start."""
     price_per_hour: Annotated[Number, Field(ge=0)] = 0.0
@@ -64,6 +68,24 @@ class LocalProvider(ProviderBase):
     """Launches that are refused."""
     interruptions: tuple[Interruption, ...] = ()
     """Machines that are taken away."""
+
+    @model_validator(mode="after")
+    def _gpus_for_all(self) -> Self:
+        if (self.slot_type == "cpu") != (not self.visible_gpus):
+            raise broken_rule("slot_type cuda or rocm and visible_gpus go together: set both, or none of them")
+        if len(set(self.visible_gpus)) != len(self.visible_gpus):
+            raise broken_at((("visible_gpus",), "names a GPU twice; list each once", list(self.visible_gpus)))
+        most = self.slots_per_instance * self.max_instances
+        if self.visible_gpus and most > len(self.visible_gpus):
+            raise broken_at(
+                (
+                    ("max_instances",),
+                    f"{self.max_instances} machines of {self.slots_per_instance} slots need {most} GPUs, and visible_gpus "
+                    f"lists {len(self.visible_gpus)}",
+                    self.max_instances,
+                )
+            )
+        return self
 
 
 CONFIGURATION = LocalProvider

@@ -53,6 +53,7 @@ class LocalDriver(Driver[LocalProvider]):
             root=place.directory,
             environment=machine_environment(place.environ),
             boot_delay_s=provider.boot_delay,
+            gpus=provider.visible_gpus,
             power_off_command=POWER_OFF_COMMAND if provider.container_runtime == "docker" else (),
             refuse=tuple(ScriptedRefusal(launch=r.launch, error=RefusalKind(r.error)) for r in provider.refuse),
             interruptions=tuple(
@@ -69,7 +70,7 @@ class LocalDriver(Driver[LocalProvider]):
             master_url=provider.master_url or f"{'https' if master.tls else 'http'}://{host}:{master.port}",
             agent_options={**agent_options(provider, master, usable_processors()), **certified},
             master_timeout_s=provider.master_timeout,
-            slot_type="artificial",
+            slot_type=_slot_type(provider),
         )
 
     def interruptions(
@@ -101,8 +102,17 @@ LOCAL_OFFER = Offer(
 )
 
 
+def _slot_type(provider: LocalProvider) -> str:
+    return LOCAL_OFFER.slot_type if provider.slot_type == "cpu" else provider.slot_type
+
+
 def _offers(provider: LocalProvider) -> Iterator[Offer]:
-    firm = replace(LOCAL_OFFER, slots=provider.slots_per_instance, price_per_hour=float(provider.price_per_hour))
+    firm = replace(
+        LOCAL_OFFER,
+        slots=provider.slots_per_instance,
+        price_per_hour=float(provider.price_per_hour),
+        slot_type=_slot_type(provider),
+    )
     yield firm
     if provider.spot_price_per_hour is not None:
         price = float(provider.spot_price_per_hour)
