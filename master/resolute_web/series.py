@@ -1,4 +1,7 @@
-"""Metrics as lines to draw: of each name the points by their step, thinned so that extremes stay."""
+"""Metrics as lines to draw and as rows of a table: from the summaries that are kept as reports come, and from thinned series.
+
+What is read depends on what is shown, never on how much a trial has reported.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from resolute_master.domain.metrics import MetricReport
+from resolute_master.api.context import ApiContext
+from resolute_master.api.reading.series import series
+from resolute_master.domain.ids import TrialId
 from resolute_master.lifecycle.reports import number
+from resolute_master.store.base import MetricQuery
+from resolute_master.store.metric_chunks import NO_STEP, NUMBER, Chunk, whole
 
 MOST_POINTS = 1000
 """Of one line: about what a screen has columns."""
+
+PLACES = ("epoch", "epochs", "batches")
+"""Reported beside metrics: where on the axis a report is, which makes no curve."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,45 +35,75 @@ class Point:
     epoch: float | None = None
 
 
-Lines = Mapping[tuple[str, str], Sequence[Point]]
-"""By group and name."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What one name of a group came to. `last` is None where its newest value is no number."""
+
+    group: str
+    name: str
+    least: float
+    most: float
+    last: float | None
 
 
-def lines_of(reports: Iterable[MetricReport]) -> Lines:
-    """Numbers of unarchived reports, by their step; what is not finite is left out."""
-    found: dict[tuple[str, str], list[Point]] = {}
-    for report in reports:
-        if report.archived or report.steps_completed is None:
+Summaries = Mapping[tuple[str, str], Summary]
+"""By group and name, in order."""
+
+
+async def summaries_of(api: ApiContext, trial: TrialId) -> Summaries:
+    """Of everything by step that the trial has reported as numbers. A name that was a number at one time and something else at
+    another has no range, and makes no line."""
+    found: dict[tuple[str, str], Summary] = {}
+    for (_, group), chunks in sorted((await api.store.metric_chunks([trial])).items()):
+        together = whole(chunks)
+        if together is None or together.last_step == NO_STEP:
             continue
-        epoch = _finite(report.metrics.get("epoch", report.metrics.get("epochs")))
-        for name, value in report.metrics.items():
-            drawn = _finite(value)
-            if drawn is not None:
-                point = Point(step=report.steps_completed, at=report.reported_at, value=drawn, epoch=epoch)
-                found.setdefault((report.group, name), []).append(point)
-    return {key: sorted(points, key=lambda point: point.step) for key, points in sorted(found.items())}
+        numbers = {name: one for name, one in sorted(together.names.items()) if one.type == NUMBER}
+        earlier = await _earlier(api, trial, group, chunks, [name for name, one in numbers.items() if one.last is None])
+        for name, one in numbers.items():
+            last = number(earlier.get(name) if one.last is None else one.last)
+            found[group, name] = Summary(group=group, name=name, least=one.low, most=one.high, last=last)
+    return found
+
+
+async def _earlier(
+    api: ApiContext, trial: TrialId, group: str, chunks: Sequence[Chunk], names: Sequence[str]
+) -> dict[str, Any]:
+    """The last values of names that the newest report lacks: from the reports of the last chunk that has each."""
+    found: dict[str, Any] = {}
+    for chunk in reversed(chunks):
+        wanted = [name for name in names if name not in found and name in chunk.names]
+        if not wanted:
+            continue
+        query = MetricQuery(
+            trial=trial, groups=(group,), first_step=chunk.first_step, last_step=chunk.last_step, limit=chunk.reports
+        )
+        for report in await api.store.ordered_metrics(query):
+            found |= {name: report.metrics[name] for name in wanted if name in report.metrics}
+    return found
+
+
+def names_of(told: Iterable[tuple[str, str]], first: str) -> list[str]:
+    """Of groups and names the names that make a curve; the one that is looked at first comes first."""
+    names = {name for _, name in told if name not in PLACES}
+    return sorted(names, key=lambda name: (name != first, name))
+
+
+async def line_of(api: ApiContext, trial: TrialId, group: str, name: str, most: int = MOST_POINTS) -> Sequence[Point]:
+    """By step and at most so many: of each stretch the smallest and the largest, so that a spike of one report is drawn however
+    many there are. What is not finite is left out."""
+    points: list[Point] = []
+    for report in await series(api, trial, group, (name,), most=most):
+        value = _finite(report.metrics.get(name))
+        if value is not None and report.steps_completed is not None:
+            epoch = _finite(report.metrics.get("epoch", report.metrics.get("epochs")))
+            points.append(Point(step=report.steps_completed, at=report.reported_at, value=value, epoch=epoch))
+    return points
 
 
 def _finite(value: object) -> float | None:
     found = number(value)
     return found if found is not None and math.isfinite(found) else None
-
-
-def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> Sequence[Point]:
-    """At most so many, in order: of each stretch its smallest and its largest, and the ends of the line.
-
-    So a spike of one report is drawn, however many there are.
-    """
-    if len(points) <= most:
-        return points
-    stretches = max(1, (most - 2) // 2)
-    kept = {0, len(points) - 1}
-    for place in range(stretches):
-        begin, end = place * len(points) // stretches, (place + 1) * len(points) // stretches
-        stretch = range(begin, end)
-        kept.add(min(stretch, key=lambda index: points[index].value))
-        kept.add(max(stretch, key=lambda index: points[index].value))
-    return [points[index] for index in sorted(kept)]
 
 
 def column_of(
@@ -79,20 +119,3 @@ def column_of(
         "epoch": [point.epoch for point in points],
         "value": [point.value for point in points],
     }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """A line in words."""
-
-    group: str
-    name: str
-    count: int
-    least: float
-    most: float
-    last: float
-
-
-def summary(group: str, name: str, points: Sequence[Point]) -> Summary:
-    values = [point.value for point in points]
-    return Summary(group=group, name=name, count=len(values), least=min(values), most=max(values), last=values[-1])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.trial import Trial
 from resolute_master.store.base import TrialQuery
 from resolute_web.page import Page, data, page
-from resolute_web.series import Lines, column_of, lines_of, summary, thinned
+from resolute_web.series import PLACES, Summaries, column_of, line_of, names_of, summaries_of
 from resolute_web.trials import TrialRow, best_first, flat, lived, row_of, rows_of
 
 MOST = 20
@@ -26,7 +26,6 @@ MOST = 20
 
 MOST_SEARCHED = 1000
 POINTS_OF_A_CURVE = 400
-PLACES = ("epoch", "epochs", "batches")
 ABSENT = object()
 
 _LEFT_OUT = ("hyperparameters", "name", "workspace", "project")
@@ -77,10 +76,8 @@ async def _chosen(call: Call) -> Sequence[tuple[Experiment, TrialRow]]:
 async def compare(call: Call, _: None) -> web.Response:
     chosen = await _chosen(call)
     sides = [await _side(call, experiment, row) for experiment, row in chosen]
-    lines = [await _lines_of(call, side.trial) for side in sides]
-    metrics = sorted({name for each in lines for _, name in each if name not in PLACES})
-    usual = sides[0].experiment.metric if sides else ""
-    metrics.sort(key=lambda name: (name != usual, name))
+    told = [await summaries_of(call.api, side.trial.id) for side in sides]
+    metrics = names_of(chain.from_iterable(told), sides[0].experiment.metric if sides else "")
     return await page(
         call,
         "compare.html",
@@ -92,18 +89,13 @@ async def compare(call: Call, _: None) -> web.Response:
         query=_query(sides),
         hyperparameters=_table([flat(side.trial.hparams) for side in sides]),
         settings=_table([_settings(side.experiment) for side in sides]),
-        summaries=_summaries(lines),
+        summaries=_summaries(told),
     )
 
 
 async def _side(call: Call, experiment: Experiment, row: TrialRow) -> Side:
     life = await lived(call.api, row.trial)
     return Side(experiment=experiment, row=row, goodput=None if life is None else life.goodput)
-
-
-async def _lines_of(call: Call, trial: Trial) -> Lines:
-    reports = await call.api.store.metrics(trial.id)
-    return await asyncio.to_thread(lines_of, reports)
 
 
 def _query(sides: Sequence[Side]) -> str:
@@ -126,15 +118,15 @@ def _line(name: str, values: Sequence[Any]) -> Line:
     return Line(name=name, values=[None if value is ABSENT else value for value in values], same=same)
 
 
-def _summaries(lines: Sequence[Lines]) -> Sequence[Line]:
+def _summaries(told: Sequence[Summaries]) -> Sequence[Line]:
     """The last value of each metric of each group."""
-    keys = sorted({key for each in lines for key in each if key[1] not in PLACES}, key=lambda key: (key[1], key[0]))
-    return [_line(f"{name}, {group}", [_last(each, group, name) for each in lines]) for group, name in keys]
+    keys = sorted({key for each in told for key in each if key[1] not in PLACES}, key=lambda key: (key[1], key[0]))
+    return [_line(f"{name}, {group}", [_last(each, group, name) for each in told]) for group, name in keys]
 
 
-def _last(lines: Lines, group: str, name: str) -> float | None:
-    points = lines.get((group, name), ())
-    return summary(group, name, points).last if points else None
+def _last(told: Summaries, group: str, name: str) -> float | None:
+    found = told.get((group, name))
+    return None if found is None else found.last
 
 
 async def curves(call: Call, _: None) -> web.Response:
@@ -142,17 +134,16 @@ async def curves(call: Call, _: None) -> web.Response:
     wanted = call.request.query.get("metric", "")
     found = []
     for place, (experiment, row) in enumerate(await _chosen(call)):
-        lines = await _lines_of(call, row.trial)
-        for group in _groups(lines, wanted):
-            points = thinned(lines[group, wanted], POINTS_OF_A_CURVE)
+        for group in _groups(await summaries_of(call.api, row.trial.id), wanted):
+            points = await line_of(call.api, row.trial.id, group, wanted, POINTS_OF_A_CURVE)
             label = f"{experiment.config['name']}, trial {row.trial.id}"
             found.append(column_of(label, points, begun=row.trial.started_at, place=place))
     return data(msgspec.json.encode({"title": wanted, "lines": found}))
 
 
-def _groups(lines: Lines, name: str) -> Iterator[str]:
+def _groups(told: Summaries, name: str) -> Iterator[str]:
     """The group that is drawn: one line a trial."""
-    groups = [group for group, each in lines if each == name]
+    groups = [group for group, each in told if each == name]
     yield from (["validation"] if "validation" in groups else groups[:1])
 
 

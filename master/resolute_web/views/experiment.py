@@ -24,7 +24,7 @@ from resolute_master.store.base import TrialQuery
 from resolute_web import actions, configuration, rungs, search_pictures
 from resolute_web.forms import read_form
 from resolute_web.page import Page, data, page, see
-from resolute_web.series import column_of, lines_of, thinned
+from resolute_web.series import column_of, line_of
 from resolute_web.trials import TrialRow, best_first, flat, lived, removed_checkpoints, rows_of, searched
 
 MOST_TRIALS = 1000
@@ -123,13 +123,9 @@ async def curves(call: Call, experiment: Experiment) -> web.Response:
     group, name = call.request.query.get("group", "validation"), call.request.query.get("metric", experiment.metric)
     lines = []
     for number, row in enumerate(best_first(found.rows, experiment)[:MOST_CURVES]):
-        reports = await call.api.store.metrics(row.trial.id, group)
-        points = lines_of(reports).get((group, name), ())
+        points = await line_of(call.api, row.trial.id, group, name, POINTS_OF_A_CURVE)
         if points:
-            label = f"trial {row.trial.id}"
-            lines.append(
-                column_of(label, thinned(points, POINTS_OF_A_CURVE), best=number == 0, begun=row.trial.started_at)
-            )
+            lines.append(column_of(f"trial {row.trial.id}", points, best=number == 0, begun=row.trial.started_at))
     return data(msgspec.json.encode({"title": f"{group} {name}", "lines": lines}))
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,16 +12,13 @@ from resolute.errors import NotFound
 from resolute_master.api.auth.authorise import Action
 from resolute_master.api.http.call import Call
 from resolute_master.api.reading.finders import find_experiment, find_trial, trial_at
-from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.trial import Trial
 from resolute_master.store.base import CheckpointQuery
 from resolute_web.page import Page, data, page, see
-from resolute_web.series import Lines, column_of, lines_of, summary, thinned
+from resolute_web.series import Summaries, column_of, line_of, names_of, summaries_of
 from resolute_web.trials import flat, lived, removed_checkpoints, row_of
 
 MOST_CHARTS = 8
-PLACES = ("epoch", "epochs", "batches")
-"""Reported beside metrics: where on the axis a report is, which makes no curve."""
 
 
 async def find(call: Call) -> Trial:
@@ -50,9 +46,9 @@ async def tabbed(call: Call, trial: Trial, tab: str, template: str, **values: An
 
 async def overview(call: Call, trial: Trial) -> web.Response:
     experiment = await find_experiment(call.api, trial.experiment_id)
-    lines = await _lines(call, trial)
+    told = await summaries_of(call.api, trial.id)
     checkpoints = await call.api.store.checkpoints(CheckpointQuery(trial_id=trial.id))
-    names = _charted(lines, experiment)
+    names = names_of(told, experiment.metric)
     return await tabbed(
         call,
         trial,
@@ -60,7 +56,7 @@ async def overview(call: Call, trial: Trial) -> web.Response:
         "trial.html",
         charts=names[:MOST_CHARTS],
         uncharted=names[MOST_CHARTS:],
-        summaries=[summary(group, name, points) for (group, name), points in lines.items()],
+        summaries=tuple(told.values()),
         life=await lived(call.api, trial),
         checkpoints=sorted(checkpoints, key=lambda each: (-each.steps_completed, each.uuid)),
         removed=await removed_checkpoints(call.api, trial.experiment_id, trial.id),
@@ -68,40 +64,20 @@ async def overview(call: Call, trial: Trial) -> web.Response:
     )
 
 
-async def _lines(call: Call, trial: Trial) -> Lines:
-    """In a thread: a trial may have reported a hundred thousand times."""
-    reports = await call.api.store.metrics(trial.id)
-    return await asyncio.to_thread(lines_of, reports)
-
-
-def _charted(lines: Lines, experiment: Experiment) -> list[str]:
-    """Names of metrics, that of the searcher first."""
-    names = {name for _, name in lines if name not in PLACES}
-    return sorted(names, key=lambda name: (name != experiment.metric, name))
-
-
 async def curves(call: Call, trial: Trial) -> web.Response:
     """The charts of the page, by the metric's name, or of the one that is asked for; each has the lines of all groups."""
     experiment = await find_experiment(call.api, trial.experiment_id)
-    lines = await _lines(call, trial)
+    told = await summaries_of(call.api, trial.id)
     wanted = call.request.query.get("metric", "")
-    names = [wanted] if wanted else _charted(lines, experiment)[:MOST_CHARTS]
-    return data(await asyncio.to_thread(_drawn, lines, names, trial))
+    names = [wanted] if wanted else names_of(told, experiment.metric)[:MOST_CHARTS]
+    charts = {name: {"title": name, "lines": await _lines(call, trial, told, name)} for name in names}
+    return data(msgspec.json.encode({"charts": charts}))
 
 
-def _drawn(lines: Lines, names: Sequence[str], trial: Trial) -> bytes:
-    charts = {
-        name: {
-            "title": name,
-            "lines": [
-                column_of(group, thinned(points), begun=trial.started_at)
-                for (group, each), points in lines.items()
-                if each == name
-            ],
-        }
-        for name in names
-    }
-    return msgspec.json.encode({"charts": charts})
+async def _lines(call: Call, trial: Trial, told: Summaries, name: str) -> Sequence[Mapping[str, Any]]:
+    groups = [group for group, each in told if each == name]
+    lines = [(group, await line_of(call.api, trial.id, group, name)) for group in groups]
+    return [column_of(group, points, begun=trial.started_at) for group, points in lines if points]
 
 
 async def elsewhere(call: Call, trial: Trial) -> web.Response:

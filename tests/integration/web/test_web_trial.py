@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from resolute.storage import MANIFEST_NAME, FileEntry, Manifest
 from resolute.storage.manifest import resources
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.ids import TrialId
+from resolute_master.domain.metrics import MetricReport
 from resolute_master.domain.trial import Trial
+from resolute_master.store.base import MetricQuery
+from resolute_master.store.memory import MemoryStore
+from resolute_web.words import number
 from support.checkpoints import removing, settled
 from support.engines import AgentByHand
-from support.web import Browser
+from support.stores import a_report
+from support.web import Browser, a_web
 
 
 async def _with_reports(browser: Browser) -> tuple[Trial, str]:
@@ -45,6 +54,55 @@ async def test_a_chart_gets_one_metric_of_every_group(browser: Browser) -> None:
         assert found.text.startswith('{"charts":{"loss":{"title":"loss"')
     assert '"label":"training"' in found.text and '"step":[10,20]' in found.text and '"value":[0.5,0.25]' in found.text
     assert '"lines":[]' in (await browser.open(f"{path_of(trial)}/curves?metric=other")).text
+
+
+class _Counting(MemoryStore):
+    """Counts the reports that were read."""
+
+    read = 0
+
+    def _counted(self, found: tuple[MetricReport, ...]) -> tuple[MetricReport, ...]:
+        self.read += len(found)
+        return found
+
+    async def metrics(self, *args: Any, **options: Any) -> tuple[MetricReport, ...]:
+        return self._counted(await super().metrics(*args, **options))
+
+    async def ordered_metrics(self, query: MetricQuery) -> tuple[MetricReport, ...]:
+        return self._counted(await super().ordered_metrics(query))
+
+    async def metrics_at(self, trial: TrialId, group: str, steps: Collection[int]) -> tuple[MetricReport, ...]:
+        return self._counted(await super().metrics_at(trial, group, steps))
+
+
+async def test_pages_of_a_trial_that_has_reported_much_read_little_of_it(tmp_path: Path) -> None:
+    """Its summary is exact, and a spike of one report is drawn."""
+    store = _Counting()
+    async with a_web(tmp_path, config={"launch_error": False}, store=store) as browser:
+        await browser.log_in("ada")
+        trial, _ = await _with_reports(browser)
+        reports = [
+            a_report(
+                step,
+                {"loss": 999.0 if step == 12_345 else 1 / step, **({"rate": 0.5} if step == 700 else {})},
+                trial_id=trial.id,
+                run_id=trial.run_id,
+            )
+            for step in range(11, 20_011)
+        ]
+        await store.append_metrics(reports)
+        store.read = 0
+        page = await browser.open(path_of(trial))
+        assert f"loss training {number(1 / 20_010)} 999 {number(1 / 20_010)}" in page.words
+        assert "rate training 0.5 0.5 0.5" in page.words
+        assert store.read <= 1000  # of the one chunk that has `rate`
+        store.read = 0
+        charts = json.loads((await browser.open(f"{path_of(trial)}/curves?metric=loss")).text)["charts"]
+        (line,) = [each for each in charts["loss"]["lines"] if each["label"] == "training"]
+        assert line["value"][line["step"].index(12_345)] == 999 and line["step"] == sorted(line["step"])
+        compared = json.loads((await browser.open(f"/det/compare/curves?trial={trial.id}&metric=rate")).text)
+        assert compared["lines"][0]["value"] == [0.5]
+        assert store.read < 4000
 
 
 async def _write(browser: Browser, trial: Trial, task: str, *texts: str) -> None:
