@@ -138,6 +138,14 @@ _COLUMNS = (
         "INSERT INTO metric_chunks (trial_id, metric_group, first_step, last_step, reports, preceding, body) VALUES "
         """(1, 'training', 1, 2, 2, 0, '{"loss":["number",20,2,10.0,1,20.0,2,30.0]}')""",
     ),
+    *(
+        (
+            "0011",
+            "INSERT INTO hyperparameters (trial_id, name, experiment_id, number, text) VALUES "
+            f"({trial}, 'lr', 7, 0.1, '0.1'), ({trial}, 'layers', 7, NULL, 'two')",
+        )
+        for trial in (11, 12, 13)
+    ),
 )
 """Since which version the rows have a column more, and how that was filled."""
 

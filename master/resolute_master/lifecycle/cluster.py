@@ -110,6 +110,10 @@ class ClusterState:
         table = self._tables[kind_name(type_)]
         return tuple(table[key] for key in sorted(table, key=sortable))
 
+    def by_key(self, type_: type[E]) -> dict[Any, E]:
+        """Every entity of the kind as it is now: a copy, for readers in another thread."""
+        return dict(self._tables[kind_name(type_)])
+
     def listed(self, type_: type[E]) -> list[E]:
         """Every entity of the kind as it is now, in no order: a copy, for readers in another thread."""
         return list(self._tables[kind_name(type_)].values())

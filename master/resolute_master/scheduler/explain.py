@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, JobId, PoolName
 from resolute_master.scheduler.blockers import Blockers, find_blockers
-from resolute_master.scheduler.job_states import JobState, Walk, job_standing, jobs_before
+from resolute_master.scheduler.job_states import JobOrder, JobState, Walk
 from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.reasons import NAMES_SHOWN, Reasons
 from resolute_master.scheduler.rehearsal import (
@@ -61,19 +62,21 @@ def explain(
     *,
     passes: int = PASSES,
     decides: Decides = run,
+    order: JobOrder | None = None,
 ) -> Explanation:
     """What the job waits for, or where it runs. `others` are the pools that it could be moved to, `decides` says what each of the
-    pools decides."""
-    standing = job_standing(snapshot, job)
+    pools decides; `order` is that of the snapshot's jobs, where it is known already."""
+    order = order or JobOrder(snapshot)
+    standing = order.standing(job)
     if standing is None:
         return Explanation(state=JobState.IDLE, reason="Nothing of this job waits or runs in this pool.")
     waiting, running = _work_of(snapshot, job)
     if not waiting:
         first, *more = [_runs(a) for a in running]
         return Explanation(state=standing.state, reason=first, details=tuple(more[:NAMES_SHOWN]))
-    return _Waiting(snapshot, waiting, running, others or {}, passes, decides).explained(
-        standing.state, standing.jobs_ahead
-    )
+    first_ahead = tuple(order.jobs[: min(standing.jobs_ahead, NAMES_SHOWN)])
+    told = _Waiting(snapshot, waiting, running, others or {}, passes, decides)
+    return replace(told.explained(standing.state, standing.jobs_ahead), first_ahead=first_ahead)
 
 
 def reasons_of(
@@ -145,7 +148,6 @@ class _Waiting:
             waiting=mine.id,
             start=start,
             jobs_ahead=ahead,
-            first_ahead=jobs_before(snapshot, mine.job_id, NAMES_SHOWN),
             blockers=blockers,
             what_if=found,
             passes=spent,

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from heapq import nsmallest
 from itertools import chain
 from typing import Protocol, TypeVar
 
@@ -124,16 +123,6 @@ def job_standing(snapshot: PoolSnapshot, id_: JobId, *, walk: Walk = iter) -> Jo
     ahead = sum(_rank(snapshot, other) < mine for other in walk(_present(snapshot)))
     allocations = [snapshot.allocations[a] for a in snapshot.job_allocations[id_]]
     return _standing(snapshot, id_, allocations, snapshot.job_slots.get(id_) or 0, ahead, _WaitingLine(snapshot))
-
-
-def jobs_before(snapshot: PoolSnapshot, id_: JobId, limit: int) -> tuple[JobId, ...]:
-    """The jobs that come before it in the pool's order, the first of them; whether they wait or run."""
-    job = snapshot.jobs.get(id_)
-    if job is None:
-        return ()
-    mine = _rank(snapshot, job)
-    before = (rank for other in _present(snapshot) if (rank := _rank(snapshot, other)) < mine)
-    return tuple(found for _, _, found in nsmallest(limit, before))
 
 
 def _present(snapshot: PoolSnapshot) -> Iterator[Job]:

@@ -220,15 +220,10 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
 
     def keeping(self, keep: Callable[[Allocation], bool]) -> PoolSnapshot:
         """With only some of its allocations; built at once, which is cheaper than to drop many one by one."""
-        kept = PoolSnapshot.build(
-            self.policy,
-            self.agents.values(),
-            self.jobs.values(),
-            filter(keep, self.allocations.values()),
-            self.supply,
-            now=self.now,
-            meter=self.meter,
-        ).with_hold(self.held)
+        kept = PoolSnapshot.build(self.policy, supply=self.supply, now=self.now, meter=self.meter)
+        allocations = SortedMap.of(((a.id, a) for a in self.allocations.values() if keep(a)), meter=self.meter)
+        kept = replace(kept, agents=self.agents, jobs=self.jobs, allocations=allocations, held=self.held)
+        kept = kept._all_occupied()._all_listed()
         if kept.shares is None or self.shares is None:
             return kept
         shares = kept.shares

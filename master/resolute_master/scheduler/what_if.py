@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 
 from resolute.config.resources import MOST_WEIGHT
 from resolute.wire.agent_link import Device
@@ -184,23 +185,30 @@ class _Tries:
 
     def _ahead_of(self, job: Job) -> Iterator[WhatIf]:
         """Ahead of the last one of its own priority for which that is enough."""
-        present = (self._snapshot.jobs.get(id_) for id_ in self._snapshot.job_allocations)
+        present = set(self._snapshot.job_allocations)
         rivals = [
             rival
-            for rival in present
-            if rival is not None and rival.priority == job.priority and rival.queue_position < job.queue_position
+            for rival in self._snapshot.jobs.values()
+            if rival.priority == job.priority and rival.queue_position < job.queue_position and rival.id in present
         ]
-        # Of those that came at one moment, ahead of the first: between them there is no number.
-        firsts = {each.queue_position: each for each in sorted(rivals, key=lambda each: each.place, reverse=True)}
-        order = list(firsts.values())
-        found = self._least(len(order), lambda step: self._with(self._before(job, order, step)))
-        if found is not None:
-            yield WhatIf(change=Change.AHEAD_OF, value=order[found[0] - 1].id, start=found[1])
+        positions = {rival.queue_position for rival in rivals}
 
-    def _before(self, job: Job, order: Sequence[Job], step: int) -> Job:
-        mine = order[step - 1].queue_position
-        earlier = order[step].queue_position if step < len(order) else mine - 1.0
-        return replace(job, queue_position=(mine + earlier) / 2)
+        @cache  # not put in order before it is known that ahead of all of them is enough
+        def order() -> Sequence[Job]:
+            # Of those that came at one moment, ahead of the first: between them there is no number.
+            firsts = {each.queue_position: each for each in sorted(rivals, key=lambda each: each.place, reverse=True)}
+            return list(firsts.values())
+
+        def ahead(step: int) -> PoolSnapshot:
+            if step == len(positions):
+                mine, earlier = min(positions), min(positions) - 1.0
+            else:
+                mine, earlier = (each.queue_position for each in order()[step - 1 : step + 1])
+            return self._with(replace(job, queue_position=(mine + earlier) / 2))
+
+        found = self._least(len(positions), ahead)
+        if found is not None:
+            yield WhatIf(change=Change.AHEAD_OF, value=order()[found[0] - 1].id, start=found[1])
 
     def _weight(self, job: Job) -> Iterator[WhatIf]:
         """To a tenth of the weight that it has. What is tried is what is told: where shares are equal, the last digit counts."""

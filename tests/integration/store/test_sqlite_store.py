@@ -16,6 +16,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, select, text
+from sqlalchemy.dialects import sqlite
 
 from resolute.errors import FailedPrecondition, InvalidInput, ResoluteError, Unavailable
 from resolute_master.domain.change import Counter
@@ -24,6 +25,7 @@ from resolute_master.store.base import ExperimentQuery, LogQuery, StoreBroken
 from resolute_master.store.listing import SEARCH_S
 from resolute_master.store.sql import schema, tables
 from resolute_master.store.sql.database import SqliteDatabase
+from resolute_master.store.sql.queries import trials_of_projects
 from resolute_master.store.sql.searching import searching
 from resolute_master.store.sql.store import SqlStore, sqlite_url
 from support.stores import a_change, a_counter, a_line, a_report, an_experiment
@@ -331,6 +333,14 @@ async def test_following_logs_uses_an_index(store: SqlStore) -> None:
     assert any("ix_logs_task_id_id (task_id=? AND id>?)" in str(row) for row in plan), plan
     lines = await store.logs(LogQuery(task_ids=(TaskId("task-1"), TaskId("task-2")), after_id=297))
     assert [line.key for line in lines] == ["298", "299"]
+
+
+async def test_the_trials_of_a_project_are_counted_from_indexes_alone(store: SqlStore) -> None:
+    """A project may have a hundred thousand experiments, each as large as its configuration."""
+    statement = trials_of_projects([1]).compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
+    database = store._database
+    plan = await database.read(lambda connection: connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}").all())
+    assert len(plan) == 2 and all("USING COVERING INDEX" in str(row) for row in plan), plan
 
 
 async def test_more_ids_than_one_statement_may_carry(store: SqlStore) -> None:

@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
-from resolute_master.domain.ids import PoolName
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+
+from resolute_master.domain.copies import replace
+from resolute_master.domain.ids import JobId, PoolName
 from resolute_master.event_loop import giving_way
 from resolute_master.scheduler.job_states import JobOrder
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
+Row = tuple[PoolName, int, JobId]
+"""The place of a job: its pool, how many come before it there, and its id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolQueue:
+    """`rows` are the places of the pool's own jobs: one that was moved may still have its work in the pool that it has left.
+    `own` are their ids."""
+
+    order: JobOrder
+    rows: Sequence[Row]
+    own: Set[JobId]
+
 
 class QueueOrders:
-    """The order of each pool's jobs as it was found last, and is while its jobs are the same: to sort ten thousand takes as long as
-    all the rest of a page."""
+    """The queue of each pool as it was found last, and is while its jobs are the same: to sort ten thousand, and to look at each,
+    takes longer than all the rest of a page."""
 
     def __init__(self) -> None:
-        self._known: dict[PoolName, JobOrder] = {}
+        self._known: dict[PoolName, PoolQueue] = {}
 
-    def of(self, pool: PoolName, snapshot: PoolSnapshot) -> JobOrder:
+    def of(self, pool: PoolName, snapshot: PoolSnapshot) -> PoolQueue:
         """For a thread. Two that ask at once may both sort."""
         known = self._known.get(pool)
-        if known is not None and known.is_of(snapshot):
-            return known.at(snapshot)
-        found = self._known[pool] = JobOrder(snapshot, walk=giving_way)
+        if known is not None and known.order.is_of(snapshot):
+            return replace(known, order=known.order.at(snapshot))
+        order = JobOrder(snapshot, walk=giving_way)
+        here = {job.id for job in giving_way(snapshot.jobs.values()) if job.pool == pool}
+        rows = [(pool, ahead, id_) for ahead, id_ in giving_way(enumerate(order.jobs)) if id_ in here]
+        found = PoolQueue(order=order, rows=rows, own=frozenset(id_ for _, _, id_ in rows))
+        self._known[pool] = found
         return found

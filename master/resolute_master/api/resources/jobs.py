@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, repeat
 
 from resolute.errors import InvalidInput, PermissionDenied, ResoluteError
 from resolute.wire.rest.empty import Empty
@@ -27,7 +26,7 @@ from resolute_master.api.auth.authorise import Action
 from resolute_master.api.context import ApiContext
 from resolute_master.api.http.call import Also, Call, Route, nothing
 from resolute_master.api.http.paging import page_of
-from resolute_master.api.queue.orders import QueueOrders
+from resolute_master.api.queue.orders import PoolQueue, QueueOrders, Row
 from resolute_master.api.queue.positions import (
     moving_from,
     queue_stats,
@@ -68,14 +67,17 @@ class _Seen:
     """What the list is made from, as it was at one moment: in another thread, for it looks at every job."""
 
     snapshots: Mapping[PoolName, PoolSnapshot]
-    jobs: Sequence[Job]
+    jobs: Mapping[JobId, Job]
     all_pools: Mapping[PoolName, PoolSnapshot]
-    experiments: Sequence[Experiment]
+    experiments: Mapping[ExperimentId, Experiment]
     users: Mapping[UserId, User]
     holds: Mapping[PoolName, str]
     """The budget that nothing of the pool may start for, or empty."""
     decides: Decides
     """What a pool decides."""
+
+    def experiment(self, job: Job) -> Experiment | None:
+        return None if job.experiment_id is None else self.experiments.get(job.experiment_id)
 
 
 async def page_of_queue(api: ApiContext, query: GetJobsQuery) -> tuple[tuple[WireJob, ...], Pagination]:
@@ -87,96 +89,72 @@ async def page_of_queue(api: ApiContext, query: GetJobsQuery) -> tuple[tuple[Wir
     seen = _Seen(
         snapshots={pool: engine.snapshot(pool) for pool in pools},
         all_pools={pool: engine.snapshot(pool) for pool in engine.pools},
-        jobs=engine.state.listed(Job),
-        experiments=engine.state.listed(Experiment),
-        users={user.id: user for user in engine.state.listed(User)},
+        jobs=engine.state.by_key(Job),
+        experiments=engine.state.by_key(Experiment),
+        users=engine.state.by_key(User),
         holds={pool: hold_of_pool(engine.state, pool) for pool in pools},
         decides=deciding(pool_view(engine.state, engine.snapshot(pool), ()) for pool in pools),
     )
     return await asyncio.to_thread(_page, seen, query, api.queue_orders)
 
 
-_Row = tuple[PoolName, int, JobId]
-"""The place of a job: its pool, how many come before it there, and its id."""
-
-
 def _page(seen: _Seen, query: GetJobsQuery, orders: QueueOrders) -> tuple[tuple[WireJob, ...], Pagination]:
     """The queues are in order; where each job stands is found out for those of the page alone, unless states are asked for."""
-    experiments = {experiment.id: experiment for experiment in seen.experiments}
-    jobs = {job.id: job for job in seen.jobs}
-    order = {pool: orders.of(pool, snapshot) for pool, snapshot in seen.snapshots.items()}
-    standing = _Standings(seen, order, jobs, experiments)
-    rows = _rows(seen, query, order, standing)
+    queues = {pool: orders.of(pool, snapshot) for pool, snapshot in seen.snapshots.items()}
+    standing = _Standings(seen, {pool: queue.order for pool, queue in queues.items()})
+    rows = _rows(seen, query, queues, standing)
     wanted = [state for state in query.states if state is not JobState.UNSPECIFIED]
     if wanted:
         rows = [row for row in giving_way(rows) if summary_of(standing.of(row[2])).state in wanted]
     if query.order_by is OrderBy.DESC:
         rows.reverse()
     page, pages = page_of(rows, offset=query.offset, limit=query.limit or DEFAULT_PAGE)
-    found = [(jobs[id_], standing.of(id_)) for _, _, id_ in page]
-    reasons = _reasons(seen, found, experiments) if query.reasons else {}
-    shown = (_show(job, at, seen.users, experiments, reasons.get(job.id)) for job, at in giving_way(found))
+    found = [(seen.jobs[id_], standing.of(id_)) for _, _, id_ in page]
+    reasons = _reasons(seen, found) if query.reasons else {}
+    shown = (_show(seen, job, at, reasons.get(job.id)) for job, at in giving_way(found))
     return tuple(shown), pages
 
 
-def _rows(seen: _Seen, query: GetJobsQuery, order: Mapping[PoolName, JobOrder], standing: _Standings) -> list[_Row]:
+def _rows(seen: _Seen, query: GetJobsQuery, queues: Mapping[PoolName, PoolQueue], standing: _Standings) -> list[Row]:
     """All places that are listed, by pool; the jobs that wait in no order first."""
-    others: dict[PoolName, list[_Row]] = {}
-    for job in giving_way(seen.jobs):
-        in_order = order.get(job.pool)
-        if (in_order is not None and job.id in in_order) or (in_order is None and query.resource_pool):
+    others: dict[PoolName, list[Row]] = {}
+    in_no_order = seen.jobs.keys() - frozenset[JobId]().union(*(queue.own for queue in queues.values()))
+    for job in giving_way(seen.jobs[id_] for id_ in in_no_order):
+        if job.pool not in queues and query.resource_pool:
             continue
         if standing.is_listed(job):
             others.setdefault(job.pool, []).append((job.pool, summary_of(standing.of(job.id)).jobs_ahead, job.id))
-    rows: list[_Row] = []
-    for pool in sorted({*others, *order}):
+    rows: list[Row] = []
+    for pool in sorted({*others, *queues}):
         rows += sorted(others.get(pool, ()))
-        if pool in order:
-            places = zip(repeat(pool), count(), order[pool].jobs, strict=False)
-            rows += (place for place in giving_way(places) if standing.is_queued(place))
+        if pool in queues:
+            rows += queues[pool].rows
     return rows
 
 
 class _Standings:
     """Where jobs stand, each as it is asked for."""
 
-    def __init__(
-        self,
-        seen: _Seen,
-        order: Mapping[PoolName, JobOrder],
-        jobs: Mapping[JobId, Job],
-        experiments: Mapping[ExperimentId, Experiment],
-    ) -> None:
+    def __init__(self, seen: _Seen, order: Mapping[PoolName, JobOrder]) -> None:
         self._seen = seen
         self._order = order
-        self._jobs = jobs
-        self._experiments = experiments
 
     def of(self, id_: JobId) -> JobStanding | None:
-        job = self._jobs[id_]
+        job = self._seen.jobs[id_]
         if job.pool not in self._order:
-            return _without_pool(job, self._experiment(job))
+            return _without_pool(job, self._seen.experiment(job))
         standing = self._order[job.pool].standing(id_)
         if standing is None and not job.ended and (moving := moving_from(self._seen.all_pools, job)) is not None:
             return standing_while_moving(id_, moving.slots)
         return standing
 
-    def is_queued(self, row: _Row) -> bool:
-        """Of one that is in the order of a pool: whether it is listed there. One that was moved may still be in its old one."""
-        pool, _, id_ = row
-        job = self._jobs.get(id_)
-        return job is not None and not job.ended and job.pool == pool
-
     def is_listed(self, job: Job) -> bool:
         """Of one that is in no order. Paused experiments are no part of the queue."""
         if job.ended:
             return False
-        experiment = self._experiment(job)
+        experiment = self._seen.experiment(job)
         active = experiment is not None and experiment.state is ExperimentState.ACTIVE
         return active or self.of(job.id) is not None
-
-    def _experiment(self, job: Job) -> Experiment | None:
-        return None if job.experiment_id is None else self._experiments.get(job.experiment_id)
 
 
 def _without_pool(job: Job, experiment: Experiment | None) -> JobStanding | None:
@@ -185,16 +163,13 @@ def _without_pool(job: Job, experiment: Experiment | None) -> JobStanding | None
     return standing_without_pool(job.id) if active else None
 
 
-def _reasons(
-    seen: _Seen, rows: Sequence[tuple[Job, JobStanding | None]], experiments: Mapping[ExperimentId, Experiment]
-) -> dict[JobId, str]:
+def _reasons(seen: _Seen, rows: Sequence[tuple[Job, JobStanding | None]]) -> dict[JobId, str]:
     """Of the rows of which nothing runs, as `explain` says it. For each pool with such rows it decides twice at most."""
     reasons: dict[JobId, str] = {}
     waiting: dict[PoolName, list[JobId]] = {}
     for job, standing in rows:
         if standing is None or standing.state is scheduler.JobState.IDLE:
-            experiment = experiments.get(job.experiment_id) if job.experiment_id is not None else None
-            reasons[job.id] = reason_to_idle(job, experiment, moving_from(seen.all_pools, job))
+            reasons[job.id] = reason_to_idle(job, seen.experiment(job), moving_from(seen.all_pools, job))
         elif standing.state is scheduler.JobState.QUEUED:
             if job.pool not in seen.snapshots:
                 reasons[job.id] = reason_without_pool(job)
@@ -207,15 +182,8 @@ def _reasons(
     return reasons
 
 
-def _show(
-    job: Job,
-    standing: JobStanding | None,
-    users: Mapping[UserId, User],
-    experiments: Mapping[ExperimentId, Experiment],
-    reason: str | None,
-) -> WireJob:
-    owner = users.get(job.owner)
-    experiment = experiments.get(job.experiment_id) if job.experiment_id is not None else None
+def _show(seen: _Seen, job: Job, standing: JobStanding | None, reason: str | None) -> WireJob:
+    owner, experiment = seen.users.get(job.owner), seen.experiment(job)
     return WireJob(
         job_id=job.id,
         entity_id=str(job.experiment_id if job.experiment_id is not None else job.id),

@@ -14,6 +14,7 @@ from resolute.wire.rest.why import ExplainJobResponse, GetPoolStartsQuery, GetPo
 from resolute.wire.states import ExperimentState
 from resolute_master.api.auth.authorise import Action
 from resolute_master.api.http.call import Call, Route
+from resolute_master.api.queue.orders import QueueOrders
 from resolute_master.api.queue.positions import UNKNOWN, Moving, moving_from
 from resolute_master.api.queue.starts import Foreseen
 from resolute_master.api.reading.finders import find_job, trials_of
@@ -84,7 +85,7 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
     others = {name: engine.snapshot(name) for name in engine.pools if name != job.pool and _may_run_in(call, job, name)}
     markets = sentences(engine.view(job.pool, call.api.clock.now()), job.id)
     decides = deciding(pool_view(engine.state, each, ()) for each in (snapshot, *others.values()))
-    explained = await asyncio.to_thread(_explained, snapshot, job, others, decides, cycle)
+    explained = await asyncio.to_thread(_explained, snapshot, job, others, decides, cycle, call.api.queue_orders)
     explained = replace(explained, details=(*explained.details, *markets))
     if explained.state == JobState.IDLE:
         moving = moving_from({name: engine.snapshot(name) for name in engine.pools}, job)
@@ -153,9 +154,17 @@ def _may_run_in(call: Call, job: Job, pool: PoolName) -> bool:
 
 
 def _explained(
-    snapshot: PoolSnapshot, job: Job, others: dict[PoolName, PoolSnapshot], decides: Decides, cycle: int
+    snapshot: PoolSnapshot,
+    job: Job,
+    others: dict[PoolName, PoolSnapshot],
+    decides: Decides,
+    cycle: int,
+    orders: QueueOrders,
 ) -> ExplainJobResponse:
-    return explain_message(snapshot, job.id, explain(snapshot, job.id, others, decides=decides), cycle=cycle)
+    order = orders.of(job.pool, snapshot).order
+    return explain_message(
+        snapshot, job.id, explain(snapshot, job.id, others, decides=decides, order=order), cycle=cycle
+    )
 
 
 # -------------------------------------------------------------------------------------------------------- the snapshot

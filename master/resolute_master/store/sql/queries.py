@@ -171,12 +171,19 @@ def experiment_numbers(connection: Connection, ids: Sequence[ExperimentId]) -> d
     return numbers
 
 
+def trials_of_projects(ids: Sequence[int]) -> Select[Any, int]:
+    """How many trials each project has, of those that have one."""
+    column = tables.experiments.c
+    found = select(column.project_id, func.count()).join(tables.trials, tables.trials.c.experiment_id == column.id)
+    return found.where(column.project_id.in_(ids)).group_by(column.project_id)
+
+
 _GONE = [state.value for state in ExperimentState if state.gone]
 
 
 def project_numbers(connection: Connection, ids: Sequence[int]) -> dict[int, ProjectNumbers]:
     """For each of `ids`; counted by the database, from an index."""
-    column, trials = tables.experiments.c, tables.trials.c
+    column = tables.experiments.c
     found: dict[int, ProjectNumbers] = {}
     for some in dialect.batches(ids):
         over = case((column.state.in_(_GONE), 0), else_=1)
@@ -186,13 +193,7 @@ def project_numbers(connection: Connection, ids: Sequence[int]) -> dict[int, Pro
             .group_by(column.project_id)
         )
         sums = {project: (count, int(active), last) for project, count, active, last in counted}
-        runs = connection.execute(
-            select(column.project_id, func.count())
-            .join(tables.trials, trials.experiment_id == column.id)
-            .where(column.project_id.in_(some))
-            .group_by(column.project_id)
-        )
-        of_runs: dict[int, int] = {row[0]: row[1] for row in runs}
+        of_runs: dict[int, int] = {row[0]: row[1] for row in connection.execute(trials_of_projects(some))}
         for project in some:
             count, active, last = sums.get(project, (0, 0, None))
             found[project] = ProjectNumbers(

@@ -111,7 +111,7 @@ experiments = Table(
     Column("best_validation", Float),
     Column("best_trial_id", BigInteger),
     Column("body", StoredText, nullable=False),
-    Index("ix_experiments_project_id_state_started_at", "project_id", "state", "started_at"),
+    Index("ix_experiments_project_id_state_started_at_id", "project_id", "state", "started_at", "id"),
 )
 
 experiment_labels = Table(
