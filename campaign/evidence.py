@@ -14,6 +14,7 @@ from campaign.cluster import STEPS, CampaignCluster
 from campaign.work import EVERYTHING, Work
 from resolute.clock import SystemClock
 from resolute.storage import DirectoryStorage
+from resolute.storage.directory import IN_USE
 from resolute.storage.manifest import files_below
 from resolute.testing.diary import read_diary
 from resolute.wire.rest.experiments import GetExperimentsQuery
@@ -187,7 +188,7 @@ def _checkpoints(cluster: CampaignCluster, records: Sequence[TrialRecord], found
     found.leaked += leaks.checkpoints(rows, files)
     swept = storage.sweep(SystemClock().now() + SWEPT_AFTER)
     own = {cluster.diary.name, cluster.orders.name}
-    known = {*files, *own}
+    known = {*files, *own, IN_USE}
     found.leaked += leaks.left(
         "in the storage", sorted(p.name for p in cluster.storage.iterdir() if p.name not in known)
     )

@@ -11,6 +11,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import TracebackType
@@ -144,6 +145,15 @@ class Beneath:
         with self.directory("/".join(above)) as parent:
             return os.stat(name, dir_fd=parent._descriptor, follow_symlinks=False)
 
+    def exists(self, name: str) -> bool:
+        """Whether the name, also that of a link, is directly in this directory."""
+        (name,) = _named(name)
+        try:
+            os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
     def names(self) -> list[str]:
         """What is directly in this directory, sorted."""
         with os.scandir(self._descriptor) as entries:
@@ -206,6 +216,13 @@ class Beneath:
         """A name directly in this directory; of a link the link. What `os.rename` raises."""
         (name,), (new,) = _named(name), _named(new)
         os.rename(name, new, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+
+    def touch(self, name: str) -> None:
+        """An empty file directly in this directory, unless the name is taken."""
+        (name,) = _named(name)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with suppress(FileExistsError):
+            os.close(os.open(name, flags, 0o644, dir_fd=self._descriptor))
 
     def replace_file(self, name: str, content: bytes) -> None:
         """Write a file directly in this directory anew, as a whole and durably, for the directory's owner.

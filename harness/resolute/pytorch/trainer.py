@@ -325,19 +325,29 @@ class _Fit:
         )
 
     def _restore(self) -> bool:
-        """Go on from the latest checkpoint that is whole. False when training begins anew."""
+        """Go on from the latest checkpoint that is whole. False when training begins anew, because none that is there is.
+
+        Raises `StorageUnavailable` where none is there: what was trained lies somewhere else.
+        """
         wanted = self._latest_checkpoint
         if wanted is None:
             return False
+        found = False
         for uuid in chain([wanted], self._fallbacks(wanted)):
             try:
                 with self._core.checkpoint.restore_path(uuid) as path:
                     self._load(path)
             except (core.CorruptCheckpoint, NotFound) as error:
+                found = found or isinstance(error, core.CorruptCheckpoint)
                 logger.error("%s; falling back to the checkpoint before it", error)
                 continue
             self._core.checkpoint.started_from(uuid)
             return self._step > 0
+        if not found:
+            raise core.StorageUnavailable(
+                f"neither checkpoint {wanted} nor one before it is in {self._core.checkpoint.storage.place}: is its file system "
+                "mounted on this machine? Mount it. To train again from the beginning, create a new experiment."
+            )
         logger.error("no checkpoint of this trial can be used: training begins anew")
         return False
 

@@ -9,6 +9,7 @@ finds the storage that a configuration names, for harness, master and command li
 from resolute.storage.base import (
     CheckpointStorage,
     FileKind,
+    NotMounted,
     OpenCheckpoint,
     StorageAway,
     StorageUnavailable,
@@ -28,6 +29,7 @@ __all__ = [
     "FileKind",
     "Manifest",
     "MemoryStorage",
+    "NotMounted",
     "OpenCheckpoint",
     "StorageAway",
     "StorageUnavailable",

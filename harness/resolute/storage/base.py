@@ -24,6 +24,10 @@ class StorageAway(StorageUnavailable):
     """The storage does not answer, or asks for patience: the same request may succeed later."""
 
 
+class NotMounted(StorageAway):
+    """The directory of a storage is missing, or is as empty as one where a file system is mounted later."""
+
+
 class FileKind(StrEnum):
     """What a name in a storage stands for."""
 
@@ -134,19 +138,25 @@ class CheckpointStorage(Protocol):
         ...
 
     def delete(self, uuid: str) -> None:
-        """Remove a checkpoint, its manifest first. Already gone is success. Killed in the middle, it is finished by the sweep."""
+        """Remove a checkpoint, its manifest first. Already gone is success. Killed in the middle, it is finished by the sweep.
+
+        Raises `NotMounted` where the whole storage is missing: its checkpoints are not gone.
+        """
         ...
 
     def remove_files(self, uuid: str, matches: Selector) -> dict[str, int]:
         """Remove the files that match, and give what is left: path -> bytes, directories with a slash and 0.
 
         The manifest is written anew first, without what will be gone: a checkpoint never promises more than there is. When no
-        other file is left, the manifest goes too.
+        other file is left, the manifest goes too. Raises `NotMounted` as `delete` does.
         """
         ...
 
     def remove_below(self, path: str) -> None:
-        """Remove everything below a path of the storage that holds no checkpoints. Nothing there is success."""
+        """Remove everything below a path of the storage that holds no checkpoints. Nothing there is success.
+
+        Raises `NotMounted` as `delete` does.
+        """
         ...
 
     def list(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import BinaryIO, Self
 
 from resolute.beneath import Beneath, Found, LeadsOut, TooDeep, readable
 from resolute.errors import AlreadyExists, InvalidInput, NotFound
-from resolute.storage.base import FileKind, Selector, StorageUnavailable, StoredFile
+from resolute.storage.base import FileKind, NotMounted, Selector, StorageUnavailable, StoredFile
 from resolute.storage.manifest import (
     MANIFEST_NAME,
     CorruptCheckpoint,
@@ -30,6 +30,11 @@ logger = logging.getLogger("resolute.storage")
 PARTIAL = ".partial"
 UNREPORTED = ".unreported"
 _PARTS = ".parts"
+
+IN_USE = ".resolute-storage"
+"""An empty file beside the checkpoints, made before one is removed. A directory with nothing in it is the place of a file system
+that is not mounted; with this file, it is a storage whose last checkpoint is gone.
+"""
 
 
 class DirectoryStorage:
@@ -70,6 +75,24 @@ class DirectoryStorage:
             if self._check is not None:
                 self._check(named)
             return named.directory(self._below)
+
+    def _mounted(self) -> Beneath:
+        """As `_opened`. Raises `NotMounted`."""
+        try:
+            return self._opened()
+        except (FileNotFoundError, NotADirectoryError):
+            raise self._not_mounted("there is no such directory") from None
+
+    def _check_mounted(self, root: Beneath) -> None:
+        """Where nothing of a checkpoint was found. Raises `NotMounted`."""
+        if not root.names():
+            raise self._not_mounted("nothing is in that directory")
+
+    def _not_mounted(self, why: str) -> NotMounted:
+        return NotMounted(
+            f"the checkpoint storage {self.place} is not mounted on this machine: {why}. Mount its file system; if everything in "
+            f"it is gone for good, make an empty file {self.root / IN_USE}."
+        )
 
     def check_writable(self) -> None:
         try:
@@ -159,38 +182,40 @@ class DirectoryStorage:
                 raise NotFound("checkpoint", uuid, f"there is no directory {self._final(uuid)}") from None
 
     def delete(self, uuid: str) -> None:
-        """Raises `TooDeep`. Where the whole storage is gone, so is the checkpoint."""
+        """Raises `TooDeep`."""
         final, partial = _plain(uuid), self._partial(uuid).name
-        try:
-            root = self._opened()
-        except FileNotFoundError:
-            return
-        with root:
+        with self._mounted() as root:
+            if root.exists(final):
+                root.touch(IN_USE)
             try:
                 root.rename(final, partial)  # whoever dies now leaves an unfinished one, which the sweep takes
             except FileNotFoundError:
-                pass
+                self._check_mounted(root)
             except OSError:  # there is an unfinished one of that name already
                 _remove_whole(root, final)
             _remove_whole(root, partial)
             root.unlink(f"{final}{UNREPORTED}")
 
     def remove_below(self, path: str) -> None:
-        with suppress(FileNotFoundError), self._opened() as root:
+        with self._mounted() as root:
+            self._check_mounted(root)
             _remove_whole(root, path)
 
     def remove_files(self, uuid: str, matches: Selector) -> dict[str, int]:
-        with self._opened() as root:
+        with self._mounted() as root:
             try:
                 directory = root.directory(_plain(uuid))
             except FileNotFoundError:
+                self._check_mounted(root)
                 return {}
             except LeadsOut:
+                root.touch(IN_USE)
                 _remove_whole(root, uuid)
                 return {}
             with directory:
                 left, manifest = _remove_matching(directory, uuid, matches)
             if not left or (manifest and set(left) == {MANIFEST_NAME}):
+                root.touch(IN_USE)
                 _remove_whole(root, uuid)
                 return {}
             return left

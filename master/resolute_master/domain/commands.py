@@ -403,6 +403,13 @@ class RemoveCheckpointFiles(Struct, frozen=True, kw_only=True, gc=False):
     globs: tuple[str, ...]
 
 
+class ReportRemovalWaits(Struct, frozen=True, kw_only=True, gc=False):
+    """The removal of a checkpoint waits for its storage, as the others of the experiment do. `problem` is a sentence."""
+
+    uuid: str
+    problem: str
+
+
 class UseCheckpoint(Struct, frozen=True, kw_only=True, gc=False):
     """The trial works with a checkpoint of another one."""
 
@@ -564,6 +571,7 @@ Command = (
     | SetCheckpointResources
     | DeleteCheckpoints
     | RemoveCheckpointFiles
+    | ReportRemovalWaits
     | UseCheckpoint
     | RecordRemovedTensorboards
     | RegisterAgent

@@ -74,11 +74,13 @@ class RemoveFiles(Struct, frozen=True, kw_only=True, gc=False, tag=True):
 class RemoveTensorboardFiles(Struct, frozen=True, kw_only=True, gc=False, tag=True):
     """Remove what the experiment's trials wrote for TensorBoard.
 
-    `storage` is the experiment's own checkpoint storage: the experiment may be forgotten before its files are.
+    `storage` is the experiment's own checkpoint storage: the experiment may be forgotten before its files are. `has_saved`: its
+    checkpoints were stored there, so that a storage that is missing is away, and not one that was never made.
     """
 
     experiment: ExperimentId
     storage: Mapping[str, Any]
+    has_saved: bool = False
 
     @property
     def key(self) -> str:

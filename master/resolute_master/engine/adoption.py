@@ -133,6 +133,7 @@ _EXPERIMENTS_OF: Mapping[type[c.Command], Callable[[Store, ClusterState, Any], A
     c.SetCheckpointResources: _of_its_checkpoint,
     c.DeleteCheckpoints: _of_its_checkpoints,
     c.RemoveCheckpointFiles: _of_its_checkpoints,
+    c.ReportRemovalWaits: _of_its_checkpoint,
     c.UseCheckpoint: _of_use,
 }
 """Whose experiments a command concerns; one that is not here concerns none that may have left the memory."""

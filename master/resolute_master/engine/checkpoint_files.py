@@ -14,9 +14,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from resolute.storage import StorageUnavailable
+from resolute.errors import ResoluteError
+from resolute.storage import NotMounted, StorageUnavailable
 from resolute_master.domain.change import Change
-from resolute_master.domain.commands import RecordRemovedTensorboards, SetCheckpointResources
+from resolute_master.domain.commands import RecordRemovedTensorboards, ReportRemovalWaits, SetCheckpointResources
 from resolute_master.domain.effects import RemoveCheckpoint, RemoveFiles, RemoveTensorboardFiles, ReviewCheckpoints
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.globs import matcher
@@ -61,6 +62,7 @@ class CheckpointRemoval:
         self._blocking = blocking or self._in_thread
         self._lanes: tuple[asyncio.Queue[Removal], ...] = tuple(asyncio.Queue() for _ in range(REMOVALS_AT_ONCE))
         self._away_until: dict[ExperimentId, float] = {}
+        self._told_away: set[ExperimentId] = set()
         self._keeping = CheckpointKeeping(engine, store)
         engine.on_commit(self._take)
 
@@ -115,9 +117,22 @@ class CheckpointRemoval:
                 # before this one then, so that a single object that cannot be removed does not keep them for ever.
                 if isinstance(error, StorageUnavailable):
                     self._away_until[effect.experiment] = loop.time() + RETRY_S
+                    await self._tell_away(effect, error)
                 loop.call_later(RETRY_S, lane.put_nowait, effect)
             else:
                 self._away_until.pop(effect.experiment, None)
+                self._told_away.discard(effect.experiment)
+
+    async def _tell_away(self, effect: Removal, error: StorageUnavailable) -> None:
+        """In the trial's log, once for as long as the storage of the experiment is away."""
+        if not isinstance(effect, RemoveCheckpoint | RemoveFiles) or effect.experiment in self._told_away:
+            return
+        self._told_away.add(effect.experiment)
+        problem = f"{error} It is tried again every {RETRY_S:g} s."
+        try:
+            await self._engine.submit(ReportRemovalWaits(uuid=effect.uuid, problem=problem))
+        except ResoluteError as refused:
+            log.warning("the log of the trial does not have it: %s", refused)
 
     async def _obey(self, effect: Removal) -> None:
         match effect:
@@ -130,7 +145,11 @@ class CheckpointRemoval:
                 await self._engine.submit(SetCheckpointResources(uuid=effect.uuid, resources=left, obeyed=effect.key))
             case RemoveTensorboardFiles():
                 written = f"{self._cluster_id}/tensorboard/experiment/{effect.experiment}"
-                await self._blocking(self._remove_below, effect.storage, written)
+                try:
+                    await self._blocking(self._remove_below, effect.storage, written)
+                except NotMounted:
+                    if effect.has_saved:
+                        raise
                 await self._engine.submit(RecordRemovedTensorboards(removed_from=effect.experiment))
             case ReviewCheckpoints():
                 await self._keeping.obey(effect)

@@ -197,6 +197,7 @@ RULES: Mapping[type[c.Command], Callable[[Step, Any], Any]] = {
     c.SetCheckpointResources: checkpoints.set_resources,
     c.DeleteCheckpoints: lambda step, command: checkpoints.delete(step, command.uuids),
     c.RemoveCheckpointFiles: checkpoints.remove_files,
+    c.ReportRemovalWaits: checkpoints.removal_waits,
     c.UseCheckpoint: checkpoints.use,
 }
 """What is done for each command."""

@@ -12,6 +12,7 @@ from resolute_master.domain.checkpoint import Checkpoint, CheckpointUse
 from resolute_master.domain.commands import (
     KeepCheckpoints,
     RemoveCheckpointFiles,
+    ReportRemovalWaits,
     SetCheckpointPolicy,
     SetCheckpointResources,
     UseCheckpoint,
@@ -84,6 +85,12 @@ def set_resources(step: Step, command: SetCheckpointResources) -> None:
     removal = before.removal or (BY_A_TASK if state is CheckpointState.DELETED else "")
     step.put(replace(before, resources=command.resources, state=state, removal=removal))
     experiments.deleted_if_done(step, before.experiment_id)
+
+
+def removal_waits(step: Step, command: ReportRemovalWaits) -> None:
+    found = need_checkpoint(step, command.uuid)
+    text = f"the removal of checkpoint {found.uuid} waits, as do the others of the experiment: {command.problem}"
+    step.log(found.task_id, None, text, level="WARNING")
 
 
 def delete(step: Step, uuids: Iterable[str]) -> None:

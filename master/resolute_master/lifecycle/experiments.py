@@ -248,7 +248,8 @@ def deleted_if_done(step: Step, id_: ExperimentId) -> None:
 
 def remove_tensorboards(step: Step, experiment: Experiment) -> None:
     storage = experiment.config.get("checkpoint_storage") or {}
-    step.emit([RemoveTensorboardFiles(experiment=experiment.id, storage=storage)])
+    has_saved = bool(step.find(Checkpoint, "checkpoints_of_experiment", experiment.id))
+    step.emit([RemoveTensorboardFiles(experiment=experiment.id, storage=storage, has_saved=has_saved)])
 
 
 # ------------------------------------------------------------------------------------------------------- retention

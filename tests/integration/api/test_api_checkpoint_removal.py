@@ -11,6 +11,7 @@ import pytest
 from resolute.storage.directory import DirectoryStorage
 from resolute.storage.manifest import Manifest, Verify, verify
 from resolute_master.domain.effects import RemoveFiles
+from resolute_master.engine import checkpoint_files
 from support.api import World, an_api
 from support.checkpoints import UUIDS, removing, settled, shown, with_checkpoints
 
@@ -166,14 +167,83 @@ async def test_who_works_with_a_checkpoint_is_known_with_what_it_reports(tmp_pat
         assert json.loads((tmp_path / UUIDS[1] / "manifest.json").read_bytes())["uuid"] == UUIDS[1]
 
 
-async def test_storage_that_is_away_is_not_taken_for_empty(
-    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def unmount(storage: Path, way: str) -> Path:
+    """The file system is taken away from where it was: with its directory, or from an empty one. Gives where it is now."""
+    elsewhere = storage.with_name(f"{storage.name}-unmounted")
+    storage.rename(elsewhere)
+    if way == "from an empty directory":
+        storage.mkdir()
+    return elsewhere
+
+
+def mount(elsewhere: Path, storage: Path) -> None:
+    if storage.exists():
+        storage.rmdir()
+    elsewhere.rename(storage)
+
+
+async def says(world: World, words: str) -> dict[str, object]:
+    """The line of the trial's log with these words, once it is there."""
+    async with asyncio.timeout(20):
+        while True:
+            lines = await world.lines("/api/v1/trials/1/logs")
+            if found := [line["result"] for line in lines if words in line["result"]["log"]]:
+                assert len(found) == 1, "it is said once"
+                return found[0]
+            await asyncio.sleep(0.01)
+
+
+WAYS = ["with its directory", "from an empty directory"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("globs", [["**/*"], ["state.json"], []])
+async def test_a_storage_that_is_not_mounted_keeps_its_checkpoints_and_is_asked_again(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, globs: list[str]
 ) -> None:
+    monkeypatch.setattr(checkpoint_files, "RETRY_S", 0.05)
     agent, _, _ = await with_checkpoints(world, tmp_path, 2)
     await agent.run_all()
-    await world.post("/api/v1/checkpoints/rm", {"checkpointUuids": [UUIDS[1]], "checkpointGlobs": []})
-    (tmp_path / UUIDS[1]).parent.rename(tmp_path.with_name("unmounted"))
-    async with removing(world), asyncio.timeout(20):
-        while "is not done yet: FileNotFoundError" not in caplog.text:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-    assert len(world.engine.outstanding()) == 1
+    elsewhere = unmount(tmp_path, way)
+    async with removing(world):
+        await world.post("/api/v1/checkpoints/rm", {"checkpointUuids": [UUIDS[1]], "checkpointGlobs": globs})
+        line = await says(world, "is not mounted")
+        assert str(tmp_path) in str(line["log"]) and line["level"] == "LOG_LEVEL_WARNING"
+        assert len(world.engine.outstanding()) == 1
+        assert (await shown(world, 1))["state"] == "STATE_COMPLETED"
+        mount(elsewhere, tmp_path)
+        await settled(world)
+    expected = {"**/*": "STATE_DELETED", "state.json": "STATE_PARTIALLY_DELETED"}
+    assert (await shown(world, 1))["state"] == expected.get("".join(globs), "STATE_COMPLETED")
+    assert (tmp_path / UUIDS[1]).exists() == (globs != ["**/*"])
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_an_experiment_whose_storage_is_not_mounted_is_deleted_when_it_is_back(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(checkpoint_files, "RETRY_S", 0.05)
+    agent, trial, _ = await with_checkpoints(world, tmp_path, 2)
+    await agent.run_all()
+    events = tmp_path / world.context.cluster_id / "tensorboard" / "experiment" / str(trial.experiment_id)
+    events.mkdir(parents=True)
+    path = f"/api/v1/experiments/{trial.experiment_id}"
+    elsewhere = unmount(tmp_path, way)
+    async with removing(world):
+        await world.call("DELETE", path)
+        await says(world, "is not mounted")
+        assert len(world.engine.outstanding()) == 3
+        assert (await world.get(path))["experiment"]["state"] == "STATE_DELETING"
+        mount(elsewhere, tmp_path)
+        await settled(world)
+    await world.error("GET", path, status=404)
+    assert not any((tmp_path / uuid).exists() for uuid in UUIDS) and not events.exists()
+
+
+async def test_an_experiment_that_never_saved_needs_no_storage_to_be_deleted(world: World, tmp_path: Path) -> None:
+    agent, trial, _ = await with_checkpoints(world, tmp_path, 0)
+    await agent.run_all()
+    unmount(tmp_path, "with its directory")
+    async with removing(world):
+        await world.call("DELETE", f"/api/v1/experiments/{trial.experiment_id}")
+        await settled(world)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from resolute.errors import InvalidInput
-from resolute.storage import storage_from_url
+from resolute.storage import StorageUnavailable, storage_from_url
 from support.object_stores import moto_store
 
 if importlib.util.find_spec("torch") is not None:  # elsewhere the marker lists these tests as not run
@@ -145,6 +145,20 @@ def test_with_no_good_checkpoint_training_begins_anew(uninterrupted: Path, tmp_p
     (tmp_path / "checkpoints" / only / "state.pt").unlink()
     train(tmp_path, workers=0, until=LENGTH, resume=only)
     assert reported(tmp_path, "training") == reported(uninterrupted, "training")
+
+
+@pytest.mark.parametrize("holds", [(), ("another-trial",)])
+def test_a_storage_that_has_none_of_the_checkpoints_is_not_trained_into(tmp_path: Path, holds: tuple[str, ...]) -> None:
+    """As on a machine where its file system is not mounted: what was trained is not lost, and must not be trained again."""
+    train(tmp_path, workers=0, until=8, checkpoint_period=pytorch.Batch(4))
+    saved = checkpoints(tmp_path)
+    (tmp_path / "checkpoints").rename(tmp_path / "unmounted")
+    for name in holds:
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+    before = (tmp_path / "metrics.jsonl").read_text()
+    with pytest.raises(StorageUnavailable, match=rf"{saved[8]}.*mounted"):
+        train(tmp_path, workers=0, until=LENGTH, resume=saved[8])
+    assert (tmp_path / "metrics.jsonl").read_text() == before
 
 
 def test_another_batch_size_is_refused(tmp_path: Path) -> None:

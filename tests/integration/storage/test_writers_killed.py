@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from resolute.storage import CheckpointStorage, DirectoryStorage, Manifest, Verify, storage_from_config, verify
+from resolute.storage.directory import IN_USE
 from resolute.storage.objects import ObjectStorage
 from support.object_stores import STORES, ObjectStore, a_place
 
@@ -80,7 +81,7 @@ def test_writers_that_are_killed_leave_whole_checkpoints_and_nothing_else(
 def uuids_of(storage: CheckpointStorage) -> set[str]:
     """Of everything that lies in the storage, beside what says that the master may not know of a checkpoint."""
     if isinstance(storage, DirectoryStorage):
-        return {name for name in os.listdir(storage.root) if not name.endswith(".unreported")}
+        return {name for name in os.listdir(storage.root) if name != IN_USE and not name.endswith(".unreported")}
     assert isinstance(storage, ObjectStorage)
     bucket: Any = storage._bucket
     if hasattr(bucket, "_transfers"):
