@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import tempfile
 import time
@@ -16,7 +17,9 @@ from benchmarks.storage_server import BUCKET, Server, server
 from resolute.storage import storage_from_config
 
 FILES, FILE_BYTES = 16, 64 * 1024**2
-ROUNDS = 3
+ROUNDS = 2
+WARM_UP = 2
+"""Files of the round before them."""
 
 
 def main() -> list[Row]:
@@ -47,6 +50,12 @@ class Copies:
         tempfile.tempdir = str(directory)  # what is staged lies on the same disk, and a link is enough
         self._storage = storage_from_config(store.config("own"), shared_fs_mount=None)
         self._client = store.client()
+
+    def only(self, count: int) -> Copies:
+        """The first of the files."""
+        few = copy.copy(self)
+        few.names = self.names[:count]
+        return few
 
     def own_upload(self, uuid: str) -> Callable[[], None]:
         staged = self._storage.stage(uuid, "rank-0")
@@ -102,9 +111,10 @@ class Copies:
 
 
 def _transfers(store: Server, directory: Path) -> list[Row]:
-    copies = Copies(store, directory)
+    whole = Copies(store, directory)
     taken: dict[str, list[float]] = {"own upload": [], "upload": [], "own download": [], "download": []}
-    for number in range(ROUNDS + 1):  # the first one warms up
+    for number in range(ROUNDS + 1):
+        copies = whole if number else whole.only(WARM_UP)
         uuid, prefix = f"round-{number}", f"vendors/{number}"
         steps = [
             ("own upload", copies.own_upload(uuid)),

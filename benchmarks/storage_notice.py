@@ -22,7 +22,7 @@ from resolute_provisioner.clouds.records import read_json
 from support.live import LiveCluster, live_cluster, until
 
 SIZES = {"1 MiB": 1024**2, "256 MiB": 256 * 1024**2}
-ROUNDS = 5
+ROUNDS = 3
 NOTICE_S = 120.0
 
 

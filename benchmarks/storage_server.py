@@ -1,21 +1,27 @@
 """An S3 of this machine (moto) that counts its requests: `python -m benchmarks.storage_server PORT`; `/requests` tells them.
 
-`/objects` takes a list of keys and makes an object of one byte of each, without a request for each.
+`/objects` takes a list of keys and makes an object of one byte of each, without a request for each. A listing finds its prefix by
+bisection: moto's own looks at every key of the bucket, which no object store does, and takes most of the time of a removal from a
+bucket of 40,000 objects.
 """
 
 from __future__ import annotations
 
+import bisect
 import contextlib
+import importlib
 import itertools
 import json
 import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 READY_S = 60.0
@@ -85,6 +91,7 @@ def _answers(port: int) -> bool:
 
 
 def main(port: int) -> None:
+    _sort_keys()
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
     from werkzeug.serving import run_simple
 
@@ -104,6 +111,53 @@ def main(port: int) -> None:
         return answer
 
     run_simple("127.0.0.1", port, counted, threaded=True, request_handler=MotoRequestHandler)
+
+
+def _sort_keys() -> None:
+    models: Any = importlib.import_module("moto.s3.models")
+    whole = models.S3Backend.list_objects
+
+    class SortedKeys(models._VersionedKeyStore):  # type: ignore[misc]
+        """Keys of a bucket that finds those of a prefix."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.names: list[str] = []
+            self.guard = threading.RLock()
+
+        def __setitem__(self, key: str, value: Any) -> None:
+            with self.guard:
+                self._note(key)
+                super().__setitem__(key, value)
+
+        def setlist(self, key: str, list_: Any) -> None:
+            with self.guard:
+                self._note(key)
+                super().setlist(key, list_)
+
+        def pop(self, key: str) -> None:
+            with self.guard:
+                super().pop(key)
+                del self.names[bisect.bisect_left(self.names, key)]
+
+        def _note(self, key: str) -> None:
+            if key not in self:
+                bisect.insort(self.names, key)
+
+        def below(self, prefix: str) -> dict[str, Any]:
+            found = {}
+            with self.guard:
+                at = bisect.bisect_left(self.names, prefix)
+                while at < len(self.names) and self.names[at].startswith(prefix):
+                    found[self.names[at]] = self[self.names[at]]
+                    at += 1
+            return found
+
+    def list_objects(self: Any, bucket: Any, prefix: str | None, *wanted: Any, **named: Any) -> Any:
+        return whole(self, SimpleNamespace(keys=bucket.keys.below(prefix or "")), prefix, *wanted, **named)
+
+    models._VersionedKeyStore = SortedKeys
+    models.S3Backend.list_objects = list_objects
 
 
 def _make(keys: Sequence[str]) -> None:
